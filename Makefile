@@ -1,0 +1,36 @@
+# One command for each daily job. The first one on a fresh machine makes .venv and installs everything.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+.PHONY: demo test test-slow check format docs clean
+
+demo: .venv/installed            ## the main job, offline, on what the package bundles
+	@$(BIN)/spectool demo
+
+test: .venv/installed            ## the default tests (under 10 minutes on two cores)
+	$(BIN)/python -m pytest
+
+test-slow: .venv/installed       ## the long tests as well
+	$(BIN)/python -m pytest -m 'slow or not slow'
+
+check: .venv/installed           ## lint, format, types, import arrows
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/installed          ## apply the formatter and the safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: .venv/installed            ## write docs/cli.md anew from the commands themselves
+	$(BIN)/python -m spectool.cli --write-reference docs/cli.md
+
+.venv/installed: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "spectool needs Python 3.11 or newer; none was found. Install one, or: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+clean:                           ## forget the environment and all scratch files
+	rm -rf .venv .scratch *.egg-info dist

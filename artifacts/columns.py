@@ -1,0 +1,49 @@
+"""Arrow IPC files of equally long columns, memory-mapped and read without copies."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from spectool import ArtifactError
+
+
+def write_columns(path: Path, columns: Mapping[str, pa.Array]) -> None:
+    """Write one record batch. The bytes depend on nothing but the columns."""
+    batch = pa.record_batch(list(columns.values()), names=list(columns))
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def read_columns(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
+    """Map a file into memory and return its columns by name, without copying.
+
+    Args:
+        path: The file.
+        types: Expected Arrow type of each column; the file must have exactly these.
+
+    Raises:
+        ArtifactError: Not an Arrow file, or other columns than expected.
+    """
+    try:
+        table = pa.ipc.open_file(pa.memory_map(str(path), "r"))
+        if table.num_record_batches != 1:
+            raise ArtifactError(f"{path}: {table.num_record_batches} record batches, expected 1")
+        batch = table.get_batch(0)
+        batch.validate()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ArtifactError(f"{path}: not a readable Arrow file ({error}). Build the artifact again") from error
+    found = dict(zip(batch.schema.names, batch.schema.types, strict=True))
+    if found != dict(types):
+        raise ArtifactError(f"{path}: columns {_show(found)}, expected {_show(types)}. Build the artifact again")
+    return {name: batch.column(name) for name in types}
+
+
+def list_array(lists: Sequence[Sequence[int]], value_type: pa.DataType) -> pa.Array:
+    """Build a column of integer lists."""
+    return pa.array([list(item) for item in lists], type=pa.list_(pa.field("item", value_type, nullable=False)))
+
+
+def _show(types: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {kind}" for name, kind in types.items())

@@ -1,0 +1,215 @@
+"""The dictionary format: context tokens -> continuation tokens, by longest known suffix.
+
+    alphabet.arrow        token   uint32[symbols]        token id of each symbol, most frequent first
+    contexts.marisa       reversed contexts, each a string of symbols          -> entry id
+    entries.arrow         continuation uint32[entries]   row in continuations
+                          probability  uint8[entries]    (value + 1) / 256
+    continuations.arrow   tokens  list<uint32>[rows]     token ids to propose
+
+A symbol is a code point: the n-th most frequent token is U+0001 + n, surrogates skipped, so that
+common tokens take one byte of UTF-8. Contexts are stored newest token first: one walk down
+the trie along the reversed history meets every known suffix, and the last hit is the longest.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import marisa_trie
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spectool import ArtifactError
+from spectool.artifacts.columns import list_array, read_columns, write_columns
+from spectool.artifacts.manifest import Manifest, expect_format, read_manifest, verify_files
+
+FORMAT = "spectool-dictionary"
+VERSION = 1
+_FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
+UNKNOWN_SYMBOL = "\U0010ffff"  # stands for tokens outside the alphabet; no context contains it
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a look-up found.
+
+    Attributes:
+        tokens: Continuation to propose, token ids.
+        probability: Of the whole continuation, from the corpus, in steps of 1/256.
+        length: Context tokens that matched.
+    """
+
+    tokens: list[int]
+    probability: float
+    length: int
+
+
+class Dictionary:
+    """An open dictionary, memory-mapped and read-only.
+
+    Attributes:
+        path: Its directory.
+        manifest: Its manifest.
+        max_context: Longest context, in tokens; a look-up needs no more history than that.
+        symbols: Token id -> symbol.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the dictionary at ``path``. Sizes and types are checked; `verify` checks contents.
+
+        Raises:
+            ArtifactError: Not a whole dictionary of this version.
+        """
+        self.path = path
+        self.manifest = read_manifest(path)
+        expect_format(path, self.manifest, FORMAT, VERSION)
+        _expect_files(path, self.manifest)
+        alphabet = read_columns(path / "alphabet.arrow", {"token": pa.uint32()})["token"].to_pylist()
+        self.symbols: dict[int, str] = {token: symbol(rank) for rank, token in enumerate(alphabet)}
+        self._alphabet: list[int] = alphabet
+        entries = read_columns(path / "entries.arrow", {"continuation": pa.uint32(), "probability": pa.uint8()})
+        self._continuation: NDArray[np.uint32] = entries["continuation"].to_numpy(zero_copy_only=True)
+        self._probability: NDArray[np.uint8] = entries["probability"].to_numpy(zero_copy_only=True)
+        lists = read_columns(path / "continuations.arrow", {"tokens": list_array([], pa.uint32()).type})["tokens"]
+        self._tokens: NDArray[np.uint32] = lists.values.to_numpy(zero_copy_only=True)
+        self._offsets: NDArray[np.int32] = lists.offsets.to_numpy(zero_copy_only=True)
+        self._contexts = _open_trie(path / "contexts.marisa")
+        if len(self._contexts) != len(self._continuation):
+            raise ArtifactError(
+                f"{path}: {len(self._contexts)} contexts and {len(self._continuation)} entries, expected equal "
+                "numbers. Build the dictionary again"
+            )
+        self.max_context = int(self.manifest.statistics["max_context"])
+
+    def __len__(self) -> int:
+        return len(self._continuation)
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the tokenizer that it was built for."""
+        return str(self.manifest.tokenizers["target"]["fingerprint"])
+
+    def longest_suffix(self, history: str) -> Match | None:
+        """Look up the longest known suffix of a history.
+
+        Args:
+            history: Symbols of the last tokens, newest first, at most `max_context` of them.
+
+        Returns:
+            The match, or None where no suffix is known. One trie walk, 1-3 µs.
+        """
+        prefix = index = None
+        for prefix, index in self._contexts.iter_prefixes_with_ids(history):  # noqa: B007 (the last hit is wanted)
+            pass
+        if prefix is None:
+            return None
+        row = self._continuation[index]
+        tokens: list[int] = self._tokens[self._offsets[row] : self._offsets[row + 1]].tolist()
+        return Match(tokens, (int(self._probability[index]) + 1) / 256, len(prefix))
+
+    def look_up(self, tokens: Sequence[int]) -> Match | None:
+        """Look up the longest known suffix of a token sequence (ids, oldest first)."""
+        recent = tokens[-self.max_context :] if tokens else []
+        return self.longest_suffix("".join(self.symbols.get(t, UNKNOWN_SYMBOL) for t in reversed(recent)))
+
+    def entries(self) -> Iterator[tuple[list[int], Match]]:
+        """Yield every context (token ids, oldest first) with its match, in trie order."""
+        for key in self._contexts.iterkeys():
+            match = self.longest_suffix(key)
+            if match is not None:
+                yield [self._alphabet[rank_of(char)] for char in reversed(key)], match
+
+    def verify(self) -> None:
+        """Prove the dictionary whole: checksums first, then every invariant of the format.
+
+        Raises:
+            ArtifactError: The first thing that is wrong.
+        """
+        verify_files(self.path, self.manifest)
+        size = int(self.manifest.tokenizers["target"]["size"])
+        checks = {
+            "alphabet.arrow: token ids repeat": len(self.symbols) == len(self._alphabet),
+            "alphabet.arrow: token ids outside the vocabulary": max(self._alphabet, default=0) < size,
+            "continuations.arrow: token ids outside the vocabulary": int(self._tokens.max(initial=0)) < size,
+            "continuations.arrow: offsets out of order": bool((np.diff(self._offsets) > 0).all()),
+            "entries.arrow: rows outside continuations.arrow": int(self._continuation.max(initial=0))
+            < max(1, len(self._offsets) - 1),
+            "contexts.marisa: a context is empty or too long": all(
+                1 <= len(key) <= self.max_context for key in self._contexts.iterkeys()
+            ),
+            "contexts.marisa: a symbol is not in the alphabet": all(
+                rank_of(char) < len(self._alphabet) for char in set().union(*self._contexts.iterkeys())
+            ),
+        }
+        for problem, holds in checks.items():
+            if not holds:
+                raise ArtifactError(f"{self.path}/{problem}. Build the dictionary again")
+
+
+def write_dictionary(directory: Path, entries: Iterable[tuple[Sequence[int], Sequence[int], float]]) -> dict[str, int]:
+    """Write the data files of a dictionary.
+
+    Args:
+        directory: Scratch directory of `manifest.writing`.
+        entries: Context (ids, oldest first), continuation (ids) and probability (0..1]; contexts are unique.
+
+    Returns:
+        Statistics for the manifest: entries, symbols, max_context, max_continuation.
+    """
+    rows = list(entries)
+    frequency = Counter(token for context, continuation, _ in rows for token in (*context, *continuation))
+    alphabet = sorted(frequency, key=lambda token: (-frequency[token], token))
+    symbols = {token: symbol(rank) for rank, token in enumerate(alphabet)}
+    keys = ["".join(symbols[token] for token in reversed(context)) for context, _, _ in rows]
+    contexts = marisa_trie.Trie(keys)
+    continuations = sorted({tuple(continuation) for _, continuation, _ in rows})
+    row_of = {continuation: row for row, continuation in enumerate(continuations)}
+    continuation_of = np.zeros(len(rows), dtype=np.uint32)
+    probability_of = np.zeros(len(rows), dtype=np.uint8)
+    for key, (_, continuation, probability) in zip(keys, rows, strict=True):
+        continuation_of[contexts[key]] = row_of[tuple(continuation)]
+        probability_of[contexts[key]] = min(255, max(0, round(probability * 256) - 1))
+    contexts.save(str(directory / "contexts.marisa"))
+    write_columns(directory / "alphabet.arrow", {"token": pa.array(alphabet, type=pa.uint32())})
+    write_columns(directory / "entries.arrow", {"continuation": pa.array(continuation_of), "probability": pa.array(probability_of)})
+    write_columns(directory / "continuations.arrow", {"tokens": list_array(continuations, pa.uint32())})
+    return {
+        "entries": len(rows),
+        "symbols": len(alphabet),
+        "continuations": len(continuations),
+        "max_context": max((len(context) for context, _, _ in rows), default=0),
+        "max_continuation": max(map(len, continuations), default=0),
+    }
+
+
+def symbol(rank: int) -> str:
+    """Code point of the token with this frequency rank (0 = most frequent); no NUL, no surrogate.
+
+    >>> symbol(0), symbol(0xD7FE), symbol(0xD7FF)
+    ('\\x01', '\\ud7ff', '\\ue000')
+    """
+    code = rank + 1
+    return chr(code if code < _FIRST_SURROGATE else code + _SURROGATES)
+
+
+def rank_of(char: str) -> int:
+    """Inverse of `symbol`."""
+    code = ord(char)
+    return (code if code < _FIRST_SURROGATE else code - _SURROGATES) - 1
+
+
+def _expect_files(path: Path, manifest: Manifest) -> None:
+    missing = {"alphabet.arrow", "contexts.marisa", "entries.arrow", "continuations.arrow"} - set(manifest.files)
+    if missing:
+        raise ArtifactError(f"{path}: the manifest does not name {min(missing)}. Build the dictionary again")
+
+
+def _open_trie(path: Path) -> Any:
+    trie = marisa_trie.Trie()
+    try:
+        return trie.mmap(str(path))
+    except (RuntimeError, OSError, ValueError) as error:
+        raise ArtifactError(f"{path}: not a readable marisa-trie file ({error}). Build the dictionary again") from error

@@ -1,0 +1,233 @@
+"""The artifact contract: a directory of data files and one ``manifest.json``, written last.
+
+    OUT/
+      entries.arrow  contexts.marisa  ...     data files, flat, no subdirectories
+      manifest.json                           format, version, inputs, and size and SHA-256 of each file
+
+Everything is written to a sibling ``.OUT.<pid>.partial`` and renamed into place, so that OUT is
+absent, the old artifact, or the whole new one, whenever the process is killed. A manifest holds
+no time stamps: equal inputs and arguments give equal bytes.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import spectool
+from spectool import ArtifactError, IncompleteArtifact
+
+MANIFEST = "manifest.json"
+_MAX_MANIFEST_BYTES = 16 * 2**20
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an artifact is, what it was made from, and what its files must be.
+
+    Attributes:
+        format: Name of the format, such as ``spectool-dictionary``.
+        version: Version of the format; a reader accepts exactly the versions it knows.
+        tool: Name and version of the writing program.
+        arguments: The stage's arguments that shaped the content.
+        tokenizers: Role -> ``{"name", "fingerprint", "size"}``.
+        inputs: Text sources with names, sizes and hashes.
+        statistics: Counts and figures of the content.
+        files: File name -> ``{"bytes", "sha256"}``; filled in when the artifact is written.
+    """
+
+    format: str
+    version: int
+    arguments: Mapping[str, Any]
+    tokenizers: Mapping[str, Mapping[str, Any]]
+    inputs: Mapping[str, Any]
+    statistics: Mapping[str, Any]
+    tool: str = f"spectool {spectool.__version__}"
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of the data files together."""
+        return sum(int(entry["bytes"]) for entry in self.files.values())
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[Path]:
+    """Give a scratch directory that becomes ``out`` when the block ends well.
+
+    The block writes its data files into the directory and calls `seal` as its last act. If it
+    raises, nothing of it remains and ``out`` is untouched.
+
+    Raises:
+        ArtifactError: ``out`` exists and is not an artifact, so replacing it would lose something.
+    """
+    out = out.absolute()
+    previous = out.with_name(f".{out.name}.previous")
+    _recover(out, previous)
+    _refuse_foreign(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        yield partial
+        if not (partial / MANIFEST).is_file():
+            raise ArtifactError(f"{out}: the build ended without a manifest; this is a defect of the stage")
+        _replace(partial, out, previous)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def seal(directory: Path, manifest: Manifest) -> Manifest:
+    """Hash every file in ``directory`` and write the manifest, the last file of an artifact."""
+    files = {
+        path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(directory.iterdir())
+    }
+    sealed = Manifest(**{**_shallow(manifest), "files": files})
+    text = json.dumps(asdict(sealed), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    with (directory / MANIFEST).open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return sealed
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read and check the manifest of the artifact at ``path``; file sizes are compared, contents not.
+
+    Raises:
+        IncompleteArtifact: No manifest: the build did not finish.
+        ArtifactError: The manifest or a file is damaged, missing or unsafe.
+    """
+    if not path.is_dir():
+        raise ArtifactError(f"{path}: no such artifact (expected a directory with {MANIFEST}){_advice(path)}")
+    file = path / MANIFEST
+    if not file.is_file():
+        raise IncompleteArtifact(f"{path}: build did not finish (no {MANIFEST}). Run the command that builds it again")
+    manifest = _parse(file)
+    for name, entry in manifest.files.items():
+        _check_size(path, name, entry)
+    return manifest
+
+
+def verify_files(path: Path, manifest: Manifest) -> None:
+    """Compare the SHA-256 of every file with the manifest, and look for files it does not name.
+
+    Raises:
+        ArtifactError: The first file that differs, with both hashes.
+    """
+    strangers = sorted({entry.name for entry in path.iterdir()} - set(manifest.files) - {MANIFEST})
+    if strangers:
+        raise ArtifactError(f"{path / strangers[0]}: not named in {MANIFEST}. Remove it, or build the artifact again")
+    for name, entry in manifest.files.items():
+        found = _sha256(path / name)
+        if found != entry["sha256"]:
+            raise ArtifactError(
+                f"{path / name}: SHA-256 is {found[:12]}…, the manifest says {entry['sha256'][:12]}…. The file was "
+                "changed or damaged: copy or build the artifact again"
+            )
+
+
+def expect_format(path: Path, manifest: Manifest, name: str, version: int) -> None:
+    """Check that an artifact is of the format and version that the caller reads.
+
+    Raises:
+        ArtifactError: It is another one.
+    """
+    if manifest.format != name:
+        raise ArtifactError(f"{path}: is a {manifest.format}, expected a {name}. `spectool inspect {path}` explains it")
+    if manifest.version != version:
+        raise ArtifactError(
+            f"{path}: {name} version {manifest.version} (written by {manifest.tool}); this spectool "
+            f"{spectool.__version__} reads version {version}. Build it again with this version"
+        )
+
+
+def _shallow(manifest: Manifest) -> dict[str, Any]:
+    return {name: getattr(manifest, name) for name in Manifest.__slots__}
+
+
+def _parse(file: Path) -> Manifest:
+    if file.stat().st_size > _MAX_MANIFEST_BYTES:
+        raise ArtifactError(f"{file}: {file.stat().st_size} bytes, expected less than {_MAX_MANIFEST_BYTES}")
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+        manifest = Manifest(**value)
+        entries = [(name, int(entry["bytes"]), str(entry["sha256"])) for name, entry in manifest.files.items()]
+        if not isinstance(manifest.format, str) or not isinstance(manifest.version, int):
+            raise TypeError("format must be a string and version a number")
+    except (UnicodeDecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ArtifactError(f"{file}: not a spectool manifest ({error}). Build the artifact again") from error
+    for name, size, _ in entries:
+        if not _FILE_NAME.match(name) or name == MANIFEST or size < 0:
+            raise ArtifactError(f"{file}: unsafe file entry {name!r} ({size} bytes); file names must be plain")
+    return manifest
+
+
+def _check_size(path: Path, name: str, entry: Mapping[str, Any]) -> None:
+    file = path / name
+    if not file.is_file() or file.is_symlink():
+        raise ArtifactError(f"{file}: missing, but the manifest names it. Copy or build the artifact again")
+    if file.stat().st_size != entry["bytes"]:
+        raise ArtifactError(
+            f"{file}: {file.stat().st_size} bytes, the manifest says {entry['bytes']}. The copy was cut short: "
+            "copy or build the artifact again"
+        )
+
+
+def _refuse_foreign(out: Path) -> None:
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not out.is_dir() or not (out / MANIFEST).is_file():
+        raise ArtifactError(f"{out}: exists and is not a spectool artifact. Choose another -o, or remove it first")
+    _parse(out / MANIFEST)  # a manifest of something else is refused as well
+
+
+def _replace(partial: Path, out: Path, previous: Path) -> None:
+    """Put ``partial`` in the place of ``out``; a directory cannot replace a non-empty one in one step."""
+    if out.exists():
+        out.rename(previous)
+    partial.rename(out)
+    shutil.rmtree(previous, ignore_errors=True)
+
+
+def _recover(out: Path, previous: Path) -> None:
+    """Undo what a killed build left: an old artifact moved aside, and scratch directories of dead processes."""
+    if previous.exists():
+        if out.exists():
+            shutil.rmtree(previous, ignore_errors=True)
+        else:
+            previous.rename(out)
+    for leftover in out.parent.glob(f".{out.name}.*.partial"):
+        pid = leftover.name.rsplit(".", 2)[1]
+        if not (pid.isdigit() and _alive(int(pid))):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _advice(path: Path) -> str:
+    previous = path.absolute().with_name(f".{path.name}.previous")
+    if previous.is_dir():
+        return f". A replacement was interrupted; the artifact before it is whole: mv {previous} {path}"
+    return ". `spectool build-dict` and `spectool align` write artifacts"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,80 @@
+"""Special-token roles: what begins, ends and pads a text, by id and never by its spelling in text."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Tokens that end a text or a turn in the model families that spectool is used with.
+_END_NAMES = (
+    "</s>",
+    "<eos>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<end_of_turn>",
+    "<|end|>",
+    "<EOT>",
+    "<|assistant_end|>",
+)
+_BEGIN_NAMES = ("<s>", "<bos>", "<|begin_of_text|>", "<|bos|>", "[CLS]")
+_PAD_NAMES = ("<pad>", "[PAD]", "<|finetune_right_pad_id|>")
+_UNKNOWN_NAMES = ("<unk>", "[UNK]")
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Ids of special tokens by role.
+
+    Attributes:
+        bos: Begins a text.
+        eos: Any of these ends a text or a turn, ascending.
+        pad: Fills batches.
+        unk: Stands for what the vocabulary cannot spell.
+    """
+
+    bos: int | None = None
+    eos: tuple[int, ...] = ()
+    pad: int | None = None
+    unk: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the roles as JSON values."""
+        return {"bos": self.bos, "eos": list(self.eos), "pad": self.pad, "unk": self.unk}
+
+
+def find_roles(
+    vocabulary: Mapping[str, int],
+    specials: Iterable[str],
+    declared: Mapping[str, Any],
+    eos_ids: Iterable[int] = (),
+) -> Roles:
+    """Work out the roles from what a tokenizer's files declare, and from well-known names for the rest.
+
+    Args:
+        vocabulary: Token string -> id.
+        specials: Strings of the special added tokens; names are looked for only among these.
+        declared: ``bos_token`` and the like, as in ``tokenizer_config.json`` (strings, or objects
+            with ``content``).
+        eos_ids: Further ids that end a text (``generation_config.json``, mlx-lm's wrapper).
+    """
+    named = {name: vocabulary[name] for name in specials if name in vocabulary}
+
+    def role(key: str, names: tuple[str, ...]) -> int | None:
+        value = declared.get(key)
+        content = value.get("content") if isinstance(value, Mapping) else value
+        if isinstance(content, str) and content in vocabulary:
+            return vocabulary[content]
+        return next((named[name] for name in names if name in named), None)
+
+    ends = {named[name] for name in _END_NAMES if name in named} | set(eos_ids)
+    declared_end = role("eos_token", ())
+    if declared_end is not None:
+        ends.add(declared_end)
+    return Roles(
+        bos=role("bos_token", _BEGIN_NAMES),
+        eos=tuple(sorted(ends)),
+        pad=role("pad_token", _PAD_NAMES),
+        unk=role("unk_token", _UNKNOWN_NAMES),
+    )

@@ -1,0 +1,154 @@
+"""Surfaces: the exact bytes that each token contributes to the text.
+
+A surface follows the tokenizer's own decoder, one step per entry of ``tokenizer.json``:
+
+    byte-level BPE      "Ġcaf" "Ã©"       -> b" caf" b"\\xc3\\xa9"
+    SentencePiece       "▁caf" "<0xC3>"   -> b" caf" b"\\xc3"
+    WordPiece           "caf"  "##é"      -> b" caf" b"\\xc3\\xa9"
+    BPE, word-end mark  "caf"  "é</w>"    -> b"caf"  b"\\xc3\\xa9 "
+
+so that joined surfaces are what ``decode`` gives inside a running text. At the two ends of
+a text some decoders remove one space that is not part of it (`Edges`).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spectool import TokenizerError
+
+Step = Callable[[str], str | bytes]
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """What a decoder removes at the ends of a text.
+
+    Attributes:
+        leading_space: The first token's leading space is an artificial one.
+        trailing_space: The last token's trailing space is an artificial one.
+    """
+
+    leading_space: bool
+    trailing_space: bool
+
+
+def byte_symbols() -> dict[str, int]:
+    """Map each printable stand-in of byte-level BPE to its byte (0..255).
+
+    Bytes that print in Latin-1 stand for themselves; the others are numbered from U+0100.
+    Source: GPT-2's byte-level alphabet, used by every byte-level tokenizer.
+
+    >>> byte_symbols()["Ġ"]
+    32
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    return {chr(b): b for b in printable} | {chr(0x100 + i): b for i, b in enumerate(others)}
+
+
+def token_surfaces(spec: Mapping[str, Any], tokens: Mapping[str, int], specials: frozenset[int]) -> list[bytes]:
+    """Compute the surface of every token id.
+
+    Args:
+        spec: Parsed ``tokenizer.json`` as the backend writes it.
+        tokens: Token string -> id, added tokens included.
+        specials: Ids that never stand for text; their surface is empty.
+
+    Returns:
+        Surfaces indexed by id, length ``max(id) + 1``; ids without a token have an empty one.
+
+    Raises:
+        TokenizerError: The decoder has a step that this version does not know.
+    """
+    steps = _decoder_steps(spec.get("decoder"))
+    surfaces = [b""] * (max(tokens.values(), default=-1) + 1)
+    for token, index in tokens.items():
+        if index not in specials:
+            surfaces[index] = _surface(token, steps)
+    return surfaces
+
+
+def edges(spec: Mapping[str, Any]) -> Edges:
+    """Tell which artificial spaces the decoder removes at the ends of a text."""
+    leading = trailing = False
+    for step in flatten(spec.get("decoder"), "decoders"):
+        match step["type"]:
+            case "Strip":
+                leading |= step["start"] > 0 and step["content"] == " "
+                trailing |= step["stop"] > 0 and step["content"] == " "
+            case "Metaspace":
+                leading |= step.get("prepend_scheme") != "never"
+            case "WordPiece":
+                leading = True
+            case "BPEDecoder":
+                trailing = True
+    return Edges(leading, trailing)
+
+
+def flatten(node: Mapping[str, Any] | None, children: str) -> list[dict[str, Any]]:
+    """List the steps of a (possibly nested) ``Sequence`` of a ``tokenizer.json``, in order."""
+    if node is None:
+        return []
+    if node["type"] == "Sequence":
+        return [step for child in node[children] for step in flatten(child, children)]
+    return [dict(node)]
+
+
+def _surface(token: str, steps: list[Step]) -> bytes:
+    piece: str | bytes = token
+    for step in steps:
+        if isinstance(piece, bytes):
+            break
+        piece = step(piece)
+    return piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
+
+
+def _decoder_steps(decoder: Mapping[str, Any] | None) -> list[Step]:
+    return [_decoder_step(step) for step in flatten(decoder, "decoders") if step["type"] not in ("Fuse", "Strip")]
+
+
+def _decoder_step(step: dict[str, Any]) -> Step:
+    match step["type"]:
+        case "ByteLevel":
+            return _byte_level
+        case "ByteFallback":
+            return _byte_fallback
+        case "Metaspace":
+            return _replace(step["replacement"], " ")
+        case "Replace" if "String" in step["pattern"]:
+            return _replace(step["pattern"]["String"], step["content"])
+        case "WordPiece":
+            return _word_piece(step["prefix"])
+        case "BPEDecoder":
+            return _replace(step["suffix"], " ")
+    raise TokenizerError(
+        f"decoder step {step['type']!r} is not supported; expected ByteLevel, ByteFallback, Metaspace, "
+        "Replace (of a string), WordPiece or BPEDecoder. Use another tokenizer of the same family."
+    )
+
+
+_SYMBOLS = byte_symbols()
+
+
+def _byte_level(piece: str) -> str | bytes:
+    # Tokens with other characters (added tokens, mostly) are taken as they are, like the backend does.
+    try:
+        return bytes(_SYMBOLS[char] for char in piece)
+    except KeyError:
+        return piece
+
+
+def _byte_fallback(piece: str) -> str | bytes:
+    match = _BYTE_TOKEN.match(piece)
+    return bytes([int(match[1], 16)]) if match else piece
+
+
+def _replace(old: str, new: str) -> Step:
+    return lambda piece: piece.replace(old, new)
+
+
+def _word_piece(prefix: str) -> Step:
+    return lambda piece: piece[len(prefix) :] if piece.startswith(prefix) else " " + piece

@@ -1,0 +1,136 @@
+"""The stage behind ``spectool build-dict``: corpus and tokenizer in, dictionary artifact out."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from spectool import SpectoolError
+from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
+from spectool.artifacts.manifest import Manifest, seal, writing
+from spectool.artifacts.tokenizer import Tokenizer
+from spectool.build.dictspec import MAX_CONTINUATION, MAX_PREFIX, Reading, build_entries, without_redundant
+from spectool.build.word_ngrams import WordNgrams, count_word_ngrams
+from spectool.corpora import Corpus, word_runs
+
+Progress = Callable[[str], None]
+ORDERS = {"n1": 1, "n12": 2, "n123": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class DictSpecOptions:
+    """Arguments of the DictSpec method (paper: section 4.4).
+
+    Attributes:
+        orders: ``n1``, ``n12`` or ``n123``: the longest n-gram, in words.
+        entries: Most frequent n-grams to take, over all orders.
+        min_probability: Smallest continuation probability, 0..1.
+        reading: What that probability is of: the ``whole`` continuation or the ``path``.
+        max_prefix: Longest context, tokens.
+        max_continuation: Longest proposal, tokens.
+    """
+
+    orders: str = "n123"
+    entries: int = 200_000
+    min_probability: float = 0.2
+    reading: Reading = "whole"
+    max_prefix: int = MAX_PREFIX
+    max_continuation: int = MAX_CONTINUATION
+
+
+@dataclass(frozen=True, slots=True)
+class CountedCorpus:
+    """Word n-grams of a corpus, and what a manifest says of where they come from.
+
+    They depend on no tokenizer: one count serves any number of dictionaries.
+    """
+
+    ngrams: WordNgrams
+    inputs: dict[str, Any]
+
+
+def count_corpus(corpus: Corpus, orders: str = "n123", language: str | None = None) -> CountedCorpus:
+    """Read a corpus once and count its word n-grams.
+
+    Raises:
+        CorpusError: The text cannot be read.
+    """
+    runs = (run for document in corpus for run in word_runs(document.text, language))
+    ngrams = count_word_ngrams(runs, ORDERS[orders])
+    inputs = {
+        "corpus": corpus.spec,
+        "files": [file._asdict() for file in corpus.describe_inputs()],
+        "documents": corpus.counts.documents,
+        "characters": corpus.counts.characters,
+        "repaired": dict(sorted(corpus.counts.repaired.items())),
+        "language": language,
+    }
+    return CountedCorpus(ngrams, inputs)
+
+
+def build_dictspec(
+    tokenizer: Tokenizer, counted: CountedCorpus, out: Path, options: DictSpecOptions, progress: Progress
+) -> Manifest:
+    """Build a DictSpec dictionary and write it to ``out``.
+
+    Args:
+        tokenizer: The target's.
+        counted: N-grams, at least of the orders that ``options`` asks for.
+        out: Directory of the artifact; replaced in one step when everything is written.
+        options: See `DictSpecOptions`.
+        progress: Called with a phrase when a step begins.
+
+    Returns:
+        The manifest of the finished artifact.
+
+    Raises:
+        SpectoolError: There is nothing to build from.
+    """
+    ngrams = counted.ngrams
+    with writing(out) as directory:
+        progress("choosing the most frequent n-grams")
+        texts, counts = ngrams.most_frequent(options.entries, ORDERS[options.orders])
+        progress("encoding")
+        tokens = tokenizer.encode_after_space(texts)
+        progress("building entries")
+        found = list(
+            build_entries(
+                zip(_until_special(tokens, tokenizer), counts.tolist(), strict=True),
+                options.min_probability,
+                options.reading,
+                options.max_prefix,
+                options.max_continuation,
+            )
+        )
+        if not found:
+            raise SpectoolError(
+                f"{counted.inputs['corpus']}: no entry to store from {ngrams.total_words} words at a minimum "
+                f"probability of {options.min_probability}. Give more text, or a lower --min-prob"
+            )
+        kept = list(without_redundant(found))
+        progress("writing")
+        shape = write_dictionary(directory, ((e.prefix, e.continuation, e.probability) for e in kept))
+        statistics = {
+            "words": ngrams.total_words,
+            "distinct_ngrams": {f"n{order.order}": len(order.counts) for order in ngrams.orders},
+            "ngrams": len(texts),
+            "smallest_count": int(counts[-1]),
+            "entries_before_pruning": len(found),
+            **shape,
+        }
+        manifest = Manifest(
+            format=FORMAT,
+            version=VERSION,
+            arguments={"method": "dictspec", **asdict(options)},
+            tokenizers={"target": tokenizer.identity},
+            inputs=counted.inputs,
+            statistics=statistics,
+        )
+        return seal(directory, manifest)
+
+
+def _until_special(ngrams: Iterable[Sequence[int]], tokenizer: Tokenizer) -> Iterator[Sequence[int]]:
+    """Cut n-grams before a token that stands for no text: it must never be proposed."""
+    for tokens in ngrams:
+        bad = next((place for place, token in enumerate(tokens) if token in tokenizer.specials), len(tokens))
+        yield tokens[:bad]

@@ -1,0 +1,127 @@
+"""The dictionary of the DictSpec paper: frequent n-grams, prefix -> most probable continuation.
+
+    n-gram       персональний комп'ютер            (count 12,400)
+    tokens       _пер сон аль ний _ком п' ют ер
+    splits       _пер | сон аль ний _ком п' ...    one at each boundary between tokens
+                 _пер сон аль ний _ком | п' ют ер
+
+For every prefix the continuation with the highest count is kept, if its probability given
+the prefix reaches ``min_probability``; prefixes and continuations hold at most 8 tokens.
+
+Source: "Dictionary-Based Speculative Decoding for Non-Latin-Script Languages", section 3.1,
+Table 1 and section 4.4.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Literal
+
+MAX_PREFIX = 8
+MAX_CONTINUATION = 8
+
+Tokens = tuple[int, ...]
+Reading = Literal["whole", "path"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the dictionary.
+
+    Attributes:
+        prefix: Context tokens, 1 to 8.
+        continuation: Tokens to propose after it, 1 to 8.
+        probability: Of the whole continuation, given the prefix, among the counted n-grams.
+        count: Occurrences of the prefix in n-grams that go on after it.
+    """
+
+    prefix: Tokens
+    continuation: Tokens
+    probability: float
+    count: int
+
+
+def build_entries(
+    ngrams: Iterable[tuple[Sequence[int], int]],
+    min_probability: float,
+    reading: Reading = "whole",
+    max_prefix: int = MAX_PREFIX,
+    max_continuation: int = MAX_CONTINUATION,
+) -> Iterator[Entry]:
+    """Turn tokenized n-grams into dictionary entries, by ascending prefix.
+
+    Args:
+        ngrams: Token ids and count of each n-gram.
+        min_probability: Smallest probability to keep, 0..1.
+        reading: What that probability is of. ``whole``: the stored continuation as a whole, as the
+            paper writes it. ``path``: the tokens follow the most probable next token one by one, and
+            the continuation is cut where the product of probabilities falls below the minimum.
+        max_prefix: Longest prefix, in tokens; of a longer one the last tokens count.
+        max_continuation: Longest continuation, in tokens.
+
+    Source: section 3.1 ("for each prefix we retain only the most probable continuation above a
+    minimum probability threshold, truncating both prefixes and completions to at most 8 tokens").
+    """
+    choose = _most_probable if reading == "whole" else _most_probable_path
+    for prefix, group in groupby(_splits(ngrams, max_prefix, max_continuation), key=itemgetter(0)):
+        counts: dict[Tokens, int] = {}
+        for _, continuation, count in group:
+            counts[continuation] = counts.get(continuation, 0) + count
+        total = sum(counts.values())
+        continuation, mass = choose(counts, min_probability * total)
+        if continuation and mass >= min_probability * total:
+            yield Entry(prefix, continuation, mass / total, total)
+
+
+def without_redundant(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Drop entries whose longest kept proper suffix proposes the same continuation.
+
+    Look-up takes the longest known suffix of the history, so no proposal changes. Order is kept.
+    """
+    by_length = sorted(entries, key=lambda entry: len(entry.prefix))
+    kept: dict[Tokens, Tokens] = {}
+    for entry in by_length:
+        suffixes = (entry.prefix[start:] for start in range(1, len(entry.prefix)))
+        fallback = next((kept[suffix] for suffix in suffixes if suffix in kept), None)
+        if fallback != entry.continuation:
+            kept[entry.prefix] = entry.continuation
+            yield entry
+
+
+def _splits(
+    ngrams: Iterable[tuple[Sequence[int], int]], max_prefix: int, max_continuation: int
+) -> list[tuple[Tokens, Tokens, int]]:
+    """Every split of every n-gram into (prefix, continuation, count), by ascending prefix."""
+    splits = [
+        (tuple(tokens[max(0, cut - max_prefix) : cut]), tuple(tokens[cut : cut + max_continuation]), count)
+        for tokens, count in ngrams
+        for cut in range(1, len(tokens))
+    ]
+    splits.sort(key=itemgetter(0))
+    return splits
+
+
+def _most_probable(counts: dict[Tokens, int], floor: float) -> tuple[Tokens, int]:
+    """The continuation with the highest count; of equals the shortest, then the smallest ids."""
+    best = min(counts, key=lambda continuation: (-counts[continuation], len(continuation), continuation))
+    return best, counts[best]
+
+
+def _most_probable_path(counts: dict[Tokens, int], floor: float) -> tuple[Tokens, int]:
+    """Follow the next token with the highest count while the path keeps at least ``floor`` of it."""
+    path: Tokens = ()
+    mass = sum(counts.values())
+    while True:
+        depth = len(path)
+        following: dict[int, int] = {}
+        for continuation, count in counts.items():
+            if len(continuation) > depth:
+                following[continuation[depth]] = following.get(continuation[depth], 0) + count
+        if not following:
+            return path, mass
+        token = min(following, key=lambda token: (-following[token], token))
+        if following[token] < floor:
+            return path, mass
+        path, mass = (*path, token), following[token]
+        counts = {c: n for c, n in counts.items() if len(c) > depth and c[depth] == token}

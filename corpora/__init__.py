@@ -1,0 +1,27 @@
+"""Text comes in: sources, cleaning, splits, words, bundled samples."""
+
+from spectool.corpora.corpus import Corpus
+from spectool.corpora.documents import Counts, Document, InputDescription, OnError
+from spectool.corpora.presets import PRESETS, Preset
+from spectool.corpora.samples import read_sample, sample_names, sample_path
+from spectool.corpora.sources import open_corpus
+from spectool.corpora.split import in_valid, split
+from spectool.corpora.words import word_runs, words
+
+__all__ = [
+    "PRESETS",
+    "Corpus",
+    "Counts",
+    "Document",
+    "InputDescription",
+    "OnError",
+    "Preset",
+    "in_valid",
+    "open_corpus",
+    "read_sample",
+    "sample_names",
+    "sample_path",
+    "split",
+    "word_runs",
+    "words",
+]

@@ -1,0 +1,148 @@
+"""From bytes to clean text: UTF-8, NFC, no control characters.
+
+Whole blocks are tested at once and lines only where a block fails, because real text is
+almost always clean and every normalization form is closed under taking substrings.
+"""
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+
+from spectool import CorpusError
+from spectool.corpora.documents import Counts
+
+# Tab and line feed are text. A carriage return that is left here had no line feed after it.
+_UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_BREAKS = re.compile("[\x0b-\x0d\x85]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_SHOWN_BYTES = 8
+
+
+def is_clean(text: str) -> bool:
+    """True when `clean` would return ``text`` as it is."""
+    return unicodedata.is_normalized("NFC", text) and not _UNWANTED.search(text)
+
+
+def clean(text: str, *, place: str, repair: bool, counts: Counts) -> str:
+    """Return ``text`` in NFC, line ends as LF, without control characters.
+
+    Characters that break a line (lone carriage return, vertical tab, form feed, next line)
+    become LF, so that no two words grow together; the other controls go. Both are counted
+    as ``control_characters``.
+
+    Args:
+        text: Decoded text, perhaps with lone surrogates from JSON escapes.
+        place: File and line, for the error.
+        repair: Drop lone surrogates instead of raising.
+        counts: Changed: ``repaired`` grows by what was done.
+
+    Raises:
+        CorpusError: ``text`` has lone surrogates, which no UTF-8 file can hold, and ``repair`` is off.
+    """
+    if is_clean(text):
+        return text
+    text = text.replace("\r\n", "\n")
+    if _UNWANTED.search(text):
+        text, surrogates = _SURROGATES.subn("", text)
+        if surrogates and not repair:
+            raise CorpusError(
+                f"{place}: expected text, got {surrogates} lone surrogate(s), which are half characters. "
+                f"Mend the file, or drop and count them: --on-error repair"
+            )
+        text, breaks = _BREAKS.subn("\n", text)
+        text, controls = _UNWANTED.subn("", text)
+        _add(counts, "surrogates", surrogates)
+        _add(counts, "control_characters", breaks + controls)
+    if not unicodedata.is_normalized("NFC", text):
+        text = unicodedata.normalize("NFC", text)
+        _add(counts, "not_nfc", 1)
+    return text
+
+
+def decode(raw: bytes, *, place: Callable[[int], str], offset: int, repair: bool, counts: Counts) -> str:
+    """Decode UTF-8.
+
+    Args:
+        raw: Whole lines, or one value.
+        place: Names file and line (or row) of a byte, given its index in ``raw``.
+        offset: Where ``raw`` starts in the file or value, in bytes after decompression.
+        repair: Drop invalid bytes and count them as ``invalid_bytes`` instead of raising.
+        counts: Changed by a repair.
+
+    Raises:
+        CorpusError: Invalid UTF-8 and ``repair`` is off; names the bytes and their offset.
+    """
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        if not repair:
+            bad = raw[error.start : min(error.end, error.start + _SHOWN_BYTES)].hex(" ")
+            raise CorpusError(
+                f"{place(error.start)}: expected UTF-8, got the bytes {bad} at byte {offset + error.start} "
+                f"({error.reason}). Mend the file, or drop and count such bytes: --on-error repair"
+            ) from error
+    text = raw.decode(errors="ignore")
+    _add(counts, "invalid_bytes", len(raw) - len(text.encode()))
+    return text
+
+
+def text_blocks(
+    path: str, chunks: Iterable[bytes], *, repair: bool, counts: Counts
+) -> Iterator[tuple[int, str]]:
+    """Cut a byte stream into blocks of whole lines and decode them.
+
+    Strips a byte order mark at the start and turns CRLF into LF. The text is not yet clean.
+
+    Args:
+        path: The file as the user named it, for errors.
+        chunks: Its bytes, decompressed, in pieces of any size.
+        repair: See `decode`.
+        counts: Changed by a repair.
+
+    Yields:
+        The number of a block's first line (from 1), and its lines joined by LF.
+
+    Raises:
+        CorpusError: Invalid UTF-8 and ``repair`` is off, or a file in UTF-16 or UTF-32.
+    """
+    line, offset = 1, 0
+    for block in _whole_lines(chunks):
+        body = block
+        if offset == 0:
+            if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise CorpusError(
+                    f"{path}: expected UTF-8, got a file in UTF-16 or UTF-32 (its first bytes are "
+                    f"{block[:4].hex(' ')}). Convert it: iconv -f UTF-16 -t UTF-8 {path}"
+                )
+            body = block.removeprefix(codecs.BOM_UTF8)
+
+        def place(index: int, first: int = line, body: bytes = body) -> str:
+            line_ends = body.count(b"\n", 0, index)
+            return f"{path}:{first + line_ends}"
+
+        body_offset = offset + len(block) - len(body)
+        text = decode(body, place=place, offset=body_offset, repair=repair, counts=counts)
+        if "\r" in text:
+            text = text.replace("\r\n", "\n")
+        yield line, text.removesuffix("\n")
+        line += block.count(b"\n")
+        offset += len(block)
+
+
+def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    pending: list[bytes] = []
+    for chunk in chunks:
+        cut = chunk.rfind(b"\n") + 1
+        if cut:
+            yield b"".join([*pending, chunk[:cut]])
+            pending = [chunk[cut:]]
+        else:
+            pending.append(chunk)
+    if last := b"".join(pending):
+        yield last
+
+
+def _add(counts: Counts, kind: str, number: int) -> None:
+    if number:
+        counts.repaired[kind] += number

@@ -1,0 +1,55 @@
+"""What every source yields: documents, and the counts of what was read and repaired."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+OnError = Literal["stop", "repair"]
+"""What to do with bytes that are no text: raise `CorpusError`, or drop them and count them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One piece of text, never cut, in NFC and without control characters.
+
+    Attributes:
+        id: Stable name: the source's own ``id``, or ``file:line`` and ``file:row`` (from 1).
+        text: Never empty and never white space alone. May hold line ends.
+    """
+
+    id: str
+    text: str
+
+
+@dataclass(slots=True)
+class Counts:
+    """What one iteration over a corpus has read so far. Mutable: the readers add to it.
+
+    Attributes:
+        documents: Documents yielded.
+        characters: Code points in their texts.
+        bytes_read: Bytes consumed on disk, compressed where the file is; 0 for data sets read
+            through `datasets`.
+        repaired: What had to be changed or left out, by kind: ``invalid_bytes`` (bytes),
+            ``surrogates`` and ``control_characters`` (characters), ``not_nfc`` (documents),
+            ``null`` (rows without a text), ``empty`` (files without a document).
+    """
+
+    documents: int = 0
+    characters: int = 0
+    bytes_read: int = 0
+    repaired: Counter[str] = field(default_factory=Counter)
+
+
+class InputDescription(NamedTuple):
+    """One input file as a manifest records it.
+
+    Attributes:
+        name: File name, or path below the directory that was opened; never absolute.
+        size: Bytes on disk.
+        sha256: Of the bytes on disk, in hex.
+    """
+
+    name: str
+    size: int
+    sha256: str

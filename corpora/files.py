@@ -1,0 +1,109 @@
+"""Which local files a path stands for, and what their names say about them."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from spectool import CorpusError
+from spectool.corpora.archives import COMPRESSIONS
+from spectool.corpora.documents import InputDescription
+
+Format = Literal["text", "jsonl", "parquet"]
+
+FORMATS: dict[str, Format] = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+"""Suffixes that say what is in a file; any other one is plain text when the file is named itself."""
+
+_NOT_READ = {
+    ".json": "turn it into one object a line: jq -c '.[]' {path} > {stem}.jsonl",
+    ".tar": "unpack it and name the folder",
+    ".tgz": "unpack it and name the folder",
+    ".zip": "unpack it and name the folder",
+    ".bz2": "compress it anew: bzcat {path} | zstd > {stem}.zst",
+    ".arrow": "read its data set folder through datasets: hf:{parent}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """One local file of a corpus.
+
+    Attributes:
+        path: Where it is, as the user named it; used in errors.
+        name: Its name in document ids and manifests: no folder above the one that was opened.
+        format: What it holds.
+        compression: One of `COMPRESSIONS`, or ``""``.
+        size: Bytes on disk when the corpus was opened.
+    """
+
+    path: Path
+    name: str
+    format: Format
+    compression: str
+    size: int
+
+
+def input_files(path: Path) -> list[InputFile]:
+    """Return the files that an existing path stands for: itself, or a folder's, sorted by name.
+
+    In a folder, files with a known suffix count, at any depth; hidden files and folders do not.
+
+    Raises:
+        CorpusError: A format that is not read, or a folder without any readable file.
+    """
+    if not path.is_dir():
+        return [_input_file(path, path.name)]
+    found = sorted(
+        (inner.relative_to(path).as_posix(), inner)
+        for inner in visible_files(path)
+        if _has_known_suffix(inner)
+    )
+    if not found:
+        suffixes = ", ".join(FORMATS)
+        raise CorpusError(
+            f"{path}: expected files that end in {suffixes} (or these and {', '.join(COMPRESSIONS)}), "
+            f"got a folder without any. Name a file, or rename them"
+        )
+    return [_input_file(inner, name) for name, inner in found]
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """Return all files below ``folder`` that are not hidden and in no hidden folder, unsorted."""
+    return [
+        inner
+        for inner in folder.rglob("*")
+        if inner.is_file() and not any(part.startswith(".") for part in inner.relative_to(folder).parts)
+    ]
+
+
+def describe(path: Path, name: str) -> InputDescription:
+    """Return name, size and SHA-256 of a file; reads all of it, as a stream."""
+    try:
+        with path.open("rb") as raw:
+            digest = hashlib.file_digest(raw, "sha256").hexdigest()
+            return InputDescription(name, raw.tell(), digest)
+    except OSError as error:
+        raise CorpusError(
+            f"{path}: cannot be read ({error.strerror}). Check that it is still there."
+        ) from error
+
+
+def _split_suffix(path: Path) -> tuple[str, str]:
+    compression = path.suffix.lower()
+    if compression in COMPRESSIONS:
+        return Path(path.stem).suffix.lower(), compression
+    return compression, ""
+
+
+def _has_known_suffix(path: Path) -> bool:
+    suffix, compression = _split_suffix(path)
+    return suffix in FORMATS or (not suffix and compression != "")
+
+
+def _input_file(path: Path, name: str) -> InputFile:
+    suffix, compression = _split_suffix(path)
+    if suffix in _NOT_READ:
+        step = _NOT_READ[suffix].format(path=path, stem=path.stem, parent=path.parent)
+        known = ", ".join(FORMATS)
+        raise CorpusError(f"{path}: expected plain text or {known}, got a {suffix} file; {step}")
+    return InputFile(path, name, FORMATS.get(suffix, "text"), compression, path.stat().st_size)

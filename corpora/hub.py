@@ -1,0 +1,127 @@
+"""Data sets of the Hugging Face hub, and local ones in its layouts, through `datasets`.
+
+Streaming: nothing is downloaded before it is read.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spectool import CorpusError
+from spectool.corpora.documents import Counts, Document
+from spectool.corpora.readers import missing_column, record_document
+
+_SOURCE = re.compile(
+    r"(?P<name>[^\[\]]+?)(?::(?P<config>[^:/\[\]]+))?(?:\[(?P<split>[^\[\]]+)\])?(?:#(?P<field>[^#\[\]]+))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HubSource:
+    """What ``hf:NAME:CONFIG[SPLIT]#FIELD`` says.
+
+    Attributes:
+        name: ``owner/name`` on the hub, or a local folder.
+        config: Configuration (subset), or None for the only one.
+        split: Split; ``train`` when none is given.
+        field: Column with the text, or None.
+        folder: The local folder, or None for the hub.
+    """
+
+    name: str
+    config: str | None
+    split: str
+    field: str | None
+    folder: Path | None
+
+    @property
+    def label(self) -> str:
+        """Name in document ids: no folder above the data set's own."""
+        return self.folder.name if self.folder else self.name
+
+
+def parse_hub_source(source: str) -> HubSource:
+    """Read a source with or without its ``hf:``.
+
+    >>> parse_hub_source("hf:wikimedia/wikipedia:20231101.pl#text").config
+    '20231101.pl'
+
+    Raises:
+        CorpusError: The source has another form, or names a local folder that is not there.
+    """
+    rest = source.removeprefix("hf:")
+    match = _SOURCE.fullmatch(rest)
+    if match is None:
+        raise CorpusError(
+            f"hf:{rest}: expected hf:OWNER/NAME:CONFIG[SPLIT]#COLUMN, of which only the name is needed"
+        )
+    name = match["name"]
+    folder = Path(name).expanduser()
+    local = folder.is_dir()
+    if not local and name.startswith(("/", ".", "~")):
+        raise CorpusError(f"hf:{rest}: expected a data set folder at {name}, got no folder. Check the path")
+    return HubSource(
+        name, match["config"], match["split"] or "train", match["field"], folder if local else None
+    )
+
+
+def read_hub(source: HubSource, *, field: str, repair: bool, counts: Counts) -> Iterator[Document]:
+    """Yield the documents of a data set's split.
+
+    Raises:
+        CorpusError: The data set cannot be reached, found or read, or lacks the column.
+    """
+    place = f"hf:{source.name}"
+    rows = _rows(source, field)
+    for number, row in enumerate(rows, 1):
+        document = record_document(
+            row,
+            field=field,
+            name=f"{source.label}:{number}",
+            place=f"{place}, row {number}",
+            repair=repair,
+            counts=counts,
+        )
+        if document is not None:
+            yield document
+
+
+def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:
+    import datasets
+
+    # `datasets` and what it rests on (HTTP clients, pyarrow, file systems) share no base class.
+    try:
+        path = str(source.folder) if source.folder else source.name
+        data = datasets.load_dataset(path, source.config, split=source.split, streaming=True)
+        columns = data.column_names
+        if columns is not None:
+            if field not in columns:
+                raise missing_column(f"hf:{source.name}", field, list(columns))
+            data = data.select_columns([name for name in dict.fromkeys((field, "id")) if name in columns])
+        yield from data
+    except CorpusError:
+        raise
+    except Exception as error:
+        raise _failure(source, error) from error
+
+
+def _failure(source: HubSource, error: Exception) -> CorpusError:
+    lines = str(error).strip().splitlines()
+    reason = lines[0] if lines else type(error).__name__
+    said = f"{type(error).__name__} {error}".lower()
+    if source.folder is not None:
+        step = "Check its files, or name one of them without hf:"
+    elif re.search(r"\bgated\b|\b(401|403)\b", said):
+        step = f"Accept its terms at https://huggingface.co/datasets/{source.name}, then: hf auth login"
+    elif isinstance(error, ConnectionError) or "offline" in said:
+        step = (
+            f"Check the network, or fetch it elsewhere and read the copy: "
+            f"hf download --repo-type dataset {source.name} --local-dir DIR, then hf:DIR"
+        )
+    elif "doesn't exist" in said or "not found" in said:
+        step = f"Check the name at https://huggingface.co/datasets/{source.name}, or log in if it is private"
+    else:
+        step = f"Check configuration and split at https://huggingface.co/datasets/{source.name}"
+    return CorpusError(f"hf:{source.name}: the data set cannot be read ({reason}). {step}")

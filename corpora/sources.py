@@ -1,0 +1,122 @@
+"""From what a user types to a corpus: paths, folders, hub data sets, samples, presets."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from spectool import CorpusError
+from spectool.corpora.corpus import Corpus
+from spectool.corpora.documents import Counts, Document, OnError
+from spectool.corpora.files import InputFile, input_files, visible_files
+from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
+from spectool.corpora.presets import PRESETS
+from spectool.corpora.readers import read_file
+from spectool.corpora.samples import sample_names, sample_path
+
+_DEFAULT_FIELD = "text"
+
+
+def open_corpus(spec: str, *, on_error: OnError = "stop", text_field: str | None = None) -> Corpus:
+    """Open a text source.
+
+    Args:
+        spec: A file (plain text, ``.jsonl``, ``.ndjson``, ``.parquet``, each perhaps with ``.gz``,
+            ``.zst`` or ``.xz``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``,
+            ``hf:FOLDER``, ``sample:NAME``, or the name of a preset. ``#COLUMN`` after any of them
+            names the column with the text.
+        on_error: ``stop`` raises at bytes that are no text; ``repair`` drops and counts them, and
+            counts empty files in a folder. A broken archive always raises: text is missing there.
+        text_field: Column where ``spec`` names none; ``text`` if None. Plain text has no columns.
+
+    Returns:
+        A corpus. Files are found now and read on iteration; iterating raises `CorpusError` for
+        anything in them that is not what it should be.
+
+    Raises:
+        CorpusError: Nothing of that name; or a source that cannot be a corpus.
+    """
+    if on_error not in ("stop", "repair"):
+        raise ValueError(f"on_error: expected 'stop' or 'repair', got {on_error!r}")
+    repair = on_error == "repair"
+    if spec.startswith("hf:"):
+        return _open_hub(spec, parse_hub_source(spec), text_field, repair)
+    if spec.startswith("sample:"):
+        return _open_path(spec, sample_path(spec.removeprefix("sample:")), None, text_field, repair)
+    path, field = _split_field(spec)
+    if spec.startswith("preset:") or not path.exists():
+        name, _, column = spec.removeprefix("preset:").partition("#")
+        if name not in PRESETS:
+            raise _not_found(spec, path)
+        source = parse_hub_source(PRESETS[name].source)
+        return _open_hub(spec, source, column or text_field, repair)
+    return _open_path(spec, path, field, text_field, repair)
+
+
+def _open_path(spec: str, path: Path, field: str | None, text_field: str | None, repair: bool) -> Corpus:
+    try:
+        files = input_files(path)
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
+    if field is not None and all(file.format == "text" for file in files):
+        raise CorpusError(
+            f"{spec}: expected a table for column {field!r}, got plain text, which has none. "
+            f"Leave out #{field}, or name a .jsonl or .parquet file"
+        )
+    read = partial(_read_files, files, field or text_field or _DEFAULT_FIELD, repair, path.is_dir())
+    inputs = [(file.path, file.name) for file in files]
+    return Corpus(spec, read, inputs, total_bytes=sum(file.size for file in files))
+
+
+def _read_files(
+    files: Sequence[InputFile], field: str, repair: bool, in_folder: bool, counts: Counts
+) -> Iterator[Document]:
+    for file in files:
+        before = counts.documents
+        yield from read_file(file, field=field, repair=repair, counts=counts)
+        if counts.documents != before:
+            continue
+        if not in_folder:
+            raise CorpusError(f"{file.path}: expected text, got an empty file. Name a file with text in it")
+        if not repair:
+            raise CorpusError(
+                f"{file.path}: expected text, got an empty file. Remove it, or count it: --on-error repair"
+            )
+        counts.repaired["empty"] += 1
+
+
+def _open_hub(spec: str, source: HubSource, text_field: str | None, repair: bool) -> Corpus:
+    def read(counts: Counts) -> Iterator[Document]:
+        return read_hub(source, field=field, repair=repair, counts=counts)
+
+    field = source.field or text_field or _DEFAULT_FIELD
+    inputs: list[tuple[Path, str]] = []
+    if source.folder is not None:
+        found = [(path.relative_to(source.folder).as_posix(), path) for path in visible_files(source.folder)]
+        inputs = [(path, name) for name, path in sorted(found)]
+    return Corpus(spec, read, inputs)
+
+
+def _split_field(spec: str) -> tuple[Path, str | None]:
+    path = Path(spec).expanduser()
+    stem, mark, field = spec.rpartition("#")
+    if path.exists() or not mark or not stem or not field:
+        return path, None
+    return Path(stem).expanduser(), field
+
+
+def _not_found(spec: str, path: Path) -> CorpusError:
+    known = [*PRESETS, *(f"sample:{name}" for name in sample_names())]
+    if spec.startswith("preset:"):
+        name = spec.removeprefix("preset:")
+        near = difflib.get_close_matches(name, PRESETS)
+        expected = "a preset"
+    else:
+        siblings = {str(inner): inner.name for inner in path.parent.glob("*")} if path.parent.is_dir() else {}
+        names = {name: shown for shown, name in siblings.items()} | {name: name for name in known}
+        near = [names[name] for name in difflib.get_close_matches(path.name, names)]
+        expected = "a file, a folder or a preset"
+        if not path.parent.is_dir():
+            expected = f"a file or a folder, and there is no folder {path.parent}"
+    step = f"Did you mean {' or '.join(near)}?" if near else f"By name there are: {', '.join(known)}"
+    return CorpusError(f"{spec}: expected {expected}, got a name that is none. {step}")

@@ -1,0 +1,50 @@
+"""A train and a validation part that stay the same on every machine and in every run.
+
+A document's part depends on its id and the seed alone, so documents may be added, removed or
+read in another order without moving any other one.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from spectool.corpora.documents import Document
+
+_RANGE = 1 << 64
+
+
+def in_valid(document_id: str, share: float = 0.01, seed: int = 0) -> bool:
+    """Say whether a document belongs to the validation part.
+
+    With one seed, the validation part of a larger share contains that of a smaller one.
+
+    >>> in_valid("a.txt:1", share=0.0), in_valid("a.txt:1", share=1.0)
+    (False, True)
+
+    Args:
+        document_id: `Document.id`.
+        share: Expected share of the documents in the validation part, 0 to 1.
+        seed: Another seed draws another part.
+
+    Raises:
+        ValueError: ``share`` is outside 0 to 1.
+    """
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"share: expected a number from 0 to 1, got {share}")
+    keyed = f"{seed}\0{document_id}".encode("utf-8", "surrogatepass")
+    draw = int.from_bytes(hashlib.blake2b(keyed, digest_size=8).digest(), "big")
+    return draw < share * _RANGE
+
+
+def split(
+    documents: Iterable[Document], part: Literal["train", "valid"], *, share: float = 0.01, seed: int = 0
+) -> Iterator[Document]:
+    """Yield the documents of one part, in their order; see `in_valid`.
+
+    Raises:
+        ValueError: ``part`` is neither of the two, or ``share`` is outside 0 to 1.
+    """
+    if part not in ("train", "valid"):
+        raise ValueError(f"part: expected 'train' or 'valid', got {part!r}")
+    wanted = part == "valid"
+    return (document for document in documents if in_valid(document.id, share, seed) is wanted)

@@ -1,0 +1,189 @@
+"""The generation loop: one for every drafter, and for none.
+
+    propose     drafter guesses d1 .. dk for the positions after the last committed token c
+    verify      one target pass over  c d1 .. dk  gives the target's own choice at each position
+                                      t0 t1 .. tk
+    commit      the draft tokens that equal the target's choices, and the first choice that does not
+                (or tk when all k are right); the rejected ones are trimmed out of the cache
+
+Every committed token is a choice that the target made after the true history, so a drafter
+can change the speed and nothing else. With a sampler this is exact-match verification: each
+position is sampled on its own, and its sample is the committed token whether or not the
+draft had guessed it.
+
+Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding.
+"""
+
+from collections.abc import Callable, Collection, Generator, Sequence
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.generate import DEFAULT_QUANTIZED_KV_START, generation_stream, maybe_quantize_kv_cache
+from mlx_lm.models.cache import make_prompt_cache
+from spectool import RuntimeUnsupported
+from spectool.runtime import caches
+from spectool.runtime.drafter import Cycle, Drafter, accepted_length
+from spectool.runtime.prefill import prefill
+from spectool.runtime.proposer import Proposer
+from spectool.runtime.statistics import DraftStatistics
+from spectool.runtime.verification import LogitsProcessor, Sampler, choose, ids
+
+CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
+
+
+def generate_step(
+    prompt: mx.array,
+    model: Any,
+    *,
+    drafter: Drafter | None = None,
+    num_draft_tokens: int = 8,
+    max_tokens: int = 256,
+    stop_tokens: Collection[int] = frozenset(),
+    sampler: Sampler | None = None,
+    logits_processors: Sequence[LogitsProcessor] | None = None,
+    max_kv_size: int | None = None,
+    prompt_cache: list[Any] | None = None,
+    prefill_step_size: int = 2048,
+    kv_bits: int | None = None,
+    kv_group_size: int = 64,
+    quantized_kv_start: int = DEFAULT_QUANTIZED_KV_START,
+    stream: Any = generation_stream,
+    statistics: DraftStatistics | None = None,
+    on_cycle: Callable[[Cycle], None] | None = None,
+) -> Generator[tuple[int, mx.array, bool], None, None]:
+    """Generate tokens after ``prompt``: the same as plain decoding, in fewer target passes.
+
+    Mutates ``prompt_cache`` and ``statistics``. However the generator ends (exhausted, closed
+    early, or by an exception from inside or from its consumer) the target's cache holds the
+    prompt and the yielded tokens without the last one; before the first yield, the prompt
+    without its last token; after an error in the prompt pass, what it held before. Only a cache
+    that cannot be trimmed (never one that is drafted on) may hold one token more after an error
+    inside a pass.
+
+    A drafter that raises is switched off with a warning. So is drafting in general once a
+    windowed cache is too full to take rejected tokens back.
+
+    Args:
+        prompt: Token ids, shape [tokens], at least one. With a ``prompt_cache`` that has content,
+            the tokens that follow it; drafters and processors see these alone.
+        model: An mlx-lm model.
+        drafter: Source of draft tokens; None decodes plainly.
+        num_draft_tokens: At most so many draft tokens in one cycle; 0 decodes plainly.
+        max_tokens: Tokens to generate; -1 for no limit.
+        stop_tokens: Token ids that end the generation once yielded.
+        sampler: Draws a token from log-probabilities [1, vocabulary]; called once for each
+            position. None takes the most probable token.
+        logits_processors: Change the logits [1, vocabulary] of a position, given all tokens
+            before it, shape [tokens]. Must be functions of their arguments, since they are
+            also asked about positions that are then rejected.
+        max_kv_size: Window of the cache, in tokens, for models that do not make their own.
+        prompt_cache: Cache to continue, one entry for each layer; None makes a fresh one.
+        prefill_step_size: Prompt tokens in one pass.
+        kv_bits: Bits of a quantised cache; None leaves it as it is.
+        kv_group_size: Group size of the quantised cache.
+        quantized_kv_start: Tokens in the cache from which on it is quantised.
+        stream: Stream that the models run on.
+        statistics: Added to, cycle by cycle.
+        on_cycle: Called for each cycle before its first token is yielded.
+
+    Returns:
+        A generator of ``(token id, log-probabilities [vocabulary], whether it was drafted)``.
+
+    Raises:
+        RuntimeUnsupported: The prompt is empty, or the model's caches allow no drafting or no
+            quantisation. Raised at the call, before any work.
+    """
+    if prompt.size == 0:
+        raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
+    cache = make_prompt_cache(model, max_kv_size) if prompt_cache is None else prompt_cache
+    if drafter is not None:
+        caches.require_trimmable(cache, model)
+    if kv_bits is not None:
+        caches.require_quantizable(cache, model)
+
+    def quantize() -> None:
+        maybe_quantize_kv_cache(cache, quantized_kv_start, kv_group_size, kv_bits)
+
+    return _generate(
+        prompt,
+        model,
+        cache,
+        Proposer(drafter, num_draft_tokens, cache, quantized_kv_start if kv_bits else None),
+        max_tokens,
+        frozenset(stop_tokens),
+        sampler,
+        tuple(logits_processors or ()),
+        prefill_step_size,
+        quantize,
+        stream,
+        DraftStatistics() if statistics is None else statistics,
+        on_cycle or (lambda cycle: None),
+    )
+
+
+def _generate(
+    prompt: mx.array,
+    model: Any,
+    cache: list[Any],
+    proposer: Proposer,
+    max_tokens: int,
+    stop_tokens: frozenset[int],
+    sampler: Sampler | None,
+    processors: tuple[LogitsProcessor, ...],
+    prefill_step_size: int,
+    quantize: Callable[[], None],
+    stream: Any,
+    statistics: DraftStatistics,
+    on_cycle: Callable[[Cycle], None],
+) -> Generator[tuple[int, mx.array, bool], None, None]:
+    """Run the cycles; arguments as in ``generate_step``, resolved."""
+    begin, yielded = caches.offsets(cache), 0
+    try:
+        with mx.stream(stream):
+            proposer.vocabulary = prefill(model, cache, prompt[:-1], prefill_step_size, quantize)
+            begin = caches.offsets(cache)
+            if max_tokens != 0:
+                proposer.start(ids(prompt))
+        frontier = prompt[-1:]
+        # All tokens so far, for the processors: none of them, no copy.
+        history = prompt if processors else None
+        while yielded != max_tokens:
+            with mx.stream(stream):
+                proposal = proposer.propose(max_tokens - yielded - 1 if max_tokens > 0 else None)
+                draft = tuple(proposal.tokens)
+                guesses = mx.array(draft, dtype=frontier.dtype)
+                inputs = mx.concatenate([frontier, guesses]) if draft else frontier
+                logits = model(inputs[None], cache=cache)[0, -len(draft) - 1 :]
+                seen = None if history is None else mx.concatenate([history, guesses])
+                tokens, logprobs = choose(logits, sampler, processors, seen)
+                mx.eval(tokens, logprobs, *(() if seen is None else (seen,)))
+                target = ids(tokens)
+                accepted = accepted_length(draft, target)
+                committed = _until_stop(target[: accepted + 1], stop_tokens)
+                caches.trim(cache, len(draft) - accepted)
+                quantize()
+                proposer.vocabulary = logprobs.shape[-1]
+                proposer.commit(committed)
+            accepted = min(accepted, len(committed))
+            statistics.record(proposal.source, len(draft), accepted, len(committed))
+            on_cycle(Cycle(draft, proposal.source, accepted, committed))
+            for row, token in enumerate(committed):
+                yielded += 1
+                yield token, logprobs[row], row < accepted
+            if committed[-1] in stop_tokens:
+                return
+            frontier = mx.array(committed[-1:], dtype=frontier.dtype)
+            if history is not None:
+                history = mx.concatenate([history, mx.array(committed, dtype=history.dtype)])
+            if statistics.passes % CLEAR_EVERY == 0:
+                mx.clear_cache()
+    finally:
+        caches.rewind(cache, begin, yielded)
+
+
+def _until_stop(tokens: Sequence[int], stop_tokens: frozenset[int]) -> tuple[int, ...]:
+    """Return ``tokens`` up to and with the first stop token."""
+    for position, token in enumerate(tokens):
+        if token in stop_tokens:
+            return tuple(tokens[: position + 1])
+    return tuple(tokens)

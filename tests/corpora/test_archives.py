@@ -1,0 +1,124 @@
+"""Archives: every cut and every flipped byte is noticed, members may follow one another."""
+
+import gzip
+import lzma
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+import pytest
+from spectool import CorpusError
+from spectool.corpora import open_corpus
+from spectool.corpora.archives import byte_chunks
+from spectool.corpora.documents import Counts
+
+
+def zstandard(raw: bytes) -> bytes:
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(raw)
+    return bytes(sink.getvalue())
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard,
+}
+archive = pytest.mark.parametrize("suffix", list(COMPRESS))
+
+_random = random.Random(20240101)
+TEXT = "".join(f"рядок {number}: {_random.random()}\n" for number in range(200)).encode()
+
+
+def read(path: Path, suffix: str) -> bytes:
+    return b"".join(byte_chunks(path, suffix, Counts()))
+
+
+@archive
+def test_whole_archives_and_members_after_one_another(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(COMPRESS[suffix](TEXT))
+    assert read(path, suffix) == TEXT
+    path.write_bytes(COMPRESS[suffix](TEXT) + COMPRESS[suffix](b"") + COMPRESS[suffix]("ще\n".encode()))
+    assert read(path, suffix) == TEXT + "ще\n".encode()
+
+
+@archive
+def test_every_truncation_is_an_error(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    whole = COMPRESS[suffix](TEXT)
+    for kept in [0, 1, 2, 5, 11, *range(12, len(whole), 101), *range(len(whole) - 40, len(whole))]:
+        path.write_bytes(whole[:kept])
+        with pytest.raises(CorpusError, match=rf"a\.txt{suffix}: expected a (whole )?{suffix} archive"):
+            read(path, suffix)
+
+
+@archive
+def test_a_truncated_last_member_is_an_error(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    whole = COMPRESS[suffix](TEXT)
+    for kept in [1, 2, 5, 11, 20, len(whole) // 2, len(whole) - 1]:
+        path.write_bytes(whole + whole[:kept])
+        with pytest.raises(CorpusError, match=rf"after {len(TEXT)} bytes of text|damaged after"):
+            read(path, suffix)
+
+
+@archive
+def test_data_after_the_archive_is_an_error(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(COMPRESS[suffix](TEXT) + "зовсім інше".encode())
+    with pytest.raises(CorpusError, match="breaks off or is damaged"):
+        read(path, suffix)
+
+
+@archive
+def test_a_flipped_byte_is_an_error(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    whole = bytearray(COMPRESS[suffix](TEXT))
+    whole[len(whole) // 2] ^= 0x55
+    path.write_bytes(whole)
+    try:
+        changed = read(path, suffix)
+    except CorpusError as error:
+        assert "breaks off or is damaged after" in str(error)
+    else:
+        pytest.skip(f"{suffix} written without a checksum by this library: {len(changed)} bytes read")
+
+
+@archive
+def test_another_format_under_the_suffix_is_an_error(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(TEXT)
+    with pytest.raises(CorpusError, match=rf"expected a whole {suffix} archive.*after 0 bytes"):
+        read(path, suffix)
+
+
+@archive
+@pytest.mark.parametrize("on_error", ["stop", "repair"])
+def test_truncation_stops_a_corpus_also_under_repair(tmp_path: Path, suffix: str, on_error: str) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    whole = COMPRESS[suffix](TEXT * 20)
+    path.write_bytes(whole[: len(whole) // 2])
+    corpus = open_corpus(str(path), on_error="repair" if on_error == "repair" else "stop")
+    with pytest.raises(CorpusError, match=r"breaks off or is damaged after \d+ bytes of text"):
+        list(corpus)
+
+
+@archive
+def test_progress_ends_at_the_size_on_disk(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(COMPRESS[suffix](TEXT * 500))
+    corpus = open_corpus(str(path))
+    seen = []
+    for _ in corpus:
+        seen.append(corpus.bytes_read)
+    assert seen == sorted(seen)
+    assert 0 < seen[0] <= corpus.bytes_read == corpus.total_bytes == path.stat().st_size
+
+
+def test_a_small_archive_does_not_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.xz"
+    path.write_bytes(lzma.compress(bytes(50_000_000)))
+    assert max(len(chunk) for chunk in byte_chunks(path, ".xz", Counts())) <= 1 << 20

@@ -1,0 +1,98 @@
+"""Cleaning: what is repaired silently, what stops, and what every cleaned text has in common."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spectool import CorpusError
+from spectool.corpora.cleaning import clean, is_clean, text_blocks
+from spectool.corpora.documents import Counts
+
+
+def cleaned(text: str, *, repair: bool = True) -> tuple[str, dict[str, int]]:
+    counts = Counts()
+    return clean(text, place="a.jsonl:3", repair=repair, counts=counts), dict(counts.repaired)
+
+
+def blocks(
+    raw: bytes, *, repair: bool = False, piece: int = 7
+) -> tuple[list[tuple[int, str]], dict[str, int]]:
+    counts = Counts()
+    chunks = [raw[start : start + piece] for start in range(0, len(raw), piece)]
+    return list(text_blocks("a.txt", chunks, repair=repair, counts=counts)), dict(counts.repaired)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "repaired"),
+    [
+        ("цілий\tрядок\n", "цілий\tрядок\n", {}),
+        ("nul\0i del\x7f i \x85 csi\x9b", "nuli del i \n csi", {"control_characters": 4}),
+        ("a\r\nb", "a\nb", {}),
+        ("старий\rмак\x0cсторінка", "старий\nмак\nсторінка", {"control_characters": 2}),
+        ("и\u0306", "й", {"not_nfc": 1}),
+        ("и\u0306\0", "й", {"not_nfc": 1, "control_characters": 1}),
+        ("и\0\u0306", "й", {"not_nfc": 1, "control_characters": 1}),
+        ("за\u0301мок", "за\u0301мок", {}),
+        ("пів\ud83d", "пів", {"surrogates": 1}),
+    ],
+)
+def test_clean(text: str, expected: str, repaired: dict[str, int]) -> None:
+    assert cleaned(text) == (expected, repaired)
+
+
+def test_lone_surrogates_stop_unless_repaired() -> None:
+    with pytest.raises(
+        CorpusError, match=r"a\.jsonl:3: expected text, got 1 lone surrogate.*--on-error repair"
+    ):
+        cleaned("пів\ud83d", repair=False)
+
+
+@given(st.text() | st.text(st.sampled_from("aи\u0306\u0301\0\r\n\t\x0b\x85\x9f\ud800")))
+def test_cleaned_text_is_clean_and_stays_as_it_is(text: str) -> None:
+    result, repaired = cleaned(text)
+    assert unicodedata.is_normalized("NFC", result)
+    assert not [char for char in result if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n"]
+    assert is_clean(result)
+    assert cleaned(result) == (result, {})
+    assert bool(repaired) == (result != text.replace("\r\n", "\n"))
+
+
+@given(st.lists(st.text("aб€😀 \r"), min_size=1), st.integers(1, 9))
+def test_blocks_hold_all_lines_whatever_the_pieces(lines: list[str], piece: int) -> None:
+    raw = "\n".join(lines).encode()
+    found, _ = blocks(raw, piece=piece)
+    rebuilt: dict[int, str] = {}
+    for first, block in found:
+        rebuilt |= dict(enumerate(block.split("\n"), first))
+    expected = raw.decode().replace("\r\n", "\n").split("\n")
+    assert [rebuilt.get(number, "") for number in range(1, len(expected) + 1)] == expected
+
+
+def test_a_byte_order_mark_goes_only_at_the_start() -> None:
+    found, _ = blocks(b"\xef\xbb\xbf" + "один\n\ufeffдва\r\n".encode(), piece=1)
+    assert found == [(1, "один"), (2, "\ufeffдва")]
+
+
+def test_invalid_bytes_stop_with_line_offset_and_hex() -> None:
+    raw = "\ufeffдобре\nпога".encode() + b"\xd0\n" + "далі\n".encode()
+    bad = raw.index(b"\xd0\n")
+    with pytest.raises(
+        CorpusError, match=rf"a\.txt:2: expected UTF-8, got the bytes d0 at byte {bad} .*--on-error repair"
+    ):
+        blocks(raw)
+    with pytest.raises(CorpusError, match=rf"a\.txt:2: .* at byte {bad} "):
+        blocks(raw, piece=1000)
+
+
+def test_invalid_bytes_are_dropped_and_counted() -> None:
+    raw = "добре ".encode() + b"\xff\xfe\xd0" + "\nй".encode() + b"\xe2\x82"
+    assert blocks(raw, repair=True, piece=1000) == ([(1, "добре "), (2, "й")], {"invalid_bytes": 5})
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("repair", [False, True])
+def test_utf16_is_refused_also_under_repair(codec: str, repair: bool) -> None:
+    raw = ("\ufeff" if codec == "utf-16-be" else "").encode(codec) + "текст\nтекст\n".encode(codec)
+    with pytest.raises(CorpusError, match=r"expected UTF-8, got a file in UTF-16.*iconv"):
+        blocks(raw, repair=repair)

@@ -1,0 +1,166 @@
+"""Readers: documents, ids and errors of plain text, JSON lines and Parquet."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+from spectool import CorpusError
+from spectool.corpora import Corpus, OnError, open_corpus
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def read(path: Path | str, on_error: OnError = "stop") -> tuple[list[tuple[str, str]], Corpus]:
+    corpus = open_corpus(str(path), on_error=on_error)
+    return [(document.id, document.text) for document in corpus], corpus
+
+
+def test_plain_text_is_a_document_a_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "Перший абзац.\r\n\r\n  \r\nДругий\tабзац.\nи\u0306, кінець без LF")
+    documents, corpus = read(path)
+    assert documents == [
+        ("a.txt:1", "Перший абзац."),
+        ("a.txt:4", "Другий\tабзац."),
+        ("a.txt:5", "й, кінець без LF"),
+    ]
+    assert corpus.counts.documents == 3
+    assert corpus.counts.characters == sum(len(text) for _, text in documents)
+    assert corpus.counts.bytes_read == corpus.total_bytes == path.stat().st_size
+    assert dict(corpus.counts.repaired) == {"not_nfc": 1}
+
+
+def test_long_documents_are_yielded_whole(tmp_path: Path) -> None:
+    line = "слово " * 600_000
+    documents, _ = read(write(tmp_path / "a.txt", f"a\n{line}\nb"))
+    assert documents == [("a.txt:1", "a"), ("a.txt:2", line), ("a.txt:3", "b")]
+
+
+def test_unknown_suffixes_are_plain_text(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "kniga.md", "# Розділ\n"))[0] == [("kniga.md:1", "# Розділ")]
+    assert read(write(tmp_path / "x.gz", gzip.compress("рядок".encode())))[0] == [("x.gz:1", "рядок")]
+
+
+def test_invalid_bytes_name_file_line_and_offset(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", b"ok\nok \xc3(\n")
+    with pytest.raises(CorpusError, match=rf"{path}:2: expected UTF-8, got the bytes c3 at byte 6"):
+        read(path)
+    documents, corpus = read(path, "repair")
+    assert documents == [("a.txt:1", "ok"), ("a.txt:2", "ok (")]
+    assert dict(corpus.counts.repaired) == {"invalid_bytes": 1}
+
+
+def test_jsonl_ids_and_columns(tmp_path: Path) -> None:
+    rows = [
+        {"id": "стаття", "text": "а", "title": "А"},
+        {"id": 7, "text": "б\r\nб", "title": "Б"},
+        {"id": True, "text": "в", "title": "В"},
+        {"text": "г", "title": "Г"},
+    ]
+    path = write(tmp_path / "a.jsonl", "\n".join(json.dumps(row) for row in rows) + "\n\n")
+    documents, _ = read(path)
+    assert documents == [("стаття", "а"), ("7", "б\nб"), ("a.jsonl:3", "в"), ("a.jsonl:4", "г")]
+    assert [text for _, text in read(f"{path}#title")[0]] == ["А", "Б", "В", "Г"]
+    assert [document.text for document in open_corpus(str(path), text_field="title")] == ["А", "Б", "В", "Г"]
+    assert next(iter(open_corpus(f"{path}#text", text_field="title"))).text == "а"
+
+
+def test_rows_without_text_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.ndjson", '{"text": null}\n{"text": "є"}\n{"text": " "}\n')
+    documents, corpus = read(path)
+    assert documents == [("a.ndjson:2", "є")]
+    assert dict(corpus.counts.repaired) == {"null": 2}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": oops}', r"a\.jsonl:2:10: expected one JSON object a line, got '\{\"text\": oops\}'"),
+        ("[1]", r"a\.jsonl:2: expected one JSON object a line, got a list"),
+        ('{"title": "a", "body": "b"}', r"a\.jsonl:2: expected a column 'text', got these: title, body"),
+        ("{}", r"a\.jsonl:2: expected a column 'text', got these: none"),
+        ('{"text": 5}', r"a\.jsonl:2: expected text in column 'text', got int"),
+        ('{"text": "\\ud83d"}', r"a\.jsonl:2: expected text, got 1 lone surrogate"),
+        ("[" * 100_000, r"a\.jsonl:2: this JSON cannot be read"),
+        ('{"text": %s}' % ("9" * 5000), r"a\.jsonl:2: this JSON cannot be read"),
+    ],
+)
+def test_jsonl_errors_name_file_and_line(tmp_path: Path, line: str, message: str) -> None:
+    path = write(tmp_path / "a.jsonl", f'{{"text": "добре"}}\n{line}\n')
+    with pytest.raises(CorpusError, match=message):
+        read(path)
+
+
+def table(path: Path, **columns: object) -> Path:
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=2)
+    return path
+
+
+@pytest.mark.parametrize(
+    "kind", [pyarrow.string(), pyarrow.large_string(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())]
+)
+def test_parquet_ids_and_columns(tmp_path: Path, kind: pyarrow.DataType) -> None:
+    texts = pyarrow.array(["а", None, "и\u0306\0", "г", "ґ"], pyarrow.string()).cast(kind)
+    path = table(tmp_path / "a.parquet", id=["x", "y", None, "z", ""], text=texts, other=[1, 2, 3, 4, 5])
+    documents, corpus = read(path)
+    assert documents == [("x", "а"), ("a.parquet:3", "й"), ("z", "г"), ("a.parquet:5", "ґ")]
+    assert dict(corpus.counts.repaired) == {"null": 1, "control_characters": 1, "not_nfc": 1}
+    assert corpus.bytes_read == corpus.total_bytes == path.stat().st_size
+    packed = write(tmp_path / "a.parquet.gz", gzip.compress(path.read_bytes()))
+    documents, corpus = read(packed)
+    assert [text for _, text in documents] == ["а", "й", "г", "ґ"]
+    assert corpus.bytes_read == corpus.total_bytes == packed.stat().st_size
+
+
+def test_parquet_integer_ids_and_large_tables(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"id": range(5000), "text": [f"рядок {n}" for n in range(5000)]}), path)
+    documents, _ = read(path)
+    assert documents == [(str(number), f"рядок {number}") for number in range(5000)]
+
+
+def test_parquet_errors(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.parquet", text=["а", "б"], number=[1, 2])
+    with pytest.raises(CorpusError, match=r"a\.parquet: expected a column 'body', got these: text, number"):
+        read(f"{path}#body")
+    with pytest.raises(CorpusError, match=r"a\.parquet, row 1: expected text in column 'number', got int"):
+        read(f"{path}#number")
+    empty = table(tmp_path / "empty.parquet", text=pyarrow.array([], pyarrow.string()))
+    with pytest.raises(CorpusError, match=r"empty\.parquet: expected text, got an empty file"):
+        read(empty)
+
+
+def test_damaged_parquet_is_an_error(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.parquet", text=[f"рядок {number}" for number in range(1000)])
+    whole = path.read_bytes()
+    for damaged in (
+        b"",
+        whole[:3],
+        whole[:-1],
+        whole[: len(whole) // 2],
+        whole[:40] + b"\xff" * 80 + whole[120:],
+    ):
+        write(path, damaged)
+        for on_error in ("stop", "repair"):
+            with pytest.raises(CorpusError, match=r"a\.parquet: expected a whole Parquet file"):
+                read(path, "repair" if on_error == "repair" else "stop")
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "dictionary"])
+def test_invalid_bytes_in_parquet(tmp_path: Path, kind: str) -> None:
+    raw = pyarrow.array(
+        ["добре".encode(), b"\xffok", None],
+        pyarrow.large_binary() if kind == "large_string" else pyarrow.binary(),
+    )
+    texts = raw.view(pyarrow.large_string() if kind == "large_string" else pyarrow.string())
+    path = table(tmp_path / "a.parquet", text=texts.dictionary_encode() if kind == "dictionary" else texts)
+    with pytest.raises(CorpusError, match=r"a\.parquet, row 2: expected UTF-8, got the bytes ff at byte 0"):
+        read(path)
+    documents, corpus = read(path, "repair")
+    assert documents == [("a.parquet:1", "добре"), ("a.parquet:2", "ok")]
+    assert dict(corpus.counts.repaired) == {"invalid_bytes": 1, "null": 1}

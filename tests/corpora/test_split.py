@@ -1,0 +1,67 @@
+"""The split: literal values that must never move, and the properties of a partition."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spectool.corpora import Document, in_valid, open_corpus, split
+
+MEMBERS = [46, 88, 154, 268, 293, 343, 401, 455, 527, 547, 655, 722, 734, 752, 944, 979]
+MEMBERS_SEED_1 = [20, 50, 187, 340]
+
+
+def test_members_of_the_validation_part_never_move() -> None:
+    members = [number for number in range(1, 1001) if in_valid(f"uk.txt:{number}")]
+    assert members == MEMBERS
+    assert [number for number in range(1, 401) if in_valid(f"uk.txt:{number}", seed=1)] == MEMBERS_SEED_1
+    assert in_valid("стаття", share=0.5) is True
+    assert in_valid("стаття", share=0.5, seed=1) is False
+
+
+def test_another_process_draws_the_same_part() -> None:
+    code = (
+        "from spectool.corpora import in_valid; print([n for n in range(1, 1001) if in_valid(f'uk.txt:{n}')])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == str(MEMBERS)
+
+
+@given(st.text(), st.integers(), st.floats(0, 1), st.floats(0, 1))
+def test_a_larger_share_contains_a_smaller_one(document_id: str, seed: int, one: float, other: float) -> None:
+    small, large = sorted((one, other))
+    assert not in_valid(document_id, small, seed) or in_valid(document_id, large, seed)
+    assert not in_valid(document_id, 0.0, seed)
+    assert in_valid(document_id, 1.0, seed)
+
+
+def test_the_share_is_met() -> None:
+    drawn = sum(in_valid(f"doc{number}", share=0.1) for number in range(20_000))
+    assert 1800 < drawn < 2200
+
+
+def test_parts_are_disjoint_and_complete() -> None:
+    documents = [Document(f"a:{number}", "текст") for number in range(2000)]
+    train = list(split(documents, "train", share=0.2, seed=3))
+    valid = list(split(documents, "valid", share=0.2, seed=3))
+    assert not {d.id for d in train} & {d.id for d in valid}
+    assert sorted(train + valid, key=documents.index) == documents
+    assert train and valid
+    assert train == [d for d in documents if d in set(train)]
+
+
+def test_a_corpus_can_be_split(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(f"рядок {number}" for number in range(500)))
+    corpus = open_corpus(str(tmp_path / "a.txt"))
+    parts = [list(split(corpus, part, share=0.3)) for part in ("train", "valid")]
+    assert sum(map(len, parts)) == 500
+    assert all(parts)
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match=r"share: expected a number from 0 to 1, got 1\.5"):
+        in_valid("a", share=1.5)
+    with pytest.raises(ValueError, match="expected 'train' or 'valid', got 'test'"):
+        split([], "test")

@@ -1,0 +1,106 @@
+"""Drafters that know too much, too little, or fail, to put every kind of proposal before the loop."""
+
+import random
+from collections.abc import Sequence
+
+from spectool.runtime.drafter import Proposal
+
+
+class Oracle:
+    """Knows the whole text; with ``wrong`` > 0 each proposed token is spoilt with that probability."""
+
+    name = "oracle"
+
+    def __init__(self, text: Sequence[int], *, wrong: float = 0.0, vocabulary: int = 256, seed: int = 0) -> None:
+        self._text = list(text)
+        self._wrong = wrong
+        self._vocabulary = vocabulary
+        self._rng = random.Random(seed)
+        self.started: list[int] = []
+        self.committed: list[int] = []
+        self.limits: list[int] = []
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self.started = list(prompt)
+        self.committed = []
+
+    def propose(self, limit: int) -> Proposal:
+        self.limits.append(limit)
+        now = len(self.committed)
+        return Proposal([self._maybe_spoil(token) for token in self._text[now : now + limit]], self.name)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        self.committed += tokens
+
+    def _maybe_spoil(self, token: int) -> int:
+        return (token + 1) % self._vocabulary if self._rng.random() < self._wrong else token
+
+
+class Guesser:
+    """Random tokens, a random number of them."""
+
+    name = "guesser"
+
+    def __init__(self, *, vocabulary: int = 256, seed: int = 0) -> None:
+        self._rng = random.Random(seed)
+        self._vocabulary = vocabulary
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """No state."""
+
+    def propose(self, limit: int) -> Proposal:
+        count = self._rng.randint(0, limit)
+        return Proposal([self._rng.randrange(self._vocabulary) for _ in range(count)], self.name)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """No state."""
+
+
+class Fixed:
+    """Always the same proposal, whatever the limit."""
+
+    name = "fixed"
+
+    def __init__(self, tokens: Sequence[int], name: str = "fixed") -> None:
+        self._tokens = tokens
+        self.name = name
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """No state."""
+
+    def propose(self, limit: int) -> Proposal:
+        return Proposal(self._tokens, self.name)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """No state."""
+
+
+class Failing(Oracle):
+    """An oracle that raises ``error`` at the n-th call of one method."""
+
+    name = "failing"
+
+    def __init__(self, text: Sequence[int], method: str, call: int = 1, error: BaseException | None = None) -> None:
+        super().__init__(text)
+        self._method = method
+        self._call = call
+        self._error = error or OSError("disk gone")
+        self.calls = 0
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self._maybe_fail("start")
+        super().start(prompt)
+
+    def propose(self, limit: int) -> Proposal:
+        self._maybe_fail("propose")
+        return super().propose(limit)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        self._maybe_fail("commit")
+        super().commit(tokens)
+
+    def _maybe_fail(self, method: str) -> None:
+        if method == self._method:
+            self.calls += 1
+            if self.calls == self._call:
+                raise self._error

@@ -1,0 +1,91 @@
+"""Tiny mlx-lm models with seeded random weights, and plain decoding to compare with."""
+
+import importlib
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_map_with_path
+from mlx_lm.generate import generate_step
+
+COMMON = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "intermediate_size": 128,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "llama": COMMON,
+    "qwen2": COMMON,
+    # Every second layer has a window of 48 tokens.
+    "gemma3_text": {**COMMON, "head_dim": 32, "sliding_window": 48, "sliding_window_pattern": 2},
+    "mamba2": {
+        "num_heads": 4,
+        "head_dim": 16,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "state_size": 16,
+        "num_hidden_layers": 2,
+        "layer_norm_epsilon": 1e-5,
+        "conv_kernel": 4,
+        "n_groups": 1,
+        "use_bias": False,
+        "use_conv_bias": True,
+        "tie_word_embeddings": True,
+        "time_step_limit": (0.0, 1e9),
+        "time_step_rank": "auto",
+    },
+}
+
+
+def tiny_model(kind: str = "llama", *, seed: int = 0, vocabulary: int = 256, bits: int | None = None, scale: float = 3.0) -> Any:
+    """Return a random model of mlx-lm's class ``kind``; ``scale`` widens weights so that outputs vary."""
+    module = importlib.import_module(f"mlx_lm.models.{kind}")
+    args = module.ModelArgs.from_dict({"model_type": kind, "vocab_size": vocabulary, **KINDS[kind]})
+    mx.random.seed(seed)
+    model = module.Model(args)
+
+    def widen(path: str, weight: mx.array) -> mx.array:
+        return weight * scale if weight.ndim == 2 and "embed" not in path else weight
+
+    model.update(tree_map_with_path(widen, model.parameters()))
+    if bits is not None:
+        nn.quantize(model, group_size=32, bits=bits)
+    model.eval()
+    mx.eval(model.parameters())
+    return model
+
+
+def perturbed(model: Any, *, kind: str = "llama", vocabulary: int = 256, noise: float = 0.1, seed: int = 1) -> Any:
+    """Return a float32 model whose weights are those of ``model`` and a little noise: a draft that is partly right."""
+    copy = tiny_model(kind, vocabulary=vocabulary)
+    key = mx.random.key(seed)
+
+    def shake(path: str, weight: mx.array) -> mx.array:
+        nonlocal key
+        key, now = mx.random.split(key)
+        return weight + noise * mx.std(weight) * mx.random.normal(weight.shape, key=now)
+
+    copy.update(tree_map_with_path(shake, model.parameters()))
+    mx.eval(copy.parameters())
+    return copy
+
+
+def plain(model: Any, prompt: list[int], count: int, **options: Any) -> list[int]:
+    """Return ``count`` tokens of mlx-lm's own loop."""
+    return [int(token) for token, _ in generate_step(mx.array(prompt), model, max_tokens=count, **options)]
+
+
+def prompts(count: int, *, vocabulary: int = 256, seed: int = 0) -> list[list[int]]:
+    """Return prompts of 1 to 40 tokens; every second one repeats a phrase."""
+    import random
+
+    rng = random.Random(seed)
+    made = []
+    for number in range(count):
+        tokens = [rng.randrange(3, vocabulary) for _ in range(rng.randint(1, 20))]
+        made.append(tokens + tokens[: rng.randint(1, 20)] if number % 2 else tokens)
+    return made

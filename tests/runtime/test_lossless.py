@@ -1,0 +1,153 @@
+"""The main promise: with every drafter the output is plain decoding's, token for token.
+
+A pass over several positions may round differently from a pass over one. Where the outputs
+part, the plain logits at that position must therefore put both tokens within a tolerance of the
+maximum; such near-ties are counted, and what follows one is not compared.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from spectool.runtime.drafter import Drafter
+from spectool.runtime.generation import generate_step
+from spectool.runtime.hybrid import HybridDrafter
+from spectool.runtime.model_drafter import ModelDrafter
+from spectool.runtime.prompt_lookup import PromptLookupDrafter
+from spectool.runtime.statistics import DraftStatistics
+
+from .drafters import Guesser, Oracle
+from .models import perturbed, plain, prompts, tiny_model
+
+# Relative to the largest absolute logit.
+TIE = {None: 1e-5, 8: 1e-4}
+
+Make = Callable[[Any, Any, Sequence[int]], Drafter]
+DRAFTERS: dict[str, Make] = {
+    "oracle": lambda same, noisy, text: Oracle(text),
+    "spoilt oracle": lambda same, noisy, text: Oracle(text, wrong=0.3, seed=sum(text)),
+    "guesser": lambda same, noisy, text: Guesser(),
+    "prompt lookup": lambda same, noisy, text: PromptLookupDrafter(),
+    "same model": lambda same, noisy, text: ModelDrafter(same),
+    "noisy model": lambda same, noisy, text: ModelDrafter(noisy),
+    "hesitant model": lambda same, noisy, text: ModelDrafter(noisy, p_min=0.3),
+    "hybrid": lambda same, noisy, text: HybridDrafter(
+        [PromptLookupDrafter(), Oracle(text, wrong=0.6), ModelDrafter(noisy)]
+    ),
+}
+
+
+def is_near_tie(model: Any, history: Sequence[int], one: int, other: int, tolerance: float) -> bool:
+    """Whether plain decoding could as well have chosen either of two tokens after ``history``."""
+    logits = model(mx.array([list(history)]))[0, -1]
+    gap = mx.max(logits) - mx.minimum(logits[one], logits[other])
+    return bool(gap.item() <= tolerance * mx.max(mx.abs(logits)).item())
+
+
+def compare(
+    model: Any, prompt: Sequence[int], expected: list[int], got: list[int], tolerance: float
+) -> int:
+    """Return 0 for equal outputs, 1 for a near-tie; fail on anything else."""
+    if got == expected:
+        return 0
+    assert len(got) == len(expected)
+    at = next(i for i, (a, b) in enumerate(zip(got, expected, strict=True)) if a != b)
+    history = [*prompt, *expected[:at]]
+    assert is_near_tie(model, history, expected[at], got[at], tolerance), (
+        f"prompt {list(prompt)}: token {at} is {got[at]}, plain decoding says {expected[at]}"
+    )
+    return 1
+
+
+def check_all(kind: str, bits: int | None, number: int, count: int, names: Sequence[str], **options: Any) -> None:
+    """Compare ``number`` prompts and ``count`` tokens under every drafter in ``names``."""
+    model = tiny_model(kind, bits=bits)
+    noisy = perturbed(tiny_model(kind), kind=kind, noise=0.03)
+    totals = {name: DraftStatistics() for name in names}
+    ties = dict.fromkeys(names, 0)
+    host_options = {key: value for key, value in options.items() if key != "num_draft_tokens"}
+    for prompt in prompts(number):
+        expected = plain(model, prompt, count, **host_options)
+        for name in names:
+            steps = generate_step(
+                mx.array(prompt),
+                model,
+                drafter=DRAFTERS[name](model, noisy, expected),
+                max_tokens=count,
+                statistics=totals[name],
+                **options,
+            )
+            got = [token for token, _, _ in steps]
+            ties[name] += compare(model, prompt, expected, got, TIE[bits])
+    for name, total in totals.items():
+        print(
+            f"{kind} {bits or 32} bits, {name}: {number} prompts, near-ties {ties[name]}, "
+            f"acceptance {total.acceptance_rate:.2f}, tokens per pass {total.tokens_per_pass:.2f}"
+        )
+        assert total.tokens == number * count
+        assert total.proposed > 0
+    # An oracle that is not believed, or a lucky guesser, would be a mistake of the loop.
+    if "oracle" in totals and not any(ties.values()):
+        assert totals["oracle"].acceptance_rate == 1.0
+    if "same model" in totals and not any(ties.values()):
+        assert totals["same model"].acceptance_rate == 1.0
+    if "spoilt oracle" in totals:
+        assert 0.1 < totals["spoilt oracle"].acceptance_rate < 0.98
+    if "guesser" in totals:
+        assert totals["guesser"].acceptance_rate < 0.1
+    assert sum(ties.values()) <= 0.02 * number * len(names)
+
+
+@pytest.mark.parametrize("bits", [None, 8])
+def test_every_drafter_equals_plain_decoding(bits: int | None) -> None:
+    check_all("llama", bits, 4, 32, list(DRAFTERS))
+
+
+@pytest.mark.parametrize("bits", [None, 8])
+def test_oracles_equal_plain_decoding_on_many_prompts(bits: int | None) -> None:
+    check_all("llama", bits, 50, 12, ["spoilt oracle"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+@pytest.mark.parametrize("bits", [None, 8])
+@pytest.mark.parametrize("name", list(DRAFTERS))
+def test_every_drafter_equals_plain_decoding_at_length(kind: str, bits: int | None, name: str) -> None:
+    check_all(kind, bits, 60, 128, [name])
+
+
+def test_another_model_class() -> None:
+    check_all("qwen2", None, 4, 32, ["spoilt oracle", "prompt lookup", "noisy model"])
+
+
+@pytest.mark.parametrize("start", [0, 20])
+def test_a_quantised_cache_changes_nothing(start: int) -> None:
+    # start=20 is crossed in the middle of the drafts of most prompts.
+    options = {"kv_bits": 8, "kv_group_size": 32, "quantized_kv_start": start}
+    check_all("llama", None, 8, 32, ["oracle", "spoilt oracle", "noisy model"], **options)
+
+
+def test_the_draft_length_changes_nothing() -> None:
+    for length in (1, 3, 16):
+        check_all("llama", None, 3, 24, ["spoilt oracle", "noisy model"], num_draft_tokens=length)
+
+
+def test_a_window_that_fills_up_ends_drafting_and_not_the_text() -> None:
+    model = tiny_model("gemma3_text")
+    noisy = perturbed(model, kind="gemma3_text", noise=0.01)
+    for prompt in ([5, 6, 7], prompts(4)[3], list(range(10, 57)), list(range(10, 80))):
+        expected = plain(model, prompt, 70)
+        for drafter in (Oracle(expected), Oracle(expected, wrong=0.3), ModelDrafter(noisy)):
+            total = DraftStatistics()
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                steps = generate_step(
+                    mx.array(prompt), model, drafter=drafter, max_tokens=70, statistics=total
+                )
+                got = [token for token, _, _ in steps]
+            compare(model, prompt, expected, got, TIE[None])
+            assert sum("drafting ends here" in str(w.message) for w in caught) == 1
+            # Window 48: drafts before it is full, none after.
+            assert (total.proposed > 0) == (len(prompt) < 46)
