@@ -1,0 +1,240 @@
+"""The command line: parses and prints. Each package brings its own commands.
+
+Command modules are light: what they need is imported when a command runs, so that
+``spectool --help`` and the offline stages never import mlx. Commands that need both text
+and the runtime are composed here.
+"""
+
+import importlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from spectool import __version__
+from spectool.artifacts.console import guarded, reading, say, show, table, text_options
+
+_COMMANDS = {
+    "build-dict": "spectool.build.commands:build_dict",
+    "align": "spectool.build.commands:align",
+    "generate": "spectool.runtime.commands:generate",
+    "inspect": "spectool.artifacts.commands:inspect",
+    "verify": "spectool.artifacts.commands:verify",
+}
+_DEMO_PROMPTS = (
+    "Wczoraj wieczorem w domu kultury",
+    "— Dzień dobry, chciałabym",
+    "1. Najpierw należy",
+    "Szanowni Państwo, piszę w sprawie",
+    "Учора ввечері в міській бібліотеці",
+    "— Доброго дня, підкажіть, будь ласка,",
+    "1. Спершу потрібно",
+    "Шановна пані, пишу вам",
+)
+
+
+class _LazyGroup(click.Group):
+    """Imports the module of a command when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_COMMANDS])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = _COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="spectool")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def main(debug: bool) -> None:
+    """Faster local language models for the languages that tokenizers shred.
+
+    \b
+    Once:        spectool build-dict --tokenizer ./model --corpus wiki-pl -o pl.dict
+    Every time:  spectool generate --model ./model --dict pl.dict --prompt "…"
+
+    The output is what the model alone would give; only the number of passes changes.
+    """
+
+
+@main.command()
+@click.option("--dict", "dictionary", type=click.Path(path_type=Path), metavar="DIR", help="Dictionary to draft from.")
+@click.option("--history", is_flag=True, help="Draft from what the document already said, too.")
+@click.option("--corpus", required=True, metavar="C", help="Text to replay, as for build-dict.")
+@click.option("--tokenizer", metavar="T", help="The target's tokenizer; by default the one the dictionary names.")
+@click.option(
+    "--num-draft-tokens",
+    type=click.IntRange(0),
+    default=8,
+    show_default=True,
+    help="Longest proposal, in tokens.",
+)
+@text_options
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@guarded
+def emulate(
+    dictionary: Path | None,
+    history: bool,
+    corpus: str,
+    tokenizer: str | None,
+    num_draft_tokens: int,
+    text_field: str | None,
+    on_error: Any,
+    as_json: bool,
+) -> None:
+    """Replay a text as if the target had written it, and count verification passes.
+
+    \b
+    Example:
+        spectool emulate --dict pl.dict --corpus news.txt
+    """
+    from spectool.artifacts.manifest import read_manifest
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.corpora import open_corpus
+    from spectool.runtime.emulator import replay
+    from spectool.runtime.loading import combine, dictionary_drafter
+    from spectool.runtime.prompt_lookup import PromptLookupDrafter
+
+    source = open_corpus(corpus, on_error=on_error, text_field=text_field)
+    if tokenizer is None and dictionary is not None:
+        tokenizer = str(read_manifest(dictionary).tokenizers["target"]["name"])
+    if tokenizer is None:
+        raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
+    target = open_tokenizer(tokenizer)
+    drafters: list[Any] = [] if dictionary is None else [dictionary_drafter(dictionary, target)]
+    drafter = combine([*drafters, *([PromptLookupDrafter()] if history else [])])
+    if drafter is None:
+        raise click.UsageError("nothing to draft from: give --dict DIR, --history, or both")
+
+    texts = [document.text for document in reading(source)]
+    documents = target.encode_batch(texts)
+    total = sum(map(len, documents))
+    with tqdm(total=total, unit=" tokens", unit_scale=True, desc="replaying", disable=None) as bar:
+        statistics = replay(documents, drafter, num_draft_tokens, bar.update)
+    facts = {
+        "corpus": corpus,
+        "documents": len(documents),
+        "tokenizer": target.name,
+        "tokens": statistics.tokens,
+        "fertility": round(total / sum(len(text.split()) for text in texts), 4),
+        "passes": statistics.passes,
+        "tokens per pass": round(statistics.tokens_per_pass, 4),
+        "coverage": round(statistics.coverage, 4),
+        "mean accepted length": round(statistics.mean_accepted_length, 4),
+        "acceptance": round(statistics.acceptance_rate, 4),
+    }
+    show(facts, as_json)
+
+
+@main.command()
+@click.option("--max-tokens", type=click.IntRange(1), default=96, show_default=True, help="Tokens for each prompt.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep the artifacts there, to inspect them.",
+)
+@guarded
+def demo(max_tokens: int, keep: Path | None) -> None:
+    """Do the main job offline on what the package bundles, in about a minute.
+
+    A tiny target and a tinier draft, trained on the bundled samples, show the way from text to
+    artifacts to generation. They have learned the samples by heart: the figures say that the path
+    works and nothing about your model.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        work = keep or Path(scratch)
+        say("building a dictionary and an alignment from the bundled samples")
+        _demo_artifacts(work)
+        say(f"generating {len(_DEMO_PROMPTS)} texts of at most {max_tokens} tokens in every way")
+        _demo_generation(work, max_tokens)
+
+
+def _demo_artifacts(work: Path) -> None:
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.build.alignment import build_alignment
+    from spectool.build.dictionary import DictSpecOptions, build_dictspec, count_corpus
+    from spectool.corpora import open_corpus, sample_path
+    from spectool.runtime.demo_models import demo_path
+
+    samples = open_corpus(str(sample_path("pl").parent))
+    target = open_tokenizer(demo_path("target"))
+    dictionary = build_dictspec(
+        target,
+        count_corpus(samples),
+        work / "demo.dict",
+        DictSpecOptions(min_probability=0.5),
+        lambda step: None,
+    )
+    aligned = build_alignment(
+        open_tokenizer(demo_path("other")), target, samples, work / "demo.align", lambda step: None
+    )
+    draft = aligned.statistics["draft"]["coverage"]
+    facts = {
+        "dictionary": f"{dictionary.statistics['entries']:,} entries, {dictionary.total_bytes:,} bytes",
+        "alignment": f"{draft['by_vocabulary']:.0%} of another tokenizer's ids shared, "
+        f"{draft['by_occurrence']:.0%} of its tokens in the samples",
+    }
+    show(facts, as_json=False)
+
+
+def _demo_generation(work: Path, max_tokens: int) -> None:
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.runtime.demo_models import demo_path
+    from spectool.runtime.hybrid import HybridDrafter
+    from spectool.runtime.loading import dictionary_drafter, load_model
+    from spectool.runtime.model_drafter import ModelDrafter
+    from spectool.runtime.prompt_lookup import PromptLookupDrafter
+    from spectool.runtime.side_by_side import run_side_by_side
+
+    model, loaded = load_model(str(demo_path("target")))
+    tokenizer = open_tokenizer(loaded)
+
+    def dictionary() -> Any:
+        return dictionary_drafter(work / "demo.dict", tokenizer)
+
+    def draft_model() -> Any:
+        return ModelDrafter(load_model(str(demo_path("draft")))[0])
+
+    drafters = {
+        "dictionary": dictionary(),
+        "history": PromptLookupDrafter(),
+        "draft model": draft_model(),
+        "hybrid of all": HybridDrafter([dictionary(), PromptLookupDrafter(), draft_model()]),
+    }
+    prompts = [loaded.encode(prompt) for prompt in _DEMO_PROMPTS]
+    with tqdm(total=len(prompts), desc="generating", disable=None) as bar:
+        rows = run_side_by_side(
+            model, prompts, drafters, max_tokens, frozenset(tokenizer.roles.eos), on_prompt=bar.update
+        )
+    click.echo()
+    lines = [
+        [
+            row.name,
+            f"{row.statistics.tokens_per_pass:.2f}",
+            f"{row.statistics.acceptance_rate:.0%}" if row.statistics.proposed else "",
+            f"{row.statistics.tokens / row.seconds:.0f}",
+            f"{rows[0].seconds / row.seconds:.2f}",
+        ]
+        for row in rows
+    ]
+    click.echo(table(["", "tokens per pass", "acceptance", "tokens per second", "speed-up"], lines))
+    click.echo()
+    differences = [(row.name, difference) for row in rows for difference in row.differences]
+    total = len(drafters) * len(prompts)
+    click.echo(f"output identical to plain decoding: {total - len(differences)} of {total} texts")
+    for name, difference in differences:
+        click.echo(
+            f"  {name}, text {difference.prompt + 1}: differs at token {difference.position + 1}, where the two best "
+            f"logits are {difference.gap:.2g} apart"
+        )
+
+
+if __name__ == "__main__":
+    main()

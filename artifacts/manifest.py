@@ -87,9 +87,7 @@ def writing(out: Path) -> Iterator[Path]:
 
 def seal(directory: Path, manifest: Manifest) -> Manifest:
     """Hash every file in ``directory`` and write the manifest, the last file of an artifact."""
-    files = {
-        path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(directory.iterdir())
-    }
+    files = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(directory.iterdir())}
     sealed = Manifest(**{**_shallow(manifest), "files": files})
     text = json.dumps(asdict(sealed), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     with (directory / MANIFEST).open("w", encoding="utf-8") as stream:

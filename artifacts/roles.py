@@ -29,7 +29,7 @@ class Roles:
 
     Attributes:
         bos: Begins a text.
-        eos: Any of these ends a text or a turn, ascending.
+        eos: Any of these ends a text or a turn; the declared one first, the others ascending.
         pad: Fills batches.
         unk: Stands for what the vocabulary cannot spell.
     """
@@ -70,11 +70,10 @@ def find_roles(
 
     ends = {named[name] for name in _END_NAMES if name in named} | set(eos_ids)
     declared_end = role("eos_token", ())
-    if declared_end is not None:
-        ends.add(declared_end)
+    first = () if declared_end is None else (declared_end,)
     return Roles(
         bos=role("bos_token", _BEGIN_NAMES),
-        eos=tuple(sorted(ends)),
+        eos=(*first, *sorted(ends - set(first))),
         pad=role("pad_token", _PAD_NAMES),
         unk=role("unk_token", _UNKNOWN_NAMES),
     )

@@ -89,7 +89,8 @@ def _from_hub(name: str) -> Tokenizer:
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise TokenizerError(
             f"{name}: no such file or directory, and not a hub id of the form owner/name. "
-            "Give a directory with tokenizer.json, the file itself, or a hub id such as speakleash/Bielik-11B-v2.5-Instruct"
+            "Give a directory with tokenizer.json, the file itself, or a hub id such as "
+            "speakleash/Bielik-11B-v2.5-Instruct"
         )
     loaded = _load_with_transformers(name)
     return _assemble(name, _backend_of(loaded), _declared(loaded), ())
@@ -140,9 +141,9 @@ def _compare(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:
         for text in _PROBES
     )
     return (
-        f"transformers rebuilds this tokenizer as {type(rebuilt).__name__}: {differing} of {len(_PROBES)} probe strings "
-        "get other ids than from tokenizer.json, and the fingerprints differ. spectool uses the rebuilt one, since "
-        "mlx-lm generates with it; to use tokenizer.json as it is, give the file instead of the directory.",
+        f"transformers rebuilds this tokenizer as {type(rebuilt).__name__}: {differing} of {len(_PROBES)} probe "
+        "strings get other ids than from tokenizer.json, and the fingerprints differ. spectool uses the rebuilt "
+        "one, since mlx-lm generates with it; to use tokenizer.json as it is, give the file instead of the directory.",
     )
 
 

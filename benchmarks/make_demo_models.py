@@ -13,7 +13,9 @@ where that is slow, preload another before Python starts (about 50 times faster 
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +35,22 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parents[1]
 LANGUAGES = ("pl", "uk")
 HELD_OUT_EVERY = 20
+RARE = 5
 CONTEXT = 256
-BATCH = 8
+STEP_TOKENS = 1024
 VOCABULARY = {"target": 1536, "other": 2048}
+# Few wide heads: on CPU the exponentials of softmax cost more than the matrix products.
 SHAPES = {
-    "target": {"hidden_size": 192, "num_hidden_layers": 5, "num_attention_heads": 6, "intermediate_size": 512},
-    "draft": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 192},
+    "target": {
+        "hidden_size": 256,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "intermediate_size": 640,
+    },
+    "draft": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 192},
 }
-PEAK_RATE = {"target": 2e-3, "draft": 6e-3}
+PEAK_RATE = {"target": 2e-3, "draft": 5e-3}
+PROMPT_WORDS, CONTINUATION = 6, 120
 # SentencePiece trains inside words, without digits or punctuation glued to letters.
 WORDS = r"▁?[\p{L}\p{M}'’ʼ]+|▁?\p{N}|▁?[^\p{L}\p{M}\p{N}▁]+|▁+"
 QWEN_SPLIT = (
@@ -72,13 +82,17 @@ def mistral_like(lines: list[str]) -> Tokenizer:
     scratch.normalizer = normalizer
     scratch.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "isolated")
     reserved = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    # Letters beyond the limit stay with byte fallback, as rare letters do in real tokenizers.
-    scratch.train_from_iterator(
-        lines,
-        trainers.BpeTrainer(
-            vocab_size=VOCABULARY["target"], special_tokens=reserved, limit_alphabet=150, show_progress=False
-        ),
+    # Rare characters are left to byte fallback, as in real tokenizers; which ones must not depend on hash order.
+    counts = Counter("▁" + "".join(lines).replace(" ", "▁"))
+    alphabet = sorted(char for char, count in counts.items() if count >= RARE)
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY["target"],
+        special_tokens=reserved,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
     )
+    scratch.train_from_iterator(lines, trainer)
     trained = json.loads(scratch.to_str())["model"]
     merges = [(left, right) for left, right in trained["merges"]]
     model = models.BPE(trained["vocab"], merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
@@ -97,7 +111,10 @@ def qwen_like(lines: list[str]) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(QWEN_SPLIT), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
+        [
+            pre_tokenizers.Split(Regex(QWEN_SPLIT), "isolated"),
+            pre_tokenizers.ByteLevel(False, use_regex=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -118,29 +135,30 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, specials: dict[str, str])
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def batches(documents: list[str], tokenizer: Tokenizer, seed: int) -> Iterator[mx.array]:
-    """Yield ``(BATCH, CONTEXT + 1)`` token ids without end.
+def batches(documents: list[str], tokenizer: Tokenizer, steps: int, seed: int) -> Iterator[mx.array]:
+    """Yield ``steps`` arrays of ids ``(rows, length + 1)``, ``STEP_TOKENS`` predictions each.
 
-    A row is ``<s>``, a document from a random word on, ``</s>``, another document, and so on:
-    prompts may begin anywhere, and every place in the text is seen at every position.
+    A row is ``<s>``, a document from a random word on, ``</s>``, another document, and so on, so
+    that prompts may begin anywhere. The first two thirds use half the context: attention is dear.
     """
     rng = np.random.default_rng(seed)
-    starts = [(d, match) for d, text in enumerate(documents) for match in word_starts(text)]
+    starts = [(text, offset) for text in documents for offset in word_starts(text)]
     bos, eos = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
-    while True:
+    for step in range(steps):
+        length = CONTEXT // 2 if step < steps * 2 // 3 else CONTEXT
         rows = []
-        for place in rng.integers(len(starts), size=BATCH):
-            document, offset = starts[place]
-            row, text = [bos], documents[document][offset:]
-            while len(row) <= CONTEXT:
+        for place in rng.integers(len(starts), size=STEP_TOKENS // length):
+            text, offset = starts[place]
+            row, text = [bos], text[offset:]
+            while len(row) <= length:
                 row += [*tokenizer.encode(text, add_special_tokens=False).ids, eos]
                 text = documents[rng.integers(len(documents))]
-            rows.append(row[: CONTEXT + 1])
+            rows.append(row[: length + 1])
         yield mx.array(rows)
 
 
 def word_starts(text: str) -> list[int]:
-    """Return the offsets (characters) at which words begin.
+    r"""Return the offsets (characters) at which words begin.
 
     >>> word_starts("a bc\\nd")
     [0, 2, 5]
@@ -155,17 +173,143 @@ def train(name: str, config: dict[str, Any], feed: Iterator[mx.array], steps: in
     warm_up, peak = max(1, steps // 20), PEAK_RATE[name]
     rise = optim.linear_schedule(0.0, peak, warm_up)
     fall = optim.cosine_decay(peak, max(1, steps - warm_up), peak / 50)
-    optimizer = optim.AdamW(optim.join_schedules([rise, fall], [warm_up]), betas=[0.9, 0.98], weight_decay=0.01)
+    optimizer = optim.AdamW(
+        optim.join_schedules([rise, fall], [warm_up]), betas=[0.9, 0.98], weight_decay=0.01
+    )
 
     def loss_of(model: Model, rows: mx.array) -> mx.array:
         return nn.losses.cross_entropy(model(rows[:, :-1]), rows[:, 1:], reduction="mean")
 
     step_of = nn.value_and_grad(model, loss_of)
-    progress = tqdm(range(steps), desc=name, unit="step", disable=None)
-    for _ in progress:
-        loss, gradients = step_of(model, next(feed))
-        gradients, _ = optim.clip_grad_norm(gradients, 1.0)
-        optimizer.update(model, gradients)
-        mx.eval(model.parameters(), optimizer.state)
-        progress.set_postfix(loss=f"{loss.item():.3f}")
+    with tqdm(total=steps, desc=name, unit="step", disable=None) as progress:
+        for rows in feed:
+            loss, gradients = step_of(model, rows)
+            gradients, _ = optim.clip_grad_norm(gradients, 1.0)
+            optimizer.update(model, gradients)
+            mx.eval(model.parameters(), optimizer.state)
+            progress.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
+            progress.update()
     return model
+
+
+def windows(tokenizer: Tokenizer, documents: list[str]) -> Iterator[mx.array]:
+    """Yield each document's ids (``<s>`` first) in windows of ``CONTEXT`` that overlap by one token."""
+    for document in documents:
+        ids = tokenizer.encode(document).ids
+        for start in range(0, len(ids) - 1, CONTEXT):
+            yield mx.array(ids[start : start + CONTEXT + 1])
+
+
+def bits_per_byte(model: nn.Module, tokenizer: Tokenizer, documents: list[str]) -> float:
+    """Return the model's code length for ``documents`` in bits per UTF-8 byte."""
+    nats = sum(
+        nn.losses.cross_entropy(model(row[None, :-1])[0], row[1:], reduction="sum").item()
+        for row in windows(tokenizer, documents)
+    )
+    return float(nats) / math.log(2) / sum(len(document.encode()) for document in documents)
+
+
+def same_choice(one: nn.Module, two: nn.Module, rows: list[mx.array]) -> float:
+    """Return the share of positions at which both models find the same token most probable."""
+    same = [mx.argmax(one(row[None]), -1) == mx.argmax(two(row[None]), -1) for row in rows]
+    return float(mx.concatenate(same, axis=1).mean().item())
+
+
+def save_model(name: str, model: Model, config: dict[str, Any], folder: Path) -> nn.Module:
+    """Quantise a copy of ``model`` to 8 bits, write it to ``folder`` and return what ``load`` reads there."""
+    copy = Model(ModelArgs.from_dict(config))
+    copy.load_weights(tree_flatten(model.parameters()))
+    copy, config = quantize_model(copy, config, group_size=64, bits=8)
+    weights = dict(tree_flatten(copy.parameters()))
+    mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
+    save_config(config, folder / "config.json")
+    return load(str(folder))[0]
+
+
+def greedy(model: nn.Module, tokenizer: Tokenizer, prompt: str) -> list[int]:
+    """Return the ids of the greedy continuation of ``prompt``, up to ``</s>`` or ``CONTINUATION`` tokens."""
+    ids: list[int] = []
+    for token, _ in generate_step(mx.array(tokenizer.encode(prompt).ids), model, max_tokens=CONTINUATION):
+        if token == tokenizer.token_to_id("</s>"):
+            break
+        ids.append(int(token))
+    return ids
+
+
+def show_continuations(out: Path, tokenizer: Tokenizer, kind: str, documents: list[str]) -> None:
+    """Print greedy continuations of the documents' first words, and how often the draft agrees with them."""
+    (target, *_), (draft, *_) = load(str(out / "target")), load(str(out / "draft"))
+    agreed, tokens, seconds = 0.0, 0, 0.0
+    for document in documents:
+        prompt = " ".join(document.split()[:PROMPT_WORDS])
+        started = time.perf_counter()
+        ids = greedy(target, tokenizer, prompt)
+        seconds += time.perf_counter() - started
+        guesses = mx.argmax(draft(mx.array([tokenizer.encode(prompt).ids + ids])), -1)[0, -len(ids) - 1 : -1]
+        agreed += (guesses == mx.array(ids)).sum().item()
+        tokens += len(ids)
+        click.echo(f"  {prompt} |{tokenizer.decode([*tokenizer.encode(prompt).ids, *ids])[len(prompt) :]!r}")
+    click.echo(f"{kind + ' prompts':<24}  draft agrees with {agreed / tokens:.1%} of {tokens} greedy tokens")
+    click.echo(f"{'target speed':<24}  {tokens / seconds:.0f} tokens/s")
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path), default=ROOT / "runtime" / "demo", show_default=True)
+@click.option("--steps", default=1000, show_default=True, help=f"Training steps of {STEP_TOKENS} tokens.")
+@click.option("--seed", default=0, show_default=True, help="Seeds the weights and the order of the text.")
+@click.option("--only", type=click.Choice(["tokenizers", "target", "draft"]), help="Make one part anew.")
+def main(out: Path, steps: int, seed: int, only: str | None) -> None:
+    r"""Make the bundled demo models and tokenizers, and measure them.
+
+    \b
+    Example: python benchmarks/make_demo_models.py --out /tmp/demo --steps 20
+    """
+    documents = {language: sample_documents(language) for language in LANGUAGES}
+    if only in (None, "tokenizers"):
+        lines = [line for part in documents.values() for document in part for line in document.split("\n")]
+        specials = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+        for name in SHAPES:
+            save_tokenizer(mistral_like(lines), out / name, specials)
+        save_tokenizer(qwen_like(lines), out / "other", {"eos_token": "<|endoftext|>"})
+    for name in ("target", "other"):
+        tokenizer = Tokenizer.from_file(str(out / name / "tokenizer.json"))
+        for language, part in documents.items():
+            fertility = sum(len(tokenizer.encode(d, add_special_tokens=False).ids) for d in part)
+            fertility /= sum(len(d.split()) for d in part)
+            click.echo(f"{name + ' ' + language:<24}  {fertility:.2f} tokens per word")
+    tokenizer = Tokenizer.from_file(str(out / "target" / "tokenizer.json"))
+    seen, unseen = zip(*(split_documents(part) for part in documents.values()), strict=True)
+    training, held_out = list(chain(*seen)), list(chain(*unseen))
+    for name in [n for n in SHAPES if only in (None, n)]:
+        started = time.perf_counter()
+        config = {
+            **{
+                "model_type": "llama",
+                "architectures": ["LlamaForCausalLM"],
+                "vocab_size": VOCABULARY["target"],
+            },
+            **{
+                "num_key_value_heads": SHAPES[name]["num_attention_heads"],
+                "max_position_embeddings": CONTEXT,
+            },
+            **{"rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True},
+            **{"bos_token_id": 1, "eos_token_id": 2, **SHAPES[name]},
+        }
+        model = train(name, config, batches(training, tokenizer, steps, seed), steps, seed)
+        minutes = (time.perf_counter() - started) / 60
+        stored = save_model(name, model, config, out / name)
+        parameters = sum(weights.size for _, weights in tree_flatten(model.parameters()))
+        click.echo(f"{name:<24}  {parameters} parameters, trained in {minutes:.1f} min")
+        for kind, part in (("training", training), ("held-out", held_out)):
+            click.echo(f"{name + ' ' + kind:<24}  {bits_per_byte(model, tokenizer, part):.3f} bits per byte")
+        same = same_choice(model, stored, list(windows(tokenizer, held_out)))
+        click.echo(f"{name + ' 8-bit = float':<24}  {same:.1%} of held-out positions")
+    if all((out / name / "model.safetensors").is_file() for name in SHAPES):
+        show_continuations(out, tokenizer, "training", [part[i] for part in seen for i in (0, 15, 30)])
+        show_continuations(out, tokenizer, "held-out", held_out)
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    click.echo(f"{out}  {size} bytes")
+
+
+if __name__ == "__main__":
+    main()

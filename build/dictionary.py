@@ -1,6 +1,6 @@
 """The stage behind ``spectool build-dict``: corpus and tokenizer in, dictionary artifact out."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,10 @@ from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal, writing
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.build.dictspec import MAX_CONTINUATION, MAX_PREFIX, Reading, build_entries, without_redundant
+from spectool.build.inputs import Progress, Reader, describe_corpus
 from spectool.build.word_ngrams import WordNgrams, count_word_ngrams
 from spectool.corpora import Corpus, word_runs
 
-Progress = Callable[[str], None]
 ORDERS = {"n1": 1, "n12": 2, "n123": 3}
 
 
@@ -49,23 +49,17 @@ class CountedCorpus:
     inputs: dict[str, Any]
 
 
-def count_corpus(corpus: Corpus, orders: str = "n123", language: str | None = None) -> CountedCorpus:
+def count_corpus(
+    corpus: Corpus, orders: str = "n123", language: str | None = None, reader: Reader = iter
+) -> CountedCorpus:
     """Read a corpus once and count its word n-grams.
 
     Raises:
         CorpusError: The text cannot be read.
     """
-    runs = (run for document in corpus for run in word_runs(document.text, language))
+    runs = (run for document in reader(corpus) for run in word_runs(document.text, language))
     ngrams = count_word_ngrams(runs, ORDERS[orders])
-    inputs = {
-        "corpus": corpus.spec,
-        "files": [file._asdict() for file in corpus.describe_inputs()],
-        "documents": corpus.counts.documents,
-        "characters": corpus.counts.characters,
-        "repaired": dict(sorted(corpus.counts.repaired.items())),
-        "language": language,
-    }
-    return CountedCorpus(ngrams, inputs)
+    return CountedCorpus(ngrams, {**describe_corpus(corpus), "language": language})
 
 
 def build_dictspec(

@@ -1,7 +1,7 @@
-"""The bytes of a file, decompressed as a stream, with every broken archive reported.
+"""The bytes of a file, decompressed as a stream.
 
-A truncated archive is an error and never a shorter text. Memory stays bounded whatever an
-archive expands to.
+A truncated archive is an error and never a shorter text; damage is one wherever the archive
+has a checksum (``.zst`` files may lack it). Memory stays bounded whatever an archive expands to.
 """
 
 import gzip

@@ -20,7 +20,6 @@ _NOT_READ = {
     ".tgz": "unpack it and name the folder",
     ".zip": "unpack it and name the folder",
     ".bz2": "compress it anew: bzcat {path} | zstd > {stem}.zst",
-    ".arrow": "read its data set folder through datasets: hf:{parent}",
 }
 
 
@@ -103,7 +102,7 @@ def _has_known_suffix(path: Path) -> bool:
 def _input_file(path: Path, name: str) -> InputFile:
     suffix, compression = _split_suffix(path)
     if suffix in _NOT_READ:
-        step = _NOT_READ[suffix].format(path=path, stem=path.stem, parent=path.parent)
+        step = _NOT_READ[suffix].format(path=path, stem=path.stem)
         known = ", ".join(FORMATS)
         raise CorpusError(f"{path}: expected plain text or {known}, got a {suffix} file; {step}")
     return InputFile(path, name, FORMATS.get(suffix, "text"), compression, path.stat().st_size)

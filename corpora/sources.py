@@ -43,8 +43,14 @@ def open_corpus(spec: str, *, on_error: OnError = "stop", text_field: str | None
         return _open_hub(spec, parse_hub_source(spec), text_field, repair)
     if spec.startswith("sample:"):
         return _open_path(spec, sample_path(spec.removeprefix("sample:")), None, text_field, repair)
-    path, field = _split_field(spec)
-    if spec.startswith("preset:") or not path.exists():
+    if not spec:
+        raise CorpusError(f"expected a source, got an empty name. By name there are: {', '.join(PRESETS)}")
+    try:
+        path, field = _split_field(spec)
+        exists = path.exists()
+    except OSError as error:
+        raise CorpusError(f"{spec}: cannot be read ({error.strerror}). Check name and permissions") from error
+    if spec.startswith("preset:") or not exists:
         name, _, column = spec.removeprefix("preset:").partition("#")
         if name not in PRESETS:
             raise _not_found(spec, path)

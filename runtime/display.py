@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import click
+
 from spectool.runtime.drafter import Cycle, accepted_length
 
 Decode = Callable[[Sequence[int]], str]

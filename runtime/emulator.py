@@ -9,29 +9,15 @@ length, acceptance rate).
 
 from collections.abc import Callable, Iterable, Sequence
 
-from spectool.runtime.drafter import Drafter
+from spectool.runtime.drafter import Drafter, accepted_length
 from spectool.runtime.statistics import DraftStatistics
-
-
-def accepted_length(proposal: Sequence[int], truth: Sequence[int], start: int) -> int:
-    """Count how many proposed tokens equal ``truth[start:]``, up to the first that differs.
-
-    >>> accepted_length([4, 5, 9], [1, 4, 5, 6], 1)
-    2
-    """
-    length = 0
-    for proposed, real in zip(proposal, truth[start:], strict=False):
-        if proposed != real:
-            break
-        length += 1
-    return length
 
 
 def replay(
     documents: Iterable[Sequence[int]],
     drafter: Drafter,
     num_draft_tokens: int = 8,
-    on_document: Callable[[int], None] | None = None,
+    on_document: Callable[[int], object] = lambda tokens: None,
 ) -> DraftStatistics:
     """Replay tokenized documents as if the target had written them.
 
@@ -51,11 +37,11 @@ def replay(
         position, end = 0, len(document)
         while position < end:
             proposal = drafter.propose(num_draft_tokens)
-            accepted = accepted_length(proposal.tokens, document, position)
-            committed = document[position : position + accepted + 1]
+            truth = document[position : position + len(proposal.tokens) + 1]
+            accepted = accepted_length(proposal.tokens, truth)
+            committed = truth[: accepted + 1]
             statistics.record(proposal.source, len(proposal.tokens), accepted, len(committed))
             drafter.commit(committed)
             position += len(committed)
-        if on_document is not None:
-            on_document(end)
+        on_document(end)
     return statistics

@@ -20,6 +20,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.generate import DEFAULT_QUANTIZED_KV_START, generation_stream, maybe_quantize_kv_cache
 from mlx_lm.models.cache import make_prompt_cache
+
 from spectool import RuntimeUnsupported
 from spectool.runtime import caches
 from spectool.runtime.drafter import Cycle, Drafter, accepted_length

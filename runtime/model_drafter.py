@@ -13,6 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 from mlx_lm.models.cache import make_prompt_cache
+
 from spectool import RuntimeUnsupported
 from spectool.runtime import caches
 from spectool.runtime.drafter import Proposal, accepted_length

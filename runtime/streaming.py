@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
-import mlx_lm.generate as host
+from mlx_lm.generate import GenerationResponse as HostResponse
+from mlx_lm.generate import generation_stream, wired_limit
 from mlx_lm.tokenizer_utils import TokenizerWrapper
+
 from spectool import RuntimeUnsupported
 from spectool.runtime.drafter import Cycle, Drafter
 from spectool.runtime.generation import generate_step
@@ -16,7 +18,7 @@ from spectool.runtime.statistics import DraftStatistics
 
 
 @dataclass
-class GenerationResponse(host.GenerationResponse):  # type: ignore[misc]  # mlx-lm has no types
+class GenerationResponse(HostResponse):  # type: ignore[misc]  # mlx-lm has no types
     """mlx-lm's response and what drafting did so far.
 
     Attributes:
@@ -65,11 +67,11 @@ def stream_generate(
         tokenizer = TokenizerWrapper(tokenizer)
     tokens = _encode(tokenizer, prompt)
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
-    stream = kwargs.setdefault("stream", host.generation_stream)
+    stream = kwargs.setdefault("stream", generation_stream)
     detokenizer = tokenizer.detokenizer
     eos = frozenset(tokenizer.eos_token_ids)
 
-    with host.wired_limit(model, [stream]):
+    with wired_limit(model, [stream]):
         steps = generate_step(
             tokens,
             model,

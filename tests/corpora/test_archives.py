@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow
 import pytest
+
 from spectool import CorpusError
 from spectool.corpora import open_corpus
 from spectool.corpora.archives import byte_chunks
@@ -73,18 +74,17 @@ def test_data_after_the_archive_is_an_error(tmp_path: Path, suffix: str) -> None
         read(path, suffix)
 
 
-@archive
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
 def test_a_flipped_byte_is_an_error(tmp_path: Path, suffix: str) -> None:
+    # pyarrow writes no checksum into .zst, so nothing could be noticed there.
     path = tmp_path / f"a.txt{suffix}"
     whole = bytearray(COMPRESS[suffix](TEXT))
-    whole[len(whole) // 2] ^= 0x55
-    path.write_bytes(whole)
-    try:
-        changed = read(path, suffix)
-    except CorpusError as error:
-        assert "breaks off or is damaged after" in str(error)
-    else:
-        pytest.skip(f"{suffix} written without a checksum by this library: {len(changed)} bytes read")
+    for place in range(len(whole) // 4, len(whole), 97):
+        flipped = whole.copy()
+        flipped[place] ^= 0x55
+        path.write_bytes(flipped)
+        with pytest.raises(CorpusError, match="breaks off or is damaged after"):
+            read(path, suffix)
 
 
 @archive

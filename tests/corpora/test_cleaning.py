@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from spectool import CorpusError
 from spectool.corpora.cleaning import clean, is_clean, text_blocks
 from spectool.corpora.documents import Counts

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 from pyarrow import parquet
+
 from spectool import CorpusError
 from spectool.corpora import Corpus, OnError, open_corpus
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from spectool.corpora import Document, in_valid, open_corpus, split
 
 MEMBERS = [46, 88, 154, 268, 293, 343, 401, 455, 527, 547, 655, 722, 734, 752, 944, 979]

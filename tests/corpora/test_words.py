@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from spectool.corpora import word_runs, words
 
 # Everything that the rules speak of, in a small alphabet, so that hard combinations are frequent.
@@ -17,11 +18,11 @@ def slow_words(text: str, elision: bool) -> list[str]:
     word = ""
     for position, char in enumerate(text):
         following = text[position + 1 : position + 2]
-        if is_letter(char) or (word and unicodedata.category(char).startswith("M")):
+        inside = word != "" and is_letter(following)
+        joins = inside and char in ("-‐‑" if elision else "'’ʼ-‐‑")
+        if is_letter(char) or joins or (word and unicodedata.category(char).startswith("M")):
             word += char
-        elif word and is_letter(following) and char in ("-‐‑" if elision else "'’ʼ-‐‑"):
-            word += char
-        elif word and is_letter(following) and char in "'’ʼ":
+        elif inside and char in "'’ʼ":
             found.append(word + char)
             word = ""
         elif word:

@@ -41,7 +41,9 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def tiny_model(kind: str = "llama", *, seed: int = 0, vocabulary: int = 256, bits: int | None = None, scale: float = 3.0) -> Any:
+def tiny_model(
+    kind: str = "llama", *, seed: int = 0, vocabulary: int = 256, bits: int | None = None, scale: float = 3.0
+) -> Any:
     """Return a random model of mlx-lm's class ``kind``; ``scale`` widens weights so that outputs vary."""
     module = importlib.import_module(f"mlx_lm.models.{kind}")
     args = module.ModelArgs.from_dict({"model_type": kind, "vocab_size": vocabulary, **KINDS[kind]})
@@ -59,8 +61,10 @@ def tiny_model(kind: str = "llama", *, seed: int = 0, vocabulary: int = 256, bit
     return model
 
 
-def perturbed(model: Any, *, kind: str = "llama", vocabulary: int = 256, noise: float = 0.1, seed: int = 1) -> Any:
-    """Return a float32 model whose weights are those of ``model`` and a little noise: a draft that is partly right."""
+def perturbed(
+    model: Any, *, kind: str = "llama", vocabulary: int = 256, noise: float = 0.1, seed: int = 1
+) -> Any:
+    """Return ``model``, float32, with a little noise in its weights: a draft that is partly right."""
     copy = tiny_model(kind, vocabulary=vocabulary)
     key = mx.random.key(seed)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+
 from spectool.runtime.drafter import Drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.hybrid import HybridDrafter
@@ -46,9 +47,7 @@ def is_near_tie(model: Any, history: Sequence[int], one: int, other: int, tolera
     return bool(gap.item() <= tolerance * mx.max(mx.abs(logits)).item())
 
 
-def compare(
-    model: Any, prompt: Sequence[int], expected: list[int], got: list[int], tolerance: float
-) -> int:
+def compare(model: Any, prompt: Sequence[int], expected: list[int], got: list[int], tolerance: float) -> int:
     """Return 0 for equal outputs, 1 for a near-tie; fail on anything else."""
     if got == expected:
         return 0
@@ -61,7 +60,9 @@ def compare(
     return 1
 
 
-def check_all(kind: str, bits: int | None, number: int, count: int, names: Sequence[str], **options: Any) -> None:
+def check_all(
+    kind: str, bits: int | None, number: int, count: int, names: Sequence[str], **options: Any
+) -> None:
     """Compare ``number`` prompts and ``count`` tokens under every drafter in ``names``."""
     model = tiny_model(kind, bits=bits)
     noisy = perturbed(tiny_model(kind), kind=kind, noise=0.03)

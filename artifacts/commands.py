@@ -1,0 +1,177 @@
+"""Commands that look at what lies on disk: ``inspect`` and ``verify``."""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spectool.artifacts.console import guarded, say, show
+
+if TYPE_CHECKING:
+    from spectool.artifacts.dictionary import Dictionary
+    from spectool.artifacts.tokenizer import Tokenizer
+
+
+@click.command("inspect")
+@click.argument("path", metavar="PATH")
+@click.option("--lookup", metavar="TEXT", help="Show what a dictionary proposes after this text.")
+@click.option(
+    "--entries",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    help="Sample entries of a dictionary to show.",
+)
+@click.option(
+    "--text",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="With a tokenizer: check which lines of this file it can spell.",
+)
+@click.option("--tokenizer", metavar="T", help="Tokenizer for showing tokens as text, if the recorded one has moved.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@guarded
+def inspect(
+    path: str, lookup: str | None, entries: int, text: Path | None, tokenizer: str | None, as_json: bool
+) -> None:
+    """Explain an artifact, or a tokenizer.
+
+    \b
+    Examples:
+        spectool inspect pl.dict --lookup "personalny kom"
+        spectool inspect ./Bielik-11B
+    """
+    from spectool.artifacts.describe import describe
+    from spectool.artifacts.manifest import MANIFEST, read_manifest
+
+    directory = Path(path)
+    if not directory.is_dir() or ((directory / "tokenizer.json").is_file() and not (directory / MANIFEST).is_file()):
+        _inspect_tokenizer(path, text, as_json)
+        return
+    manifest = read_manifest(directory)
+    facts: dict[str, Any] = describe(manifest)
+    if as_json:
+        facts = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+    if manifest.format == "spectool-dictionary":
+        from spectool.artifacts.dictionary import Dictionary
+
+        facts |= _sample(Dictionary(directory), lookup, entries, tokenizer, as_json)
+    elif lookup is not None:
+        raise click.UsageError(f"--lookup works on dictionaries; {path} is a {manifest.format}")
+    show(facts, as_json)
+
+
+@click.command("verify")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@guarded
+def verify(paths: tuple[Path, ...]) -> None:
+    """Prove artifacts whole: checksums of all files, then every invariant of the format.
+
+    \b
+    Example:
+        spectool verify pl.dict qwen-bielik.align
+    """
+    from spectool import ArtifactError
+    from spectool.artifacts import alignment, dictionary
+    from spectool.artifacts.manifest import read_manifest
+
+    readers: dict[str, type[dictionary.Dictionary] | type[alignment.Alignment]] = {
+        dictionary.FORMAT: dictionary.Dictionary,
+        alignment.FORMAT: alignment.Alignment,
+    }
+    for path in paths:
+        manifest = read_manifest(path)
+        if manifest.format not in readers:
+            raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(readers)}")
+        readers[manifest.format](path).verify()
+        click.echo(f"{path}: whole ({manifest.format} {manifest.version}, {manifest.total_bytes:,} bytes)")
+
+
+def _inspect_tokenizer(source: str, text: Path | None, as_json: bool) -> None:
+    from spectool.artifacts.round_trip import limits
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+
+    tokenizer = open_tokenizer(source)
+    facts: dict[str, Any] = {
+        "tokenizer": tokenizer.name,
+        "kind": tokenizer.kind,
+        "ids": tokenizer.size,
+        "fingerprint": tokenizer.fingerprint,
+        "roles": tokenizer.roles.as_dict(),
+        "limits": list(limits(tokenizer)) or "none: every text survives",
+        "notes": list(tokenizer.notes),
+    }
+    if text is not None:
+        facts |= _check_lines(tokenizer, text)
+    show(facts, as_json)
+
+
+def _check_lines(tokenizer: "Tokenizer", path: Path) -> dict[str, Any]:
+    from collections import Counter
+
+    from spectool import CorpusError
+    from spectool.artifacts.round_trip import round_trip
+
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path}: not UTF-8 at byte {error.start}. Convert it first") from error
+    outcomes = [round_trip(tokenizer, line) for line in lines]
+    reasons = Counter(reason for outcome in outcomes for reason in outcome.reasons)
+    lossless = sum(outcome.lossless for outcome in outcomes)
+    return {
+        "lines spelled exactly": f"{lossless:,} of {len(lines):,}",
+        "reasons": [f"{reason} ({count:,} lines)" for reason, count in reasons.most_common()],
+    }
+
+
+def _sample(
+    dictionary: "Dictionary", lookup: str | None, count: int, source: str | None, as_json: bool
+) -> dict[str, Any]:
+    """Sample entries, and the answer to ``--lookup``, spelled with the dictionary's tokenizer."""
+    tokenizer = _tokenizer_of(dictionary, source, needed=lookup is not None)
+
+    def spell(tokens: list[int]) -> str:
+        if tokenizer is None:
+            return " ".join(map(str, tokens))
+        return b"".join(tokenizer.surfaces[token] for token in tokens).decode("utf-8", "replace")
+
+    def line(context: list[int], tokens: list[int], probability: float) -> Any:
+        if as_json:
+            return {"context": context, "continuation": tokens, "probability": probability}
+        return f"{spell(context)!r} -> {spell(tokens)!r}  ({probability:.0%})"
+
+    facts: dict[str, Any] = {}
+    if lookup is not None and tokenizer is not None:
+        context = tokenizer.encode_after_space([lookup])[0]
+        match = dictionary.look_up(context)
+        facts["lookup"] = (
+            "no entry for any suffix"
+            if match is None
+            else line(context[-match.length :], match.tokens, match.probability)
+        )
+    step = max(1, len(dictionary) // max(1, count))
+    chosen: Iterator[Any] = islice(dictionary.entries(), 0, step * count, step)
+    facts["sample entries"] = [line(context, match.tokens, match.probability) for context, match in chosen]
+    return facts
+
+
+def _tokenizer_of(dictionary: "Dictionary", source: str | None, needed: bool) -> "Tokenizer | None":
+    from spectool import TokenizerError
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+
+    recorded = str(dictionary.manifest.tokenizers["target"]["name"])
+    try:
+        tokenizer = open_tokenizer(source or recorded)
+    except TokenizerError as error:
+        if needed or source:
+            raise TokenizerError(f"{error}. Give the dictionary's tokenizer with --tokenizer") from error
+        say(f"{recorded}: tokenizer not found, showing ids; give it with --tokenizer to see text")
+        return None
+    tokenizer.require(
+        dictionary.fingerprint, str(dictionary.path), f"spectool build-dict --tokenizer {tokenizer.name} …"
+    )
+    return tokenizer

@@ -1,0 +1,137 @@
+"""How commands speak: results to stdout, progress and notes to stderr, errors in one line."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import click
+from tqdm import tqdm
+
+from spectool import SpectoolError
+from spectool.artifacts.fingerprint import short
+from spectool.artifacts.manifest import Manifest
+
+Item = TypeVar("Item", covariant=True)
+_POSITION_EVERY = 256  # documents between two looks at the position in the file
+
+
+class Source(Protocol[Item]):
+    """A corpus, as far as a progress bar is concerned."""
+
+    total_bytes: int | None
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes on disk consumed so far."""
+
+    def __iter__(self) -> Iterator[Item]: ...
+
+
+def say(message: str) -> None:
+    """Write a note to stderr."""
+    click.echo(message, err=True)
+
+
+def reading(source: Source[Item]) -> Iterator[Item]:
+    """Iterate over a corpus under a progress bar; silent when stderr is not a terminal."""
+    with tqdm(total=source.total_bytes, unit="B", unit_scale=True, desc="reading", disable=None) as bar:
+        for number, document in enumerate(source):
+            if number % _POSITION_EVERY == 0:
+                bar.update(source.bytes_read - bar.n)
+            yield document
+        bar.update(source.bytes_read - bar.n)
+
+
+def show(facts: Mapping[str, Any], as_json: bool) -> None:
+    """Print facts as aligned ``key  value`` lines, or as JSON."""
+    if as_json:
+        click.echo(json.dumps(facts, ensure_ascii=False, indent=1))
+        return
+    width = max(map(len, facts), default=0)
+    for key, value in facts.items():
+        for number, line in enumerate(_lines(value)):
+            click.echo(f"{key if number == 0 else '':<{width}}  {line}")
+
+
+def table(header: list[str], rows: Iterable[list[str]]) -> str:
+    """Lay out rows in columns, the first aligned left, the others right."""
+    lines = [header, *rows]
+    widths = [max(len(click.unstyle(line[column])) for line in lines) for column in range(len(header))]
+
+    def lay(line: list[str]) -> str:
+        cells = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(line, widths, strict=True)]
+        right = [" " * (w - len(click.unstyle(c))) + c for c, w in zip(line[1:], widths[1:], strict=True)]
+        return "  ".join([cells[0], *right]).rstrip()
+
+    return "\n".join([lay(header), "  ".join("-" * width for width in widths), *map(lay, lines[1:])])
+
+
+@contextmanager
+def stage(out: Path, as_json: bool) -> Iterator[Callable[[Manifest], None]]:
+    """Time a stage; give a function that prints how it ended: path, bytes, seconds, fingerprints."""
+    started = time.perf_counter()
+
+    def finish(manifest: Manifest) -> None:
+        facts = {
+            "path": str(out),
+            "bytes": manifest.total_bytes,
+            "seconds": round(time.perf_counter() - started, 1),
+            **{f"{role} fingerprint": entry["fingerprint"] for role, entry in manifest.tokenizers.items()},
+        }
+        if not as_json:
+            facts = {key: short(value) if "fingerprint" in key else value for key, value in facts.items()}
+            facts["bytes"] = f"{manifest.total_bytes:,}"
+        show(facts, as_json)
+
+    yield finish
+
+
+def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every command that reads text."""
+    repair = click.option(
+        "--on-error",
+        type=click.Choice(["stop", "repair"]),
+        default="stop",
+        show_default=True,
+        help="At bytes that are not text: stop with the place, or drop and count them.",
+    )
+    column = click.option(
+        "--text-field", metavar="NAME", help="Column with the text, in JSONL, Parquet and hub data sets."
+    )
+    return column(repair(command))
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn known errors into one line and exit status 1; with ``--debug`` the traceback is shown."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except SpectoolError as error:
+            if _debugging():
+                raise
+            raise click.ClickException(str(error)) from error
+        except BrokenPipeError:
+            # The reader went away (`| head`): not an error, but Python must not flush into the pipe.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
+
+    return run
+
+
+def _debugging() -> bool:
+    context = click.get_current_context(silent=True)
+    return bool(context and context.find_root().params.get("debug"))
+
+
+def _lines(value: Any) -> list[str]:
+    if isinstance(value, list | tuple):
+        return [str(item) for item in value] or ["none"]
+    return [str(value)]

@@ -1,0 +1,191 @@
+"""Commands of the offline stages: ``build-dict`` and ``align``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spectool.artifacts.console import guarded, reading, say, show, stage, text_options
+
+METHODS = ("dictspec",)
+
+
+@click.command("build-dict")
+@click.option(
+    "--tokenizer", required=True, metavar="T", help="Directory, tokenizer.json or hub id of the target model."
+)
+@click.option(
+    "--corpus",
+    required=True,
+    metavar="C",
+    help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl.",
+)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Directory to write; by default in the user's cache.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="dictspec",
+    show_default=True,
+    help="How the dictionary is made.",
+)
+@click.option(
+    "--orders",
+    type=click.Choice(["n1", "n12", "n123"]),
+    default="n123",
+    show_default=True,
+    help="Longest n-gram: words, pairs or triples.",
+)
+@click.option(
+    "--entries",
+    type=click.IntRange(1),
+    default=200_000,
+    show_default=True,
+    help="Most frequent n-grams to take.",
+)
+@click.option(
+    "--min-prob",
+    type=click.FloatRange(0, 1),
+    default=0.2,
+    show_default=True,
+    help="Smallest continuation probability.",
+)
+@click.option(
+    "--min-prob-of",
+    type=click.Choice(["whole", "path"]),
+    default="whole",
+    show_default=True,
+    help="What must reach it: the whole continuation, or the path of likeliest tokens, cut where it falls below.",
+)
+@click.option(
+    "--max-prefix",
+    type=click.IntRange(1, 64),
+    default=8,
+    show_default=True,
+    help="Longest context, in tokens.",
+)
+@click.option(
+    "--max-continuation",
+    type=click.IntRange(1, 64),
+    default=8,
+    show_default=True,
+    help="Longest proposal, in tokens.",
+)
+@click.option(
+    "--language", metavar="CODE", help="ISO 639 code of the text, for splitting words (fr, it and ca differ)."
+)
+@text_options
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@guarded
+def build_dict(
+    tokenizer: str,
+    corpus: str,
+    out: Path | None,
+    method: str,
+    orders: str,
+    entries: int,
+    min_prob: float,
+    min_prob_of: Any,
+    max_prefix: int,
+    max_continuation: int,
+    language: str | None,
+    text_field: str | None,
+    on_error: Any,
+    as_json: bool,
+) -> None:
+    """Build a dictionary for a tokenizer from plain text.
+
+    \b
+    Example:
+        spectool build-dict --tokenizer ./Bielik-11B --corpus wiki-pl -o pl.dict
+    """
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.build.dictionary import DictSpecOptions, build_dictspec, count_corpus
+    from spectool.corpora import open_corpus
+
+    options = DictSpecOptions(orders, entries, min_prob, min_prob_of, max_prefix, max_continuation)
+    source = open_corpus(corpus, on_error=on_error, text_field=text_field)
+    target = open_tokenizer(tokenizer)
+    _say_notes(target)
+    path = out or _default_path(f"{_slug(corpus)}.{target.fingerprint[:8]}.{method}.dict")
+    with stage(path, as_json) as finish:
+        say("counting n-grams")
+        counted = count_corpus(source, orders, language, reading)
+        finish(build_dictspec(target, counted, path, options, say))
+
+
+@click.command("align")
+@click.option(
+    "--draft",
+    required=True,
+    metavar="D",
+    help="Tokenizer of the draft model: directory, tokenizer.json or hub id.",
+)
+@click.option("--target", required=True, metavar="T", help="Tokenizer of the target model, likewise.")
+@click.option(
+    "--corpus",
+    default="sample:pl",
+    show_default=True,
+    metavar="C",
+    help="Text to count occurrences on, as for build-dict.",
+)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Directory to write; by default in the user's cache.",
+)
+@text_options
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@guarded
+def align(
+    draft: str,
+    target: str,
+    corpus: str,
+    out: Path | None,
+    text_field: str | None,
+    on_error: Any,
+    as_json: bool,
+) -> None:
+    """Find what the tokenizers of a draft and a target share, by bytes.
+
+    \b
+    Example:
+        spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B --corpus wiki-pl -o qwen-bielik.align
+    """
+    from spectool.artifacts.describe import describe
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.build.alignment import build_alignment
+    from spectool.corpora import open_corpus
+
+    source = open_corpus(corpus, on_error=on_error, text_field=text_field)
+    sides = open_tokenizer(draft), open_tokenizer(target)
+    for side in sides:
+        _say_notes(side)
+    path = out or _default_path(f"{sides[0].fingerprint[:8]}-{sides[1].fingerprint[:8]}.align")
+    with stage(path, as_json) as finish:
+        manifest = build_alignment(*sides, source, path, say, reading)
+        if not as_json:
+            show(describe(manifest), as_json=False)
+        finish(manifest)
+
+
+def _say_notes(tokenizer: Any) -> None:
+    for note in tokenizer.notes:
+        say(f"{tokenizer.name}: {note}")
+
+
+def _default_path(name: str) -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("spectool")) / name
+
+
+def _slug(corpus: str) -> str:
+    return "".join(char if char.isalnum() or char in "-." else "-" for char in Path(corpus).name)[:60].strip("-.")

@@ -1,0 +1,99 @@
+"""From what a user names to what the loop needs: models, their tokenizers, drafters."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spectool import FingerprintMismatch, RuntimeUnsupported
+from spectool.artifacts.dictionary import Dictionary
+from spectool.artifacts.fingerprint import short
+from spectool.artifacts.tokenizer import Tokenizer
+from spectool.artifacts.tokenizer_source import open_tokenizer
+from spectool.runtime.dictionary_drafter import DictionaryDrafter
+from spectool.runtime.drafter import Drafter
+from spectool.runtime.hybrid import HybridDrafter
+from spectool.runtime.prompt_lookup import PromptLookupDrafter
+
+
+def load_model(name: str) -> tuple[Any, Any]:
+    """Load a model and its tokenizer through mlx-lm; remote code is never executed.
+
+    Args:
+        name: Directory or hub id.
+
+    Returns:
+        The model and mlx-lm's ``TokenizerWrapper``.
+
+    Raises:
+        RuntimeUnsupported: mlx-lm cannot load it; the message gives its reason.
+    """
+    import mlx_lm
+
+    try:
+        model, tokenizer = mlx_lm.load(name)
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise RuntimeUnsupported(
+            f"{name}: mlx-lm cannot load this model ({reason}). Expected a directory or hub id with config.json, "
+            "*.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
+        ) from error
+    return model, tokenizer
+
+
+def dictionary_drafter(path: Path, tokenizer: Tokenizer) -> DictionaryDrafter:
+    """Open a dictionary as a drafter, for the tokenizer in use.
+
+    Raises:
+        ArtifactError: It is damaged, or (`FingerprintMismatch`) built for another tokenizer.
+    """
+    dictionary = Dictionary(path)
+    rebuild = f"spectool build-dict --tokenizer {tokenizer.name} -o {path} --corpus …"
+    tokenizer.require(dictionary.fingerprint, str(path), rebuild)
+    return DictionaryDrafter(dictionary)
+
+
+def make_drafter(
+    loaded_tokenizer: Any, dictionary: Path | None, draft_model: str | None, history: bool
+) -> Drafter | None:
+    """Make the drafter that the options ask for; None when they ask for none.
+
+    Args:
+        loaded_tokenizer: The target's tokenizer as mlx-lm loaded it.
+        dictionary: Directory of a dictionary.
+        draft_model: Directory or hub id of a draft model with the same tokenizer.
+        history: Draft from the request's own tokens.
+
+    Raises:
+        ArtifactError: The dictionary does not fit.
+        RuntimeUnsupported: The draft model cannot be loaded or has another tokenizer.
+    """
+    drafters: list[Drafter] = []
+    tokenizer = open_tokenizer(loaded_tokenizer) if dictionary or draft_model else None
+    if tokenizer is not None and dictionary is not None:
+        drafters.append(dictionary_drafter(dictionary, tokenizer))
+    if history:
+        drafters.append(PromptLookupDrafter())
+    if tokenizer is not None and draft_model is not None:
+        drafters.append(_model_drafter(draft_model, tokenizer))
+    return combine(drafters)
+
+
+def combine(drafters: Sequence[Drafter]) -> Drafter | None:
+    """Return the only drafter, a hybrid of several, or None of none."""
+    if len(drafters) > 1:
+        return HybridDrafter(drafters)
+    return drafters[0] if drafters else None
+
+
+def _model_drafter(name: str, tokenizer: Tokenizer) -> Drafter:
+    from spectool.runtime.model_drafter import ModelDrafter
+
+    model, loaded = load_model(name)
+    other = open_tokenizer(loaded)
+    if other.fingerprint != tokenizer.fingerprint:
+        raise FingerprintMismatch(
+            f"{name}: tokenizer {short(other.fingerprint)}, the target's is {short(tokenizer.fingerprint)}. A draft "
+            f"model must share the target's tokenizer for now; `spectool align --draft {name} --target "
+            f"{tokenizer.name}` shows how far the two are apart"
+        )
+    return ModelDrafter(model)

@@ -1,0 +1,152 @@
+"""Data sets through `datasets`: real local ones, and the failures of a hub that cannot be reached."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow
+import pytest
+from datasets.exceptions import DatasetNotFoundError
+from pyarrow import parquet
+
+from spectool import CorpusError
+from spectool.corpora import open_corpus
+from spectool.corpora.hub import HubSource, _failure, parse_hub_source
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    folder = tmp_path / "tables"
+    (folder / "data").mkdir(parents=True)
+    train = {"id": ["x", "y", "z"], "text": ["а", None, "и\u0306"], "title": ["А", "Б", "В"]}
+    parquet.write_table(pyarrow.table(train), folder / "data" / "train-00000-of-00001.parquet")
+    test = {"id": ["t"], "text": ["тест"], "title": ["Т"]}
+    parquet.write_table(pyarrow.table(test), folder / "data" / "test-00000-of-00001.parquet")
+    return folder
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text(
+        '{"text": "один", "n": 1}\n{"text": "два\\u0000", "n": 2}\n', encoding="utf-8"
+    )
+    return folder
+
+
+def test_local_parquet(tables: Path) -> None:
+    corpus = open_corpus(f"hf:{tables}#text")
+    assert [(document.id, document.text) for document in corpus] == [("x", "а"), ("z", "й")]
+    assert dict(corpus.counts.repaired) == {"null": 1, "not_nfc": 1}
+    assert (corpus.counts.documents, corpus.counts.characters, corpus.total_bytes) == (2, 2, None)
+    assert [item.name for item in corpus.describe_inputs()] == [
+        "data/test-00000-of-00001.parquet",
+        "data/train-00000-of-00001.parquet",
+    ]
+    assert [document.text for document in corpus] == ["а", "й"]
+    assert [document.text for document in open_corpus(f"hf:{tables}[test]#title")] == ["Т"]
+    assert [document.text for document in open_corpus(f"hf:{tables}", text_field="title")] == ["А", "Б", "В"]
+
+
+def test_local_json_lines(lines: Path) -> None:
+    corpus = open_corpus(f"hf:{lines}:default#text")
+    assert [(document.id, document.text) for document in corpus] == [("lines:1", "один"), ("lines:2", "два")]
+    assert dict(corpus.counts.repaired) == {"control_characters": 1}
+
+
+def test_a_missing_column_names_those_present(lines: Path, tables: Path) -> None:
+    with pytest.raises(CorpusError, match=r"lines: expected a column 'body', got these: text, n"):
+        list(open_corpus(f"hf:{lines}#body"))
+    with pytest.raises(CorpusError, match=r"tables: expected a column 'body', got these: id, text, title"):
+        list(open_corpus(f"hf:{tables}#body"))
+    with pytest.raises(CorpusError, match=r"lines, row 1: expected text in column 'n', got int"):
+        list(open_corpus(f"hf:{lines}#n"))
+
+
+def test_a_missing_split_or_configuration_names_what_there_is(lines: Path) -> None:
+    with pytest.raises(CorpusError, match=r"lines: .*\(Bad split: test\. Available splits: \['train'\]\)"):
+        list(open_corpus(f"hf:{lines}[test]"))
+    with pytest.raises(
+        CorpusError, match=r"lines: .*BuilderConfig 'uk' not found\. Available: \['default'\]"
+    ):
+        list(open_corpus(f"hf:{lines}:uk"))
+
+
+def test_damaged_and_missing_local_data_sets(lines: Path, tables: Path, tmp_path: Path) -> None:
+    (lines / "a.jsonl").write_text('{"text": "один"}\n{"text": oops}\n', encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"lines: the data set cannot be read \(.*\)\. Check its files"):
+        list(open_corpus(f"hf:{lines}"))
+    damaged = tables / "data" / "train-00000-of-00001.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-30])
+    with pytest.raises(CorpusError, match=r"tables: the data set cannot be read \(.*\)\. Check its files"):
+        list(open_corpus(f"hf:{tables}"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CorpusError, match="empty: the data set cannot be read"):
+        list(open_corpus(f"hf:{tmp_path / 'empty'}"))
+    with pytest.raises(CorpusError, match=r"expected a data set folder at .*nowhere, got no folder"):
+        open_corpus(f"hf:{tmp_path}/nowhere")
+
+
+def test_an_unreachable_hub_is_one_line_with_a_next_step() -> None:
+    code = (
+        "from spectool import CorpusError\nfrom spectool.corpora import open_corpus\n"
+        "try:\n    list(open_corpus('wiki-pl'))\nexcept CorpusError as error:\n    print(error)\n"
+    )
+    offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=offline
+    )
+    assert run.stdout.startswith("hf:wikimedia/wikipedia: the data set cannot be read (")
+    assert "hf download --repo-type dataset wikimedia/wikipedia --local-dir DIR, then hf:DIR" in run.stdout
+    assert run.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        (
+            DatasetNotFoundError(
+                "Dataset 'a/b' is a gated dataset on the Hub. You must be authenticated to access it."
+            ),
+            "Accept its terms at https://huggingface.co/datasets/a/b, then: hf auth login",
+        ),
+        (
+            DatasetNotFoundError("Dataset 'a/b' doesn't exist on the Hub or cannot be accessed."),
+            "Check the name at https://huggingface.co/datasets/a/b",
+        ),
+        (ConnectionError("Couldn't reach 'a/b' on the Hub"), "Check the network"),
+        (
+            ValueError("BuilderConfig 'uk' not found. Available: ['pl']\nmore"),
+            "Check configuration and split",
+        ),
+        (OSError("403 Client Error: Forbidden"), "Accept its terms"),
+        (RuntimeError(), "Check configuration and split"),
+    ],
+)
+def test_a_failure_of_the_hub_names_the_next_step(error: Exception, step: str) -> None:
+    message = str(_failure(HubSource("a/b", "uk", "train", None, None), error))
+    assert message.startswith("hf:a/b: the data set cannot be read (")
+    assert step in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("hf:a/b", HubSource("a/b", None, "train", None, None)),
+        ("hf:a/b:20231101.pl#text", HubSource("a/b", "20231101.pl", "train", "text", None)),
+        ("hf:a/b:pl[validation]#body", HubSource("a/b", "pl", "validation", "body", None)),
+        ("hf:a/b[test]", HubSource("a/b", None, "test", None, None)),
+        ("hf:a/b#doc.text", HubSource("a/b", None, "train", "doc.text", None)),
+    ],
+)
+def test_the_parts_of_a_source(source: str, expected: HubSource) -> None:
+    assert parse_hub_source(source) == expected
+
+
+@pytest.mark.parametrize("source", ["hf:", "hf:a/b[train", "hf:#text", "hf:a/b[]"])
+def test_other_forms_are_refused(source: str) -> None:
+    with pytest.raises(CorpusError, match=r"expected hf:OWNER/NAME:CONFIG\[SPLIT\]#COLUMN"):
+        open_corpus(source)

@@ -1,0 +1,26 @@
+"""Bundled samples: present, clean, and readable as a corpus and as documents."""
+
+import pytest
+
+from spectool import CorpusError
+from spectool.corpora import open_corpus, read_sample, sample_names, sample_path, words
+
+
+def test_polish_and_ukrainian_are_bundled() -> None:
+    assert {"pl", "uk"} <= set(sample_names())
+
+
+@pytest.mark.parametrize("name", sample_names())
+def test_a_sample_is_clean_text_in_documents_of_paragraphs(name: str) -> None:
+    corpus = open_corpus(f"sample:{name}")
+    paragraphs = [document.text for document in corpus]
+    assert not corpus.counts.repaired
+    assert [line for document in read_sample(name) for line in document.split("\n")] == paragraphs
+    assert len(read_sample(name)) > 1
+    assert len(words(" ".join(paragraphs))) > 500
+    assert [item.name for item in corpus.describe_inputs()] == [f"{name}.txt"]
+
+
+def test_an_unknown_sample_names_the_bundled_ones() -> None:
+    with pytest.raises(CorpusError, match=r"sample:de: no such sample\. Bundled: .*sample:pl.*sample:uk"):
+        sample_path("de")

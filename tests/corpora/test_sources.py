@@ -1,0 +1,164 @@
+"""Sources: what a spec stands for, folders, presets, and errors that say what to do."""
+
+import hashlib
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from spectool import CorpusError
+from spectool.corpora import PRESETS, InputDescription, open_corpus
+from spectool.corpora.hub import parse_hub_source
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "texts"
+    for name, content in {
+        "b.txt": "б\n",
+        "a/z.jsonl": '{"text": "з", "title": "З"}\n',
+        "a/note.md": "не корпус",
+        ".hidden.txt": "ні",
+        ".git/x.txt": "ні",
+    }.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    return folder
+
+
+def test_a_folder_is_read_in_order_without_hidden_and_unknown_files(folder: Path) -> None:
+    corpus = open_corpus(str(folder))
+    assert [(document.id, document.text) for document in corpus] == [("a/z.jsonl:1", "з"), ("b.txt:1", "б")]
+    assert [document.text for document in open_corpus(f"{folder}#title")] == ["З", "б"]
+
+
+def test_a_corpus_can_be_read_again(folder: Path) -> None:
+    corpus = open_corpus(str(folder))
+    first, counts = list(corpus), corpus.counts
+    assert list(corpus) == first
+    assert corpus.counts == counts
+    assert corpus.counts is not counts
+    assert corpus.total_bytes == corpus.bytes_read == sum(item.size for item in corpus.describe_inputs())
+
+
+def test_inputs_are_described_by_relative_name_size_and_hash(folder: Path) -> None:
+    raw = (folder / "b.txt").read_bytes()
+    described = open_corpus(str(folder)).describe_inputs()
+    assert [item.name for item in described] == ["a/z.jsonl", "b.txt"]
+    expected = InputDescription("b.txt", len(raw), hashlib.sha256(raw).hexdigest())
+    assert described[1] == expected
+    assert open_corpus(str(folder / "b.txt")).describe_inputs() == [expected]
+
+
+def test_an_input_that_vanished_is_an_error(folder: Path) -> None:
+    corpus = open_corpus(str(folder))
+    (folder / "b.txt").unlink()
+    with pytest.raises(CorpusError, match=r"b\.txt: cannot be read \(No such file"):
+        corpus.describe_inputs()
+    with pytest.raises(CorpusError, match=r"b\.txt: cannot be opened \(No such file"):
+        list(corpus)
+
+
+def test_a_folder_without_readable_files_names_the_suffixes(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("текст")
+    with pytest.raises(CorpusError, match=r"\.txt, \.jsonl, \.ndjson, \.parquet .*\.gz, \.zst, \.xz"):
+        open_corpus(str(tmp_path))
+
+
+def test_empty_files(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("текст")
+    (tmp_path / "b.txt").write_text("")
+    (tmp_path / "c.jsonl").write_text("\n")
+    with pytest.raises(CorpusError, match=r"b\.txt: expected text, got an empty file.*--on-error repair"):
+        list(open_corpus(str(tmp_path)))
+    corpus = open_corpus(str(tmp_path), on_error="repair")
+    assert [document.text for document in corpus] == ["текст"]
+    assert dict(corpus.counts.repaired) == {"empty": 2}
+    with pytest.raises(CorpusError, match=r"b\.txt: expected text, got an empty file"):
+        list(open_corpus(str(tmp_path / "b.txt"), on_error="repair"))
+    (tmp_path / "a.txt").write_text(" \n")
+    with pytest.raises(CorpusError, match="got not one document"):
+        list(open_corpus(str(tmp_path), on_error="repair"))
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.zip", "a.tar.gz", "a.txt.bz2"])
+def test_formats_that_are_not_read_say_what_to_do(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(CorpusError, match=r"expected plain text or .*; (turn|unpack|compress)"):
+        open_corpus(str(tmp_path / name))
+
+
+def test_a_column_of_plain_text_is_an_error(folder: Path) -> None:
+    with pytest.raises(CorpusError, match=r"column 'title', got plain text.*Leave out #title"):
+        open_corpus(f"{folder / 'b.txt'}#title")
+    assert next(iter(open_corpus(str(folder / "b.txt"), text_field="title"))).text == "б"
+
+
+def test_a_hash_may_be_part_of_a_file_name(tmp_path: Path) -> None:
+    (tmp_path / "c#.txt").write_text("дієз")
+    assert next(iter(open_corpus(str(tmp_path / "c#.txt")))).id == "c#.txt:1"
+
+
+def test_missing_paths_name_near_matches(folder: Path) -> None:
+    with pytest.raises(CorpusError, match=r"bb\.txt: expected a file.*Did you mean .*/b\.txt\?"):
+        open_corpus(str(folder / "bb.txt"))
+    with pytest.raises(
+        CorpusError, match=r"wiki-ul: .*Did you mean (wiki-pl or wiki-uk|wiki-uk or wiki-pl)\?"
+    ):
+        open_corpus("wiki-ul")
+    with pytest.raises(CorpusError, match=r"preset:culturax-p: expected a preset.*culturax-pl"):
+        open_corpus("preset:culturax-p")
+    with pytest.raises(CorpusError, match=r"there is no folder .*nowhere"):
+        open_corpus(str(folder / "nowhere" / "a.txt"))
+    with pytest.raises(CorpusError, match=r"sample:xx: no such sample.*sample:pl"):
+        open_corpus("sample:xx")
+    with pytest.raises(CorpusError, match="expected a source, got an empty name"):
+        open_corpus("")
+    with pytest.raises(CorpusError, match=r"cannot be read \(File name too long\)"):
+        open_corpus("текст " * 100)
+
+
+def test_a_wrong_on_error_is_a_programming_error() -> None:
+    with pytest.raises(ValueError, match="expected 'stop' or 'repair', got 'skip'"):
+        open_corpus("sample:pl", on_error="skip")
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_presets_open_by_name_and_say_their_terms(name: str) -> None:
+    preset = PRESETS[name]
+    source = parse_hub_source(preset.source)
+    assert source.name.count("/") == 1
+    assert source.field == "text"
+    assert preset.licence and preset.note and name.endswith(preset.language)
+    for spec in (name, f"preset:{name}", f"{name}#title"):
+        corpus = open_corpus(spec)
+        assert (corpus.spec, corpus.total_bytes, corpus.describe_inputs()) == (spec, None, [])
+
+
+def test_a_path_goes_before_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wiki-pl").write_text("tekst")
+    monkeypatch.chdir(tmp_path)
+    assert [document.id for document in open_corpus("wiki-pl")] == ["wiki-pl:1"]
+    assert open_corpus("preset:wiki-pl").total_bytes is None
+
+
+def test_importing_and_reading_text_loads_no_heavy_library() -> None:
+    code = (
+        "import sys; from spectool.corpora import open_corpus; n = sum(1 for _ in open_corpus('sample:pl'));"
+        "print(sorted({'pyarrow', 'datasets', 'numpy', 'mlx'} & set(sys.modules)), n > 5)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[] True"
+
+
+def test_real_corpora_are_clean_and_complete(shared: Path) -> None:
+    corpus = open_corpus(str(shared / "corpora" / "crh.train.txt.zst"))
+    documents = list(corpus)
+    assert len({document.id for document in documents}) == len(documents) == corpus.counts.documents > 1000
+    assert all(unicodedata.is_normalized("NFC", document.text) for document in documents)
+    assert corpus.bytes_read == corpus.total_bytes
+    prompts = open_corpus(f"{shared / 'corpora' / 'prompts_uk.jsonl.zst'}#instruction")
+    assert sum(1 for _ in prompts) == 4545
