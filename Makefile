@@ -24,7 +24,7 @@ format: .venv/installed          ## apply the formatter and the safe fixes
 	$(BIN)/ruff format .
 
 docs: .venv/installed            ## write docs/cli.md anew from the commands themselves
-	$(BIN)/python -m spectool.cli --write-reference docs/cli.md
+	$(BIN)/python docs/write_cli_reference.py
 
 .venv/installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "spectool needs Python 3.11 or newer; none was found. Install one, or: make PYTHON=/path/to/python3"; exit 1; }

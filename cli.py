@@ -13,7 +13,7 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from spectool import __version__
+from spectool import TokenizerError, __version__
 from spectool.artifacts.console import guarded, reading, say, show, table, text_options
 
 _COMMANDS = {
@@ -94,7 +94,7 @@ def emulate(
     Example:
         spectool emulate --dict pl.dict --corpus news.txt
     """
-    from spectool.artifacts.manifest import read_manifest
+    from spectool.artifacts.dictionary import Dictionary
     from spectool.artifacts.tokenizer_source import open_tokenizer
     from spectool.corpora import open_corpus
     from spectool.runtime.emulator import replay
@@ -102,11 +102,13 @@ def emulate(
     from spectool.runtime.prompt_lookup import PromptLookupDrafter
 
     source = open_corpus(corpus, on_error=on_error, text_field=text_field)
-    if tokenizer is None and dictionary is not None:
-        tokenizer = str(read_manifest(dictionary).tokenizers["target"]["name"])
-    if tokenizer is None:
+    if tokenizer is None and dictionary is None:
         raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
-    target = open_tokenizer(tokenizer)
+    try:
+        target = open_tokenizer(tokenizer or Dictionary(dictionary).manifest.tokenizers["target"]["name"])
+    except TokenizerError as error:
+        hint = "" if tokenizer else ". The dictionary names it so; say where it is now with --tokenizer"
+        raise TokenizerError(f"{error}{hint}") from error
     drafters: list[Any] = [] if dictionary is None else [dictionary_drafter(dictionary, target)]
     drafter = combine([*drafters, *([PromptLookupDrafter()] if history else [])])
     if drafter is None:
@@ -147,6 +149,10 @@ def demo(max_tokens: int, keep: Path | None) -> None:
     A tiny target and a tinier draft, trained on the bundled samples, show the way from text to
     artifacts to generation. They have learned the samples by heart: the figures say that the path
     works and nothing about your model.
+
+    \b
+    Example:
+        spectool demo --keep ./demo
     """
     with tempfile.TemporaryDirectory() as scratch:
         work = keep or Path(scratch)

@@ -41,7 +41,7 @@ class Alignment:
         """
         self.path = path
         self.manifest = read_manifest(path)
-        expect_format(path, self.manifest, FORMAT, VERSION)
+        expect_format(path, self.manifest, FORMAT, VERSION, ("draft", "target"))
         self.draft_to_target = self._column("draft_to_target.arrow", "target", "draft")
         self.target_to_draft = self._column("target_to_draft.arrow", "draft", "target")
 
@@ -68,7 +68,7 @@ class Alignment:
         values: NDArray[np.int32] = read_columns(self.path / file, {column: pa.int32()})[column].to_numpy(
             zero_copy_only=True
         )
-        size = int(self.manifest.tokenizers[role]["size"])
+        size = self.manifest.tokenizers[role]["size"]
         if len(values) != size:
             raise ArtifactError(f"{self.path / file}: {len(values)} ids, the {role} tokenizer has {size}. Align again")
         return values

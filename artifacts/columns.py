@@ -1,6 +1,6 @@
 """Arrow IPC files of equally long columns, memory-mapped and read without copies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ def read_columns(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
         types: Expected Arrow type of each column; the file must have exactly these.
 
     Raises:
-        ArtifactError: Not an Arrow file, or other columns than expected.
+        ArtifactError: Not an Arrow file, other columns than expected, or missing values.
     """
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path), "r"))
@@ -32,17 +32,15 @@ def read_columns(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
             raise ArtifactError(f"{path}: {table.num_record_batches} record batches, expected 1")
         batch = table.get_batch(0)
         batch.validate()
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise ArtifactError(f"{path}: not a readable Arrow file ({error}). Build the artifact again") from error
     found = dict(zip(batch.schema.names, batch.schema.types, strict=True))
     if found != dict(types):
         raise ArtifactError(f"{path}: columns {_show(found)}, expected {_show(types)}. Build the artifact again")
+    for name in types:
+        if batch.column(name).null_count:
+            raise ArtifactError(f"{path}: column {name} has missing values. Build the artifact again")
     return {name: batch.column(name) for name in types}
-
-
-def list_array(lists: Sequence[Sequence[int]], value_type: pa.DataType) -> pa.Array:
-    """Build a column of integer lists."""
-    return pa.array([list(item) for item in lists], type=pa.list_(pa.field("item", value_type, nullable=False)))
 
 
 def _show(types: Mapping[str, Any]) -> str:

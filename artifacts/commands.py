@@ -47,10 +47,14 @@ def inspect(
     from spectool.artifacts.describe import describe
     from spectool.artifacts.manifest import MANIFEST, read_manifest
 
-    directory = Path(path)
+    directory = Path(path).expanduser()
     if not directory.is_dir() or ((directory / "tokenizer.json").is_file() and not (directory / MANIFEST).is_file()):
+        if lookup is not None:
+            raise click.UsageError(f"--lookup works on dictionaries; {path} is not one")
         _inspect_tokenizer(path, text, as_json)
         return
+    if text is not None:
+        raise click.UsageError(f"--text works on tokenizers; {path} is an artifact")
     manifest = read_manifest(directory)
     facts: dict[str, Any] = describe(manifest)
     if as_json:
@@ -101,7 +105,7 @@ def _inspect_tokenizer(source: str, text: Path | None, as_json: bool) -> None:
         "ids": tokenizer.size,
         "fingerprint": tokenizer.fingerprint,
         "roles": tokenizer.roles.as_dict(),
-        "limits": list(limits(tokenizer)) or "none: every text survives",
+        "limits": list(limits(tokenizer)) or ([] if as_json else "none: every text survives"),
         "notes": list(tokenizer.notes),
     }
     if text is not None:

@@ -108,7 +108,7 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn known errors into one line and exit status 1; with ``--debug`` the traceback is shown."""
+    """Turn known errors, and the system's, into one line and exit status 1; ``--debug`` shows the traceback."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -122,6 +122,11 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             # The reader went away (`| head`): not an error, but Python must not flush into the pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
+        except OSError as error:
+            if _debugging():
+                raise
+            what = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(f"{what}{error.strerror or error}. Check the disk and permissions") from error
 
     return run
 

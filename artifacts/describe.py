@@ -3,13 +3,27 @@
 from collections.abc import Mapping
 from typing import Any
 
+from spectool import ArtifactError
 from spectool.artifacts import alignment, dictionary
 from spectool.artifacts.fingerprint import short
 from spectool.artifacts.manifest import Manifest
 
 
 def describe(manifest: Manifest) -> dict[str, Any]:
-    """Return what a person wants to know of an artifact, in reading order."""
+    """Return what a person wants to know of an artifact, in reading order.
+
+    Raises:
+        ArtifactError: The manifest lacks a figure that its format has.
+    """
+    try:
+        return _describe(manifest)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ArtifactError(
+            f"the manifest of this {manifest.format} lacks a figure ({error}). Build the artifact again"
+        ) from error
+
+
+def _describe(manifest: Manifest) -> dict[str, Any]:
     facts: dict[str, Any] = {"format": f"{manifest.format} {manifest.version}", "written by": manifest.tool}
     for role, tokenizer in manifest.tokenizers.items():
         facts[f"{role} tokenizer"] = (

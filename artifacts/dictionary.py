@@ -2,9 +2,9 @@
 
     alphabet.arrow        token   uint32[symbols]        token id of each symbol, most frequent first
     contexts.marisa       reversed contexts, each a string of symbols          -> entry id
-    entries.arrow         continuation uint32[entries]   row in continuations
+    entries.arrow         continuation uint32[entries]   id of a continuation
                           probability  uint8[entries]    (value + 1) / 256
-    continuations.arrow   tokens  list<uint32>[rows]     token ids to propose
+    continuations.marisa  continuations, each a string of symbols              -> continuation id
 
 A symbol is a code point: the n-th most frequent token is U+0001 + n, surrogates skipped, so that
 common tokens take one byte of UTF-8. Contexts are stored newest token first: one walk down
@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from spectool import ArtifactError
-from spectool.artifacts.columns import list_array, read_columns, write_columns
-from spectool.artifacts.manifest import Manifest, expect_format, read_manifest, verify_files
+from spectool.artifacts.columns import read_columns, write_columns
+from spectool.artifacts.manifest import MANIFEST, Manifest, expect_format, read_manifest, verify_file, verify_files
 
 FORMAT = "spectool-dictionary"
 VERSION = 1
@@ -57,30 +57,33 @@ class Dictionary:
     def __init__(self, path: Path) -> None:
         """Open the dictionary at ``path``. Sizes and types are checked; `verify` checks contents.
 
+        The trie is compared with its checksum at once, about 1 ms for each MB: walking a damaged one
+        can end the process.
+
         Raises:
             ArtifactError: Not a whole dictionary of this version.
         """
         self.path = path
         self.manifest = read_manifest(path)
-        expect_format(path, self.manifest, FORMAT, VERSION)
+        expect_format(path, self.manifest, FORMAT, VERSION, ("target",))
         _expect_files(path, self.manifest)
         alphabet = read_columns(path / "alphabet.arrow", {"token": pa.uint32()})["token"].to_pylist()
         self.symbols: dict[int, str] = {token: symbol(rank) for rank, token in enumerate(alphabet)}
-        self._alphabet: list[int] = alphabet
+        self._ranks = len(alphabet)
+        self._tokens: dict[str, int] = {char: token for token, char in self.symbols.items()}
         entries = read_columns(path / "entries.arrow", {"continuation": pa.uint32(), "probability": pa.uint8()})
         # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
         self._continuation = memoryview(entries["continuation"].to_numpy(zero_copy_only=True))
         self._probability = memoryview(entries["probability"].to_numpy(zero_copy_only=True))
-        lists = read_columns(path / "continuations.arrow", {"tokens": list_array([], pa.uint32()).type})["tokens"]
-        self._tokens = memoryview(lists.values.to_numpy(zero_copy_only=True))
-        self._offsets = memoryview(lists.offsets.to_numpy(zero_copy_only=True))
+        verify_file(path, self.manifest, "contexts.marisa")
         self._contexts = _open_trie(path / "contexts.marisa")
+        self._continuations = _open_trie(path / "continuations.marisa")
         if len(self._contexts) != len(self._continuation):
             raise ArtifactError(
                 f"{path}: {len(self._contexts)} contexts and {len(self._continuation)} entries, expected equal "
                 "numbers. Build the dictionary again"
             )
-        self.max_context = int(self.manifest.statistics["max_context"])
+        self.max_context = _max_context(path, self.manifest)
 
     def __len__(self) -> int:
         return len(self._continuation)
@@ -104,8 +107,8 @@ class Dictionary:
             pass
         if not prefix:
             return None
-        row = self._continuation[index]
-        tokens = self._tokens[self._offsets[row] : self._offsets[row + 1]].tolist()
+        continuation = self._continuations.restore_key(self._continuation[index])
+        tokens = [self._tokens[char] for char in continuation]
         return Match(tokens, (self._probability[index] + 1) / 256, len(prefix))
 
     def look_up(self, tokens: Sequence[int]) -> Match | None:
@@ -118,7 +121,7 @@ class Dictionary:
         for key in self._contexts.iterkeys():
             match = self.longest_suffix(key)
             if match is not None:
-                yield [self._alphabet[rank_of(char)] for char in reversed(key)], match
+                yield [self._tokens[char] for char in reversed(key)], match
 
     def verify(self) -> None:
         """Prove the dictionary whole: checksums first, then every invariant of the format.
@@ -127,20 +130,16 @@ class Dictionary:
             ArtifactError: The first thing that is wrong.
         """
         verify_files(self.path, self.manifest)
-        size = int(self.manifest.tokenizers["target"]["size"])
+        size = self.manifest.tokenizers["target"]["size"]
+        symbols = set().union(*self._contexts.iterkeys(), *self._continuations.iterkeys())
+        lengths = [len(key) for key in self._contexts.iterkeys()]
         checks = {
-            "alphabet.arrow: token ids repeat": len(self.symbols) == len(self._alphabet),
-            "alphabet.arrow: token ids outside the vocabulary": max(self._alphabet, default=0) < size,
-            "continuations.arrow: token ids outside the vocabulary": max(self._tokens, default=0) < size,
-            "continuations.arrow: offsets out of order": bool((np.diff(self._offsets) > 0).all()),
-            "entries.arrow: rows outside continuations.arrow": max(self._continuation, default=0)
-            < max(1, len(self._offsets) - 1),
-            "contexts.marisa: a context is empty or too long": all(
-                1 <= len(key) <= self.max_context for key in self._contexts.iterkeys()
-            ),
-            "contexts.marisa: a symbol is not in the alphabet": all(
-                rank_of(char) < len(self._alphabet) for char in set().union(*self._contexts.iterkeys())
-            ),
+            "alphabet.arrow: token ids repeat": len(self.symbols) == self._ranks,
+            "alphabet.arrow: token ids outside the vocabulary": max(self.symbols, default=0) < size,
+            "a symbol that is not in alphabet.arrow": symbols <= set(self._tokens),
+            "contexts.marisa: a context is empty or too long": all(0 < n <= self.max_context for n in lengths),
+            "entries.arrow: ids outside continuations.marisa": max(self._continuation, default=-1)
+            < len(self._continuations),
         }
         for problem, holds in checks.items():
             if not holds:
@@ -163,26 +162,24 @@ def write_dictionary(directory: Path, entries: Iterable[tuple[Sequence[int], Seq
     symbols = {token: symbol(rank) for rank, token in enumerate(alphabet)}
     keys = ["".join(symbols[token] for token in reversed(context)) for context, _, _ in rows]
     contexts = marisa_trie.Trie(keys)
-    continuations = sorted({tuple(continuation) for _, continuation, _ in rows})
-    row_of = {continuation: row for row, continuation in enumerate(continuations)}
+    continuations = marisa_trie.Trie({"".join(symbols[token] for token in tail) for _, tail, _ in rows})
     continuation_of = np.zeros(len(rows), dtype=np.uint32)
     probability_of = np.zeros(len(rows), dtype=np.uint8)
-    for key, (_, continuation, probability) in zip(keys, rows, strict=True):
-        continuation_of[contexts[key]] = row_of[tuple(continuation)]
-        probability_of[contexts[key]] = min(255, max(0, round(probability * 256) - 1))
+    for key, (_, tail, probability) in zip(keys, rows, strict=True):
+        entry = contexts[key]
+        continuation_of[entry] = continuations["".join(symbols[token] for token in tail)]
+        probability_of[entry] = min(255, max(0, round(probability * 256) - 1))
     contexts.save(str(directory / "contexts.marisa"))
+    continuations.save(str(directory / "continuations.marisa"))
     write_columns(directory / "alphabet.arrow", {"token": pa.array(alphabet, type=pa.uint32())})
-    write_columns(
-        directory / "entries.arrow",
-        {"continuation": pa.array(continuation_of), "probability": pa.array(probability_of)},
-    )
-    write_columns(directory / "continuations.arrow", {"tokens": list_array(continuations, pa.uint32())})
+    columns = {"continuation": pa.array(continuation_of), "probability": pa.array(probability_of)}
+    write_columns(directory / "entries.arrow", columns)
     return {
         "entries": len(rows),
         "symbols": len(alphabet),
         "continuations": len(continuations),
         "max_context": max((len(context) for context, _, _ in rows), default=0),
-        "max_continuation": max(map(len, continuations), default=0),
+        "max_continuation": max((len(tail) for _, tail, _ in rows), default=0),
     }
 
 
@@ -203,9 +200,16 @@ def rank_of(char: str) -> int:
 
 
 def _expect_files(path: Path, manifest: Manifest) -> None:
-    missing = {"alphabet.arrow", "contexts.marisa", "entries.arrow", "continuations.arrow"} - set(manifest.files)
+    missing = {"alphabet.arrow", "contexts.marisa", "entries.arrow", "continuations.marisa"} - set(manifest.files)
     if missing:
         raise ArtifactError(f"{path}: the manifest does not name {min(missing)}. Build the dictionary again")
+
+
+def _max_context(path: Path, manifest: Manifest) -> int:
+    value = manifest.statistics.get("max_context")
+    if not isinstance(value, int) or value < 1:
+        raise ArtifactError(f"{path / MANIFEST}: max_context is {value!r}, expected tokens. Build the dictionary again")
+    return value
 
 
 def _open_trie(path: Path) -> Any:

@@ -9,12 +9,13 @@ absent, the old artifact, or the whole new one, whenever the process is killed. 
 no time stamps: equal inputs and arguments give equal bytes.
 """
 
+import glob
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -66,16 +67,19 @@ def writing(out: Path) -> Iterator[Path]:
     raises, nothing of it remains and ``out`` is untouched.
 
     Raises:
-        ArtifactError: ``out`` exists and is not an artifact, so replacing it would lose something.
+        ArtifactError: ``out`` exists and is not an artifact, so replacing it would lose something;
+            or no directory can be made there.
     """
-    out = out.absolute()
+    out = out.resolve()  # behind a link lies the artifact to replace, not the link
     previous = out.with_name(f".{out.name}.previous")
     _recover(out, previous)
     _refuse_foreign(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
+    try:
+        partial.mkdir(parents=True)
+    except OSError as error:
+        raise ArtifactError(f"{out}: cannot be written there ({error.strerror}). Choose another -o") from error
     try:
         yield partial
         if not (partial / MANIFEST).is_file():
@@ -124,17 +128,26 @@ def verify_files(path: Path, manifest: Manifest) -> None:
     strangers = sorted({entry.name for entry in path.iterdir()} - set(manifest.files) - {MANIFEST})
     if strangers:
         raise ArtifactError(f"{path / strangers[0]}: not named in {MANIFEST}. Remove it, or build the artifact again")
-    for name, entry in manifest.files.items():
-        found = _sha256(path / name)
-        if found != entry["sha256"]:
-            raise ArtifactError(
-                f"{path / name}: SHA-256 is {found[:12]}…, the manifest says {entry['sha256'][:12]}…. The file was "
-                "changed or damaged: copy or build the artifact again"
-            )
+    for name in manifest.files:
+        verify_file(path, manifest, name)
 
 
-def expect_format(path: Path, manifest: Manifest, name: str, version: int) -> None:
-    """Check that an artifact is of the format and version that the caller reads.
+def verify_file(path: Path, manifest: Manifest, name: str) -> None:
+    """Compare the SHA-256 of one file with the manifest.
+
+    Raises:
+        ArtifactError: It differs; the message gives both hashes.
+    """
+    found, expected = _sha256(path / name), manifest.files[name]["sha256"]
+    if found != expected:
+        raise ArtifactError(
+            f"{path / name}: SHA-256 is {found[:12]}…, the manifest says {expected[:12]}…. The file was "
+            "changed or damaged: copy or build the artifact again"
+        )
+
+
+def expect_format(path: Path, manifest: Manifest, name: str, version: int, roles: Iterable[str]) -> None:
+    """Check that an artifact is of the format and version that the caller reads, for these tokenizer roles.
 
     Raises:
         ArtifactError: It is another one.
@@ -146,6 +159,9 @@ def expect_format(path: Path, manifest: Manifest, name: str, version: int) -> No
             f"{path}: {name} version {manifest.version} (written by {manifest.tool}); this spectool "
             f"{spectool.__version__} reads version {version}. Build it again with this version"
         )
+    for role in roles:
+        if role not in manifest.tokenizers:
+            raise ArtifactError(f"{path / MANIFEST}: names no {role} tokenizer. Build the artifact again")
 
 
 def _shallow(manifest: Manifest) -> dict[str, Any]:
@@ -158,20 +174,40 @@ def _parse(file: Path) -> Manifest:
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
         manifest = Manifest(**value)
-        entries = [(name, int(entry["bytes"]), str(entry["sha256"])) for name, entry in manifest.files.items()]
-        if not isinstance(manifest.format, str) or not isinstance(manifest.version, int):
-            raise TypeError("format must be a string and version a number")
-    except (UnicodeDecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+        _check_types(manifest)
+    except (ValueError, TypeError, RecursionError) as error:
         raise ArtifactError(f"{file}: not a spectool manifest ({error}). Build the artifact again") from error
-    for name, size, _ in entries:
-        if not _FILE_NAME.match(name) or name == MANIFEST or size < 0:
-            raise ArtifactError(f"{file}: unsafe file entry {name!r} ({size} bytes); file names must be plain")
+    for name, entry in manifest.files.items():
+        if not _FILE_NAME.match(name) or name == MANIFEST or entry["bytes"] < 0:
+            raise ArtifactError(
+                f"{file}: unsafe file entry {name!r} ({entry['bytes']} bytes); file names must be plain"
+            )
     return manifest
+
+
+def _check_types(manifest: Manifest) -> None:
+    """Raise TypeError unless every part that readers rely on is there, with its type."""
+    _expect_types("the manifest", asdict(manifest), {"format": str, "version": int, "tool": str})
+    parts = ("arguments", "tokenizers", "inputs", "statistics", "files")
+    _expect_types("the manifest", asdict(manifest), dict.fromkeys(parts, dict))
+    for role, tokenizer in manifest.tokenizers.items():
+        _expect_types(f"tokenizer {role!r}", tokenizer, {"name": str, "fingerprint": str, "size": int})
+    for name, entry in manifest.files.items():
+        _expect_types(f"file {name!r}", entry, {"bytes": int, "sha256": str})
+
+
+def _expect_types(what: str, value: Any, types: Mapping[str, type]) -> None:
+    for key, kind in types.items():
+        found = value.get(key) if isinstance(value, dict) else None
+        if type(found) is not kind:
+            raise TypeError(f"{key!r} of {what}: expected {kind.__name__}, got {type(found).__name__}")
 
 
 def _check_size(path: Path, name: str, entry: Mapping[str, Any]) -> None:
     file = path / name
-    if not file.is_file() or file.is_symlink():
+    if file.is_symlink():
+        raise ArtifactError(f"{file}: is a link, expected a plain file. Copy the artifact with its files")
+    if not file.is_file():
         raise ArtifactError(f"{file}: missing, but the manifest names it. Copy or build the artifact again")
     if file.stat().st_size != entry["bytes"]:
         raise ArtifactError(
@@ -185,7 +221,10 @@ def _refuse_foreign(out: Path) -> None:
         return
     if not out.is_dir() or not (out / MANIFEST).is_file():
         raise ArtifactError(f"{out}: exists and is not a spectool artifact. Choose another -o, or remove it first")
-    _parse(out / MANIFEST)  # a manifest of something else is refused as well
+    try:
+        _parse(out / MANIFEST)  # a manifest of something else is refused as well
+    except ArtifactError as error:
+        raise ArtifactError(f"{error}. It is not replaced: choose another -o, or remove it first") from error
 
 
 def _replace(partial: Path, out: Path, previous: Path) -> None:
@@ -203,9 +242,9 @@ def _recover(out: Path, previous: Path) -> None:
             shutil.rmtree(previous, ignore_errors=True)
         else:
             previous.rename(out)
-    for leftover in out.parent.glob(f".{out.name}.*.partial"):
-        pid = leftover.name.rsplit(".", 2)[1]
-        if not (pid.isdigit() and _alive(int(pid))):
+    for leftover in out.parent.glob(f".{glob.escape(out.name)}.*.partial"):
+        pid = leftover.name[len(out.name) + 2 : -len(".partial")]
+        if pid.isdecimal() and not _alive(int(pid)):
             shutil.rmtree(leftover, ignore_errors=True)
 
 
@@ -214,13 +253,15 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
+    except OverflowError:  # no process has such a number
+        return False
     except PermissionError:
         pass
     return True
 
 
 def _advice(path: Path) -> str:
-    previous = path.absolute().with_name(f".{path.name}.previous")
+    previous = path.resolve().with_name(f".{path.name}.previous")
     if previous.is_dir():
         return f". A replacement was interrupted; the artifact before it is whole: mv {previous} {path}"
     return ". `spectool build-dict` and `spectool align` write artifacts"

@@ -68,7 +68,8 @@ def find_roles(
             return vocabulary[content]
         return next((named[name] for name in names if name in named), None)
 
-    ends = {named[name] for name in _END_NAMES if name in named} | set(eos_ids)
+    known = set(vocabulary.values())  # models may declare ids beyond the tokenizer's
+    ends = {named[name] for name in _END_NAMES if name in named} | {i for i in eos_ids if i in known}
     declared_end = role("eos_token", ())
     first = () if declared_end is None else (declared_end,)
     return Roles(

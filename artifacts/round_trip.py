@@ -18,6 +18,7 @@ from spectool.artifacts.tokenizer import Tokenizer
 _SPACE = "▁"
 _UNKNOWN = "replaces what it cannot spell by an unknown token"
 _DROPS_SPACES = "keeps no spaces, and writes one between any two words or signs"
+_ADDS_SPACE = "writes a space before every text"
 _WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"})
 
 
@@ -50,6 +51,8 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     found = [_named(step) for step in _lossy_normalizers(tokenizer)]
     if _drops_spaces(tokenizer):
         found.append(_DROPS_SPACES)
+    if _adds_space(tokenizer):
+        found.append(_ADDS_SPACE)
     missing = _missing_bytes(tokenizer)
     if missing:
         found.append(f"has no symbol for {len(missing)} of 256 bytes")
@@ -78,7 +81,9 @@ def _reasons(tokenizer: Tokenizer, text: str, ids: list[int]) -> Iterator[str]:
     missing = _missing_bytes(tokenizer) & set(normalized.encode("utf-8"))
     if missing:
         yield f"has no symbol for byte 0x{min(missing):02X}"
-    if tokenizer.edges.leading_space and text.startswith((" ", _SPACE)):
+    if _adds_space(tokenizer) and not text[:1].isspace():
+        yield _ADDS_SPACE
+    if tokenizer.edges.leading_space and text.startswith((" ", _SPACE)) and ids == tokenizer.encode(text[1:]):
         yield "cannot tell a leading space from the one it adds to every text"
 
 
@@ -117,6 +122,12 @@ def _named(step: dict[str, Any]) -> str:
 def _drops_spaces(tokenizer: Tokenizer) -> bool:
     steps = flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers")
     return any(step["type"] in _WITHOUT_SPACES for step in steps)
+
+
+def _adds_space(tokenizer: Tokenizer) -> bool:
+    """Whether encoding puts a space before a text that decoding leaves there."""
+    steps = flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers")
+    return any(step["type"] == "ByteLevel" and step["add_prefix_space"] for step in steps)
 
 
 def _missing_bytes(tokenizer: Tokenizer) -> set[int]:

@@ -52,9 +52,13 @@ def open_tokenizer(source: Any) -> Tokenizer:
         return source
     if isinstance(source, str | os.PathLike):
         path = Path(source).expanduser()
-        if path.is_file():
+        try:
+            is_file, is_directory = path.is_file(), path.is_dir()
+        except OSError as error:
+            raise TokenizerError(f"{source}: cannot be read ({error.strerror}). Check name and permissions") from error
+        if is_file:
             return _from_file(path)
-        if path.is_dir():
+        if is_directory:
             return _from_directory(path)
         return _from_hub(str(source))
     return _from_loaded(source)
@@ -154,6 +158,11 @@ def _assemble(
     eos_ids: tuple[int, ...],
     notes: tuple[str, ...] = (),
 ) -> Tokenizer:
+    if backend.truncation is not None or backend.padding is not None:
+        # Both would change the ids of a text; on a copy, since the caller's object may be in use.
+        backend = tokenizers.Tokenizer.from_str(backend.to_str())
+        backend.no_truncation()
+        backend.no_padding()
     added = backend.get_added_tokens_decoder().values()
     specials = [token.content for token in added if token.special]
     roles = find_roles(backend.get_vocab(with_added_tokens=True), specials, declared, eos_ids)
@@ -167,7 +176,7 @@ def _declared(loaded: Any) -> dict[str, Any]:
 
 def _eos_ids(config: Mapping[str, Any]) -> tuple[int, ...]:
     value = config.get("eos_token_id")
-    return tuple(value) if isinstance(value, list) else (value,) if isinstance(value, int) else ()
+    return tuple(item for item in (value if isinstance(value, list) else [value]) if isinstance(item, int))
 
 
 def _read_backend(path: Path) -> tokenizers.Tokenizer:

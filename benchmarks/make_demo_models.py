@@ -12,10 +12,11 @@ where that is slow, preload another before Python starts (about 50 times faster 
 
 import json
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +26,36 @@ import mlx.nn as nn
 import mlx.optimizers as optim
 import numpy as np
 from mlx.utils import tree_flatten
-from mlx_lm import load
-from mlx_lm.generate import generate_step
+from mlx_lm import load, stream_generate
 from mlx_lm.models.llama import Model, ModelArgs
-from mlx_lm.utils import quantize_model, save_config
+from mlx_lm.utils import save_config
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[1]
 LANGUAGES = ("pl", "uk")
-HELD_OUT_EVERY = 20
-RARE = 5
-CONTEXT = 256
-STEP_TOKENS = 1024
+HELD_OUT_EVERY = 20  # documents
+RARE = 5  # occurrences
+CONTEXT = 256  # tokens
+STEP_TOKENS = 512
+PROMPT_WORDS, CONTINUATION_TOKENS = 6, 120
 VOCABULARY = {"target": 1536, "other": 2048}
-# Few wide heads: on CPU the exponentials of softmax cost more than the matrix products.
 SHAPES = {
-    "target": {
-        "hidden_size": 256,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "intermediate_size": 640,
-    },
+    "target": {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 640},
     "draft": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 192},
 }
-PEAK_RATE = {"target": 2e-3, "draft": 5e-3}
-PROMPT_WORDS, CONTINUATION = 6, 120
+PEAK_RATE = {"target": 2e-3, "draft": 4e-3}
+SHARED_CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "max_position_embeddings": CONTEXT,
+    "model_type": "llama",
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": True,
+    "vocab_size": VOCABULARY["target"],
+}
 # SentencePiece trains inside words, without digits or punctuation glued to letters.
 WORDS = r"▁?[\p{L}\p{M}'’ʼ]+|▁?\p{N}|▁?[^\p{L}\p{M}\p{N}▁]+|▁+"
 QWEN_SPLIT = (
@@ -65,16 +70,6 @@ def sample_documents(language: str) -> list[str]:
     return [document.strip("\n") for document in text.split("\n\n") if document.strip()]
 
 
-def split_documents(documents: list[str]) -> tuple[list[str], list[str]]:
-    """Split into training and held-out documents: every 20th is held out.
-
-    >>> [len(part) for part in split_documents(["a"] * 40)]
-    [38, 2]
-    """
-    held_out = documents[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY]
-    return [d for i, d in enumerate(documents) if (i + 1) % HELD_OUT_EVERY], held_out
-
-
 def mistral_like(lines: list[str]) -> Tokenizer:
     """Train a SentencePiece-style BPE with byte fallback, laid out as Mistral's: specials, bytes, pieces."""
     normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
@@ -82,16 +77,12 @@ def mistral_like(lines: list[str]) -> Tokenizer:
     scratch.normalizer = normalizer
     scratch.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "isolated")
     reserved = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    # Rare characters are left to byte fallback, as in real tokenizers; which ones must not depend on hash order.
+    # Rare characters are left to byte fallback, as in real tokenizers; chosen here, since the
+    # trainer's own limit breaks ties by hash order.
     counts = Counter("▁" + "".join(lines).replace(" ", "▁"))
     alphabet = sorted(char for char, count in counts.items() if count >= RARE)
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY["target"],
-        special_tokens=reserved,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        show_progress=False,
-    )
+    limits = {"vocab_size": VOCABULARY["target"], "limit_alphabet": len(alphabet), "show_progress": False}
+    trainer = trainers.BpeTrainer(special_tokens=reserved, initial_alphabet=alphabet, **limits)
     scratch.train_from_iterator(lines, trainer)
     trained = json.loads(scratch.to_str())["model"]
     merges = [(left, right) for left, right in trained["merges"]]
@@ -111,18 +102,11 @@ def qwen_like(lines: list[str]) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(QWEN_SPLIT), "isolated"),
-            pre_tokenizers.ByteLevel(False, use_regex=False),
-        ]
+        [pre_tokenizers.Split(Regex(QWEN_SPLIT), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY["other"],
-        special_tokens=["<|endoftext|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+    limits = {"vocab_size": VOCABULARY["other"], "special_tokens": ["<|endoftext|>"], "show_progress": False}
+    trainer = trainers.BpeTrainer(initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **limits)
     tokenizer.train_from_iterator(lines, trainer)
     return tokenizer
 
@@ -135,6 +119,12 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, specials: dict[str, str])
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
+def fertility(tokenizer: Tokenizer, documents: list[str]) -> float:
+    """Return tokens per whitespace-separated word."""
+    tokens = sum(len(tokenizer.encode(text, add_special_tokens=False).ids) for text in documents)
+    return tokens / sum(len(text.split()) for text in documents)
+
+
 def batches(documents: list[str], tokenizer: Tokenizer, steps: int, seed: int) -> Iterator[mx.array]:
     """Yield ``steps`` arrays of ids ``(rows, length + 1)``, ``STEP_TOKENS`` predictions each.
 
@@ -142,13 +132,13 @@ def batches(documents: list[str], tokenizer: Tokenizer, steps: int, seed: int) -
     that prompts may begin anywhere. The first two thirds use half the context: attention is dear.
     """
     rng = np.random.default_rng(seed)
-    starts = [(text, offset) for text in documents for offset in word_starts(text)]
+    words = [(text, match.start()) for text in documents for match in re.finditer(r"\S+", text)]
     bos, eos = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
     for step in range(steps):
         length = CONTEXT // 2 if step < steps * 2 // 3 else CONTEXT
         rows = []
-        for place in rng.integers(len(starts), size=STEP_TOKENS // length):
-            text, offset = starts[place]
+        for place in rng.integers(len(words), size=STEP_TOKENS // length):
+            text, offset = words[place]
             row, text = [bos], text[offset:]
             while len(row) <= length:
                 row += [*tokenizer.encode(text, add_special_tokens=False).ids, eos]
@@ -157,25 +147,15 @@ def batches(documents: list[str], tokenizer: Tokenizer, steps: int, seed: int) -
         yield mx.array(rows)
 
 
-def word_starts(text: str) -> list[int]:
-    r"""Return the offsets (characters) at which words begin.
-
-    >>> word_starts("a bc\\nd")
-    [0, 2, 5]
-    """
-    return [i for i, char in enumerate(text) if not char.isspace() and (i == 0 or text[i - 1].isspace())]
-
-
-def train(name: str, config: dict[str, Any], feed: Iterator[mx.array], steps: int, seed: int) -> Model:
+def train(name: str, feed: Iterator[mx.array], steps: int, seed: int) -> Model:
     """Train a model from random weights: AdamW, linear warm-up, cosine decay, clipped gradients."""
     mx.random.seed(seed)
-    model = Model(ModelArgs.from_dict(config))
+    model = Model(ModelArgs.from_dict({**SHARED_CONFIG, **SHAPES[name]}))
     warm_up, peak = max(1, steps // 20), PEAK_RATE[name]
     rise = optim.linear_schedule(0.0, peak, warm_up)
     fall = optim.cosine_decay(peak, max(1, steps - warm_up), peak / 50)
-    optimizer = optim.AdamW(
-        optim.join_schedules([rise, fall], [warm_up]), betas=[0.9, 0.98], weight_decay=0.01
-    )
+    rate = optim.join_schedules([rise, fall], [warm_up])
+    optimizer = optim.AdamW(rate, betas=[0.9, 0.98], weight_decay=0.01)
 
     def loss_of(model: Model, rows: mx.array) -> mx.array:
         return nn.losses.cross_entropy(model(rows[:, :-1]), rows[:, 1:], reduction="mean")
@@ -192,21 +172,29 @@ def train(name: str, config: dict[str, Any], feed: Iterator[mx.array], steps: in
     return model
 
 
-def windows(tokenizer: Tokenizer, documents: list[str]) -> Iterator[mx.array]:
-    """Yield each document's ids (``<s>`` first) in windows of ``CONTEXT`` that overlap by one token."""
-    for document in documents:
-        ids = tokenizer.encode(document).ids
-        for start in range(0, len(ids) - 1, CONTEXT):
-            yield mx.array(ids[start : start + CONTEXT + 1])
+def save_quantized(name: str, model: Model, folder: Path) -> nn.Module:
+    """Write a copy of ``model`` with 8-bit weights to ``folder``; return what ``load`` reads there."""
+    config: dict[str, Any] = {**SHARED_CONFIG, **SHAPES[name]}
+    copy = Model(ModelArgs.from_dict(config))
+    copy.load_weights(tree_flatten(model.parameters()))
+    config["quantization"] = {"group_size": 64, "bits": 8}
+    nn.quantize(copy, **config["quantization"])
+    weights = dict(tree_flatten(copy.parameters()))
+    mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
+    save_config(config, folder / "config.json")
+    return load(str(folder))[0]
 
 
-def bits_per_byte(model: nn.Module, tokenizer: Tokenizer, documents: list[str]) -> float:
-    """Return the model's code length for ``documents`` in bits per UTF-8 byte."""
-    nats = sum(
-        nn.losses.cross_entropy(model(row[None, :-1])[0], row[1:], reduction="sum").item()
-        for row in windows(tokenizer, documents)
-    )
-    return float(nats) / math.log(2) / sum(len(document.encode()) for document in documents)
+def windows(tokenizer: Tokenizer, documents: list[str]) -> list[mx.array]:
+    """Return each document's ids (``<s>`` first) in windows of ``CONTEXT`` that overlap by one token."""
+    ids = [tokenizer.encode(document).ids for document in documents]
+    return [mx.array(d[i : i + CONTEXT + 1]) for d in ids for i in range(0, len(d) - 1, CONTEXT)]
+
+
+def code_length(model: nn.Module, rows: list[mx.array]) -> float:
+    """Return how many bits ``model`` needs for ``rows``, the first token of each given."""
+    losses = [nn.losses.cross_entropy(model(row[None, :-1])[0], row[1:], reduction="sum") for row in rows]
+    return sum(loss.item() for loss in losses) / math.log(2)
 
 
 def same_choice(one: nn.Module, two: nn.Module, rows: list[mx.array]) -> float:
@@ -215,47 +203,26 @@ def same_choice(one: nn.Module, two: nn.Module, rows: list[mx.array]) -> float:
     return float(mx.concatenate(same, axis=1).mean().item())
 
 
-def save_model(name: str, model: Model, config: dict[str, Any], folder: Path) -> nn.Module:
-    """Quantise a copy of ``model`` to 8 bits, write it to ``folder`` and return what ``load`` reads there."""
-    copy = Model(ModelArgs.from_dict(config))
-    copy.load_weights(tree_flatten(model.parameters()))
-    copy, config = quantize_model(copy, config, group_size=64, bits=8)
-    weights = dict(tree_flatten(copy.parameters()))
-    mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
-    save_config(config, folder / "config.json")
-    return load(str(folder))[0]
-
-
-def greedy(model: nn.Module, tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """Return the ids of the greedy continuation of ``prompt``, up to ``</s>`` or ``CONTINUATION`` tokens."""
-    ids: list[int] = []
-    for token, _ in generate_step(mx.array(tokenizer.encode(prompt).ids), model, max_tokens=CONTINUATION):
-        if token == tokenizer.token_to_id("</s>"):
-            break
-        ids.append(int(token))
-    return ids
-
-
-def show_continuations(out: Path, tokenizer: Tokenizer, kind: str, documents: list[str]) -> None:
+def show_continuations(out: Path, kind: str, documents: list[str]) -> None:
     """Print greedy continuations of the documents' first words, and how often the draft agrees with them."""
-    (target, *_), (draft, *_) = load(str(out / "target")), load(str(out / "draft"))
-    agreed, tokens, seconds = 0.0, 0, 0.0
+    (target, tokenizer, *_), (draft, *_) = load(str(out / "target")), load(str(out / "draft"))
+    agreed, speeds = [], []
     for document in documents:
         prompt = " ".join(document.split()[:PROMPT_WORDS])
-        started = time.perf_counter()
-        ids = greedy(target, tokenizer, prompt)
-        seconds += time.perf_counter() - started
-        guesses = mx.argmax(draft(mx.array([tokenizer.encode(prompt).ids + ids])), -1)[0, -len(ids) - 1 : -1]
-        agreed += (guesses == mx.array(ids)).sum().item()
-        tokens += len(ids)
-        click.echo(f"  {prompt} |{tokenizer.decode([*tokenizer.encode(prompt).ids, *ids])[len(prompt) :]!r}")
-    click.echo(f"{kind + ' prompts':<24}  draft agrees with {agreed / tokens:.1%} of {tokens} greedy tokens")
-    click.echo(f"{'target speed':<24}  {tokens / seconds:.0f} tokens/s")
+        *steps, last = stream_generate(target, tokenizer, prompt, max_tokens=CONTINUATION_TOKENS)
+        click.echo(f"  {prompt} |{''.join(step.text for step in [*steps, last])!r}")
+        before, answer = tokenizer.encode(prompt), [step.token for step in steps]
+        guesses = mx.argmax(draft(mx.array([before + answer])), -1)[0, len(before) - 1 : -1]
+        agreed += [guess == token for guess, token in zip(guesses.tolist(), answer, strict=True)]
+        speeds.append(last.generation_tps)
+    share = sum(agreed) / max(1, len(agreed))
+    click.echo(f"{kind + ' prompts':<24}  draft agrees with {share:.1%} of {len(agreed)} greedy tokens")
+    click.echo(f"{'target speed':<24}  {sum(speeds) / len(speeds):.0f} tokens/s")
 
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), default=ROOT / "runtime" / "demo", show_default=True)
-@click.option("--steps", default=1000, show_default=True, help=f"Training steps of {STEP_TOKENS} tokens.")
+@click.option("--steps", default=2500, show_default=True, help=f"Training steps of {STEP_TOKENS} tokens.")
 @click.option("--seed", default=0, show_default=True, help="Seeds the weights and the order of the text.")
 @click.option("--only", type=click.Choice(["tokenizers", "target", "draft"]), help="Make one part anew.")
 def main(out: Path, steps: int, seed: int, only: str | None) -> None:
@@ -264,49 +231,37 @@ def main(out: Path, steps: int, seed: int, only: str | None) -> None:
     \b
     Example: python benchmarks/make_demo_models.py --out /tmp/demo --steps 20
     """
-    documents = {language: sample_documents(language) for language in LANGUAGES}
+    samples = [sample_documents(language) for language in LANGUAGES]
+    documents = list(chain(*samples))
     if only in (None, "tokenizers"):
-        lines = [line for part in documents.values() for document in part for line in document.split("\n")]
+        lines = "\n".join(documents).split("\n")
         specials = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
         for name in SHAPES:
             save_tokenizer(mistral_like(lines), out / name, specials)
         save_tokenizer(qwen_like(lines), out / "other", {"eos_token": "<|endoftext|>"})
-    for name in ("target", "other"):
-        tokenizer = Tokenizer.from_file(str(out / name / "tokenizer.json"))
-        for language, part in documents.items():
-            fertility = sum(len(tokenizer.encode(d, add_special_tokens=False).ids) for d in part)
-            fertility /= sum(len(d.split()) for d in part)
-            click.echo(f"{name + ' ' + language:<24}  {fertility:.2f} tokens per word")
+        for name, (language, sample) in product(VOCABULARY, zip(LANGUAGES, samples, strict=True)):
+            count = fertility(Tokenizer.from_file(str(out / name / "tokenizer.json")), sample)
+            click.echo(f"{name + ' ' + language:<24}  {count:.2f} tokens per word")
+    if not (out / "target" / "tokenizer.json").is_file():
+        raise click.UsageError(f"{out}: no tokenizers there. Make them first: --only tokenizers")
     tokenizer = Tokenizer.from_file(str(out / "target" / "tokenizer.json"))
-    seen, unseen = zip(*(split_documents(part) for part in documents.values()), strict=True)
-    training, held_out = list(chain(*seen)), list(chain(*unseen))
+    held_out = [text for sample in samples for text in sample[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY]]
+    training = [text for text in documents if text not in held_out]
     for name in [n for n in SHAPES if only in (None, n)]:
         started = time.perf_counter()
-        config = {
-            **{
-                "model_type": "llama",
-                "architectures": ["LlamaForCausalLM"],
-                "vocab_size": VOCABULARY["target"],
-            },
-            **{
-                "num_key_value_heads": SHAPES[name]["num_attention_heads"],
-                "max_position_embeddings": CONTEXT,
-            },
-            **{"rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True},
-            **{"bos_token_id": 1, "eos_token_id": 2, **SHAPES[name]},
-        }
-        model = train(name, config, batches(training, tokenizer, steps, seed), steps, seed)
+        model = train(name, batches(training, tokenizer, steps, seed), steps, seed)
         minutes = (time.perf_counter() - started) / 60
-        stored = save_model(name, model, config, out / name)
+        stored = save_quantized(name, model, out / name)
         parameters = sum(weights.size for _, weights in tree_flatten(model.parameters()))
         click.echo(f"{name:<24}  {parameters} parameters, trained in {minutes:.1f} min")
         for kind, part in (("training", training), ("held-out", held_out)):
-            click.echo(f"{name + ' ' + kind:<24}  {bits_per_byte(model, tokenizer, part):.3f} bits per byte")
-        same = same_choice(model, stored, list(windows(tokenizer, held_out)))
+            bits = code_length(model, windows(tokenizer, part)) / sum(len(text.encode()) for text in part)
+            click.echo(f"{name + ' ' + kind:<24}  {bits:.3f} bits per byte")
+        same = same_choice(model, stored, windows(tokenizer, held_out))
         click.echo(f"{name + ' 8-bit = float':<24}  {same:.1%} of held-out positions")
     if all((out / name / "model.safetensors").is_file() for name in SHAPES):
-        show_continuations(out, tokenizer, "training", [part[i] for part in seen for i in (0, 15, 30)])
-        show_continuations(out, tokenizer, "held-out", held_out)
+        show_continuations(out, "training", [s[i] for s in samples for i in (0, 15, 30)])
+        show_continuations(out, "held-out", held_out)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     click.echo(f"{out}  {size} bytes")
 

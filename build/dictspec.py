@@ -69,15 +69,16 @@ def build_entries(
         for _, continuation, count in group:
             counts[continuation] = counts.get(continuation, 0) + count
         total = sum(counts.values())
-        continuation, mass = choose(counts, min_probability * total)
-        if continuation and mass >= min_probability * total:
-            yield Entry(prefix, continuation, mass / total, total)
+        continuation, probability = choose(counts, total, min_probability)
+        if continuation and probability >= min_probability:
+            yield Entry(prefix, continuation, probability, total)
 
 
 def without_redundant(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Drop entries whose longest kept proper suffix proposes the same continuation.
 
-    Look-up takes the longest known suffix of the history, so no proposal changes. Order is kept.
+    Look-up takes the longest known suffix of the history, so no proposal changes. Yields short
+    prefixes first.
     """
     by_length = sorted(entries, key=lambda entry: len(entry.prefix))
     kept: dict[Tokens, Tokens] = {}
@@ -102,16 +103,19 @@ def _splits(
     return splits
 
 
-def _most_probable(counts: dict[Tokens, int], floor: float) -> tuple[Tokens, int]:
+# Probabilities are compared as quotients: 7 of 100 reach 0.07, but 7 >= 0.07 * 100 is false.
+
+
+def _most_probable(counts: dict[Tokens, int], total: int, floor: float) -> tuple[Tokens, float]:
     """The continuation with the highest count; of equals the shortest, then the smallest ids."""
     best = min(counts, key=lambda continuation: (-counts[continuation], len(continuation), continuation))
-    return best, counts[best]
+    return best, counts[best] / total
 
 
-def _most_probable_path(counts: dict[Tokens, int], floor: float) -> tuple[Tokens, int]:
-    """Follow the next token with the highest count while the path keeps at least ``floor`` of it."""
+def _most_probable_path(counts: dict[Tokens, int], total: int, floor: float) -> tuple[Tokens, float]:
+    """Follow the next token with the highest count while the path's probability is at least ``floor``."""
     path: Tokens = ()
-    mass = sum(counts.values())
+    mass = total
     while True:
         depth = len(path)
         following: dict[int, int] = {}
@@ -119,9 +123,9 @@ def _most_probable_path(counts: dict[Tokens, int], floor: float) -> tuple[Tokens
             if len(continuation) > depth:
                 following[continuation[depth]] = following.get(continuation[depth], 0) + count
         if not following:
-            return path, mass
+            return path, mass / total
         token = min(following, key=lambda token: (-following[token], token))
-        if following[token] < floor:
-            return path, mass
+        if following[token] / total < floor:
+            return path, mass / total
         path, mass = (*path, token), following[token]
         counts = {c: n for c, n in counts.items() if len(c) > depth and c[depth] == token}

@@ -50,11 +50,7 @@ def require_quantizable(cache: Sequence[Any], model: object) -> None:
         RuntimeUnsupported: A cache has no quantised form (mlx-lm's rotating cache fails halfway).
     """
     stuck = sorted(
-        {
-            type(entry).__name__
-            for entry in cache
-            if hasattr(entry, "to_quantized") and hasattr(entry, "max_size")
-        }
+        {type(entry).__name__ for entry in cache if hasattr(entry, "to_quantized") and hasattr(entry, "max_size")}
     )
     if stuck:
         kind = getattr(model, "model_type", None) or type(model).__name__

@@ -30,9 +30,7 @@ class ModelDrafter:
 
     costs_a_pass = True
 
-    def __init__(
-        self, model: Any, *, name: str = "model", p_min: float = 0.0, prefill_step_size: int = 2048
-    ) -> None:
+    def __init__(self, model: Any, *, name: str = "model", p_min: float = 0.0, prefill_step_size: int = 2048) -> None:
         """Draft with ``model``, an mlx-lm model whose token ids are the target's.
 
         Args:

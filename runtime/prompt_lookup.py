@@ -30,9 +30,7 @@ class PromptLookupDrafter:
             ValueError: The lengths are not 1 <= min_ngram <= max_ngram.
         """
         if not 1 <= min_ngram <= max_ngram:
-            raise ValueError(
-                f"n-gram lengths: expected 1 <= min_ngram <= max_ngram, got {min_ngram} and {max_ngram}."
-            )
+            raise ValueError(f"n-gram lengths: expected 1 <= min_ngram <= max_ngram, got {min_ngram} and {max_ngram}.")
         self._lengths = range(max_ngram, min_ngram - 1, -1)
         self._history: list[int] = []
         # n-gram -> position of the token that followed its latest occurrence

@@ -18,9 +18,7 @@ class Proposer:
             is verified before it is known, since an id outside would read foreign memory.
     """
 
-    def __init__(
-        self, drafter: Drafter | None, count: int, cache: list[Any], quantized_kv_start: int | None
-    ) -> None:
+    def __init__(self, drafter: Drafter | None, count: int, cache: list[Any], quantized_kv_start: int | None) -> None:
         """Ask ``drafter`` for ``count`` tokens a cycle, as far as ``cache`` can take them back."""
         self.vocabulary: int | None = None
         self._drafter = drafter

@@ -11,9 +11,7 @@ class Oracle:
 
     name = "oracle"
 
-    def __init__(
-        self, text: Sequence[int], *, wrong: float = 0.0, vocabulary: int = 256, seed: int = 0
-    ) -> None:
+    def __init__(self, text: Sequence[int], *, wrong: float = 0.0, vocabulary: int = 256, seed: int = 0) -> None:
         self._text = list(text)
         self._wrong = wrong
         self._vocabulary = vocabulary
@@ -82,9 +80,7 @@ class Failing(Oracle):
 
     name = "failing"
 
-    def __init__(
-        self, text: Sequence[int], method: str, call: int = 1, error: BaseException | None = None
-    ) -> None:
+    def __init__(self, text: Sequence[int], method: str, call: int = 1, error: BaseException | None = None) -> None:
         super().__init__(text)
         self._method = method
         self._call = call

@@ -42,7 +42,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def tiny_model(
-    kind: str = "llama", *, seed: int = 0, vocabulary: int = 256, bits: int | None = None, scale: float = 3.0
+    kind: str = "llama", *, seed: int = 0, vocabulary: int = 256, bits: int | None = None, scale: float = 1.5
 ) -> Any:
     """Return a random model of mlx-lm's class ``kind``; ``scale`` widens weights so that outputs vary."""
     module = importlib.import_module(f"mlx_lm.models.{kind}")
@@ -61,9 +61,7 @@ def tiny_model(
     return model
 
 
-def perturbed(
-    model: Any, *, kind: str = "llama", vocabulary: int = 256, noise: float = 0.1, seed: int = 1
-) -> Any:
+def perturbed(model: Any, *, kind: str = "llama", vocabulary: int = 256, noise: float = 0.1, seed: int = 1) -> Any:
     """Return ``model``, float32, with a little noise in its weights: a draft that is partly right."""
     copy = tiny_model(kind, vocabulary=vocabulary)
     key = mx.random.key(seed)

@@ -33,7 +33,7 @@ DRAFTERS: dict[str, Make] = {
     "prompt lookup": lambda same, noisy, text: PromptLookupDrafter(),
     "same model": lambda same, noisy, text: ModelDrafter(same),
     "noisy model": lambda same, noisy, text: ModelDrafter(noisy),
-    "hesitant model": lambda same, noisy, text: ModelDrafter(noisy, p_min=0.3),
+    "hesitant model": lambda same, noisy, text: ModelDrafter(noisy, p_min=0.03),
     "hybrid": lambda same, noisy, text: HybridDrafter(
         [PromptLookupDrafter(), Oracle(text, wrong=0.6), ModelDrafter(noisy)]
     ),
@@ -60,9 +60,7 @@ def compare(model: Any, prompt: Sequence[int], expected: list[int], got: list[in
     return 1
 
 
-def check_all(
-    kind: str, bits: int | None, number: int, count: int, names: Sequence[str], **options: Any
-) -> None:
+def check_all(kind: str, bits: int | None, number: int, count: int, names: Sequence[str], **options: Any) -> None:
     """Compare ``number`` prompts and ``count`` tokens under every drafter in ``names``."""
     model = tiny_model(kind, bits=bits)
     noisy = perturbed(tiny_model(kind), kind=kind, noise=0.03)
@@ -144,9 +142,7 @@ def test_a_window_that_fills_up_ends_drafting_and_not_the_text() -> None:
             total = DraftStatistics()
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                steps = generate_step(
-                    mx.array(prompt), model, drafter=drafter, max_tokens=70, statistics=total
-                )
+                steps = generate_step(mx.array(prompt), model, drafter=drafter, max_tokens=70, statistics=total)
                 got = [token for token, _, _ in steps]
             compare(model, prompt, expected, got, TIE[None])
             assert sum("drafting ends here" in str(w.message) for w in caught) == 1

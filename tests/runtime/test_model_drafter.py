@@ -139,10 +139,11 @@ def test_a_threshold_stops_before_an_unlikely_token(model: Any) -> None:
         drafter.start(PROMPT)
         return len(drafter.propose(12).tokens)
 
-    lengths = [length(p_min) for p_min in (0.0, 0.2, 0.5, 0.9)]
+    lengths = [length(p_min) for p_min in (0.0, 0.03, 0.5)]
     assert lengths[0] == 12
     assert lengths == sorted(lengths, reverse=True)
-    assert lengths[-1] < 12
+    assert 0 < lengths[1] < 12
+    assert lengths[2] == 0
 
 
 def test_a_smaller_vocabulary_is_switched_off_where_it_ends(model: Any) -> None:
@@ -179,9 +180,7 @@ def test_a_windowed_draft_stops_when_full_and_starts_anew(model: Any) -> None:
 def test_vocabularies_are_compared_by_id() -> None:
     target = {"a": 0, "b": 1, "c": 2, "d": 3}
     require_same_vocabulary({"a": 0, "b": 1, "c": 2, "<extra>": 4}, target)
-    with pytest.raises(
-        RuntimeUnsupported, match=r"1 different ones \('b' is 7 in the draft, 1 in the target"
-    ):
+    with pytest.raises(RuntimeUnsupported, match=r"1 different ones \('b' is 7 in the draft, 1 in the target"):
         require_same_vocabulary({"a": 0, "b": 7, "c": 2, "d": 3}, target)
     with pytest.raises(RuntimeUnsupported, match="with 1 in common"):
         require_same_vocabulary({"a": 0, "x": 1, "y": 2}, target)

@@ -65,9 +65,7 @@ def test_lengths_are_checked(lengths: tuple[int, int]) -> None:
     st.integers(0, 9),
     st.sampled_from([(4, 2), (3, 1), (1, 1), (6, 3)]),
 )
-def test_equals_the_search(
-    prompt: list[int], cycles: list[list[int]], limit: int, lengths: tuple[int, int]
-) -> None:
+def test_equals_the_search(prompt: list[int], cycles: list[list[int]], limit: int, lengths: tuple[int, int]) -> None:
     drafter = PromptLookupDrafter(*lengths)
     drafter.start(prompt)
     history = list(prompt)

@@ -96,9 +96,7 @@ def test_an_end_of_text_inside_an_accepted_draft(model: Any, tokenizer: Tokenize
 def test_statistics_are_live_and_final(model: Any, tokenizer: TokenizerWrapper) -> None:
     text = plain(model, tokenizer.encode(TEXT), 20)
     mine = DraftStatistics()
-    responses = list(
-        stream_generate(model, tokenizer, TEXT, drafter=Oracle(text), max_tokens=20, statistics=mine)
-    )
+    responses = list(stream_generate(model, tokenizer, TEXT, drafter=Oracle(text), max_tokens=20, statistics=mine))
     assert all(response.drafting is mine for response in responses)
     assert (mine.tokens, mine.passes, mine.acceptance_rate) == (20, 3, 1.0)
     assert [response.from_draft for response in responses].count(False) == 3

@@ -1,0 +1,59 @@
+"""The documents tell the truth: the generated reference is fresh, and the README's commands run."""
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spectool.runtime.demo_models import demo_path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_cli_reference_is_fresh() -> None:
+    spec = importlib.util.spec_from_file_location("write_cli_reference", ROOT / "docs" / "write_cli_reference.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == module.reference(), "stale: run `make docs`"
+
+
+def blocks(language: str) -> list[str]:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", readme, flags=re.DOTALL)
+
+
+def real(text: str) -> str:
+    return text.replace("MODEL", str(demo_path("target"))).replace("DRAFT", str(demo_path("other")))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("readme")
+
+
+def test_readme_commands_run_in_their_order(folder: Path) -> None:
+    lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("spectool ")]
+    assert len(lines) >= 6
+    for line in lines:
+        command = [sys.executable, "-m", "spectool.cli", *shlex.split(real(line), comments=True)[1:]]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "100"})
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+
+def test_readme_python_runs(folder: Path) -> None:
+    (code,) = blocks("python")
+    done = subprocess.run([sys.executable, "-c", real(code)], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_every_linked_document_exists() -> None:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+            assert link.startswith("http") or (page.parent / link).exists(), f"{page.name}: {link}"
