@@ -102,13 +102,16 @@ def emulate(
     from spectool.runtime.prompt_lookup import PromptLookupDrafter
 
     source = open_corpus(corpus, on_error=on_error, text_field=text_field)
-    if tokenizer is None and dictionary is None:
+    if tokenizer is not None:
+        target = open_tokenizer(tokenizer)
+    elif dictionary is not None:
+        recorded = Dictionary(dictionary).manifest.tokenizers["target"]["name"]
+        try:
+            target = open_tokenizer(recorded)
+        except TokenizerError as error:
+            raise TokenizerError(f"{error}. Give the dictionary's tokenizer with --tokenizer") from error
+    else:
         raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
-    try:
-        target = open_tokenizer(tokenizer or Dictionary(dictionary).manifest.tokenizers["target"]["name"])
-    except TokenizerError as error:
-        hint = "" if tokenizer else ". The dictionary names it so; say where it is now with --tokenizer"
-        raise TokenizerError(f"{error}{hint}") from error
     drafters: list[Any] = [] if dictionary is None else [dictionary_drafter(dictionary, target)]
     drafter = combine([*drafters, *([PromptLookupDrafter()] if history else [])])
     if drafter is None:

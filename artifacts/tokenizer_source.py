@@ -103,7 +103,7 @@ def _from_hub(name: str) -> Tokenizer:
 def _from_loaded(source: Any) -> Tokenizer:
     if isinstance(source, tokenizers.Tokenizer):
         return _assemble("(loaded tokenizer)", source, {}, ())
-    eos = tuple(getattr(source, "eos_token_ids", None) or ())
+    eos = _ids(getattr(source, "eos_token_ids", None))
     inner = getattr(source, "_tokenizer", source)
     if isinstance(inner, tokenizers.Tokenizer):  # a transformers tokenizer keeps its backend there
         inner = source
@@ -175,8 +175,13 @@ def _declared(loaded: Any) -> dict[str, Any]:
 
 
 def _eos_ids(config: Mapping[str, Any]) -> tuple[int, ...]:
-    value = config.get("eos_token_id")
-    return tuple(item for item in (value if isinstance(value, list) else [value]) if isinstance(item, int))
+    return _ids(config.get("eos_token_id"))
+
+
+def _ids(value: Any) -> tuple[int, ...]:
+    """Token ids from one id, several, or neither; mlx-lm keeps a set, transformers a single number."""
+    several = value if isinstance(value, list | tuple | set | frozenset) else [value]
+    return tuple(item for item in several if isinstance(item, int))
 
 
 def _read_backend(path: Path) -> tokenizers.Tokenizer:

@@ -37,7 +37,6 @@ GRID = (
     DictSpecOptions(entries=200_000, min_probability=0.2, reading="path"),
     DictSpecOptions(entries=200_000, min_probability=0.8, reading="path"),
     DictSpecOptions(entries=1_000_000, min_probability=0.2),
-    DictSpecOptions(entries=1_000_000, min_probability=0.8),
     DictSpecOptions(entries=1_000_000, min_probability=0.2, reading="path"),
 )
 PAPER = {  # Table 3 (fertility) and Table 4 (best of the sweep), Ukrainian and Crimean Tatar

@@ -119,12 +119,6 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, specials: dict[str, str])
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def fertility(tokenizer: Tokenizer, documents: list[str]) -> float:
-    """Return tokens per whitespace-separated word."""
-    tokens = sum(len(tokenizer.encode(text, add_special_tokens=False).ids) for text in documents)
-    return tokens / sum(len(text.split()) for text in documents)
-
-
 def batches(documents: list[str], tokenizer: Tokenizer, steps: int, seed: int) -> Iterator[mx.array]:
     """Yield ``steps`` arrays of ids ``(rows, length + 1)``, ``STEP_TOKENS`` predictions each.
 
@@ -157,18 +151,16 @@ def train(name: str, feed: Iterator[mx.array], steps: int, seed: int) -> Model:
     rate = optim.join_schedules([rise, fall], [warm_up])
     optimizer = optim.AdamW(rate, betas=[0.9, 0.98], weight_decay=0.01)
 
-    def loss_of(model: Model, rows: mx.array) -> mx.array:
+    def loss_of(rows: mx.array) -> mx.array:
         return nn.losses.cross_entropy(model(rows[:, :-1]), rows[:, 1:], reduction="mean")
 
     step_of = nn.value_and_grad(model, loss_of)
-    with tqdm(total=steps, desc=name, unit="step", disable=None) as progress:
-        for rows in feed:
-            loss, gradients = step_of(model, rows)
-            gradients, _ = optim.clip_grad_norm(gradients, 1.0)
-            optimizer.update(model, gradients)
-            mx.eval(model.parameters(), optimizer.state)
-            progress.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
-            progress.update()
+    for rows in (progress := tqdm(feed, desc=name, total=steps, unit="step", disable=None)):
+        loss, gradients = step_of(rows)
+        gradients, _ = optim.clip_grad_norm(gradients, 1.0)
+        optimizer.update(model, gradients)
+        mx.eval(model.parameters(), optimizer.state)
+        progress.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
     return model
 
 
@@ -217,7 +209,7 @@ def show_continuations(out: Path, kind: str, documents: list[str]) -> None:
         speeds.append(last.generation_tps)
     share = sum(agreed) / max(1, len(agreed))
     click.echo(f"{kind + ' prompts':<24}  draft agrees with {share:.1%} of {len(agreed)} greedy tokens")
-    click.echo(f"{'target speed':<24}  {sum(speeds) / len(speeds):.0f} tokens/s")
+    click.echo(f"{'target':<24}  {sum(speeds) / len(speeds):.0f} tokens/s")
 
 
 @click.command()
@@ -240,13 +232,15 @@ def main(out: Path, steps: int, seed: int, only: str | None) -> None:
             save_tokenizer(mistral_like(lines), out / name, specials)
         save_tokenizer(qwen_like(lines), out / "other", {"eos_token": "<|endoftext|>"})
         for name, (language, sample) in product(VOCABULARY, zip(LANGUAGES, samples, strict=True)):
-            count = fertility(Tokenizer.from_file(str(out / name / "tokenizer.json")), sample)
-            click.echo(f"{name + ' ' + language:<24}  {count:.2f} tokens per word")
+            tokenizer, text = Tokenizer.from_file(str(out / name / "tokenizer.json")), "\n".join(sample)
+            fertility = len(tokenizer.encode(text, add_special_tokens=False).ids) / len(text.split())
+            click.echo(f"{name + ' ' + language:<24}  {fertility:.2f} tokens per word")
     if not (out / "target" / "tokenizer.json").is_file():
         raise click.UsageError(f"{out}: no tokenizers there. Make them first: --only tokenizers")
     tokenizer = Tokenizer.from_file(str(out / "target" / "tokenizer.json"))
     held_out = [text for sample in samples for text in sample[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY]]
     training = [text for text in documents if text not in held_out]
+    splits = {"training": training, "held-out": held_out}
     for name in [n for n in SHAPES if only in (None, n)]:
         started = time.perf_counter()
         model = train(name, batches(training, tokenizer, steps, seed), steps, seed)
@@ -254,7 +248,7 @@ def main(out: Path, steps: int, seed: int, only: str | None) -> None:
         stored = save_quantized(name, model, out / name)
         parameters = sum(weights.size for _, weights in tree_flatten(model.parameters()))
         click.echo(f"{name:<24}  {parameters} parameters, trained in {minutes:.1f} min")
-        for kind, part in (("training", training), ("held-out", held_out)):
+        for kind, part in splits.items():
             bits = code_length(model, windows(tokenizer, part)) / sum(len(text.encode()) for text in part)
             click.echo(f"{name + ' ' + kind:<24}  {bits:.3f} bits per byte")
         same = same_choice(model, stored, windows(tokenizer, held_out))

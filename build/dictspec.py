@@ -12,10 +12,9 @@ Source: "Dictionary-Based Speculative Decoding for Non-Latin-Script Languages", 
 Table 1 and section 4.4.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import Literal
 
 MAX_PREFIX = 8
@@ -64,14 +63,13 @@ def build_entries(
     minimum probability threshold, truncating both prefixes and completions to at most 8 tokens").
     """
     choose = _most_probable if reading == "whole" else _most_probable_path
-    for prefix, group in groupby(_splits(ngrams, max_prefix, max_continuation), key=itemgetter(0)):
-        counts: dict[Tokens, int] = {}
-        for _, continuation, count in group:
-            counts[continuation] = counts.get(continuation, 0) + count
+    continuations = _continuation_counts(ngrams, max_prefix, max_continuation)
+    for prefix in sorted(continuations):
+        counts = continuations[prefix]
         total = sum(counts.values())
-        continuation, probability = choose(counts, total, min_probability)
-        if continuation and probability >= min_probability:
-            yield Entry(prefix, continuation, probability, total)
+        continuation, mass = choose(counts, min_probability * total)
+        if continuation and mass >= min_probability * total:
+            yield Entry(_tokens(prefix), _tokens(continuation), mass / total, total)
 
 
 def without_redundant(entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -90,42 +88,47 @@ def without_redundant(entries: Iterable[Entry]) -> Iterator[Entry]:
             yield entry
 
 
-def _splits(
+def _continuation_counts(
     ngrams: Iterable[tuple[Sequence[int], int]], max_prefix: int, max_continuation: int
-) -> list[tuple[Tokens, Tokens, int]]:
-    """Every split of every n-gram into (prefix, continuation, count), by ascending prefix."""
-    splits = [
-        (tuple(tokens[max(0, cut - max_prefix) : cut]), tuple(tokens[cut : cut + max_continuation]), count)
-        for tokens, count in ngrams
-        for cut in range(1, len(tokens))
-    ]
-    splits.sort(key=itemgetter(0))
-    return splits
+) -> dict[str, dict[str, int]]:
+    """Count the continuations of every prefix, over every split of every n-gram.
+
+    Token sequences are strings here, one code point per token id: millions of them are hashed
+    and sliced, and strings do both several times faster than tuples.
+    """
+    counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for tokens, count in ngrams:
+        text = "".join(map(chr, tokens))
+        for cut in range(1, len(text)):
+            following = counts[text[max(0, cut - max_prefix) : cut]]
+            continuation = text[cut : cut + max_continuation]
+            following[continuation] = following.get(continuation, 0) + count
+    return counts
 
 
-# Probabilities are compared as quotients: 7 of 100 reach 0.07, but 7 >= 0.07 * 100 is false.
+def _tokens(text: str) -> Tokens:
+    return tuple(map(ord, text))
 
 
-def _most_probable(counts: dict[Tokens, int], total: int, floor: float) -> tuple[Tokens, float]:
+def _most_probable(counts: dict[str, int], floor: float) -> tuple[str, int]:
     """The continuation with the highest count; of equals the shortest, then the smallest ids."""
     best = min(counts, key=lambda continuation: (-counts[continuation], len(continuation), continuation))
-    return best, counts[best] / total
+    return best, counts[best]
 
 
-def _most_probable_path(counts: dict[Tokens, int], total: int, floor: float) -> tuple[Tokens, float]:
-    """Follow the next token with the highest count while the path's probability is at least ``floor``."""
-    path: Tokens = ()
-    mass = total
+def _most_probable_path(counts: dict[str, int], floor: float) -> tuple[str, int]:
+    """Follow the next token with the highest count while the path keeps at least ``floor`` of it."""
+    path, mass = "", sum(counts.values())
     while True:
         depth = len(path)
-        following: dict[int, int] = {}
+        following: dict[str, int] = {}
         for continuation, count in counts.items():
             if len(continuation) > depth:
                 following[continuation[depth]] = following.get(continuation[depth], 0) + count
         if not following:
-            return path, mass / total
+            return path, mass
         token = min(following, key=lambda token: (-following[token], token))
-        if following[token] / total < floor:
-            return path, mass / total
-        path, mass = (*path, token), following[token]
+        if following[token] < floor:
+            return path, mass
+        path, mass = path + token, following[token]
         counts = {c: n for c, n in counts.items() if len(c) > depth and c[depth] == token}

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spectool import FingerprintMismatch, RuntimeUnsupported
+from spectool import RuntimeUnsupported
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.fingerprint import short
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.artifacts.tokenizer_source import open_tokenizer
 from spectool.runtime.dictionary_drafter import DictionaryDrafter
@@ -86,14 +85,8 @@ def combine(drafters: Sequence[Drafter]) -> Drafter | None:
 
 
 def _model_drafter(name: str, tokenizer: Tokenizer) -> Drafter:
-    from spectool.runtime.model_drafter import ModelDrafter
+    from spectool.runtime.model_drafter import ModelDrafter, require_same_vocabulary
 
     model, loaded = load_model(name)
-    other = open_tokenizer(loaded)
-    if other.fingerprint != tokenizer.fingerprint:
-        raise FingerprintMismatch(
-            f"{name}: tokenizer {short(other.fingerprint)}, the target's is {short(tokenizer.fingerprint)}. A draft "
-            f"model must share the target's tokenizer for now; `spectool align --draft {name} --target "
-            f"{tokenizer.name}` shows how far the two are apart"
-        )
+    require_same_vocabulary(open_tokenizer(loaded).vocabulary, tokenizer.vocabulary)
     return ModelDrafter(model)

@@ -7,6 +7,7 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from mlx_lm.generate import generate_step as plain_generate_step
 
 from spectool.runtime.drafter import Drafter, accepted_length
 from spectool.runtime.generation import generate_step
@@ -61,6 +62,8 @@ def run_side_by_side(
 ) -> list[Row]:
     """Decode every prompt in every way, prompt by prompt so that a busy machine slows all alike.
 
+    Plain decoding is mlx-lm's own loop, which computes the next token while the last is read.
+
     Args:
         model: An mlx-lm model.
         prompts: Token ids of each prompt.
@@ -73,10 +76,15 @@ def run_side_by_side(
     Returns:
         A row for plain decoding and one for each drafter.
     """
-    rows = [Row(PLAIN), *map(Row, drafters)]
-    ways: list[Drafter | None] = [None, *drafters.values()]
+    plain, drafted = Row(PLAIN), [Row(name) for name in drafters]
     for number, prompt in enumerate(prompts):
-        for row, drafter in zip(rows, ways, strict=True):
+        started = time.perf_counter()
+        output = _decode_plainly(model, prompt, max_tokens, stop_tokens)
+        plain.seconds += time.perf_counter() - started
+        plain.outputs.append(output)
+        for _ in output:
+            plain.statistics.record("", 0, 0, 1)
+        for row, drafter in zip(drafted, drafters.values(), strict=True):
             started = time.perf_counter()
             steps = generate_step(
                 mx.array(list(prompt)),
@@ -89,11 +97,20 @@ def run_side_by_side(
             )
             row.outputs.append([token for token, _, _ in steps])
             row.seconds += time.perf_counter() - started
-            difference = find_difference(model, number, prompt, rows[0].outputs[number], row.outputs[number])
+            difference = find_difference(model, number, prompt, output, row.outputs[number])
             if difference is not None:
                 row.differences.append(difference)
         on_prompt()
-    return rows
+    return [plain, *drafted]
+
+
+def _decode_plainly(model: Any, prompt: Sequence[int], max_tokens: int, stop_tokens: frozenset[int]) -> list[int]:
+    output: list[int] = []
+    for token, _ in plain_generate_step(mx.array(list(prompt)), model, max_tokens=max_tokens):
+        output.append(int(token))
+        if token in stop_tokens:
+            break
+    return output
 
 
 def find_difference(
