@@ -57,8 +57,8 @@ class Dictionary:
     def __init__(self, path: Path) -> None:
         """Open the dictionary at ``path``. Sizes and types are checked; `verify` checks contents.
 
-        The trie is compared with its checksum at once, about 1 ms for each MB: walking a damaged one
-        can end the process.
+        The tries are compared with their checksums at once, about 1 ms for each MB: walking a
+        damaged one can end the process.
 
         Raises:
             ArtifactError: Not a whole dictionary of this version.
@@ -75,9 +75,8 @@ class Dictionary:
         # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
         self._continuation = memoryview(entries["continuation"].to_numpy(zero_copy_only=True))
         self._probability = memoryview(entries["probability"].to_numpy(zero_copy_only=True))
-        verify_file(path, self.manifest, "contexts.marisa")
-        self._contexts = _open_trie(path / "contexts.marisa")
-        self._continuations = _open_trie(path / "continuations.marisa")
+        self._contexts = _open_trie(path, self.manifest, "contexts.marisa")
+        self._continuations = _open_trie(path, self.manifest, "continuations.marisa")
         if len(self._contexts) != len(self._continuation):
             raise ArtifactError(
                 f"{path}: {len(self._contexts)} contexts and {len(self._continuation)} entries, expected equal "
@@ -131,13 +130,15 @@ class Dictionary:
         """
         verify_files(self.path, self.manifest)
         size = self.manifest.tokenizers["target"]["size"]
-        symbols = set().union(*self._contexts.iterkeys(), *self._continuations.iterkeys())
         lengths = [len(key) for key in self._contexts.iterkeys()]
         checks = {
             "alphabet.arrow: token ids repeat": len(self.symbols) == self._ranks,
             "alphabet.arrow: token ids outside the vocabulary": max(self.symbols, default=0) < size,
-            "a symbol that is not in alphabet.arrow": symbols <= set(self._tokens),
+            "contexts.marisa: a symbol is not in alphabet.arrow": self._tokens.keys() >= _symbols(self._contexts),
             "contexts.marisa: a context is empty or too long": all(0 < n <= self.max_context for n in lengths),
+            "continuations.marisa: a symbol is not in alphabet.arrow": self._tokens.keys()
+            >= _symbols(self._continuations),
+            "continuations.marisa: a continuation is empty": "" not in self._continuations,
             "entries.arrow: ids outside continuations.marisa": max(self._continuation, default=-1)
             < len(self._continuations),
         }
@@ -193,10 +194,8 @@ def symbol(rank: int) -> str:
     return chr(code if code < _FIRST_SURROGATE else code + _SURROGATES)
 
 
-def rank_of(char: str) -> int:
-    """Inverse of `symbol`."""
-    code = ord(char)
-    return (code if code < _FIRST_SURROGATE else code - _SURROGATES) - 1
+def _symbols(trie: Any) -> set[str]:
+    return set().union(*trie.iterkeys())
 
 
 def _expect_files(path: Path, manifest: Manifest) -> None:
@@ -212,9 +211,11 @@ def _max_context(path: Path, manifest: Manifest) -> int:
     return value
 
 
-def _open_trie(path: Path) -> Any:
-    trie = marisa_trie.Trie()
+def _open_trie(path: Path, manifest: Manifest, name: str) -> Any:
+    verify_file(path, manifest, name)
     try:
-        return trie.mmap(str(path))
+        return marisa_trie.Trie().mmap(str(path / name))
     except (RuntimeError, OSError, ValueError) as error:
-        raise ArtifactError(f"{path}: not a readable marisa-trie file ({error}). Build the dictionary again") from error
+        raise ArtifactError(
+            f"{path / name}: not a readable marisa-trie file ({error}). Build the dictionary again"
+        ) from error

@@ -32,11 +32,11 @@ RESULTS = Path(__file__).parent / "results" / "dictspec.jsonl"
 TOKENIZERS = ("bielik-11b-v2.5", "llama-3.2", "gemma-3", "mistral-nemo", "qwen2.5")
 LANGUAGES = ("uk", "pl", "crh-cyrl", "crh-latn")
 GRID = (
-    DictSpecOptions(entries=200_000, min_probability=0.2),
-    DictSpecOptions(entries=200_000, min_probability=0.8),
+    DictSpecOptions(entries=200_000, min_probability=0.2, reading="whole"),
+    DictSpecOptions(entries=200_000, min_probability=0.8, reading="whole"),
     DictSpecOptions(entries=200_000, min_probability=0.2, reading="path"),
     DictSpecOptions(entries=200_000, min_probability=0.8, reading="path"),
-    DictSpecOptions(entries=1_000_000, min_probability=0.2),
+    DictSpecOptions(entries=1_000_000, min_probability=0.2, reading="whole"),
     DictSpecOptions(entries=1_000_000, min_probability=0.2, reading="path"),
 )
 PAPER = {  # Table 3 (fertility) and Table 4 (best of the sweep), Ukrainian and Crimean Tatar

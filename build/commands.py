@@ -58,7 +58,7 @@ METHODS = ("dictspec",)
 @click.option(
     "--min-prob-of",
     type=click.Choice(["whole", "path"]),
-    default="whole",
+    default="path",
     show_default=True,
     help="What must reach it: the whole continuation, or the path of likeliest tokens, cut where it falls below.",
 )

@@ -33,7 +33,7 @@ class DictSpecOptions:
     orders: str = "n123"
     entries: int = 200_000
     min_probability: float = 0.2
-    reading: Reading = "whole"
+    reading: Reading = "path"
     max_prefix: int = MAX_PREFIX
     max_continuation: int = MAX_CONTINUATION
 

@@ -67,9 +67,9 @@ def build_entries(
     for prefix in sorted(continuations):
         counts = continuations[prefix]
         total = sum(counts.values())
-        continuation, mass = choose(counts, min_probability * total)
-        if continuation and mass >= min_probability * total:
-            yield Entry(_tokens(prefix), _tokens(continuation), mass / total, total)
+        continuation, probability = choose(counts, total, min_probability)
+        if continuation and probability >= min_probability:
+            yield Entry(_tokens(prefix), _tokens(continuation), probability, total)
 
 
 def without_redundant(entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -110,15 +110,18 @@ def _tokens(text: str) -> Tokens:
     return tuple(map(ord, text))
 
 
-def _most_probable(counts: dict[str, int], floor: float) -> tuple[str, int]:
+# Probabilities are compared as quotients: 7 of 100 reach 0.07, but 7 >= 0.07 * 100 is false.
+
+
+def _most_probable(counts: dict[str, int], total: int, floor: float) -> tuple[str, float]:
     """The continuation with the highest count; of equals the shortest, then the smallest ids."""
     best = min(counts, key=lambda continuation: (-counts[continuation], len(continuation), continuation))
-    return best, counts[best]
+    return best, counts[best] / total
 
 
-def _most_probable_path(counts: dict[str, int], floor: float) -> tuple[str, int]:
-    """Follow the next token with the highest count while the path keeps at least ``floor`` of it."""
-    path, mass = "", sum(counts.values())
+def _most_probable_path(counts: dict[str, int], total: int, floor: float) -> tuple[str, float]:
+    """Follow the next token with the highest count while the path's probability is at least ``floor``."""
+    path, mass = "", total
     while True:
         depth = len(path)
         following: dict[str, int] = {}
@@ -126,9 +129,9 @@ def _most_probable_path(counts: dict[str, int], floor: float) -> tuple[str, int]
             if len(continuation) > depth:
                 following[continuation[depth]] = following.get(continuation[depth], 0) + count
         if not following:
-            return path, mass
+            return path, mass / total
         token = min(following, key=lambda token: (-following[token], token))
-        if following[token] < floor:
-            return path, mass
+        if following[token] / total < floor:
+            return path, mass / total
         path, mass = path + token, following[token]
         counts = {c: n for c, n in counts.items() if len(c) > depth and c[depth] == token}

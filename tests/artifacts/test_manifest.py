@@ -71,7 +71,9 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 def test_a_build_that_did_not_finish(artifact: Path) -> None:
     (artifact / "manifest.json").unlink()
-    with pytest.raises(IncompleteArtifact, match=r"x\.test: build did not finish \(no manifest\.json\)\. Run the command"):
+    with pytest.raises(
+        IncompleteArtifact, match=r"x\.test: build did not finish \(no manifest\.json\)\. Run the command"
+    ):
         read_manifest(artifact)
 
 
@@ -112,7 +114,9 @@ def test_wrong_types(artifact: Path, change: Callable[[dict[str, Any]], object],
     assert reason in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/b", "..", ".", "", ".hidden", "a\x00", "a\n", "manifest.json"])
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/passwd", "a/b", "..", ".", "", ".hidden", "a\x00", "a\n", "manifest.json"]
+)
 def test_unsafe_names(artifact: Path, name: str) -> None:
     edit(artifact, lambda m: m["files"].update({name: {"bytes": 1, "sha256": "0" * 64}}))
     with pytest.raises(ArtifactError, match=r"unsafe file entry .*file names must be plain"):
@@ -136,7 +140,9 @@ def test_a_missing_file(artifact: Path) -> None:
 
 def test_a_changed_size(artifact: Path) -> None:
     (artifact / "data.bin").write_bytes(DATA[:-1])
-    with pytest.raises(ArtifactError, match=r"x\.test/data\.bin: 1023 bytes, the manifest says 1024\. The copy was cut"):
+    with pytest.raises(
+        ArtifactError, match=r"x\.test/data\.bin: 1023 bytes, the manifest says 1024\. The copy was cut"
+    ):
         read_manifest(artifact)
 
 
@@ -151,7 +157,9 @@ def test_a_link_in_place_of_a_file(artifact: Path, tmp_path: Path) -> None:
 def test_a_flipped_byte(artifact: Path) -> None:
     (artifact / "data.bin").write_bytes(bytes([DATA[0] ^ 1]) + DATA[1:])
     manifest = read_manifest(artifact)  # sizes only: quick to open
-    with pytest.raises(ArtifactError, match=r"x\.test/data\.bin: SHA-256 is [0-9a-f]{12}…, the manifest says [0-9a-f]{12}…"):
+    with pytest.raises(
+        ArtifactError, match=r"x\.test/data\.bin: SHA-256 is [0-9a-f]{12}…, the manifest says [0-9a-f]{12}…"
+    ):
         verify_files(artifact, manifest)
 
 
@@ -173,7 +181,9 @@ def test_an_oversized_manifest(artifact: Path) -> None:
 def test_other_formats_versions_and_roles(artifact: Path) -> None:
     manifest = read_manifest(artifact)
     expect_format(artifact, manifest, "spectool-test", 3, ("target",))
-    with pytest.raises(ArtifactError, match=r"is a spectool-test, expected a other\. `spectool inspect .*` explains it"):
+    with pytest.raises(
+        ArtifactError, match=r"is a spectool-test, expected a other\. `spectool inspect .*` explains it"
+    ):
         expect_format(artifact, manifest, "other", 3, ())
     with pytest.raises(ArtifactError, match=r"version 3 \(written by spectool .*reads version 4\. Build it again"):
         expect_format(artifact, manifest, "spectool-test", 4, ())

@@ -131,9 +131,7 @@ def test_a_space_before_every_text(byte_level: Backend) -> None:
         (normalizers.StripAccents(), "e\u0301", "normalizes with StripAccents"),
     ],
 )
-def test_normalizers_are_named(
-    byte_level: Backend, normalizer: normalizers.Normalizer, text: str, reason: str
-) -> None:
+def test_normalizers_are_named(byte_level: Backend, normalizer: normalizers.Normalizer, text: str, reason: str) -> None:
     byte_level.normalizer = normalizers.Sequence([normalizer])
     tokenizer = open_tokenizer(byte_level)
     assert limits(tokenizer) == (reason,)

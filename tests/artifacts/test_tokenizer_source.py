@@ -132,7 +132,9 @@ def test_a_real_folder_that_is_not_rebuilt(shared: Path, real: Callable[[str], T
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"/no-such: no such file or directory, and not a hub id .*Give a directory"):
+    with pytest.raises(
+        TokenizerError, match=r"/no-such: no such file or directory, and not a hub id .*Give a directory"
+    ):
         open_tokenizer(tmp_path / "no-such")
     with pytest.raises(TokenizerError, match=r"xxx.*: cannot be read \(File name too long\)"):
         open_tokenizer(str(tmp_path / ("x" * 300)))
@@ -151,7 +153,9 @@ def test_a_folder_without_a_fast_tokenizer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [b"{", b"", b"[]", b'{"model": 5}', b"\xff\xfe\x00"])
 def test_a_damaged_tokenizer_json(folder: Path, damage: bytes) -> None:
     (folder / "tokenizer.json").write_bytes(damage)
-    with pytest.raises(TokenizerError, match=r"model/tokenizer\.json: not a tokenizer\.json that the tokenizers library"):
+    with pytest.raises(
+        TokenizerError, match=r"model/tokenizer\.json: not a tokenizer\.json that the tokenizers library"
+    ):
         open_tokenizer(folder)
 
 

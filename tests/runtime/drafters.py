@@ -1,9 +1,30 @@
 """Drafters that know too much, too little, or fail, to put every kind of proposal before the loop."""
 
 import random
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
+from spectool.artifacts.dictionary import FORMAT, VERSION, Dictionary, write_dictionary
+from spectool.artifacts.manifest import Manifest, seal
+from spectool.build.dictspec import build_entries
+from spectool.runtime.dictionary_drafter import DictionaryDrafter
 from spectool.runtime.drafter import Proposal
+
+
+def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) -> DictionaryDrafter:
+    """Return a real dictionary that knows every second window of ``text``, and as many wrong ones."""
+    rng = random.Random(seed)
+    windows = [list(text[start : start + 7]) for start in range(0, max(1, len(text) - 7), 2)]
+    wrong = [[*window[:3], *(rng.randrange(vocabulary) for _ in window[3:])] for window in windows[1::2]]
+    entries = build_entries([(window, 1) for window in windows + wrong], 0.2, "path")
+    # The files are mapped when the folder goes: their pages live as long as the dictionary.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        shape = write_dictionary(path, ((entry.prefix, entry.continuation, entry.probability) for entry in entries))
+        target = {"name": "test", "fingerprint": "", "size": vocabulary}
+        seal(path, Manifest(FORMAT, VERSION, {}, {"target": target}, {}, shape))
+        return DictionaryDrafter(Dictionary(path))
 
 
 class Oracle:

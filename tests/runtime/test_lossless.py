@@ -19,7 +19,7 @@ from spectool.runtime.model_drafter import ModelDrafter
 from spectool.runtime.prompt_lookup import PromptLookupDrafter
 from spectool.runtime.statistics import DraftStatistics
 
-from .drafters import Guesser, Oracle
+from .drafters import Guesser, Oracle, dictionary_of
 from .models import perturbed, plain, prompts, tiny_model
 
 # Relative to the largest absolute logit.
@@ -31,11 +31,12 @@ DRAFTERS: dict[str, Make] = {
     "spoilt oracle": lambda same, noisy, text: Oracle(text, wrong=0.3, seed=sum(text)),
     "guesser": lambda same, noisy, text: Guesser(),
     "prompt lookup": lambda same, noisy, text: PromptLookupDrafter(),
+    "dictionary": lambda same, noisy, text: dictionary_of(text),
     "same model": lambda same, noisy, text: ModelDrafter(same),
     "noisy model": lambda same, noisy, text: ModelDrafter(noisy),
     "hesitant model": lambda same, noisy, text: ModelDrafter(noisy, p_min=0.03),
     "hybrid": lambda same, noisy, text: HybridDrafter(
-        [PromptLookupDrafter(), Oracle(text, wrong=0.6), ModelDrafter(noisy)]
+        [dictionary_of(text), PromptLookupDrafter(), Oracle(text, wrong=0.6), ModelDrafter(noisy)]
     ),
 }
 
