@@ -112,16 +112,18 @@ def generate(
     from spectool.runtime import display
     from spectool.runtime.drafter import Cycle
     from spectool.runtime.loading import load_model, make_drafter
-    from spectool.runtime.streaming import stream_generate
+    from spectool.runtime.streaming import encode_prompt, stream_generate
+    from spectool.runtime.verification import ids
 
     if seed is not None:
         mx.random.seed(seed)
     target, tokenizer = load_model(model)
     drafter = make_drafter(tokenizer, dictionary, draft_model, history)
-    tail = display.Tail()
+    encoded = encode_prompt(tokenizer, _with_template(tokenizer, text, ignore_chat_template))
+    tail = display.Tail(tuple(ids(encoded)[-display.CONTEXT_TOKENS :]))
 
     def decode(tokens: Any) -> str:
-        return str(tokenizer.decode(list(tokens)))
+        return str(tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def paint(cycle: Cycle) -> None:
         nonlocal tail
@@ -135,7 +137,7 @@ def generate(
     for response in stream_generate(
         target,
         tokenizer,
-        _encode_prompt(tokenizer, text, ignore_chat_template),
+        encoded,
         drafter=drafter,
         max_tokens=max_tokens,
         num_draft_tokens=num_draft_tokens,
@@ -193,7 +195,7 @@ def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
         raise SpectoolError(f"standard input: not UTF-8 at byte {error.start}. Convert it first") from error
 
 
-def _encode_prompt(tokenizer: Any, text: str, ignore_chat_template: bool) -> Any:
+def _with_template(tokenizer: Any, text: str, ignore_chat_template: bool) -> Any:
     if ignore_chat_template or tokenizer.chat_template is None:
         return text
     messages = [{"role": "user", "content": text}]

@@ -28,6 +28,10 @@ def load_model(name: str) -> tuple[Any, Any]:
     """
     import mlx_lm
 
+    if not Path(name).is_dir() and (name.count("/") != 1 or name.startswith((".", "/", "~"))):
+        raise RuntimeUnsupported(
+            f"{name}: no such directory, and not a hub id of the form owner/name. Expected a model in MLX format"
+        )
     try:
         model, tokenizer = mlx_lm.load(name)
     except Exception as error:

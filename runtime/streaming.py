@@ -65,7 +65,7 @@ def stream_generate(
         raise RuntimeUnsupported("max_tokens: expected a positive number, or -1 for no limit, got 0.")
     if not isinstance(tokenizer, TokenizerWrapper):
         tokenizer = TokenizerWrapper(tokenizer)
-    tokens = _encode(tokenizer, prompt)
+    tokens = encode_prompt(tokenizer, prompt)
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
     stream = kwargs.setdefault("stream", generation_stream)
     detokenizer = tokenizer.detokenizer
@@ -112,7 +112,7 @@ def stream_generate(
                 )
 
 
-def _encode(tokenizer: Any, prompt: str | mx.array | list[int]) -> mx.array:
+def encode_prompt(tokenizer: Any, prompt: str | mx.array | list[int]) -> mx.array:
     """Return token ids; BOS is added unless the text begins with it, as in mlx-lm."""
     if isinstance(prompt, mx.array):
         return prompt
