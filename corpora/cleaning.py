@@ -87,9 +87,7 @@ def decode(raw: bytes, *, place: Callable[[int], str], offset: int, repair: bool
     return text
 
 
-def text_blocks(
-    path: str, chunks: Iterable[bytes], *, repair: bool, counts: Counts
-) -> Iterator[tuple[int, str]]:
+def text_blocks(path: str, chunks: Iterable[bytes], *, repair: bool, counts: Counts) -> Iterator[tuple[int, str]]:
     """Cut a byte stream into blocks of whole lines and decode them.
 
     Strips a byte order mark at the start and turns CRLF into LF. The text is not yet clean.

@@ -41,9 +41,7 @@ class Corpus:
             counts.characters += len(document.text)
             yield document
         if not counts.documents:
-            raise CorpusError(
-                f"{self.spec}: expected text, got not one document. Name a source with text in it"
-            )
+            raise CorpusError(f"{self.spec}: expected text, got not one document. Name a source with text in it")
 
     def __repr__(self) -> str:
         return f"Corpus({self.spec!r})"

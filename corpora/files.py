@@ -53,9 +53,7 @@ def input_files(path: Path) -> list[InputFile]:
     if not path.is_dir():
         return [_input_file(path, path.name)]
     found = sorted(
-        (inner.relative_to(path).as_posix(), inner)
-        for inner in visible_files(path)
-        if _has_known_suffix(inner)
+        (inner.relative_to(path).as_posix(), inner) for inner in visible_files(path) if _has_known_suffix(inner)
     )
     if not found:
         suffixes = ", ".join(FORMATS)
@@ -82,9 +80,7 @@ def describe(path: Path, name: str) -> InputDescription:
             digest = hashlib.file_digest(raw, "sha256").hexdigest()
             return InputDescription(name, raw.tell(), digest)
     except OSError as error:
-        raise CorpusError(
-            f"{path}: cannot be read ({error.strerror}). Check that it is still there."
-        ) from error
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check that it is still there.") from error
 
 
 def _split_suffix(path: Path) -> tuple[str, str]:

@@ -56,17 +56,13 @@ def parse_hub_source(source: str) -> HubSource:
     rest = source.removeprefix("hf:")
     match = _SOURCE.fullmatch(rest)
     if match is None:
-        raise CorpusError(
-            f"hf:{rest}: expected hf:OWNER/NAME:CONFIG[SPLIT]#COLUMN, of which only the name is needed"
-        )
+        raise CorpusError(f"hf:{rest}: expected hf:OWNER/NAME:CONFIG[SPLIT]#COLUMN, of which only the name is needed")
     name = match["name"]
     folder = Path(name).expanduser()
     local = folder.is_dir()
     if not local and name.startswith(("/", ".", "~")):
         raise CorpusError(f"hf:{rest}: expected a data set folder at {name}, got no folder. Check the path")
-    return HubSource(
-        name, match["config"], match["split"] or "train", match["field"], folder if local else None
-    )
+    return HubSource(name, match["config"], match["split"] or "train", match["field"], folder if local else None)
 
 
 def read_hub(source: HubSource, *, field: str, repair: bool, counts: Counts) -> Iterator[Document]:

@@ -59,8 +59,7 @@ def record_document(
         return None
     if not isinstance(text, str):
         raise CorpusError(
-            f"{place}: expected text in column {field!r}, got {type(text).__name__}. "
-            f"Name another column: SOURCE#COLUMN"
+            f"{place}: expected text in column {field!r}, got {type(text).__name__}. Name another column: SOURCE#COLUMN"
         )
     text = clean(text, place=place, repair=repair, counts=counts)
     if not text or text.isspace():
@@ -73,15 +72,11 @@ def record_document(
 def missing_column(place: str, field: str, present: list[str]) -> CorpusError:
     """Return the error for a table without the column that was asked for."""
     columns = ", ".join(present) if present else "none"
-    return CorpusError(
-        f"{place}: expected a column {field!r}, got these: {columns}. Name the right one: SOURCE#COLUMN"
-    )
+    return CorpusError(f"{place}: expected a column {field!r}, got these: {columns}. Name the right one: SOURCE#COLUMN")
 
 
 def _is_id(value: object) -> bool:
-    return (isinstance(value, str) and value != "") or (
-        isinstance(value, int) and not isinstance(value, bool)
-    )
+    return (isinstance(value, str) and value != "") or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def _read_text(file: InputFile, *, repair: bool, counts: Counts) -> Iterator[Document]:
@@ -121,15 +116,12 @@ def _json_object(line: str, place: str) -> dict[str, Any]:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise CorpusError(
-            f"{place}:{error.colno}: expected one JSON object a line, got {line[:40]!r} ({error.msg}). "
-            f"Mend the line"
+            f"{place}:{error.colno}: expected one JSON object a line, got {line[:40]!r} ({error.msg}). Mend the line"
         ) from error
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{place}: this JSON cannot be read ({error}). Mend the line") from error
     if not isinstance(record, dict):
-        raise CorpusError(
-            f"{place}: expected one JSON object a line, got a {type(record).__name__}. Mend the line"
-        )
+        raise CorpusError(f"{place}: expected one JSON object a line, got a {type(record).__name__}. Mend the line")
     return record
 
 
@@ -175,8 +167,7 @@ def _read_parquet(file: InputFile, *, field: str, repair: bool, counts: Counts) 
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             reason = str(error).splitlines()[0]
             raise CorpusError(
-                f"{path}: expected a whole Parquet file, got one that cannot be read ({reason}). "
-                f"Fetch it again"
+                f"{path}: expected a whole Parquet file, got one that cannot be read ({reason}). Fetch it again"
             ) from error
 
 

@@ -110,7 +110,5 @@ def _marks() -> str:
     # Planes 2 to 13 hold ideographs or nothing; leaving them out makes the first call ten times as fast.
     codes = chain(range(0x20000), range(0xE0000, 0xE1000))
     marks = (code for code in codes if unicodedata.category(chr(code))[0] == "M")
-    ranges = [
-        [code for _, code in group] for _, group in groupby(enumerate(marks), lambda pair: pair[1] - pair[0])
-    ]
+    ranges = [[code for _, code in group] for _, group in groupby(enumerate(marks), lambda pair: pair[1] - pair[0])]
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in ranges)

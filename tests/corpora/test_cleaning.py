@@ -16,9 +16,7 @@ def cleaned(text: str, *, repair: bool = True) -> tuple[str, dict[str, int]]:
     return clean(text, place="a.jsonl:3", repair=repair, counts=counts), dict(counts.repaired)
 
 
-def blocks(
-    raw: bytes, *, repair: bool = False, piece: int = 7
-) -> tuple[list[tuple[int, str]], dict[str, int]]:
+def blocks(raw: bytes, *, repair: bool = False, piece: int = 7) -> tuple[list[tuple[int, str]], dict[str, int]]:
     counts = Counts()
     chunks = [raw[start : start + piece] for start in range(0, len(raw), piece)]
     return list(text_blocks("a.txt", chunks, repair=repair, counts=counts)), dict(counts.repaired)
@@ -43,9 +41,7 @@ def test_clean(text: str, expected: str, repaired: dict[str, int]) -> None:
 
 
 def test_lone_surrogates_stop_unless_repaired() -> None:
-    with pytest.raises(
-        CorpusError, match=r"a\.jsonl:3: expected text, got 1 lone surrogate.*--on-error repair"
-    ):
+    with pytest.raises(CorpusError, match=r"a\.jsonl:3: expected text, got 1 lone surrogate.*--on-error repair"):
         cleaned("пів\ud83d", repair=False)
 
 

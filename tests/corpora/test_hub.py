@@ -30,9 +30,7 @@ def tables(tmp_path: Path) -> Path:
 def lines(tmp_path: Path) -> Path:
     folder = tmp_path / "lines"
     folder.mkdir()
-    (folder / "a.jsonl").write_text(
-        '{"text": "один", "n": 1}\n{"text": "два\\u0000", "n": 2}\n', encoding="utf-8"
-    )
+    (folder / "a.jsonl").write_text('{"text": "один", "n": 1}\n{"text": "два\\u0000", "n": 2}\n', encoding="utf-8")
     return folder
 
 
@@ -68,9 +66,7 @@ def test_a_missing_column_names_those_present(lines: Path, tables: Path) -> None
 def test_a_missing_split_or_configuration_names_what_there_is(lines: Path) -> None:
     with pytest.raises(CorpusError, match=r"lines: .*\(Bad split: test\. Available splits: \['train'\]\)"):
         list(open_corpus(f"hf:{lines}[test]"))
-    with pytest.raises(
-        CorpusError, match=r"lines: .*BuilderConfig 'uk' not found\. Available: \['default'\]"
-    ):
+    with pytest.raises(CorpusError, match=r"lines: .*BuilderConfig 'uk' not found\. Available: \['default'\]"):
         list(open_corpus(f"hf:{lines}:uk"))
 
 
@@ -95,9 +91,7 @@ def test_an_unreachable_hub_is_one_line_with_a_next_step() -> None:
         "try:\n    list(open_corpus('wiki-pl'))\nexcept CorpusError as error:\n    print(error)\n"
     )
     offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=offline
-    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=offline)
     assert run.stdout.startswith("hf:wikimedia/wikipedia: the data set cannot be read (")
     assert "hf download --repo-type dataset wikimedia/wikipedia --local-dir DIR, then hf:DIR" in run.stdout
     assert run.stdout.count("\n") == 1

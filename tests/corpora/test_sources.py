@@ -105,9 +105,7 @@ def test_a_hash_may_be_part_of_a_file_name(tmp_path: Path) -> None:
 def test_missing_paths_name_near_matches(folder: Path) -> None:
     with pytest.raises(CorpusError, match=r"bb\.txt: expected a file.*Did you mean .*/b\.txt\?"):
         open_corpus(str(folder / "bb.txt"))
-    with pytest.raises(
-        CorpusError, match=r"wiki-ul: .*Did you mean (wiki-pl or wiki-uk|wiki-uk or wiki-pl)\?"
-    ):
+    with pytest.raises(CorpusError, match=r"wiki-ul: .*Did you mean (wiki-pl or wiki-uk|wiki-uk or wiki-pl)\?"):
         open_corpus("wiki-ul")
     with pytest.raises(CorpusError, match=r"preset:culturax-p: expected a preset.*culturax-pl"):
         open_corpus("preset:culturax-p")

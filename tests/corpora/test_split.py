@@ -23,9 +23,7 @@ def test_members_of_the_validation_part_never_move() -> None:
 
 
 def test_another_process_draws_the_same_part() -> None:
-    code = (
-        "from spectool.corpora import in_valid; print([n for n in range(1, 1001) if in_valid(f'uk.txt:{n}')])"
-    )
+    code = "from spectool.corpora import in_valid; print([n for n in range(1, 1001) if in_valid(f'uk.txt:{n}')])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == str(MEMBERS)
 
