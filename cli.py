@@ -24,14 +24,14 @@ _COMMANDS = {
     "verify": "spectool.artifacts.commands:verify",
 }
 _DEMO_PROMPTS = (
+    "Most w Jaworowcu zamknięty do końca",
+    "Jak naprawić przebitą dętkę w rowerze",
+    "— Mamo, a dlaczego niebo jest",
     "Wczoraj wieczorem w domu kultury",
-    "— Dzień dobry, chciałabym",
-    "1. Najpierw należy",
-    "Szanowni Państwo, piszę w sprawie",
+    "Старий млин у Долинівці перетворили на",
+    "Як залатати велосипедну камеру в дорозі",
+    "Негода на Приліщині: синоптики радять не",
     "Учора ввечері в міській бібліотеці",
-    "— Доброго дня, підкажіть, будь ласка,",
-    "1. Спершу потрібно",
-    "Шановна пані, пишу вам",
 )
 
 

@@ -78,13 +78,15 @@ def stage(out: Path, as_json: bool) -> Iterator[Callable[[Manifest], None]]:
     started = time.perf_counter()
 
     def finish(manifest: Manifest) -> None:
-        facts = {
+        facts: dict[str, Any] = {
             "path": str(out),
             "bytes": manifest.total_bytes,
             "seconds": round(time.perf_counter() - started, 1),
             **{f"{role} fingerprint": entry["fingerprint"] for role, entry in manifest.tokenizers.items()},
         }
-        if not as_json:
+        if as_json:
+            facts["statistics"] = manifest.statistics
+        else:
             facts = {key: short(value) if "fingerprint" in key else value for key, value in facts.items()}
             facts["bytes"] = f"{manifest.total_bytes:,}"
         show(facts, as_json)

@@ -34,7 +34,7 @@ def sentence_piece(*tokens: str) -> Tokenizer:
 
 
 def test_the_same_bytes_in_two_spellings() -> None:
-    left, right = byte_level("Ġkot", "Ã³", "Ċ"), sentence_piece("▁kot", "ó", "a")
+    left, right = byte_level("Ġkot", "Ã³"), sentence_piece("▁kot", "ó", "a")
     forth = intersect(left, right)
     assert forth.dtype == np.int32
     assert forth.shape == (left.size,)
@@ -120,9 +120,9 @@ def test_both_directions_agree_on_real_tokenizers(draft: str, target: str, real:
             assert home[there[mine]] != -1
             if mine not in ends:
                 assert source.surfaces[mine] == other.surfaces[there[mine]] == source.surfaces[home[there[mine]]]
-        assert not (there == -1)[
-            [i for i in range(source.size) if source.surfaces[i] in set(other.surfaces) - {b""}]
-        ].any()
+        theirs = set(other.surfaces) - {b""}
+        spelled = [i for i, surface in enumerate(source.surfaces) if surface in theirs]
+        assert (there[spelled] != -1).all()
 
 
 @pytest.mark.parametrize("name", ["bielik-11b-v2.5", "mistral-7b-v0.1", "phi-3-mini", "t5-small"])

@@ -1,0 +1,70 @@
+"""Coverage of the vocabulary intersection by vocabulary and by occurrence, for pairs of real tokenizers.
+
+    python benchmarks/alignments.py
+
+Prints a Markdown table and saves ``benchmarks/results/alignments.jsonl``. Tokenizers and corpora
+come from the folder named by SPECTOOL_SHARED.
+"""
+
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+from tqdm import tqdm
+
+from spectool.artifacts import open_tokenizer
+from spectool.build import build_alignment
+from spectool.corpora import open_corpus
+
+SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+RESULTS = Path(__file__).parent / "results" / "alignments.jsonl"
+PAIRS = [
+    *(
+        (draft, "bielik-11b-v2.5")
+        for draft in ("qwen2.5", "llama-3.2", "gemma-3", "mistral-nemo", "bielik-4.5b-v3-apt4")
+    ),
+    ("qwen2.5", "gemma-3"),
+    ("llama-3.2", "gemma-3"),
+    ("qwen2.5", "llama-3.2"),
+]
+
+
+@click.command()
+def main() -> None:
+    """Align every pair on every language, save and print."""
+    rows = []
+    for draft, target in tqdm(PAIRS):
+        sides = [open_tokenizer(SHARED / "tokenizers" / name / "tokenizer.json") for name in (draft, target)]
+        for language in ("uk", "pl"):
+            corpus = open_corpus(str(SHARED / "corpora" / f"{language}.valid.txt.zst"))
+            with tempfile.TemporaryDirectory() as scratch:
+                started = time.perf_counter()
+                manifest = build_alignment(sides[0], sides[1], corpus, Path(scratch) / "pair", lambda step: None)
+                seconds = time.perf_counter() - started
+            covered = {f"{side} coverage": manifest.statistics[side]["coverage"] for side in ("draft", "target")}
+            rows.append(
+                {"draft": draft, "target": target, "language": language, "seconds": round(seconds, 1), **covered}
+            )
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    click.echo(
+        "| draft → target | text | draft ids shared | draft tokens shared | target ids shared | target tokens shared |"
+    )
+    click.echo("|---|---|---:|---:|---:|---:|")
+    for row in rows:
+        shares = [
+            f"{row[f'{s} coverage'][by]:.1%}" for s in ("draft", "target") for by in ("by_vocabulary", "by_occurrence")
+        ]
+        click.echo(f"| {row['draft']} → {row['target']} | {row['language']} | {' | '.join(shares)} |")
+    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB on Linux
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    click.echo(f"\npeak memory {peak:.0f} MB, slowest pair {max(row['seconds'] for row in rows)} s")
+
+
+if __name__ == "__main__":
+    main()

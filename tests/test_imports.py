@@ -1,0 +1,75 @@
+"""What stays unloaded: mlx outside the runtime's models, heavy libraries until they are needed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spectool.runtime.demo_models import demo_path
+
+TOKENIZER = str(demo_path("target") / "tokenizer.json")
+OTHER = str(demo_path("other") / "tokenizer.json")
+HEAVY = ("mlx", "mlx_lm", "transformers", "datasets", "torch")
+
+
+def loaded_by(code: str, cwd: Path | None = None) -> set[str]:
+    """Run code in a fresh interpreter and return the top-level modules it has imported."""
+    report = "\nimport sys\nprint('LOADED', *{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code + report], capture_output=True, text=True, cwd=cwd, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.rpartition("LOADED")[2].split())
+
+
+def command(*arguments: str) -> str:
+    """Code that runs a command as the console script does, and goes on after it."""
+    return (
+        "from spectool.cli import main\n"
+        f"try:\n    main({list(arguments)!r}, prog_name='spectool')\n"
+        "except SystemExit as end:\n    assert not end.code, end.code"
+    )
+
+
+@pytest.mark.parametrize("package", ["spectool", "spectool.runtime", "spectool.cli", "spectool.runtime.commands"])
+def test_importing_is_light(package: str) -> None:
+    assert not loaded_by(f"import {package}") & set(HEAVY)
+
+
+@pytest.mark.parametrize("package", ["spectool.artifacts", "spectool.build", "spectool.corpora"])
+def test_offline_packages_need_no_models(package: str) -> None:
+    assert not loaded_by(f"import {package}") & set(HEAVY)
+
+
+@pytest.mark.parametrize(
+    "module", ["emulator", "dictionary_drafter", "hybrid", "prompt_lookup", "loading", "statistics"]
+)
+def test_drafters_need_no_models(module: str) -> None:
+    assert not loaded_by(f"import spectool.runtime.{module}") & {"mlx", "mlx_lm"}
+
+
+def test_the_check_can_fail() -> None:
+    assert {"mlx", "mlx_lm"} <= loaded_by("import mlx_lm")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], *([name, "--help"] for name in ("build-dict", "align", "generate", "emulate", "demo"))],
+)
+def test_help_is_light(arguments: list[str]) -> None:
+    loaded = loaded_by(command(*arguments))
+    assert not loaded & set(HEAVY)
+
+
+def test_offline_commands_need_no_models(tmp_path: Path) -> None:
+    build = ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--entries", "500", "-o", "pl.dict"]
+    commands = [
+        build,
+        ["align", "--draft", OTHER, "--target", TOKENIZER, "-o", "x.align"],
+        ["emulate", "--dict", "pl.dict", "--history", "--corpus", "sample:pl"],
+        ["inspect", "pl.dict", "--lookup", "w"],
+        ["inspect", "x.align"],
+        ["inspect", TOKENIZER],
+        ["verify", "pl.dict", "x.align"],
+    ]
+    for arguments in commands:
+        assert not loaded_by(command(*arguments), tmp_path) & {"mlx", "mlx_lm", "datasets"}, arguments
