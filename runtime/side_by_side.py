@@ -3,12 +3,15 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 from mlx_lm.generate import generate_step as plain_generate_step
+from mlx_lm.models.cache import make_prompt_cache
 
+from spectool.runtime.caches import trim
 from spectool.runtime.drafter import Drafter, accepted_length
 from spectool.runtime.generation import generate_step
 from spectool.runtime.statistics import DraftStatistics
@@ -102,6 +105,23 @@ def run_side_by_side(
                 row.differences.append(difference)
         on_prompt()
     return [plain, *drafted]
+
+
+def pass_cost(model: Any, tokens: int, repeat: int = 15) -> float:
+    """Time a pass over ``tokens`` tokens against one over a single token; the ratio of the medians.
+
+    About 1 where verifying is nearly free (a GPU, a Mac); near ``tokens`` where it saves nothing.
+    """
+    cache = make_prompt_cache(model)
+    mx.eval(model(mx.ones((1, 64), dtype=mx.int32), cache=cache))
+    times: dict[int, list[float]] = {1: [], tokens: []}
+    for _ in range(repeat):
+        for count, samples in times.items():
+            started = time.perf_counter()
+            mx.eval(model(mx.ones((1, count), dtype=mx.int32), cache=cache))
+            samples.append(time.perf_counter() - started)
+            trim(cache, count)
+    return median(times[tokens]) / median(times[1])
 
 
 def _decode_plainly(model: Any, prompt: Sequence[int], max_tokens: int, stop_tokens: frozenset[int]) -> list[int]:

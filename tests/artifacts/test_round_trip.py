@@ -52,7 +52,9 @@ def outcomes(tokenizer: Tokenizer, strings: list[str]) -> tuple[int, Counter[str
     return lossless, reasons
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "mistral-nemo" else name for name in EXPECTED]
+)
 def test_tokenizers_that_keep_text(name: str, real: Callable[[str], Tokenizer], strings: list[str]) -> None:
     tokenizer = real(name)
     expected, expected_reasons = EXPECTED[name]
