@@ -75,6 +75,7 @@ class Dictionary:
         # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
         self._continuation = memoryview(entries["continuation"].to_numpy(zero_copy_only=True))
         self._probability = memoryview(entries["probability"].to_numpy(zero_copy_only=True))
+        self._spelled: dict[int, tuple[int, ...]] = {}
         self._contexts = _open_trie(path, self.manifest, "contexts.marisa")
         self._continuations = _open_trie(path, self.manifest, "continuations.marisa")
         if len(self._contexts) != len(self._continuation):
@@ -106,9 +107,15 @@ class Dictionary:
             pass
         if not prefix:
             return None
-        continuation = self._continuations.restore_key(self._continuation[index])
-        tokens = [self._tokens[char] for char in continuation]
-        return Match(tokens, (self._probability[index] + 1) / 256, len(prefix))
+        row = self._continuation[index]
+        tokens = self._spelled.get(row) or self._spell(row)
+        return Match(list(tokens), (self._probability[index] + 1) / 256, len(prefix))
+
+    def _spell(self, row: int) -> tuple[int, ...]:
+        """Read a continuation from its trie and remember it: a few thousand serve most look-ups."""
+        tokens = tuple(self._tokens[char] for char in self._continuations.restore_key(row))
+        self._spelled[row] = tokens
+        return tokens
 
     def look_up(self, tokens: Sequence[int]) -> Match | None:
         """Look up the longest known suffix of a token sequence (ids, oldest first)."""

@@ -72,10 +72,10 @@ def writing(out: Path) -> Iterator[Path]:
     """
     out = out.resolve()  # behind a link lies the artifact to replace, not the link
     previous = out.with_name(f".{out.name}.previous")
-    _recover(out, previous)
-    _refuse_foreign(out)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
+    _recover(out, previous, partial)
+    _refuse_foreign(out)
     try:
         partial.mkdir(parents=True)
     except OSError as error:
@@ -232,14 +232,21 @@ def _replace(partial: Path, out: Path, previous: Path) -> None:
     if out.exists():
         out.rename(previous)
     partial.rename(out)
-    shutil.rmtree(previous, ignore_errors=True)
+    _discard(previous, partial)
 
 
-def _recover(out: Path, previous: Path) -> None:
+def _discard(previous: Path, scratch: Path) -> None:
+    """Remove ``previous`` under another name: one that is there is whole, even if this is killed."""
+    if previous.exists():
+        previous.rename(scratch)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _recover(out: Path, previous: Path, scratch: Path) -> None:
     """Undo what a killed build left: an old artifact moved aside, and scratch directories of dead processes."""
     if previous.exists():
         if out.exists():
-            shutil.rmtree(previous, ignore_errors=True)
+            _discard(previous, scratch)
         else:
             previous.rename(out)
     for leftover in out.parent.glob(f".{glob.escape(out.name)}.*.partial"):

@@ -303,6 +303,22 @@ def test_an_artifact_that_was_moved_aside_comes_back(artifact: Path) -> None:
     assert not previous.exists()
 
 
+def test_a_previous_is_whole_even_if_its_removal_is_killed(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of an old artifact must never come back as OUT."""
+
+    def killed(path: Path, **options: object) -> None:
+        if path.exists():
+            (path / "manifest.json").unlink(missing_ok=True)  # the first file is gone when the process is killed
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(shutil, "rmtree", killed)
+        build(artifact, b"new")
+    shutil.rmtree(artifact)
+    build(artifact, b"newer")
+    assert (artifact / "data.bin").read_bytes() == b"newer"
+
+
 def test_a_leftover_previous_is_dropped_when_the_new_one_is_there(artifact: Path) -> None:
     previous = artifact.with_name(".x.test.previous")
     shutil.copytree(artifact, previous)

@@ -1,5 +1,6 @@
 """Replays whose figures are known, and the emulator against a replay by definition."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -52,8 +53,8 @@ def test_by_hand() -> None:
         proposed=3 + 2 + 4,
         accepted=2 + 0 + 3,
         drafted_passes=3,
-        proposed_by={"script": 9},  # type: ignore[arg-type]
-        accepted_by={"script": 5},  # type: ignore[arg-type]
+        proposed_by=Counter(script=9),
+        accepted_by=Counter(script=5),
     )
     assert statistics.tokens_per_pass == 2.0
     assert statistics.coverage == 0.75

@@ -1,0 +1,39 @@
+"""Encoding as the stages need it."""
+
+from collections.abc import Callable
+
+import pytest
+from tokenizers import Tokenizer as Backend
+
+from spectool.artifacts import Tokenizer, open_tokenizer
+
+
+@pytest.mark.parametrize("name", ["mistral-7b-v0.1", "bielik-11b-v2.5", "gpt2", "gemma-3", "t5-small", "phi-3-mini"])
+def test_words_are_spelled_as_in_a_sentence(name: str, real: Callable[[str], Tokenizer]) -> None:
+    tokenizer = real(name)
+    for word in ("computer", "personal computer", "komputer"):
+        (ids,) = tokenizer.encode_after_space([word])
+        assert b"".join(tokenizer.surfaces[token] for token in ids) == b" " + word.encode()
+        running = tokenizer.encode(f"The {word}")
+        assert running[-len(ids) :] == ids, "the ids of the same words inside a text"
+
+
+def test_batches_are_single_texts(byte_level: Backend) -> None:
+    tokenizer = open_tokenizer(byte_level)
+    texts = ["kot", "", " kot kot", "ż\n"]
+    assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
+    assert tokenizer.encode_after_space(["kot"]) == [[tokenizer.vocabulary["Ġkot"]]]
+
+
+def test_template_tokens_are_never_added(real: Callable[[str], Tokenizer]) -> None:
+    for name in ("bert-base-uncased", "mistral-7b-v0.1", "t5-small"):
+        assert not set(real(name).encode("kot")) & real(name).specials
+
+
+def test_sizes_with_holes_and_identity(sentence_piece: Backend) -> None:
+    tokenizer = open_tokenizer(sentence_piece)
+    assert tokenizer.size == 267
+    assert tokenizer.identity == {"name": "(loaded tokenizer)", "fingerprint": tokenizer.fingerprint, "size": 267}
+    assert len(tokenizer.byte_tokens) == 256
+    assert tokenizer.specials == {0, 1, 2}
+    assert tokenizer.unknown == 0
