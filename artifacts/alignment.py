@@ -75,6 +75,6 @@ class Alignment:
 
 
 def write_alignment(directory: Path, draft_to_target: NDArray[np.int32], target_to_draft: NDArray[np.int32]) -> None:
-    """Write the data files of an alignment into the scratch directory of `manifest.writing`."""
+    """Write the data files of an alignment into the scratch directory of `replacing.writing`."""
     write_columns(directory / "draft_to_target.arrow", {"target": pa.array(draft_to_target, type=pa.int32())})
     write_columns(directory / "target_to_draft.arrow", {"draft": pa.array(target_to_draft, type=pa.int32())})

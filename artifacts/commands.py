@@ -95,7 +95,7 @@ def verify(paths: tuple[Path, ...]) -> None:
 
 
 def _inspect_tokenizer(source: str, text: Path | None, as_json: bool) -> None:
-    from spectool.artifacts.round_trip import limits
+    from spectool.artifacts.round_trips import limits
     from spectool.artifacts.tokenizer_source import open_tokenizer
 
     tokenizer = open_tokenizer(source)
@@ -117,7 +117,7 @@ def _check_lines(tokenizer: "Tokenizer", path: Path) -> dict[str, Any]:
     from collections import Counter
 
     from spectool import CorpusError
-    from spectool.artifacts.round_trip import round_trip
+    from spectool.artifacts.round_trips import round_trip
 
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -16,6 +16,7 @@ from tqdm import tqdm
 from spectool import SpectoolError
 from spectool.artifacts.fingerprint import short
 from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.replacing import check_replaceable
 
 Item = TypeVar("Item", covariant=True)
 _POSITION_EVERY = 256  # documents between two looks at the position in the file
@@ -74,7 +75,12 @@ def table(header: list[str], rows: Iterable[list[str]]) -> str:
 
 @contextmanager
 def stage(out: Path, as_json: bool) -> Iterator[Callable[[Manifest], None]]:
-    """Time a stage; give a function that prints how it ended: path, bytes, seconds, fingerprints."""
+    """Time a stage; give a function that prints how it ended: path, bytes, seconds, fingerprints.
+
+    Raises:
+        ArtifactError: ``out`` must not be replaced; said before the work and not after it.
+    """
+    check_replaceable(out)
     started = time.perf_counter()
 
     def finish(manifest: Manifest) -> None:

@@ -158,7 +158,7 @@ def write_dictionary(directory: Path, entries: Iterable[tuple[Sequence[int], Seq
     """Write the data files of a dictionary.
 
     Args:
-        directory: Scratch directory of `manifest.writing`.
+        directory: Scratch directory of `replacing.writing`.
         entries: Context (ids, oldest first), continuation (ids) and probability (0..1]; contexts are unique.
 
     Returns:

@@ -4,19 +4,15 @@
       entries.arrow  contexts.marisa  ...     data files, flat, no subdirectories
       manifest.json                           format, version, inputs, and size and SHA-256 of each file
 
-Everything is written to a sibling ``.OUT.<pid>.partial`` and renamed into place, so that OUT is
-absent, the old artifact, or the whole new one, whenever the process is killed. A manifest holds
-no time stamps: equal inputs and arguments give equal bytes.
+A manifest holds no time stamps: equal inputs and arguments give equal bytes. How a directory gets
+into its place is `artifacts.replacing`.
 """
 
-import glob
 import hashlib
 import json
 import os
 import re
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,36 +55,6 @@ class Manifest:
         return sum(int(entry["bytes"]) for entry in self.files.values())
 
 
-@contextmanager
-def writing(out: Path) -> Iterator[Path]:
-    """Give a scratch directory that becomes ``out`` when the block ends well.
-
-    The block writes its data files into the directory and calls `seal` as its last act. If it
-    raises, nothing of it remains and ``out`` is untouched.
-
-    Raises:
-        ArtifactError: ``out`` exists and is not an artifact, so replacing it would lose something;
-            or no directory can be made there.
-    """
-    out = out.resolve()  # behind a link lies the artifact to replace, not the link
-    previous = out.with_name(f".{out.name}.previous")
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    _recover(out, previous, partial)
-    _refuse_foreign(out)
-    try:
-        partial.mkdir(parents=True)
-    except OSError as error:
-        raise ArtifactError(f"{out}: cannot be written there ({error.strerror}). Choose another -o") from error
-    try:
-        yield partial
-        if not (partial / MANIFEST).is_file():
-            raise ArtifactError(f"{out}: the build ended without a manifest; this is a defect of the stage")
-        _replace(partial, out, previous)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
 def seal(directory: Path, manifest: Manifest) -> Manifest:
     """Hash every file in ``directory`` and write the manifest, the last file of an artifact."""
     files = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(directory.iterdir())}
@@ -113,10 +79,15 @@ def read_manifest(path: Path) -> Manifest:
     file = path / MANIFEST
     if not file.is_file():
         raise IncompleteArtifact(f"{path}: build did not finish (no {MANIFEST}). Run the command that builds it again")
-    manifest = _parse(file)
+    manifest = parse_manifest(file)
     for name, entry in manifest.files.items():
         _check_size(path, name, entry)
     return manifest
+
+
+def previous_path(out: Path) -> Path:
+    """Where an old artifact waits while a new one takes its place."""
+    return out.with_name(f".{out.name}.previous")
 
 
 def verify_files(path: Path, manifest: Manifest) -> None:
@@ -125,7 +96,8 @@ def verify_files(path: Path, manifest: Manifest) -> None:
     Raises:
         ArtifactError: The first file that differs, with both hashes.
     """
-    strangers = sorted({entry.name for entry in path.iterdir()} - set(manifest.files) - {MANIFEST})
+    found = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")}  # .DS_Store and the like
+    strangers = sorted(found - set(manifest.files) - {MANIFEST})
     if strangers:
         raise ArtifactError(f"{path / strangers[0]}: not named in {MANIFEST}. Remove it, or build the artifact again")
     for name in manifest.files:
@@ -168,7 +140,12 @@ def _shallow(manifest: Manifest) -> dict[str, Any]:
     return {name: getattr(manifest, name) for name in Manifest.__slots__}
 
 
-def _parse(file: Path) -> Manifest:
+def parse_manifest(file: Path) -> Manifest:
+    """Read a manifest file by itself: types and names are checked, the files it names are not.
+
+    Raises:
+        ArtifactError: It is damaged, unsafe, or the manifest of something else.
+    """
     if file.stat().st_size > _MAX_MANIFEST_BYTES:
         raise ArtifactError(f"{file}: {file.stat().st_size} bytes, expected less than {_MAX_MANIFEST_BYTES}")
     try:
@@ -216,59 +193,8 @@ def _check_size(path: Path, name: str, entry: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_foreign(out: Path) -> None:
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not out.is_dir() or not (out / MANIFEST).is_file():
-        raise ArtifactError(f"{out}: exists and is not a spectool artifact. Choose another -o, or remove it first")
-    try:
-        _parse(out / MANIFEST)  # a manifest of something else is refused as well
-    except ArtifactError as error:
-        raise ArtifactError(f"{error}. It is not replaced: choose another -o, or remove it first") from error
-
-
-def _replace(partial: Path, out: Path, previous: Path) -> None:
-    """Put ``partial`` in the place of ``out``; a directory cannot replace a non-empty one in one step."""
-    if out.exists():
-        out.rename(previous)
-    partial.rename(out)
-    _discard(previous, partial)
-
-
-def _discard(previous: Path, scratch: Path) -> None:
-    """Remove ``previous`` under another name: one that is there is whole, even if this is killed."""
-    if previous.exists():
-        previous.rename(scratch)
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _recover(out: Path, previous: Path, scratch: Path) -> None:
-    """Undo what a killed build left: an old artifact moved aside, and scratch directories of dead processes."""
-    if previous.exists():
-        if out.exists():
-            _discard(previous, scratch)
-        else:
-            previous.rename(out)
-    for leftover in out.parent.glob(f".{glob.escape(out.name)}.*.partial"):
-        pid = leftover.name[len(out.name) + 2 : -len(".partial")]
-        if pid.isdecimal() and not _alive(int(pid)):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OverflowError:  # no process has such a number
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
 def _advice(path: Path) -> str:
-    previous = path.resolve().with_name(f".{path.name}.previous")
+    previous = previous_path(path.resolve())
     if previous.is_dir():
         return f". A replacement was interrupted; the artifact before it is whole: mv {previous} {path}"
     return ". `spectool build-dict` and `spectool align` write artifacts"

@@ -1,10 +1,15 @@
 """The offline stages: text and tokenizers in, artifacts out."""
 
-from spectool.build.alignment import build_alignment
-from spectool.build.dictionary import CountedCorpus, DictSpecOptions, build_dictspec, count_corpus
-from spectool.build.dictspec import Entry, build_entries, without_redundant
-from spectool.build.intersection import Coverage, coverage, intersect
-from spectool.build.word_ngrams import NgramCounts, WordNgrams, count_word_ngrams
+from typing import TYPE_CHECKING
+
+from spectool import lazy_exports
+
+if TYPE_CHECKING:
+    from spectool.build.alignment import build_alignment
+    from spectool.build.dictionary import CountedCorpus, DictSpecOptions, build_dictspec, count_corpus
+    from spectool.build.dictspec import Entry, build_entries, without_redundant
+    from spectool.build.intersection import Coverage, coverage, intersect
+    from spectool.build.word_ngrams import NgramCounts, WordNgrams, count_word_ngrams
 
 __all__ = [
     "CountedCorpus",
@@ -22,3 +27,23 @@ __all__ = [
     "intersect",
     "without_redundant",
 ]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "CountedCorpus": "dictionary",
+        "Coverage": "intersection",
+        "DictSpecOptions": "dictionary",
+        "Entry": "dictspec",
+        "NgramCounts": "word_ngrams",
+        "WordNgrams": "word_ngrams",
+        "build_alignment": "alignment",
+        "build_dictspec": "dictionary",
+        "build_entries": "dictspec",
+        "count_corpus": "dictionary",
+        "count_word_ngrams": "word_ngrams",
+        "coverage": "intersection",
+        "intersect": "intersection",
+        "without_redundant": "dictspec",
+    },
+)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import FORMAT, VERSION, write_alignment
-from spectool.artifacts.manifest import Manifest, seal, writing
-from spectool.artifacts.round_trip import limits
+from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.replacing import writing
+from spectool.artifacts.round_trips import limits
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.build.inputs import Progress, Reader, describe_corpus
 from spectool.build.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences

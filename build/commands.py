@@ -1,5 +1,6 @@
 """Commands of the offline stages: ``build-dict`` and ``align``."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def build_dict(
     source = open_corpus(corpus, on_error=on_error, text_field=text_field)
     target = open_tokenizer(tokenizer)
     _say_notes(target)
-    path = out or _default_path(f"{_slug(corpus)}.{target.fingerprint[:8]}.{method}.dict")
+    path = out or _default_path(f"{_slug(corpus)}.{target.fingerprint[:8]}.{method}-{_digest(options, language)}.dict")
     with stage(path, as_json) as finish:
         say("counting n-grams")
         counted = count_corpus(source, orders, language, reading)
@@ -185,6 +186,11 @@ def _default_path(name: str) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("spectool")) / name
+
+
+def _digest(*values: Any) -> str:
+    """Tell settings apart in a file name."""
+    return hashlib.sha256(repr(values).encode()).hexdigest()[:6]
 
 
 def _slug(corpus: str) -> str:

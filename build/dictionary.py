@@ -7,7 +7,8 @@ from typing import Any
 
 from spectool import SpectoolError
 from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
-from spectool.artifacts.manifest import Manifest, seal, writing
+from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.build.dictspec import MAX_CONTINUATION, MAX_PREFIX, Reading, build_entries, without_redundant
 from spectool.build.inputs import Progress, Reader, describe_corpus

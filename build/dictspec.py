@@ -44,7 +44,7 @@ class Entry:
 def build_entries(
     ngrams: Iterable[tuple[Sequence[int], int]],
     min_probability: float,
-    reading: Reading = "whole",
+    reading: Reading = "path",
     max_prefix: int = MAX_PREFIX,
     max_continuation: int = MAX_CONTINUATION,
 ) -> Iterator[Entry]:

@@ -15,19 +15,18 @@ def reference() -> str:
     parts = [
         "# Command line reference\n",
         "Written from the code by `make docs`; the same texts as `spectool COMMAND --help`.\n",
-        _section("spectool", main, click.Context(main, info_name="spectool", max_content_width=100)),
+        _section("spectool", main),
     ]
     for name in main.list_commands(click.Context(main)):
         command = main.get_command(click.Context(main), name)
         if command is not None:
-            context = click.Context(command, info_name=f"spectool {name}", max_content_width=100)
-            parts.append(_section(f"spectool {name}", command, context))
+            parts.append(_section(f"spectool {name}", command))
     return "\n".join(parts)
 
 
-def _section(title: str, command: click.Command, context: click.Context) -> str:
+def _section(title: str, command: click.Command) -> str:
     # The width is fixed so that the page does not depend on the terminal that it is written in.
-    context.terminal_width = 100
+    context = click.Context(command, info_name=title, terminal_width=100, help_option_names=["-h", "--help"])
     return f"## {title}\n\n```\n{command.get_help(context)}\n```\n"
 
 

@@ -12,11 +12,10 @@ class DictionaryDrafter:
     Source: DictSpec, section 3.3 (longest matching suffix, backing off to shorter contexts).
     """
 
-    def __init__(self, dictionary: Dictionary, name: str = "dictionary", min_probability: float = 0.0) -> None:
-        """Draft from ``dictionary``, leaving out continuations less probable than ``min_probability``."""
+    def __init__(self, dictionary: Dictionary, name: str = "dictionary") -> None:
+        """Draft from ``dictionary``; ``name`` is for statistics."""
         self.name = name
         self._dictionary = dictionary
-        self._min_probability = min_probability
         self._history = ""
 
     def start(self, prompt: Sequence[int]) -> None:
@@ -28,7 +27,7 @@ class DictionaryDrafter:
     def propose(self, limit: int) -> Proposal:
         """Propose the continuation of the longest known suffix, at most ``limit`` tokens; 1-3 µs."""
         match = self._dictionary.longest_suffix(self._history)
-        if match is None or match.probability < self._min_probability:
+        if match is None:
             return Proposal((), self.name)
         return Proposal(match.tokens[:limit], self.name)
 

@@ -12,7 +12,8 @@ from spectool import ArtifactError
 from spectool.artifacts import Alignment, Manifest
 from spectool.artifacts.alignment import FORMAT, VERSION, write_alignment
 from spectool.artifacts.columns import write_columns
-from spectool.artifacts.manifest import seal, writing
+from spectool.artifacts.manifest import seal
+from spectool.artifacts.replacing import writing
 
 FORTH, BACK = [2, -1, 0, 1], [2, 3, 0]
 

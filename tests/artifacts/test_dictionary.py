@@ -18,7 +18,8 @@ from spectool import ArtifactError, FingerprintMismatch, IncompleteArtifact
 from spectool.artifacts import Dictionary, Manifest, Match
 from spectool.artifacts.columns import write_columns
 from spectool.artifacts.dictionary import FORMAT, UNKNOWN_SYMBOL, VERSION, symbol, write_dictionary
-from spectool.artifacts.manifest import seal, writing
+from spectool.artifacts.manifest import seal
+from spectool.artifacts.replacing import writing
 
 Entries = Mapping[tuple[int, ...], tuple[tuple[int, ...], float]]
 VOCABULARY = 100_000

@@ -13,7 +13,8 @@ import pytest
 
 from spectool import ArtifactError, IncompleteArtifact, __version__
 from spectool.artifacts import Manifest, read_manifest
-from spectool.artifacts.manifest import expect_format, seal, verify_files, writing
+from spectool.artifacts.manifest import expect_format, seal, verify_files
+from spectool.artifacts.replacing import writing
 
 DATA = bytes(range(256)) * 4
 

@@ -8,7 +8,8 @@ import pytest
 
 from spectool.artifacts import Dictionary, Manifest, open_tokenizer
 from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
-from spectool.artifacts.manifest import seal, writing
+from spectool.artifacts.manifest import seal
+from spectool.artifacts.replacing import writing
 from spectool.build import DictSpecOptions, build_dictspec, count_corpus
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
@@ -64,14 +65,6 @@ def test_proposing_changes_nothing_and_start_forgets(dictionary: Dictionary) -> 
     assert [proposed(drafter) for _ in range(3)] == [[2, 3, 4]] * 3
     assert drafter.propose(3).source == "pl"
     drafter.start([2])
-    assert proposed(drafter) == []
-
-
-def test_too_improbable_ones_are_left_out(dictionary: Dictionary) -> None:
-    drafter = DictionaryDrafter(dictionary, min_probability=0.5)
-    drafter.start([1])
-    assert proposed(drafter) == [2, 3, 4]
-    drafter.start([7, 1, 2])
     assert proposed(drafter) == []
 
 

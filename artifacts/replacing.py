@@ -1,0 +1,101 @@
+"""Getting an artifact into its place, so that no kill and no error leaves half of one.
+
+Everything is written to a sibling ``.OUT.<pid>.partial`` and renamed, so that OUT is absent, the
+old artifact, or the whole new one, whenever the process is killed. An old artifact waits as
+``.OUT.previous`` between the two renames of a replacement; the next build puts it back.
+"""
+
+import glob
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spectool import ArtifactError
+from spectool.artifacts.manifest import MANIFEST, parse_manifest, previous_path
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[Path]:
+    """Give a scratch directory that becomes ``out`` when the block ends well.
+
+    The block writes its data files into the directory and calls `seal` as its last act. If it
+    raises, nothing of it remains and ``out`` is untouched.
+
+    Raises:
+        ArtifactError: ``out`` cannot be replaced (`check_replaceable`), or no directory can be made there.
+    """
+    out = out.resolve()  # behind a link lies the artifact to replace, not the link
+    previous = previous_path(out)
+    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    _recover(out, previous, partial)
+    check_replaceable(out)
+    try:
+        partial.mkdir(parents=True)
+    except OSError as error:
+        raise ArtifactError(f"{out}: cannot be written there ({error.strerror}). Choose another -o") from error
+    try:
+        yield partial
+        if not (partial / MANIFEST).is_file():
+            raise ArtifactError(f"{out}: the build ended without a manifest; this is a defect of the stage")
+        _replace(partial, out, previous)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_replaceable(out: Path) -> None:
+    """Check, before any work, that replacing ``out`` would lose nothing but an artifact.
+
+    Raises:
+        ArtifactError: Something else is there.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not out.is_dir() or not (out / MANIFEST).is_file():
+        raise ArtifactError(f"{out}: exists and is not a spectool artifact. Choose another -o, or remove it first")
+    try:
+        parse_manifest(out / MANIFEST)  # a manifest of something else is refused as well
+    except ArtifactError as error:
+        raise ArtifactError(f"{error}. It is not replaced: choose another -o, or remove it first") from error
+
+
+def _replace(partial: Path, out: Path, previous: Path) -> None:
+    """Put ``partial`` in the place of ``out``; a directory cannot replace a non-empty one in one step."""
+    if out.exists():
+        out.rename(previous)
+    partial.rename(out)
+    _discard(previous, partial)
+
+
+def _discard(previous: Path, scratch: Path) -> None:
+    """Remove ``previous`` under another name: one that is there is whole, even if this is killed."""
+    if previous.exists():
+        previous.rename(scratch)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _recover(out: Path, previous: Path, scratch: Path) -> None:
+    """Undo what a killed build left: an old artifact moved aside, and scratch directories of dead processes."""
+    if previous.exists():
+        if out.exists():
+            _discard(previous, scratch)
+        else:
+            previous.rename(out)
+    for leftover in out.parent.glob(f".{glob.escape(out.name)}.*.partial"):
+        pid = leftover.name[len(out.name) + 2 : -len(".partial")]
+        if pid.isdecimal() and not _alive(int(pid)):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OverflowError:  # no process has such a number
+        return False
+    except PermissionError:
+        pass
+    return True
