@@ -63,12 +63,11 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
 def table(header: list[str], rows: Iterable[list[str]]) -> str:
     """Lay out rows in columns, the first aligned left, the others right."""
     lines = [header, *rows]
-    widths = [max(len(click.unstyle(line[column])) for line in lines) for column in range(len(header))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
 
     def lay(line: list[str]) -> str:
-        cells = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(line, widths, strict=True)]
-        right = [" " * (w - len(click.unstyle(c))) + c for c, w in zip(line[1:], widths[1:], strict=True)]
-        return "  ".join([cells[0], *right]).rstrip()
+        right = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
+        return "  ".join([line[0].ljust(widths[0]), *right]).rstrip()
 
     return "\n".join([lay(header), "  ".join("-" * width for width in widths), *map(lay, lines[1:])])
 

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from spectool import SpectoolError
 from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
@@ -88,15 +90,15 @@ def build_dictspec(
         progress("encoding")
         tokens = tokenizer.encode_after_space(texts)
         progress("building entries")
-        found = list(
-            build_entries(
-                zip(_until_special(tokens, tokenizer), counts.tolist(), strict=True),
-                options.min_probability,
-                options.reading,
-                options.max_prefix,
-                options.max_continuation,
-            )
+        counted_tokens = zip(_until_special(tokens, tokenizer), counts.tolist(), strict=True)
+        entries = build_entries(
+            tqdm(counted_tokens, desc="splitting", total=len(tokens), unit=" n-grams", leave=False, disable=None),
+            options.min_probability,
+            options.reading,
+            options.max_prefix,
+            options.max_continuation,
         )
+        found = list(tqdm(entries, desc="choosing", unit=" entries", leave=False, disable=None))
         if not found:
             raise SpectoolError(
                 f"{counted.inputs['corpus']}: no entry to store from {ngrams.total_words} words at a minimum "
