@@ -28,6 +28,7 @@ docs: .venv/installed            ## write docs/cli.md anew from the commands the
 
 .venv/installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "spectool needs Python 3.11 or newer; none was found. Install one, or: make PYTHON=/path/to/python3"; exit 1; }
+	@echo "installing spectool and its dependencies into .venv; this takes a few minutes"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -91,6 +91,9 @@ def emulate(
 ) -> None:
     """Replay a text as if the target had written it, and count verification passes.
 
+    Each document is a generation of its own, and each line of a plain text file is a document.
+    A dictionary does best on the text that it was built from: replay another one.
+
     \b
     Example:
         spectool emulate --dict pl.dict --corpus news.txt

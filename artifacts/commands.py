@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--lookup", metavar="TEXT", help="Show what a dictionary proposes after this text.")
 @click.option(
     "--entries",
-    type=click.IntRange(0),
+    type=click.IntRange(0, 100_000),
     default=5,
     show_default=True,
     help="Sample entries of a dictionary to show.",
@@ -45,7 +45,7 @@ def inspect(
         spectool inspect ./Bielik-11B
     """
     from spectool.artifacts.describe import describe
-    from spectool.artifacts.manifest import MANIFEST, read_manifest
+    from spectool.artifacts.manifest import MANIFEST, read_manifest, verify_files
 
     directory = Path(path).expanduser()
     if not directory.is_dir() or ((directory / "tokenizer.json").is_file() and not (directory / MANIFEST).is_file()):
@@ -62,7 +62,9 @@ def inspect(
     if manifest.format == "spectool-dictionary":
         from spectool.artifacts.dictionary import Dictionary
 
-        facts |= _sample(Dictionary(directory), lookup, entries, tokenizer, as_json)
+        opened = Dictionary(directory)
+        verify_files(directory, manifest)  # entries of a damaged dictionary would be read as if they were true
+        facts |= _sample(opened, lookup, entries, tokenizer, as_json)
     elif lookup is not None:
         raise click.UsageError(f"--lookup works on dictionaries; {path} is a {manifest.format}")
     show(facts, as_json)
@@ -80,6 +82,7 @@ def verify(paths: tuple[Path, ...]) -> None:
     """
     from spectool import ArtifactError
     from spectool.artifacts import alignment, dictionary
+    from spectool.artifacts.describe import describe
     from spectool.artifacts.manifest import read_manifest
 
     readers: dict[str, type[dictionary.Dictionary] | type[alignment.Alignment]] = {
@@ -91,6 +94,7 @@ def verify(paths: tuple[Path, ...]) -> None:
         if manifest.format not in readers:
             raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(readers)}")
         readers[manifest.format](path).verify()
+        describe(manifest)  # every figure that is shown must be there
         click.echo(f"{path}: whole ({manifest.format} {manifest.version}, {manifest.total_bytes:,} bytes)")
 
 
@@ -145,18 +149,16 @@ def _sample(
 
     def line(context: list[int], tokens: list[int], probability: float) -> Any:
         if as_json:
-            return {"context": context, "continuation": tokens, "probability": probability}
+            text = {} if tokenizer is None else {"text": [spell(context), spell(tokens)]}
+            return {"context": context, "continuation": tokens, "probability": probability, **text}
         return f"{spell(context)!r} -> {spell(tokens)!r}  ({probability:.0%})"
 
     facts: dict[str, Any] = {}
     if lookup is not None and tokenizer is not None:
         context = tokenizer.encode_after_space([lookup])[0]
         match = dictionary.look_up(context)
-        facts["lookup"] = (
-            "no entry for any suffix"
-            if match is None
-            else line(context[-match.length :], match.tokens, match.probability)
-        )
+        nothing = None if as_json else "no entry for any suffix"
+        facts["lookup"] = nothing if match is None else line(context[-match.length :], match.tokens, match.probability)
     step = max(1, len(dictionary) // max(1, count))
     chosen: Iterator[Any] = islice(dictionary.entries(), 0, step * count, step)
     facts["sample entries"] = [line(context, match.tokens, match.probability) for context, match in chosen]
@@ -171,7 +173,9 @@ def _tokenizer_of(dictionary: "Dictionary", source: str | None, needed: bool) ->
     try:
         tokenizer = open_tokenizer(source or recorded)
     except TokenizerError as error:
-        if needed or source:
+        if source:
+            raise
+        if needed:
             raise TokenizerError(f"{error}. Give the dictionary's tokenizer with --tokenizer") from error
         say(f"{recorded}: tokenizer not found, showing ids; give it with --tokenizer to see text")
         return None

@@ -1,6 +1,7 @@
 """How commands speak: results to stdout, progress and notes to stderr, errors in one line."""
 
 import json
+import math
 import os
 import sys
 import time
@@ -52,7 +53,9 @@ def reading(source: Source[Item]) -> Iterator[Item]:
 def show(facts: Mapping[str, Any], as_json: bool) -> None:
     """Print facts as aligned ``key  value`` lines, or as JSON."""
     if as_json:
-        click.echo(json.dumps(facts, ensure_ascii=False, indent=1))
+        click.echo(
+            json.dumps({key.replace(" ", "_"): value for key, value in facts.items()}, ensure_ascii=False, indent=1)
+        )
         return
     width = max(map(len, facts), default=0)
     for key, value in facts.items():
@@ -73,13 +76,13 @@ def table(header: list[str], rows: Iterable[list[str]]) -> str:
 
 
 @contextmanager
-def stage(out: Path, as_json: bool) -> Iterator[Callable[[Manifest], None]]:
+def stage(out: Path, format_name: str, as_json: bool) -> Iterator[Callable[[Manifest], None]]:
     """Time a stage; give a function that prints how it ended: path, bytes, seconds, fingerprints.
 
     Raises:
         ArtifactError: ``out`` must not be replaced; said before the work and not after it.
     """
-    check_replaceable(out)
+    check_replaceable(out, format_name)
     started = time.perf_counter()
 
     def finish(manifest: Manifest) -> None:
@@ -89,6 +92,9 @@ def stage(out: Path, as_json: bool) -> Iterator[Callable[[Manifest], None]]:
             "seconds": round(time.perf_counter() - started, 1),
             **{f"{role} fingerprint": entry["fingerprint"] for role, entry in manifest.tokenizers.items()},
         }
+        repaired = manifest.inputs.get("repaired")
+        if repaired:
+            facts["repaired"] = repairs(repaired)
         if as_json:
             facts["statistics"] = manifest.statistics
         else:
@@ -97,6 +103,22 @@ def stage(out: Path, as_json: bool) -> Iterator[Callable[[Manifest], None]]:
         show(facts, as_json)
 
     yield finish
+
+
+def repairs(counts: Mapping[str, int]) -> str:
+    """Say what had to be repaired in a text, such as ``12 invalid bytes, 3 not nfc``."""
+    return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in sorted(counts.items()))
+
+
+class Finite(click.FloatRange):
+    """A range of numbers that does not take ``nan`` and ``inf`` for numbers."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check that ``value`` is a number within the range."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,7 +137,7 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn known errors, and the system's, into one line and exit status 1; ``--debug`` shows the traceback."""
+    """Turn errors into one line and exit status 1, Ctrl-C into 130; ``--debug`` shows the traceback."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -129,11 +151,23 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             # The reader went away (`| head`): not an error, but Python must not flush into the pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
+        except KeyboardInterrupt:
+            say("Interrupted; nothing half-written was left.")
+            sys.exit(130)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
         except OSError as error:
             if _debugging():
                 raise
             what = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{what}{error.strerror or error}. Check the disk and permissions") from error
+        except Exception as error:
+            if _debugging():
+                raise
+            first = (str(error).strip().splitlines() or [""])[0][:300]
+            raise click.ClickException(
+                f"unexpected {type(error).__name__}: {first}. `spectool --debug …` shows where; please report it"
+            ) from error
 
     return run
 

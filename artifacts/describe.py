@@ -5,6 +5,7 @@ from typing import Any
 
 from spectool import ArtifactError
 from spectool.artifacts import alignment, dictionary
+from spectool.artifacts.console import repairs
 from spectool.artifacts.fingerprint import short
 from spectool.artifacts.manifest import Manifest
 
@@ -39,7 +40,7 @@ def _describe(manifest: Manifest) -> dict[str, Any]:
 
 
 def _corpus(inputs: Mapping[str, Any]) -> str:
-    repaired = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in inputs.get("repaired", {}).items())
+    repaired = repairs(inputs.get("repaired", {}))
     text = (
         f"{inputs.get('corpus')}: {inputs.get('documents', 0):,} documents, {inputs.get('characters', 0):,} characters"
     )

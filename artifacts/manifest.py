@@ -78,7 +78,10 @@ def read_manifest(path: Path) -> Manifest:
         raise ArtifactError(f"{path}: no such artifact (expected a directory with {MANIFEST}){_advice(path)}")
     file = path / MANIFEST
     if not file.is_file():
-        raise IncompleteArtifact(f"{path}: build did not finish (no {MANIFEST}). Run the command that builds it again")
+        raise IncompleteArtifact(
+            f"{path}: no {MANIFEST}: the build did not finish, or this is no spectool artifact. Run the command that "
+            "builds it again"
+        )
     manifest = parse_manifest(file)
     for name, entry in manifest.files.items():
         _check_size(path, name, entry)

@@ -45,20 +45,29 @@ def writing(out: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def check_replaceable(out: Path) -> None:
-    """Check, before any work, that replacing ``out`` would lose nothing but an artifact.
+def check_replaceable(out: Path, format_name: str | None = None) -> None:
+    """Check, before any work, that ``out`` can be written and that nothing but its like would be lost.
+
+    Args:
+        out: Directory of an artifact to write.
+        format_name: The format that will be written; an artifact of another one is not replaced.
 
     Raises:
-        ArtifactError: Something else is there.
+        ArtifactError: Something else is there, or nothing can be written there.
     """
+    folder = next(parent for parent in out.resolve().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise ArtifactError(f"{out}: cannot be written there ({folder} is no writable directory). Choose another -o")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not out.is_dir() or not (out / MANIFEST).is_file():
         raise ArtifactError(f"{out}: exists and is not a spectool artifact. Choose another -o, or remove it first")
     try:
-        parse_manifest(out / MANIFEST)  # a manifest of something else is refused as well
+        found = parse_manifest(out / MANIFEST).format  # a manifest of something else is refused as well
     except ArtifactError as error:
         raise ArtifactError(f"{error}. It is not replaced: choose another -o, or remove it first") from error
+    if format_name is not None and found != format_name:
+        raise ArtifactError(f"{out}: is a {found}, not replaced by a {format_name}. Choose another -o, or remove it")
 
 
 def _replace(partial: Path, out: Path, previous: Path) -> None:

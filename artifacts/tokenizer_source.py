@@ -131,9 +131,13 @@ def _load_with_transformers(name: str) -> Any:
     except Exception as error:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise TokenizerError(
-            f"{name}: transformers cannot load this tokenizer ({reason}). If the hub cannot be reached, download "
-            f"it first and give its directory, or give a tokenizer.json file"
+            f"{name}: {_what(name)}transformers cannot load this tokenizer ({reason}). If the hub cannot be reached, "
+            "download it first and give its directory, or give a tokenizer.json file"
         ) from error
+
+
+def _what(name: str) -> str:
+    return "" if Path(name).is_dir() else "no such directory, and taken for a hub id "
 
 
 def _compare(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:

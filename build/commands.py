@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, reading, say, show, stage, text_options
+from spectool.artifacts.console import Finite, guarded, reading, say, show, stage, text_options
 
 METHODS = ("dictspec",)
 
@@ -51,7 +51,7 @@ METHODS = ("dictspec",)
 )
 @click.option(
     "--min-prob",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     default=0.2,
     show_default=True,
     help="Smallest continuation probability.",
@@ -105,6 +105,7 @@ def build_dict(
     Example:
         spectool build-dict --tokenizer ./Bielik-11B --corpus wiki-pl -o pl.dict
     """
+    from spectool.artifacts.dictionary import FORMAT as DICTIONARY
     from spectool.artifacts.tokenizer_source import open_tokenizer
     from spectool.build.dictionary import DictSpecOptions, build_dictspec, count_corpus
     from spectool.corpora import open_corpus
@@ -114,7 +115,7 @@ def build_dict(
     target = open_tokenizer(tokenizer)
     _say_notes(target)
     path = out or _default_path(f"{_slug(corpus)}.{target.fingerprint[:8]}.{method}-{_digest(options, language)}.dict")
-    with stage(path, as_json) as finish:
+    with stage(path, DICTIONARY, as_json) as finish:
         say("counting n-grams")
         counted = count_corpus(source, orders, language, reading)
         finish(build_dictspec(target, counted, path, options, say))
@@ -156,10 +157,14 @@ def align(
 ) -> None:
     """Find what the tokenizers of a draft and a target share, by bytes.
 
+    Only the tokenizers are read. The report tells how far a draft model of another family is from
+    your target; generation does not use alignments yet.
+
     \b
     Example:
         spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B --corpus wiki-pl -o qwen-bielik.align
     """
+    from spectool.artifacts.alignment import FORMAT as ALIGNMENT
     from spectool.artifacts.describe import describe
     from spectool.artifacts.tokenizer_source import open_tokenizer
     from spectool.build.alignment import build_alignment
@@ -170,7 +175,7 @@ def align(
     for side in sides:
         _say_notes(side)
     path = out or _default_path(f"{sides[0].fingerprint[:8]}-{sides[1].fingerprint[:8]}.align")
-    with stage(path, as_json) as finish:
+    with stage(path, ALIGNMENT, as_json) as finish:
         manifest = build_alignment(*sides, source, path, say, reading)
         if not as_json:
             show(describe(manifest), as_json=False)

@@ -50,6 +50,10 @@ def input_files(path: Path) -> list[InputFile]:
     Raises:
         CorpusError: A format that is not read, or a folder without any readable file.
     """
+    if path.is_fifo() or path.is_char_device():
+        raise CorpusError(
+            f"{path}: expected a file, got a pipe or device, which cannot be read twice. Save it to a file"
+        )
     if not path.is_dir():
         return [_input_file(path, path.name)]
     found = sorted(

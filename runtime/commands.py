@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import guarded, say, show
+from spectool.artifacts.console import Finite, guarded, say, show
+from spectool.artifacts.manifest import read_manifest
 
 
 @click.command("generate")
@@ -51,14 +52,14 @@ from spectool.artifacts.console import guarded, say, show
 )
 @click.option(
     "--temp",
-    type=click.FloatRange(0),
+    type=Finite(0),
     default=0.0,
     show_default=True,
     help="Sampling temperature; 0 takes the most probable token.",
 )
 @click.option(
     "--top-p",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     default=0.0,
     help="Sample from the most probable tokens up to this mass; 0 from all.",
 )
@@ -70,12 +71,16 @@ from spectool.artifacts.console import guarded, say, show
 )
 @click.option(
     "--min-p",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     default=0.0,
     help="Leave out tokens less probable than this share of the best one.",
 )
-@click.option("--seed", type=int, help="Seed of the sampler.")
-@click.option("--kv-bits", type=click.Choice(["4", "8"]), help="Quantise the key-value cache to so many bits.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Seed of the sampler.")
+@click.option(
+    "--kv-bits",
+    type=click.Choice(["4", "8"]),
+    help="Quantise the key-value cache from 5,000 tokens on.",
+)
 @click.option("--show-drafts", is_flag=True, help="Colour accepted, rejected, corrected and undrafted tokens.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON at the end instead of streaming.")
 @guarded
@@ -100,14 +105,20 @@ def generate(
 ) -> None:
     """Generate text with a target model, sooner, with the output that it would give alone.
 
+    At temperature 0 the output is token for token the same; above, it is drawn from the same
+    distribution. A prompt file and standard input lose one final line end.
+
     \b
     Example:
         spectool generate --model ./Bielik-11B --dict pl.dict --prompt "Napisz list do sąsiada."
     """
+    if as_json and show_drafts:
+        raise click.UsageError("--json prints JSON alone: leave out --show-drafts")
     text = _read_prompt(prompt, prompt_file)
+    if dictionary is not None:
+        read_manifest(dictionary)  # before the model is loaded, which takes longer
 
     import mlx.core as mx
-    from mlx_lm.sample_utils import make_sampler
 
     from spectool.runtime import display
     from spectool.runtime.drafter import Cycle
@@ -141,7 +152,7 @@ def generate(
         drafter=drafter,
         max_tokens=max_tokens,
         num_draft_tokens=num_draft_tokens,
-        sampler=make_sampler(temp, top_p=top_p, min_p=min_p, top_k=top_k) if temp else None,
+        sampler=_sampler(temp, top_p, min_p, top_k, len(tokenizer.vocab)),
         kv_bits=int(kv_bits) if kv_bits else None,
         on_cycle=paint if show_drafts else None,
     ):
@@ -158,8 +169,11 @@ def generate(
     if as_json:
         show({"text": "".join(pieces), **facts}, as_json=True)
     else:
+        facts["sources"] = ", ".join(
+            f"{source} {counts['accepted']} of {counts['proposed']}" for source, counts in facts["sources"].items()
+        )
         for key, value in facts.items():
-            say(f"{key:<20}  {value}")
+            say(f"{key:<17}  {value}")
 
 
 def _figures(response: Any) -> dict[str, Any]:
@@ -169,34 +183,60 @@ def _figures(response: Any) -> dict[str, Any]:
         "target passes": drafting.passes,
         "tokens per pass": round(drafting.tokens_per_pass, 3),
         "acceptance": round(drafting.acceptance_rate, 3),
-        "accepted by source": {
-            source: f"{drafting.accepted_by[source]} of {proposed}" for source, proposed in drafting.proposed_by.items()
+        "sources": {
+            source: {"proposed": proposed, "accepted": drafting.accepted_by[source]}
+            for source, proposed in drafting.proposed_by.items()
         },
         "tokens per second": round(response.generation_tps, 1),
         "finish": response.finish_reason,
     }
 
 
+def _sampler(temp: float, top_p: float, min_p: float, top_k: int, vocabulary: int) -> Any:
+    """Return mlx-lm's sampler, or None for the most probable token."""
+    from mlx_lm.sample_utils import make_sampler
+
+    # mlx-lm refuses a top-k of the whole vocabulary, which is no restriction at all.
+    return make_sampler(temp, top_p=top_p, min_p=min_p, top_k=top_k if top_k < vocabulary else 0) if temp else None
+
+
 def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
+    """Return the prompt from where it was given; files and standard input lose one final line end.
+
+    Raises:
+        SpectoolError: It is empty or not UTF-8.
+    """
+    where, data = _prompt_bytes(prompt, prompt_file)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpectoolError(f"{where}: not UTF-8 at byte {error.start}. Convert it first") from error
+    text = text if prompt == text else text.removesuffix("\n")
+    if not text:
+        raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to go on from")
+    return text
+
+
+def _prompt_bytes(prompt: str | None, prompt_file: Path | None) -> tuple[str, bytes]:
     if prompt is not None and prompt_file is not None:
         raise click.UsageError("give --prompt or --prompt-file, not both")
     if prompt_file is not None:
-        try:
-            return prompt_file.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise SpectoolError(f"{prompt_file}: not UTF-8 at byte {error.start}. Convert it first") from error
+        return str(prompt_file), prompt_file.read_bytes()
     if prompt is not None and prompt != "-":
-        return prompt
-    if prompt is None and sys.stdin.isatty():
+        return "--prompt", prompt.encode("utf-8", "surrogateescape")
+    if sys.stdin is None or (prompt is None and sys.stdin.isatty()):
         raise click.UsageError("give --prompt TEXT, --prompt-file FILE, or text on standard input")
-    try:
-        return sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise SpectoolError(f"standard input: not UTF-8 at byte {error.start}. Convert it first") from error
+    return "standard input", sys.stdin.buffer.read()
 
 
 def _with_template(tokenizer: Any, text: str, ignore_chat_template: bool) -> Any:
     if ignore_chat_template or tokenizer.chat_template is None:
         return text
     messages = [{"role": "user", "content": text}]
-    return tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    try:
+        return tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    except Exception as error:  # whatever a template raises
+        raise SpectoolError(
+            f"the model's chat template refuses the prompt ({str(error)[:200]}). Give the prompt as the model "
+            "expects it, with --ignore-chat-template"
+        ) from error

@@ -37,10 +37,14 @@ def load_model(name: str) -> tuple[Any, Any]:
     except Exception as error:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise RuntimeUnsupported(
-            f"{name}: mlx-lm cannot load this model ({reason}). Expected a directory or hub id with config.json, "
-            "*.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
+            f"{name}: {_what(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
+            "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
         ) from error
     return model, tokenizer
+
+
+def _what(name: str) -> str:
+    return "" if Path(name).is_dir() else "no such directory, and taken for a hub id "
 
 
 def dictionary_drafter(path: Path, tokenizer: Tokenizer) -> DictionaryDrafter:
@@ -92,5 +96,8 @@ def _model_drafter(name: str, tokenizer: Tokenizer) -> Drafter:
     from spectool.runtime.model_drafter import ModelDrafter, require_same_vocabulary
 
     model, loaded = load_model(name)
-    require_same_vocabulary(open_tokenizer(loaded).vocabulary, tokenizer.vocabulary)
+    try:
+        require_same_vocabulary(open_tokenizer(loaded).vocabulary, tokenizer.vocabulary)
+    except RuntimeUnsupported as error:
+        raise RuntimeUnsupported(f"{name}: {error}") from error
     return ModelDrafter(model)

@@ -21,7 +21,7 @@ class PromptLookupDrafter:
     each position and n-gram length; a few microseconds for each committed token.
     """
 
-    name = "prompt-lookup"
+    name = "history"
 
     def __init__(self, max_ngram: int = 4, min_ngram: int = 2) -> None:
         """Look for suffixes of ``max_ngram`` down to ``min_ngram`` (>= 1) tokens.

@@ -97,5 +97,5 @@ def test_a_dictionary_of_a_text_saves_passes_on_that_text(tmp_path: Path) -> Non
     both = combine([dictionary_drafter(out, tokenizer), PromptLookupDrafter()])
     assert both is not None
     hybrid = replay(documents, both)
-    assert set(hybrid.proposed_by) == {"dictionary", "prompt-lookup"}
+    assert set(hybrid.proposed_by) == {"dictionary", "history"}
     assert hybrid.passes < statistics.passes

@@ -132,7 +132,7 @@ def test_a_hybrid_is_at_least_as_good_as_the_better_of_two_that_never_compete() 
     alone = [replay([text], drafter).passes for drafter in (Script(script), PromptLookupDrafter())]
     statistics = replay([text], HybridDrafter([Script(script), PromptLookupDrafter()]))
     assert statistics.passes < min(alone)
-    assert set(statistics.accepted_by) == {"script", "prompt-lookup"}
+    assert set(statistics.accepted_by) == {"script", "history"}
     assert statistics.accepted_by["script"] == 2
 
 
