@@ -106,7 +106,7 @@ def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
     assert "no such file or directory" in error_of(run("build-dict", "--tokenizer", missing, "--corpus", "sample:pl"))
     assert "sample:xx: no such sample" in error_of(run(*build[:3], "--corpus", "sample:xx", "-o", out))
     assert "exists and is not a spectool artifact" in error_of(run(*build, tmp_path / "file"))
-    assert "cannot be written there (Not a directory)" in error_of(run(*build, tmp_path / "file" / "x"))
+    assert "is no writable directory" in error_of(run(*build, tmp_path / "file" / "x"))
     assert "no such artifact" in error_of(run("verify", missing))
     assert "no such artifact" in error_of(run("emulate", "--dict", missing, "--corpus", "sample:pl"))
     assert "is a spectool-alignment, expected a spectool-dictionary" in error_of(
@@ -183,7 +183,7 @@ def test_json_of_each_command(work: Path, tmp_path: Path) -> None:
     inspected = json.loads(run("inspect", work / "uk.dict", "--json", "--lookup", "комп").stdout)
     assert inspected["format"] == "spectool-dictionary"
     assert len(inspected["sample_entries"]) == 5
-    assert set(inspected["sample_entries"][0]) == {"context", "continuation", "probability"}
+    assert set(inspected["sample_entries"][0]) == {"context", "continuation", "probability", "text"}
     assert inspected["files"]["entries.arrow"]["bytes"] > 0
     assert (
         json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]["draft"]["coverage"]["shared"] > 0
