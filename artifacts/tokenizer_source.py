@@ -90,7 +90,7 @@ def _from_directory(path: Path) -> Tokenizer:
 
 
 def _from_hub(name: str) -> Tokenizer:
-    if name.count("/") != 1 or name.startswith((".", "/", "~")):
+    if not looks_like_hub_id(name):
         raise TokenizerError(
             f"{name}: no such file or directory, and not a hub id of the form owner/name. "
             "Give a directory with tokenizer.json, the file itself, or a hub id such as "
@@ -131,13 +131,19 @@ def _load_with_transformers(name: str) -> Any:
     except Exception as error:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise TokenizerError(
-            f"{name}: {_what(name)}transformers cannot load this tokenizer ({reason}). If the hub cannot be reached, "
+            f"{where(name)}transformers cannot load this tokenizer ({reason}). If the hub cannot be reached, "
             "download it first and give its directory, or give a tokenizer.json file"
         ) from error
 
 
-def _what(name: str) -> str:
-    return "" if Path(name).is_dir() else "no such directory, and taken for a hub id "
+def looks_like_hub_id(name: str) -> bool:
+    """Tell whether a name that is no local path could be ``owner/name`` on a hub."""
+    return name.count("/") == 1 and not name.startswith((".", "/", "~"))
+
+
+def where(name: str) -> str:
+    """Begin an error about a directory or hub id: a mistyped path with one slash looks like the latter."""
+    return f"{name}: " if Path(name).is_dir() else f"{name}: no such directory; as a hub id, "
 
 
 def _compare(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 from spectool import RuntimeUnsupported
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.tokenizer import Tokenizer
-from spectool.artifacts.tokenizer_source import open_tokenizer
+from spectool.artifacts.tokenizer_source import looks_like_hub_id, open_tokenizer, where
 from spectool.runtime.dictionary_drafter import DictionaryDrafter
 from spectool.runtime.drafter import Drafter
 from spectool.runtime.hybrid import HybridDrafter
@@ -28,7 +28,7 @@ def load_model(name: str) -> tuple[Any, Any]:
     """
     import mlx_lm
 
-    if not Path(name).is_dir() and (name.count("/") != 1 or name.startswith((".", "/", "~"))):
+    if not Path(name).is_dir() and not looks_like_hub_id(name):
         raise RuntimeUnsupported(
             f"{name}: no such directory, and not a hub id of the form owner/name. Expected a model in MLX format"
         )
@@ -37,14 +37,10 @@ def load_model(name: str) -> tuple[Any, Any]:
     except Exception as error:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise RuntimeUnsupported(
-            f"{name}: {_what(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
+            f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
             "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
         ) from error
     return model, tokenizer
-
-
-def _what(name: str) -> str:
-    return "" if Path(name).is_dir() else "no such directory, and taken for a hub id "
 
 
 def dictionary_drafter(path: Path, tokenizer: Tokenizer) -> DictionaryDrafter:
