@@ -1,26 +1,10 @@
-"""Tokenizers for the tests of this folder: real ones, opened once, and small ones made here."""
-
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
+"""Small tokenizers made for the tests of this folder."""
 
 import pytest
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from spectool.artifacts import Tokenizer, open_tokenizer
 from spectool.artifacts.surfaces import byte_symbols
-
-
-@pytest.fixture(scope="session")
-def real(shared: Path) -> Callable[[str], Tokenizer]:
-    """Open one of the real tokenizers from its ``tokenizer.json``; kept for the whole run."""
-
-    @cache
-    def opened(name: str) -> Tokenizer:
-        return open_tokenizer(shared / "tokenizers" / name / "tokenizer.json")
-
-    return opened
 
 
 @pytest.fixture
