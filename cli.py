@@ -13,12 +13,13 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from spectool import TokenizerError, __version__
-from spectool.artifacts.console import guarded, reading, say, show, table, text_options
+from spectool import __version__
+from spectool.artifacts.console import guarded, say, show, table
 
 _COMMANDS = {
     "build-dict": "spectool.build.commands:build_dict",
     "align": "spectool.build.commands:align",
+    "emulate": "spectool.emulate:emulate",
     "generate": "spectool.runtime.commands:generate",
     "inspect": "spectool.artifacts.commands:inspect",
     "verify": "spectool.artifacts.commands:verify",
@@ -62,83 +63,6 @@ def main(debug: bool) -> None:
 
     The output is what the model alone would give; only the number of passes changes.
     """
-
-
-@main.command()
-@click.option("--dict", "dictionary", type=click.Path(path_type=Path), metavar="DIR", help="Dictionary to draft from.")
-@click.option("--history", is_flag=True, help="Draft from what the document already said, too.")
-@click.option("--corpus", required=True, metavar="C", help="Text to replay, as for build-dict.")
-@click.option("--tokenizer", metavar="T", help="The target's tokenizer; by default the one the dictionary names.")
-@click.option(
-    "--num-draft-tokens",
-    type=click.IntRange(0),
-    default=8,
-    show_default=True,
-    help="Longest proposal, in tokens.",
-)
-@text_options
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@guarded
-def emulate(
-    dictionary: Path | None,
-    history: bool,
-    corpus: str,
-    tokenizer: str | None,
-    num_draft_tokens: int,
-    text_field: str | None,
-    on_error: Any,
-    as_json: bool,
-) -> None:
-    """Replay a text as if the target had written it, and count verification passes.
-
-    Each document is a generation of its own, and each line of a plain text file is a document.
-    A dictionary does best on the text that it was built from: replay another one.
-
-    \b
-    Example:
-        spectool emulate --dict pl.dict --corpus news.txt
-    """
-    from spectool.artifacts.dictionary import Dictionary
-    from spectool.artifacts.tokenizer_source import open_tokenizer
-    from spectool.corpora import open_corpus
-    from spectool.runtime.emulator import replay
-    from spectool.runtime.loading import combine, dictionary_drafter
-    from spectool.runtime.prompt_lookup import PromptLookupDrafter
-
-    source = open_corpus(corpus, on_error=on_error, text_field=text_field)
-    if tokenizer is not None:
-        target = open_tokenizer(tokenizer)
-    elif dictionary is not None:
-        recorded = Dictionary(dictionary).manifest.tokenizers["target"]["name"]
-        try:
-            target = open_tokenizer(recorded)
-        except TokenizerError as error:
-            raise TokenizerError(f"{error}. Give the dictionary's tokenizer with --tokenizer") from error
-    else:
-        raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
-    drafters: list[Any] = [] if dictionary is None else [dictionary_drafter(dictionary, target)]
-    drafter = combine([*drafters, *([PromptLookupDrafter()] if history else [])])
-    if drafter is None:
-        raise click.UsageError("nothing to draft from: give --dict DIR, --history, or both")
-
-    texts = [document.text for document in reading(source)]
-    documents = target.encode_batch(texts)
-    total = sum(map(len, documents))
-    with tqdm(total=total, unit=" tokens", unit_scale=True, desc="replaying", disable=None) as bar:
-        statistics = replay(documents, drafter, num_draft_tokens, bar.update)
-    facts = {
-        "corpus": corpus,
-        "documents": len(documents),
-        "tokenizer": target.name,
-        "tokens": statistics.tokens,
-        "fertility": round(total / sum(len(text.split()) for text in texts), 4),
-        "passes": statistics.passes,
-        "tokens per pass": round(statistics.tokens_per_pass, 4),
-        "coverage": round(statistics.coverage, 4),
-        "mean accepted length": round(statistics.mean_accepted_length, 4),
-        "acceptance": round(statistics.acceptance_rate, 4),
-    }
-    show(facts, as_json)
 
 
 @main.command()

@@ -1,11 +1,11 @@
 """Artifacts in words: what one is, for whom, and its figures, as aligned lines or JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spectool import ArtifactError
 from spectool.artifacts import alignment, dictionary
-from spectool.artifacts.console import repairs
+from spectool.artifacts.console import repairs, table
 from spectool.artifacts.fingerprint import short
 from spectool.artifacts.manifest import Manifest
 
@@ -63,18 +63,60 @@ def _dictionary(manifest: Manifest) -> dict[str, Any]:
 
 def _alignment(manifest: Manifest) -> dict[str, Any]:
     facts: dict[str, Any] = {}
-    for side in ("draft", "target"):
+    for side, other in alignment.SIDES:
         figures = manifest.statistics[side]
-        cover = figures["coverage"]
-        other = "target" if side == "draft" else "draft"
+        cover, roles = figures["coverage"], figures["roles"]
         facts[f"{side} kind"] = figures["kind"]
-        facts[f"{side} limits"] = "; ".join(figures["limits"]) or "none: every text survives"
+        facts[f"{side} limits"] = _limits(figures["limits"])
         facts[f"{side} ids shared with {other}"] = (
             f"{cover['shared']:,} of {cover['size']:,} ({cover['by_vocabulary']:.1%} of the vocabulary)"
         )
         facts[f"{side} tokens shared in the text"] = (
             f"{cover['shared_occurrences']:,} of {cover['occurrences']:,} ({cover['by_occurrence']:.1%} by occurrence)"
         )
-        roles = figures["roles"]
         facts[f"{side} roles"] = f"bos {roles['bos']}, eos {roles['eos']}, pad {roles['pad']}, unk {roles['unk']}"
+        facts[f"{side} joins"] = (
+            "ids: boundaries are repaired by merges, without strings"
+            if figures["lemma"]
+            else f"text: nothing tells where tokens of {figures['kind']} merge, so text is encoded anew in every cycle"
+        )
+    return facts | _replayed(manifest.statistics)
+
+
+def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures that were counted on a sample of the text."""
+    sample, absorption = statistics["sample"], statistics["absorption"]
+    facts: dict[str, Any] = {"sample": f"{sample['texts']:,} texts, {sample['characters']:,} characters"}
+    for side, other in alignment.SIDES:
+        counts = statistics[f"{side}_to_{other}"]
+        replayed = f"{counts['texts']:,} texts, {counts['tokens']:,} tokens"
+        if counts["lossy_texts"]:
+            replayed += f"; {counts['lossy_texts']:,} texts left out, whose bytes one side does not keep"
+        if counts["different_texts"]:
+            replayed += f"; {counts['different_texts']:,} texts came out otherwise than {other} writes them"
+        facts[f"{side} to {other}"] = [
+            replayed,
+            f"{counts['several']:.1%} of the {side}'s tokens are several {other} tokens",
+            f"{counts['merge_sites']:.1%} of neighbours are merge sites: spellings side by side are not canonical",
+            f"{counts['string_free']:.1%} of cycles need no strings",
+        ]
+    facts["absorption"] = [
+        f"tail: {absorption['tail']:.1%} of proposals' ends are merged away by what follows",
+        f"head: {absorption['head']:.1%} of right first draft tokens would alone merge into the last committed one",
+    ]
+    facts["ceiling"] = _ceiling(statistics["ceiling"])
     return facts
+
+
+def _limits(limits: Sequence[str]) -> str:
+    if not limits:
+        return "none: every text survives"
+    return f"{'; '.join(limits)}. Texts that this touches come out changed on this side"
+
+
+def _ceiling(tokens_per_pass: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Lay out tokens per pass with a perfect draft: strategies by lengths of drafts, the best strategy first."""
+    lengths = sorted(next(iter(tokens_per_pass.values())), key=int)
+    best_first = sorted(tokens_per_pass.items(), key=lambda item: [-item[1][k] for k in reversed(lengths)])
+    rows = [[name, *(f"{by_length[k]:.2f}" for k in lengths)] for name, by_length in best_first]
+    return table(["tokens per pass, perfect draft", *(f"k = {k}" for k in lengths)], rows).splitlines()

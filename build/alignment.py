@@ -1,6 +1,6 @@
 """The stage behind ``spectool align``: two tokenizers and a corpus in, alignment artifact out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -9,15 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.alignment import FORMAT, VERSION, write_alignment
+from spectool.artifacts.alignment import FORMAT, VERSION, Absorption, Side, write_alignment
 from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.pretokens import boundary_table
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.round_trips import limits
 from spectool.artifacts.tokenizer import Tokenizer
-from spectool.build.inputs import Progress, Reader, describe_corpus
+from spectool.build.ceiling import translation_ceiling
+from spectool.build.inputs import Progress, describe_corpus
+from spectool.build.inputs import Reader as CorpusReader
 from spectool.build.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences
-from spectool.corpora import Corpus, Document
+from spectool.build.merges import has_lemma, merge_table
+from spectool.build.replayed_text import Reader, replay_text
+from spectool.build.translation_table import spellings
+from spectool.corpora import Corpus
 
+SAMPLE = 200_000  # characters
+_CEILING_SAMPLE = 40_000  # characters; what is replayed there is encoded again in every cycle
 _BATCH = 1024  # documents encoded at once
 
 
@@ -27,7 +35,8 @@ def build_alignment(
     corpus: Corpus,
     out: Path,
     progress: Progress,
-    reader: Reader = iter,
+    reader: CorpusReader = iter,
+    sample: int = SAMPLE,
 ) -> Manifest:
     """Align two tokenizers and write the artifact to ``out``.
 
@@ -38,23 +47,41 @@ def build_alignment(
         out: Directory of the artifact; replaced in one step when everything is written.
         progress: Called with a phrase when a step begins.
         reader: Iterates over the corpus.
+        sample: Characters from the corpus's beginning on which merge sites, absorption and the
+            translation ceiling are counted.
     """
     with writing(out) as directory:
-        progress("reading both vocabularies")
-        draft_to_target = intersect(draft, target)
-        target_to_draft = intersect(target, draft)
+        progress("deriving merges and splits")
+        tables = {role: _tables(tokenizer) for role, tokenizer in (("draft", draft), ("target", target))}
+        progress("spelling both vocabularies in each other's ids")
+        sides = {
+            "draft": Side(intersect(draft, target), spellings(draft, target), *tables["draft"]),
+            "target": Side(intersect(target, draft), spellings(target, draft), *tables["target"]),
+        }
         progress("counting occurrences")
-        draft_counts, target_counts = _count(draft, target, reader(corpus))
+        texts, counts = _count(draft, target, (document.text for document in reader(corpus)), sample)
+        progress("replaying a sample")
+        absorption = _no_absorption(target.size)
+        report = _replay(draft, target, sides, texts, absorption)
+        progress("finding the translation ceiling")
+        ceiling = translation_ceiling(
+            draft, target, texts, sides["draft"].partner, characters=min(sample, _CEILING_SAMPLE)
+        )
         progress("writing")
-        write_alignment(directory, draft_to_target, target_to_draft)
+        write_alignment(directory, sides["draft"], sides["target"], _prefix_index(draft), absorption)
         statistics = {
-            "draft": _side(draft, coverage(draft, draft_to_target, draft_counts)),
-            "target": _side(target, coverage(target, target_to_draft, target_counts)),
+            "draft": _side(draft, coverage(draft, sides["draft"].partner, counts[0])),
+            "target": _side(target, coverage(target, sides["target"].partner, counts[1])),
+            **report,
+            "ceiling": {
+                name: {str(k): round(value, 4) for k, value in by_length.items()}
+                for name, by_length in ceiling.tokens_per_pass.items()
+            },
         }
         manifest = Manifest(
             format=FORMAT,
             version=VERSION,
-            arguments={},
+            arguments={"sample": sample},
             tokenizers={"draft": draft.identity, "target": target.identity},
             inputs=describe_corpus(corpus),
             statistics=statistics,
@@ -62,9 +89,51 @@ def build_alignment(
         return seal(directory, manifest)
 
 
+def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:
+    return (merge_table(tokenizer), boundary_table(tokenizer)) if has_lemma(tokenizer) else (None, None)
+
+
+def _replay(
+    draft: Tokenizer, target: Tokenizer, sides: dict[str, Side], texts: Sequence[str], absorption: Absorption
+) -> dict[str, Any]:
+    """Replay the sample in both directions; fill ``absorption``; return the report."""
+    engines = sides["draft"].engine(draft), sides["target"].engine(target)
+    readers = Reader(draft, has_lemma(draft)), Reader(target, has_lemma(target))
+    spelled = [reader.read(texts) for reader in readers]
+    data = [text.encode() for text in texts]
+    forth = zip(data, spelled[0], spelled[1], strict=True)
+    back = zip(data, spelled[1], spelled[0], strict=True)
+    proposals = replay_text(draft, target, engines[1], sides["draft"].spellings, forth, absorption)
+    commits = replay_text(target, draft, engines[0], sides["target"].spellings, back)
+    return {
+        "sample": {"texts": len(texts), "characters": sum(map(len, texts))},
+        "draft_to_target": proposals.as_dict(),
+        "target_to_draft": commits.as_dict(),
+        "absorption": {
+            "tail": _share(absorption.absorbed, absorption.ends),
+            "head": _share(absorption.refused, absorption.frontiers),
+        },
+    }
+
+
+def _share(part: NDArray[np.uint32], whole: NDArray[np.uint32]) -> float:
+    return round(int(part.sum()) / max(1, int(whole.sum())), 6)
+
+
+def _no_absorption(size: int) -> Absorption:
+    ends, absorbed, frontiers, refused = (np.zeros(size, np.uint32) for _ in range(4))
+    return Absorption(ends, absorbed, frontiers, refused, np.zeros((size, 32), np.uint8))
+
+
+def _prefix_index(draft: Tokenizer) -> NDArray[np.int32]:
+    with_bytes = [token for token, surface in enumerate(draft.surfaces) if surface]
+    return np.array(sorted(with_bytes, key=lambda token: (draft.surfaces[token], token)), np.int32)
+
+
 def _side(tokenizer: Tokenizer, covered: Coverage) -> dict[str, Any]:
     return {
         "kind": tokenizer.kind,
+        "lemma": has_lemma(tokenizer),
         "roles": tokenizer.roles.as_dict(),
         "limits": list(limits(tokenizer)),
         "duplicate_surfaces": duplicate_surfaces(tokenizer),
@@ -77,11 +146,17 @@ def _side(tokenizer: Tokenizer, covered: Coverage) -> dict[str, Any]:
 
 
 def _count(
-    draft: Tokenizer, target: Tokenizer, documents: Iterable[Document]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    draft_counts, target_counts = np.zeros(draft.size, np.int64), np.zeros(target.size, np.int64)
-    texts = (document.text for document in documents)
+    draft: Tokenizer, target: Tokenizer, texts: Iterator[str], sample: int
+) -> tuple[list[str], tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Count ids over the whole corpus; keep its first ``sample`` characters."""
+    kept: list[str] = []
+    room = sample
+    counts = np.zeros(draft.size, np.int64), np.zeros(target.size, np.int64)
     while batch := list(islice(texts, _BATCH)):
-        draft_counts += occurrences(draft.encode_batch(batch), draft.size)
-        target_counts += occurrences(target.encode_batch(batch), target.size)
-    return draft_counts, target_counts
+        for tokenizer, sums in ((draft, counts[0]), (target, counts[1])):
+            sums += occurrences(tokenizer.encode_batch(batch), tokenizer.size)
+        for text in batch:
+            if room > 0:
+                kept.append(text[:room])
+                room -= len(text)
+    return kept, counts

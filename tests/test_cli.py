@@ -185,9 +185,11 @@ def test_json_of_each_command(work: Path, tmp_path: Path) -> None:
     assert len(inspected["sample_entries"]) == 5
     assert set(inspected["sample_entries"][0]) == {"context", "continuation", "probability", "text"}
     assert inspected["files"]["entries.arrow"]["bytes"] > 0
-    assert (
-        json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]["draft"]["coverage"]["shared"] > 0
-    )
+    statistics = json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]
+    assert statistics["draft"]["coverage"]["shared"] > 0
+    assert 0 < statistics["draft_to_target"]["merge_sites"] < 1
+    assert statistics["draft_to_target"]["different_texts"] == statistics["target_to_draft"]["different_texts"] == 0
+    assert 1 < statistics["ceiling"]["anchored"]["4"] < 10
     looked_at = json.loads(run("inspect", TOKENIZER, "--json", "--text", tmp_path / "text.txt").stdout)
     assert looked_at["roles"]["eos"] == [2]
     assert looked_at["limits"] == []
@@ -205,7 +207,13 @@ def test_texts_of_each_command(work: Path) -> None:
     assert re.search(r"^format +spectool-dictionary 1$", shown, re.MULTILINE)
     assert re.search(r"^lookup +'.*' -> '.*'  \(\d+%\)$", shown, re.MULTILINE)
     assert re.search(r"^sample entries +'.*' -> '.*'  \(\d+%\)\n +'.*' -> '.*'", shown, re.MULTILINE)
-    assert "by occurrence" in run("inspect", work / "x.align").stdout
+    report = run("inspect", work / "x.align").stdout
+    assert "by occurrence" in report
+    assert re.search(
+        r"^draft to target +\d+ texts, [\d,]+ tokens\n +\d+\.\d% of the draft's tokens are", report, re.MULTILINE
+    )
+    assert re.search(r"^ceiling +tokens per pass, perfect draft +k = 2 +k = 4 +k = 8$", report, re.MULTILINE)
+    assert re.search(r"^ +anchored( +\d\.\d\d){3}$", report, re.MULTILINE)
     assert re.search(r"^limits +none: every text survives$", run("inspect", TOKENIZER).stdout, re.MULTILINE)
     verified = run("verify", work / "uk.dict", work / "x.align").stdout.splitlines()
     assert [line.split(": whole (")[1].split(" ")[0] for line in verified] == [

@@ -1,10 +1,23 @@
-"""Small tokenizers made for the tests of this folder."""
+"""Small tokenizers made for the tests of this folder, and what joins ids of the real ones."""
 
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
+from spectool.artifacts import Tokenizer
+from spectool.artifacts.canonical import CanonicalIds
+from spectool.artifacts.pretokens import boundary_table
 from spectool.artifacts.surfaces import byte_symbols
+from spectool.build.merges import merge_table
+from spectool.corpora import open_corpus
 
 
 @pytest.fixture
@@ -34,3 +47,46 @@ def sentence_piece() -> Backend:
     )
     backend.add_special_tokens(["<unk>", "<s>", "</s>"])
     return backend
+
+
+@pytest.fixture(scope="session")
+def boundaries(real: Callable[[str], Tokenizer]) -> Callable[[str], NDArray[np.uint8]]:
+    """The boundary table of a real tokenizer; kept for the whole run, since it takes seconds."""
+
+    @cache
+    def prepared(name: str) -> NDArray[np.uint8]:
+        return boundary_table(real(name))
+
+    return prepared
+
+
+@pytest.fixture(scope="session")
+def engine(
+    real: Callable[[str], Tokenizer], boundaries: Callable[[str], NDArray[np.uint8]]
+) -> Callable[[str], CanonicalIds]:
+    """What joins ids of a real tokenizer; kept for the whole run."""
+
+    @cache
+    def prepared(name: str) -> CanonicalIds:
+        return CanonicalIds(real(name), merge_table(real(name)), boundaries(name))
+
+    return prepared
+
+
+@pytest.fixture(scope="session")
+def lines(shared: Path) -> list[str]:
+    """Real lines, Ukrainian, Polish and of many kinds, in an order that is the same in every run."""
+    found = [text for _, text in json.loads((shared / "tokenizers" / "test_strings.json").read_text(encoding="utf-8"))]
+    for language in ("uk", "pl"):
+        corpus = open_corpus(str(shared / "corpora" / f"{language}.valid.txt.zst"))
+        found += [document.text for document, _ in zip(corpus, range(400), strict=False)]
+    random.Random(1).shuffle(found)
+    return found
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """Random numbers, another sequence in every run; a test that fails shows the seed."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    return random.Random(seed)

@@ -1,0 +1,446 @@
+"""Canonical ids of a growing text, on ids: join what is there with what comes, repair where they meet.
+
+Almost every boundary of a BPE text is decided by a look into a cache of pairs:
+
+    keep    the boundary stays: the pre-tokenizer splits there, or the pair is compatible
+    merge   inside one pre-token the pair would merge: un-merge both sides, merge again
+    look    the pre-tokenizer needs more context: ask it about representatives, back to a sure split
+    encode  an added token may span the boundary, or merging does not reach a token: encode text
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.artifacts.merges import SYMBOL, Merges, MergeTable
+from spectool.artifacts.pretokens import (
+    CLASSES,
+    JOIN,
+    LOOK,
+    SPLIT,
+    START,
+    PreTokens,
+    added_in_text,
+    coarse,
+    never_splits,
+    stand_in_for,
+    stand_ins,
+    text_backend,
+)
+from spectool.artifacts.tokenizer import Tokenizer
+
+Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
+# Last ids, piece, how many of these ids may change -> how many are replaced, and by what.
+_Joins = dict[tuple[int | tuple[int, ...], ...], tuple[int, tuple[int, ...]]]
+_KEEP, _MERGE, _LOOK, _ENCODE = range(4)
+_UNSEEN = -2  # what comes before a boundary is not known from a few tokens
+_OPEN = -1  # a token ends inside a character that it began
+_CHARACTER = 4  # bytes of the longest character
+_DEPTHS = (2, 3)  # how many ids before a boundary may decide what is remembered about it
+_REMEMBERED = 1_000_000  # joins, about 150 bytes each
+_BACK = 8  # tokens of left context that encoding starts from, doubled until it fits
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What a pre-tokenizer sees of a token of whole characters."""
+
+    stand_ins: str
+    first: int  # coarse classes of its characters
+    last: int
+    second: int | None  # the last but one; None for a single character
+
+
+class CanonicalIds:
+    """Joins ids of one BPE tokenizer. Holds caches only; texts belong to the caller.
+
+    Attributes:
+        merges: The tokenizer's merges.
+        string_calls: How often text was encoded.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, table: MergeTable, boundaries: NDArray[np.uint8]) -> None:
+        """Prepare for ``tokenizer``.
+
+        Args:
+            tokenizer: A BPE tokenizer.
+            table: Its merges.
+            boundaries: Its `boundary_table`.
+        """
+        self.string_calls = 0
+        self._surfaces = tokenizer.surfaces
+        byte_tokens = {token: self._surfaces[token][0] for token in tokenizer.byte_tokens}
+        found = np.flatnonzero(table.left == SYMBOL).tolist()
+        symbols = {self._surfaces[token]: token for token in reversed(found) if token not in byte_tokens}
+        self.merges = Merges(table, symbols, byte_tokens)
+        self._splits = not never_splits(boundaries)
+        self._boundaries: list[list[list[int]]] = boundaries.tolist()
+        self._sure = (boundaries == SPLIT).all(axis=0).tolist()
+        # Last characters after which it does not matter what stood before them.
+        self._indifferent = (boundaries == boundaries[START]).all(axis=(0, 2)).tolist()
+        self._pre_tokens = PreTokens(tokenizer)
+        self._backend = text_backend(tokenizer)
+        self._added = added_in_text(tokenizer)
+        self._contents = contents = frozenset(self._added.values())
+        self._openings = frozenset(content[:end] for content in contents for end in range(1, len(content) + 1))
+        self._longest = max(map(len, contents), default=0)
+        self._opening = frozenset(
+            token
+            for token, surface in enumerate(self._surfaces)
+            if contents and any(opening in surface for opening in {content[:1] for content in contents})
+        )
+        self._whole = self._whole_pre_tokens(tokenizer, table)
+        self._whole_pairs = {pair for ids in self._whole for pair in pairwise(ids)}
+        self._shapes: dict[int, _Shape | None] = {}
+        self._verdicts: dict[tuple[int, int, int], int] = {}
+        self._repairs: dict[tuple[int, ...], list[int]] = {}
+        self._joins: _Joins = {}
+
+    def join(self, ids: Sequence[int], piece: tuple[int, ...], floor: int = 0, begin: int = 0) -> Change:
+        """Append ``piece`` to ``ids``.
+
+        Args:
+            ids: Canonical ids of the text so far (committed ones, whatever they are, up to ``floor``).
+            piece: Ids of what follows, canonical by themselves.
+            floor: ``ids[:floor]`` are never changed.
+            begin: ``ids[:begin]`` belong to an earlier text.
+
+        Returns:
+            ``start, tail`` such that ``ids[:start] + tail`` are the canonical ids of the whole text
+            (of the text from ``floor`` on, given a boundary at ``floor``).
+        """
+        n = len(ids)
+        if n == begin or not piece:
+            return n, piece
+        floor = max(floor, begin)
+        if self._may_span(ids, n, begin):
+            return self._join(ids, piece, floor, begin)
+        # What the last two or three ids decide, given how many of them may change, is remembered for all texts.
+        for depth in _DEPTHS:
+            if n >= begin + depth:
+                known = self._joins.get((*ids[-depth:], piece, min(n - floor, depth)))
+                if known is not None:
+                    return n - known[0], known[1]
+        calls = self.string_calls
+        start, tail = self._join(ids, piece, floor, begin)
+        depth = max(_DEPTHS[0], n - start + 1)
+        if depth <= _DEPTHS[-1] and n >= begin + depth and calls == self.string_calls and self._decided(ids, start):
+            if len(self._joins) >= _REMEMBERED:
+                self._joins.clear()
+            self._joins[(*ids[-depth:], piece, min(n - floor, depth))] = n - start, tuple(tail)
+        return start, tail
+
+    def extend(self, ids: list[int], pieces: Iterable[tuple[int, ...]], floor: int) -> None:
+        """Append several pieces to ``ids`` in place: `join` again and again, in the inner loop of every cycle."""
+        joins: _Joins = {} if self._opening else self._joins
+        for piece in pieces:
+            n = len(ids)
+            known = joins.get((ids[-2], ids[-1], piece, n - floor if n < floor + 2 else 2)) if n > 1 else None
+            if known is None:
+                start, tail = self.join(ids, piece, floor)
+                ids[start:] = tail
+            else:
+                ids[n - known[0] :] = known[1]
+
+    def _join(self, ids: Sequence[int], piece: tuple[int, ...], floor: int, begin: int) -> Change:
+        verdict = self._verdict(ids, len(ids), piece[0], begin)
+        return (len(ids), piece) if verdict == _KEEP else self._mend(verdict, ids, piece, floor, begin)
+
+    def _decided(self, ids: Sequence[int], start: int) -> bool:
+        """Tell whether a change from ``start`` on depended on nothing before the id that precedes it."""
+        if not self._splits:
+            return True
+        shapes = [self._shape(token) for token in ids[min(start, len(ids) - 1) - 1 :]]
+        if shapes[0] is None or None in shapes:
+            return False
+        return start == len(ids) or shapes[0].second is not None or self._indifferent[shapes[0].last]
+
+    def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
+        """Append bytes that need not be whole tokens, but end no character half-way; as `join`."""
+        symbols = self.merges.spell(data)
+        if self._holds_added(ids, data, begin):
+            return self._encode(ids, self.merges.merge(symbols), max(floor, begin), begin)
+        if self._splits:
+            return self._look(ids, symbols, max(floor, begin), begin)
+        return self.join(ids, tuple(self.merges.merge(symbols)), floor, begin)
+
+    def spell(self, data: bytes) -> tuple[int, ...]:
+        """Return the canonical ids of bytes as they are spelled inside a text."""
+        return tuple(self.join_bytes((), data)[1])
+
+    def stays(self, ids: Sequence[int], piece: Sequence[int]) -> bool:
+        """Tell whether the boundary between ``ids`` and ``piece`` is one of the joined text as well."""
+        if not ids or not piece:
+            return True
+        verdict = self._verdict(ids, len(ids), piece[0], 0)
+        if verdict == _KEEP:
+            return True
+        if verdict == _MERGE and not self.merges.is_byte(piece[0]):  # bytes may stay bytes
+            return False
+        start, tail = self._mend(verdict, ids, piece, 0, 0)
+        end = sum(len(self._surfaces[token]) for token in ids[start:])
+        return end == 0 or end in _ends(self._surfaces, tail)
+
+    def would_merge(self, first: int, second: int) -> bool:
+        """Tell whether a boundary between two ids, with nothing known before them, is a merge site."""
+        return not self.stays((first,), (second,))
+
+    def _verdict(self, ids: Sequence[int], at: int, after: int, begin: int) -> int:
+        """Judge the boundary before ``after`` when ``ids[begin:at]`` come before it."""
+        if self._may_span(ids, at, begin) and self._spanned(ids, at, after, begin):
+            return _ENCODE
+        key = ids[at - 1], after, self._tail(ids, at, begin) if self._splits else 0
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            verdict = self._verdicts[key] = self._judge(*key)
+        return verdict
+
+    def _tail(self, ids: Sequence[int], at: int, begin: int) -> int:
+        """Return the classes of the last two characters of ``ids[begin:at]``, packed; or `_OPEN`, or `_UNSEEN`."""
+        shape = self._shape(ids[at - 1])
+        if shape is None:
+            return self._split_tail(ids, at, begin)
+        if shape.second is not None or self._indifferent[shape.last]:
+            return CLASSES * (START if shape.second is None else shape.second) + shape.last
+        # A single character: the class before it belongs to the token before.
+        if at - 1 == begin or ids[at - 2] in self._added:
+            return CLASSES * START + shape.last
+        earlier = self._shape(ids[at - 2])
+        return _UNSEEN if earlier is None else CLASSES * earlier.last + shape.last
+
+    def _split_tail(self, ids: Sequence[int], at: int, begin: int) -> int:
+        """As `_tail`, where the last character is split over tokens, or not whole yet."""
+        data = b""
+        for start in range(at - 1, max(begin, at - _CHARACTER - 1) - 1, -1):
+            data = self._surfaces[ids[start]] + data
+            if data[0] & 0xC0 == 0x80:
+                continue
+            try:
+                classes = list(map(coarse, stand_ins(data.decode())))
+            except UnicodeDecodeError as error:
+                # An unfinished character in a token that begins with a whole one has been judged by that one.
+                return _OPEN if start == at - 1 and error.end == len(data) and error.start > 0 else _UNSEEN
+            if len(classes) > 1:
+                return CLASSES * classes[-2] + classes[-1]
+            if self._indifferent[classes[-1]] or start == begin:
+                return CLASSES * START + classes[-1]
+        return _UNSEEN
+
+    def _judge(self, before: int, after: int, tail: int) -> int:
+        merges = self.merges
+        if before in self._added or after in self._added:
+            return _KEEP
+        if merges.is_byte(before) and merges.is_byte(after):
+            return _MERGE
+        if self._splits:
+            first = self._first(after)
+            if tail == _UNSEEN or (tail == _OPEN) != (first is None):
+                return _LOOK
+            second, last = divmod(tail, CLASSES)
+            kind = JOIN if first is None else self._boundaries[second][last][first]
+            if kind == SPLIT:
+                return _KEEP
+            if kind == LOOK or (before, after) in self._whole_pairs:
+                return _LOOK
+        if not (merges.reachable(before) and merges.reachable(after)):
+            return _LOOK if self._splits else _ENCODE
+        return _MERGE if merges.would_merge(before, after) else _KEEP
+
+    def _mend(self, verdict: int, ids: Sequence[int], piece: Sequence[int], floor: int, begin: int) -> Change:
+        if verdict == _MERGE:
+            return self._repair(ids, piece, floor, begin)
+        if verdict == _LOOK:
+            return self._look(ids, piece, floor, begin)
+        return self._encode(ids, piece, floor, begin)
+
+    def _repair(self, ids: Sequence[int], piece: Sequence[int], floor: int, begin: int) -> Change:
+        """Un-merge both sides of a merge site and merge again; widen until both ends hold."""
+        n = len(ids)
+        if n == floor:
+            return n, list(piece)
+        low, high = n - 1, 1
+        while True:
+            key = (*ids[low:n], *piece[:high])
+            window = self._repairs.get(key)
+            if window is None:
+                window = self._repairs[key] = self.merges.merge(self.merges.symbols(key))
+            verdict = self._verdict(ids, low, window[0], begin) if low > floor else _KEEP
+            if verdict == _MERGE:
+                low -= 1
+                continue
+            if verdict == _KEEP and high < len(piece):
+                before = (*ids[max(begin, low - 1) : low], *window)
+                verdict = self._verdict(before, len(before), piece[high], 0)
+                if verdict == _MERGE:
+                    high += 1
+                    continue
+            if verdict == _KEEP and any(pair in self._whole_pairs for pair in pairwise(window)):
+                verdict = _LOOK
+            if verdict != _KEEP:
+                return self._mend(verdict, ids, piece, floor, begin)
+            return low, window + list(piece[high:])
+
+    def _look(self, ids: Sequence[int], piece: Sequence[int], floor: int, begin: int) -> Change:
+        """Ask the pre-tokenizer where it splits, from the last sure split on, and merge in between."""
+        start = len(ids)
+        while start > begin and not self._surely_splits(ids, start):
+            start -= 1
+        added = next((place for place, token in enumerate(piece) if token in self._added), len(piece))
+        piece, rest = piece[:added], piece[added:]
+        tokens = [*ids[start:], *piece]
+        data = b"".join(map(self._surfaces.__getitem__, tokens))
+        places = [place for place, byte in enumerate(data) if byte & 0xC0 != 0x80]
+        shapes = list(map(self._shape, tokens))
+        if None in shapes:  # characters split over tokens
+            seen = [stand_in_for(data[low:high]) for low, high in pairwise([*places, len(data)])]
+        else:
+            seen = [shape.stand_ins for shape in shapes if shape is not None]
+        if None in seen or places[:1] != [0]:  # no text: nothing that a pre-tokenizer could say
+            return start, [*ids[start:], *self.merges.merge(self.merges.symbols(piece)), *rest]
+        splits = self._pre_tokens.starts("".join(filter(None, seen)))
+        cuts = [places[split] for split in splits] + [len(data)]
+        kept = list(ids[start : max(start, floor)])
+        fixed = sum(len(self._surfaces[token]) for token in kept)
+        ends = {0: 0} | {end: count for count, end in enumerate(_ends(self._surfaces, tokens), 1)}
+        for low, high in pairwise(cuts):
+            if high > fixed:
+                inside = self._merged(tokens, data, ends, max(low, fixed), high)
+                whole = self._whole.get(tuple(inside)) if low >= fixed else None
+                kept += inside if whole is None else [whole]
+        return start, kept + list(rest)
+
+    def _merged(self, tokens: list[int], data: bytes, ends: dict[int, int], low: int, high: int) -> list[int]:
+        """Return the ids of bytes inside one pre-token: the given ones where canonical, else merged from symbols."""
+        merges = self.merges
+        if low in ends and high in ends:
+            ids = tokens[ends[low] : ends[high]]
+            if all(map(merges.reachable, ids)) and not any(map(merges.would_merge, ids, ids[1:])):
+                return ids
+        return merges.merge(merges.spell(data[low:high]))
+
+    def _surely_splits(self, ids: Sequence[int], at: int) -> bool:
+        """Tell whether text is split before ``ids[at]`` whatever stands around; added tokens stand alone."""
+        if ids[at - 1] in self._added or (at < len(ids) and ids[at] in self._added):
+            return True
+        if at == len(ids):
+            return False
+        left, right = self._shape(ids[at - 1]), self._shape(ids[at])
+        return left is not None and right is not None and bool(self._sure[left.last][right.first])
+
+    def _encode(self, ids: Sequence[int], piece: Sequence[int], floor: int, begin: int) -> Change:
+        """Encode text, from far enough back that the first ids come out as they are."""
+        back = _BACK
+        while True:
+            start = max(begin, len(ids) - back)
+            data = b"".join(map(self._surfaces.__getitem__, (*ids[start:], *piece)))
+            try:
+                found = self._encode_text(data.decode())
+            except UnicodeDecodeError:
+                if start == begin:  # no text
+                    return len(ids), list(piece)
+                back += 1
+                continue
+            if start == begin or self._agrees(ids, start, found):
+                break
+            back *= 2
+        if start >= floor:
+            return start, found
+        fixed = sum(len(self._surfaces[token]) for token in ids[start:floor])
+        ends = _ends(self._surfaces, found)
+        if fixed in ends:
+            return floor, found[ends.index(fixed) + 1 :]
+        rest = data[fixed:]
+        half = next((place for place, byte in enumerate(rest) if byte & 0xC0 != 0x80), len(rest))
+        return floor, self.merges.merge(self.merges.spell(rest[:half])) + self._encode_text(rest[half:].decode())
+
+    def _encode_text(self, text: str) -> list[int]:
+        self.string_calls += 1
+        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def _agrees(self, ids: Sequence[int], start: int, found: list[int]) -> bool:
+        """Tell whether an encoding that began at ``start`` begins as the ids there do."""
+        far = sum(len(self._surfaces[token]) for token in ids[start:]) > self._longest
+        return far and list(ids[start : start + 2]) == found[:2]
+
+    def _shape(self, token: int) -> _Shape | None:
+        """Return what a pre-tokenizer sees of a token, None if it is not whole characters."""
+        try:
+            return self._shapes[token]
+        except KeyError:
+            pass
+        try:
+            seen = stand_ins(self._surfaces[token].decode())
+        except UnicodeDecodeError:
+            seen = ""
+        classes = list(map(coarse, seen))
+        shape = _Shape(seen, classes[0], classes[-1], classes[-2] if len(seen) > 1 else None) if seen else None
+        self._shapes[token] = shape
+        return shape
+
+    def _first(self, token: int) -> int | None:
+        """Return the class of a token's first character, None if the token begins inside one."""
+        shape = self._shape(token)
+        if shape is not None:
+            return shape.first
+        data = self._surfaces[token]
+        length = 1 if data[0] < 0x80 else 2 if data[0] < 0xE0 else 3 if data[0] < 0xF0 else 4
+        seen = stand_in_for(data[:length])
+        return None if seen is None else coarse(seen)
+
+    def _may_span(self, ids: Sequence[int], at: int, begin: int) -> bool:
+        """Tell whether an added token could begin in one of the ids before ``at``, and not have ended there."""
+        return bool(self._opening) and not self._opening.isdisjoint(ids[max(begin, at - self._longest) : at])
+
+    def _spanned(self, ids: Sequence[int], at: int, after: int, begin: int) -> bool:
+        """Tell whether an added token could begin before the boundary and go on beyond it."""
+        tail = b""
+        while at > begin and len(tail) < self._longest:
+            at -= 1
+            tail = self._surfaces[ids[at]] + tail
+        reach = tail + self._surfaces[after][:1]
+        return any(reach[i:] in self._openings for i in range(len(tail)))
+
+    def _holds_added(self, ids: Sequence[int], data: bytes, begin: int) -> bool:
+        """Tell whether an added token ends within ``data``."""
+        if not self._added:
+            return False
+        tail = b""
+        at = len(ids)
+        if self._may_span(ids, at, begin):
+            while at > begin and len(tail) < self._longest:
+                at -= 1
+                tail = self._surfaces[ids[at]] + tail
+        reach = tail + data
+        for start in range(len(reach)):
+            end = start + 1
+            while end <= len(reach) and reach[start:end] in self._openings:
+                if end > len(tail) and reach[start:end] in self._contents:
+                    return True
+                end += 1
+        return False
+
+    def _whole_pre_tokens(self, tokenizer: Tokenizer, table: MergeTable) -> dict[tuple[int, ...], int]:
+        """Find the tokens that `ignore_merges` makes of whole pre-tokens and merging does not reach.
+
+        Returns:
+            What merging gives for each -> the token.
+        """
+        whole: dict[tuple[int, ...], int] = {}
+        if tokenizer.spec["model"].get("ignore_merges"):
+            for token in np.flatnonzero(table.left < SYMBOL).tolist():
+                if self._surfaces[token]:
+                    whole[tuple(self.merges.merge(self.merges.spell(self._surfaces[token])))] = token
+        return whole
+
+
+def _ends(surfaces: Sequence[bytes], tokens: Sequence[int]) -> list[int]:
+    """Return the byte at which each token ends."""
+    total, ends = 0, []
+    for token in tokens:
+        total += len(surfaces[token])
+        ends.append(total)
+    return ends

@@ -1,0 +1,174 @@
+"""BPE on ids: un-merge, merge, and the question that alignment rests on: would two tokens merge?
+
+A token is the root of the tree of merges that make it. `Merges` holds the last merge of every
+token (its two parts and the rank) and the merge list itself, a few MB, and no pair matrix.
+
+**Merge-site lemma** (design, section 4). Inside one pre-token a sequence is canonical iff every
+adjacent pair is compatible. A pair (a, b) merges iff some x on a's right spine and some y on b's
+left spine have a merge of rank r with r < the rank at which x is consumed in a, and r <= the
+rank at which y is consumed in b: the leftmost of equal ranks goes first, and a root is never
+consumed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+SYMBOL = -1  # `left` of a token that no merge makes: a character or a byte
+UNREACHABLE = -2  # `left` of a token that merging its own bytes does not give back
+_NEVER = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class MergeTable:
+    """The merges of one BPE tokenizer as arrays.
+
+    Attributes:
+        left: First part of each token's last merge, `SYMBOL` or `UNREACHABLE`; int32 ``[ids]``.
+        right: Second part, likewise.
+        rank: Rank of that merge, -1 where there is none; int32 ``[ids]``.
+        pairs: ``first part * 2**32 + second part`` of every merge, ascending; int64 ``[merges]``.
+        ranks: Rank of each; int32 ``[merges]``.
+        results: Token that each makes; int32 ``[merges]``.
+    """
+
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    rank: NDArray[np.int32]
+    pairs: NDArray[np.int64]
+    ranks: NDArray[np.int32]
+    results: NDArray[np.int32]
+
+
+class Merges:
+    """A `MergeTable` ready for questions about single pairs."""
+
+    def __init__(self, table: MergeTable, symbols: Mapping[bytes, int], byte_tokens: Mapping[int, int]) -> None:
+        """Take over ``table``.
+
+        Args:
+            table: The merges.
+            symbols: Bytes of each symbol -> id: characters, or single bytes.
+            byte_tokens: Byte-fallback ids -> byte; empty for byte-level vocabularies.
+        """
+        # Python's own lists and dicts give single numbers several times faster than arrays do.
+        self._left: list[int] = table.left.tolist()
+        self._right: list[int] = table.right.tolist()
+        self._rank: list[int] = table.rank.tolist()
+        self._ranks: list[int] = table.ranks.tolist()
+        self._results: list[int] = table.results.tolist()
+        self._places: dict[int, int] = dict(zip(table.pairs.tolist(), range(len(table.pairs)), strict=True))
+        self._symbols = symbols
+        self._byte_of = byte_tokens
+        self._byte_ids = {byte: token for token, byte in byte_tokens.items()}
+
+    def reachable(self, token: int) -> bool:
+        """Tell whether merging the token's own bytes gives the token back."""
+        return self._left[token] != UNREACHABLE
+
+    def is_byte(self, token: int) -> bool:
+        """Tell whether this is a byte-fallback token."""
+        return token in self._byte_of
+
+    def merge_of(self, first: int, second: int) -> tuple[int, int] | None:
+        """Return (rank, resulting id) of a merge, or None."""
+        place = self._find(first, second)
+        return None if place < 0 else (self._ranks[place], self._results[place])
+
+    def would_merge(self, first: int, second: int) -> bool:
+        """Tell whether BPE merges across the boundary of two reachable tokens (the lemma)."""
+        left, right, rank = self._left, self._right, self._rank
+        x, x_consumed = first, _NEVER
+        while x >= 0:
+            y, y_consumed = second, _NEVER
+            while y >= 0:
+                place = self._places.get(x << 32 | y)
+                if place is not None and self._ranks[place] < x_consumed and self._ranks[place] <= y_consumed:
+                    return True
+                y, y_consumed = left[y], rank[y]
+            x, x_consumed = right[x], rank[x]
+        return False
+
+    def symbols(self, tokens: Iterable[int]) -> list[int]:
+        """Un-merge tokens into symbols; bytes that now complete a character become that character."""
+        found: list[int] = []
+        stack = list(tokens)[::-1]
+        while stack:
+            token = stack.pop()
+            if self._left[token] < 0:
+                found.append(token)
+            else:
+                stack += (self._right[token], self._left[token])
+        if self._byte_of and any(token in self._byte_of for token in found):
+            return self._with_characters(found)
+        return found
+
+    def spell(self, data: bytes) -> list[int]:
+        """Return the symbols of some bytes; bytes without a character symbol become byte tokens.
+
+        Raises:
+            KeyError: The vocabulary has no symbol for a byte.
+        """
+        if not self._byte_of:
+            return [self._symbols[data[i : i + 1]] for i in range(len(data))]
+        found = []
+        for start, end in _characters(data):
+            symbol = self._symbols.get(data[start:end])
+            found += [self._byte_ids[byte] for byte in data[start:end]] if symbol is None else [symbol]
+        return found
+
+    def merge(self, symbols: Sequence[int]) -> list[int]:
+        """Merge symbols by BPE: always the merge of lowest rank, the leftmost of equal ones."""
+        ids = list(symbols)
+        found = [self._find(a, b) for a, b in pairwise(ids)]
+        while True:
+            best, at = _NEVER, -1
+            for i, place in enumerate(found):
+                if place >= 0 and self._ranks[place] < best:
+                    best, at = self._ranks[place], i
+            if at < 0:
+                return ids
+            ids[at : at + 2] = [self._results[found[at]]]
+            del found[at]
+            if at > 0:
+                found[at - 1] = self._find(ids[at - 1], ids[at])
+            if at < len(found):
+                found[at] = self._find(ids[at], ids[at + 1])
+
+    def _find(self, first: int, second: int) -> int:
+        """Return the place of a merge in the table, -1 where there is none."""
+        return self._places.get(first << 32 | second, -1)
+
+    def _with_characters(self, tokens: list[int]) -> list[int]:
+        """Replace runs of byte tokens by the characters that they spell, where these have a symbol."""
+        result: list[int] = []
+        run = bytearray()
+        for token in tokens:
+            if token in self._byte_of:
+                run.append(self._byte_of[token])
+                continue
+            if run:
+                result += self.spell(bytes(run))
+                run.clear()
+            result.append(token)
+        return result + self.spell(bytes(run))
+
+
+def _characters(data: bytes) -> list[tuple[int, int]]:
+    """Cut bytes into UTF-8 characters; bytes that are part of none stand alone."""
+    spans = []
+    at = 0
+    while at < len(data):
+        lead = data[at]
+        length = 1 if lead < 0xC2 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4 if lead < 0xF5 else 1
+        end = at + length
+        try:
+            data[at:end].decode()
+        except UnicodeDecodeError:
+            end = at + 1
+        spans.append((at, end))
+        at = end
+    return spans

@@ -1,0 +1,290 @@
+"""Zero mismatches: the anchored translator against whole-string encoding, at every frontier of real text.
+
+    python benchmarks/frontiers.py --characters 60000
+
+For each pair of tokenizers, text is committed token by token. At each frontier two things must hold:
+the draft's view equals what the draft's tokenizer encodes for the text so far, and the translation
+of a right draft of 1 to 8 tokens equals what the target's tokenizer encodes beyond the frontier.
+Frontiers that the drafted text would move (they are no boundary of the whole text) and committed
+ids that are not canonical (made by splitting tokens at random) are counted apart: there, committed
+ids must stay and the bytes must agree.
+
+Prints a Markdown table and saves ``benchmarks/results/frontiers.jsonl``; leaves with status 1 on
+a mismatch. Tokenizers and corpora come from the folder named by SPECTOOL_SHARED.
+"""
+
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import click
+import tokenizers
+from tqdm import tqdm
+
+from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.build import build_alignment
+from spectool.corpora import open_corpus
+from spectool.runtime.anchored_translator import AnchoredTranslator, whole_characters
+
+SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+RESULTS = Path(__file__).parent / "results" / "frontiers.jsonl"
+PAIRS = [
+    ("qwen2.5", "bielik-11b-v2.5"),
+    ("llama-3.2", "bielik-11b-v2.5"),
+    ("gemma-3", "bielik-11b-v2.5"),
+    ("bielik-4.5b-v3-apt4", "bielik-11b-v2.5"),
+    ("mistral-nemo", "phi-3-mini"),
+    ("bielik-11b-v2.5", "qwen2.5"),
+    ("qwen2.5", "llama-3.2"),
+    ("gpt4o-o200k", "mistral-nemo"),
+    ("llama-3.2", "gemma-3"),
+    ("gemma-3", "gpt2"),
+    ("claude-legacy", "gpt4o-o200k"),
+    ("nanochat-pl-ours6-nfkc", "bielik-4.5b-v3-apt4"),
+    ("xlm-roberta-base", "bielik-11b-v2.5"),
+    ("qwen2.5", "xlm-roberta-base"),
+    ("t5-small", "qwen2.5"),
+    ("bert-base-uncased", "bielik-11b-v2.5"),
+    ("herbert-base-cased", "qwen2.5"),
+    ("llama-3.2", "bert-base-uncased"),
+    ("falcon-7b", "bielik-11b-v2.5"),
+    ("qwen2.5", "falcon-7b"),
+]
+LANGUAGES = ("uk", "pl", "crh", "strings")
+ENCODED = ("Unigram", "WordPiece", "BPE")  # kinds for which text is encoded, and may come out changed
+_LONGEST = 600  # characters of a document: every prefix of it is encoded
+
+
+class Oracle:
+    """Whole-string encoding by one tokenizer, special tokens not read out of text."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Wrap ``tokenizer``."""
+        self.tokenizer = tokenizer
+        self._backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
+        self._backend.encode_special_tokens = True
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode whole texts."""
+        return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def spelled(self, ids: Sequence[int]) -> bytes:
+        """Return the bytes of ids from a text's beginning."""
+        joined = b"".join(self.tokenizer.surfaces[i] for i in ids)
+        return joined.removeprefix(b" ") if self.tokenizer.edges.leading_space else joined
+
+    def ends(self, ids: Sequence[int]) -> list[int]:
+        """Return the byte of the text at which each id ends."""
+        joined = b"".join(self.tokenizer.surfaces[i] for i in ids)
+        shift = int(self.tokenizer.edges.leading_space and joined.startswith(b" "))
+        return [end - shift for end in accumulate(len(self.tokenizer.surfaces[i]) for i in ids)]
+
+
+def check_document(
+    text: str, draft: Oracle, target: Oracle, translator: AnchoredTranslator, rng: random.Random, counts: Counter[str]
+) -> None:
+    """Check every frontier of one document."""
+    data = text.encode()
+    (ids,), (draft_ids,) = target.encode([text]), draft.encode([text])
+    if target.spelled(ids) != data:
+        # A target that normalizes never says such text: go on with what it would say.
+        data = target.spelled(ids)
+        text = data.decode("utf-8", "ignore")
+        (ids,), (draft_ids,) = target.encode([text]), draft.encode([text])
+        if text.encode() != data or target.spelled(ids) != data:
+            counts["texts left out"] += 1
+            return
+    lossy_draft = draft.spelled(draft_ids) != data
+    counts["texts whose draft view is lossy"] += lossy_draft
+    ends, draft_ends = target.ends(ids), draft.ends(draft_ids)
+    committed = [0, *ends[:-1]]
+    cases = []
+    for place, start in enumerate(committed):
+        upto = bisect_right(draft_ends, start)
+        end = draft_ends[min(len(draft_ends), upto + rng.randint(1, 8)) - 1]
+        cases.append((place, start, max(whole_characters(data[:end]), start)))
+    texts = [data[:end].decode("utf-8", "ignore") for _, _, end in cases]
+    wholes = target.encode(texts)
+    views = draft.encode([data[: whole_characters(data[:start])].decode() for _, start, _ in cases])
+    translator.start()
+    for (place, start, end), whole, view, before in zip(cases, wholes, views, [None, *ids], strict=False):
+        if before is not None:
+            translator.commit([before])
+        context = list(translator.draft_context().ids)
+        known = data[: whole_characters(data[:start])]
+        if draft.spelled(view) == known or draft.tokenizer.kind in ENCODED:
+            counts["views"] += 1
+            if context != view:
+                counts["view mismatches"] += 1
+                _show("view", draft.tokenizer, context, view)
+        if end <= start or lossy_draft:
+            continue
+        drafts, healed = _right_draft(draft, context, data, start, len(known), draft_ids, draft_ends, end)
+        if drafts is None:
+            counts["no right draft in whole tokens"] += 1
+            continue
+        calls = translator.string_calls
+        found = translator.translate(drafts, healed)
+        counts["string-free"] += translator.string_calls == calls
+        counts["frontiers"] += 1
+        if (
+            b"".join(target.tokenizer.surfaces[i] for i in found).removeprefix(
+                b" " if place == 0 and target.tokenizer.edges.leading_space else b""
+            )
+            != data[start:end]
+        ):
+            if target.tokenizer.kind in ENCODED:
+                counts["not spelled by the target"] += 1
+            else:
+                counts["byte mismatches"] += 1
+                _show("bytes", target.tokenizer, found, [])
+        if whole[:place] != ids[:place]:
+            counts["moved frontiers"] += 1
+        elif found != whole[place:]:
+            counts["mismatches"] += 1
+            _show("ids", target.tokenizer, found, whole[place:])
+
+
+def _right_draft(
+    draft: Oracle,
+    context: list[int],
+    data: bytes,
+    start: int,
+    known: int,
+    ids: list[int],
+    ends: list[int],
+    end: int,
+) -> tuple[list[int] | None, bool]:
+    """Return draft ids that say ``data[known:end]`` after ``context``, and whether the first is healed.
+
+    ``known`` is where the last whole character before the frontier ``start`` ends.
+    """
+    first = bisect_right(ends, known) if known else 0
+    last = bisect_right(ends, end - 1)
+    if last < len(ends) and ends[last] == end:
+        start_of_text = -int(draft.tokenizer.edges.leading_space)
+        begin = ends[first - 1] if first else start_of_text
+        if max(begin, 0) == known:
+            return ids[first : last + 1], False
+        seen = draft.ends(context)
+        if context and seen[-1] == known and (seen[-2] if len(seen) > 1 else start_of_text) == begin:
+            return ids[first : last + 1], True
+    if draft.tokenizer.edges.leading_space or known < start or start == 0:
+        return None, False
+    spelled = draft.encode([data[start:end].decode()])[0]
+    return (spelled, False) if draft.spelled(spelled) == data[start:end] else (None, False)
+
+
+def check_split_tokens(
+    text: str, draft: Oracle, target: Oracle, translator: AnchoredTranslator, rng: random.Random, counts: Counter[str]
+) -> None:
+    """Commit a text whose tokens are split at random; the bytes must agree and the view must be canonical."""
+    data = text.encode()
+    (ids,) = target.encode([text])
+    surfaces = target.tokenizer.surfaces
+    if target.spelled(ids) != data or draft.spelled(draft.encode([text])[0]) != data:
+        return
+    by_surface = {surface: i for i, surface in reversed(list(enumerate(surfaces))) if surface}
+    committed: list[int] = []
+    for token in ids:
+        surface = surfaces[token]
+        cut = rng.randrange(1, len(surface)) if len(surface) > 1 and rng.random() < 0.3 else 0
+        halves = [by_surface.get(surface[:cut]), by_surface.get(surface[cut:])] if cut else [None]
+        committed += [token] if None in halves else [half for half in halves if half is not None]
+    if target.spelled(committed) != data:
+        return
+    translator.start()
+    done = b""
+    views, known = [], []
+    for token in committed:
+        translator.commit([token])
+        done = target.spelled([*committed[: len(views) + 1]])
+        views.append(list(translator.draft_context().ids))
+        known.append(done[: whole_characters(done)].decode("utf-8", "replace"))
+    for view, expected in zip(views, draft.encode(known), strict=True):
+        counts["split views"] += 1
+        if view != expected:
+            counts["split view mismatches"] += 1
+            _show("split", draft.tokenizer, view, expected)
+
+
+_shown = Counter[str]()
+
+
+def _show(kind: str, tokenizer: Tokenizer, found: Sequence[int], expected: Sequence[int]) -> None:
+    _shown[kind + tokenizer.name] += 1
+    if _shown[kind + tokenizer.name] <= 3:
+        at = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), 0)
+        pieces = [[tokenizer.surfaces[i] for i in ids[max(0, at - 2) : at + 4]] for ids in (found, expected)]
+        tqdm.write(f"{kind} {tokenizer.name}: found {pieces[0]}, expected {pieces[1]}")
+
+
+def _documents(language: str, characters: int) -> Iterator[str]:
+    if language == "strings":
+        yield from (text for _, text in json.loads((SHARED / "tokenizers" / "test_strings.json").read_text()) if text)
+        return
+    for document in open_corpus(str(SHARED / "corpora" / f"{language}.valid.txt.zst")):
+        yield document.text[:_LONGEST]
+        characters -= len(document.text)
+        if characters <= 0:
+            return
+
+
+@click.command()
+@click.option("--characters", default=60_000, show_default=True, help="Of each corpus, for each pair.")
+@click.option("--pair", "pairs", multiple=True, metavar="DRAFT:TARGET", help="Only these pairs.")
+@click.option("--seed", default=7, show_default=True)
+def main(characters: int, pairs: tuple[str, ...], seed: int) -> None:
+    """Check every pair on every corpus; save and print."""
+    chosen = [tuple(pair.split(":")) for pair in pairs] or PAIRS
+    rows = []
+    for draft_name, target_name in tqdm(chosen):
+        sides = [open_tokenizer(SHARED / "tokenizers" / name / "tokenizer.json") for name in (draft_name, target_name)]
+        draft, target = map(Oracle, sides)
+        with tempfile.TemporaryDirectory() as scratch:
+            corpus = open_corpus("sample:pl")
+            build_alignment(sides[0], sides[1], corpus, Path(scratch) / "pair", lambda step: None, sample=2000)
+            translator = AnchoredTranslator(Alignment(Path(scratch) / "pair"), sides[0], sides[1])
+            counts: Counter[str] = Counter()
+            rng = random.Random(seed)
+            begun = time.perf_counter()
+            for language in LANGUAGES:
+                for text in _documents(language, characters):
+                    check_document(text, draft, target, translator, rng, counts)
+                    if rng.random() < 0.1:
+                        check_split_tokens(text, draft, target, translator, rng, counts)
+        rows.append(
+            {
+                "draft": draft_name,
+                "target": target_name,
+                "seed": seed,
+                "seconds": round(time.perf_counter() - begun),
+                **counts,
+            }
+        )
+        tqdm.write(json.dumps(rows[-1]))
+    if not pairs:
+        RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = ("frontiers", "mismatches", "moved frontiers", "byte mismatches", "views", "view mismatches")
+    columns += ("split views", "split view mismatches")
+    click.echo("| draft → target | " + " | ".join(columns) + " | string-free |")
+    click.echo("|---|" + "---:|" * (len(columns) + 1))
+    for row in rows:
+        free = row.get("string-free", 0) / max(1, row.get("frontiers", 0))
+        values = " | ".join(f"{row.get(column, 0):,}" for column in columns)
+        click.echo(f"| {row['draft']} → {row['target']} | {values} | {free:.1%} |")
+    wrong = sum(row.get(c, 0) for row in rows for c in columns if c.endswith("mismatches"))
+    click.echo(f"\n{sum(row.get('frontiers', 0) for row in rows):,} frontiers, {wrong:,} mismatches")
+    sys.exit(wrong > 0)
+
+
+if __name__ == "__main__":
+    main()

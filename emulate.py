@@ -1,0 +1,273 @@
+"""The command ``emulate``: text in the target's place, with drafters of every kind in the loop.
+
+It needs text and runtime both, so it is composed here, beside the command line.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from spectool import TokenizerError
+from spectool.artifacts.console import guarded, reading, say, show, table, text_options
+from spectool.runtime.strategies import STRATEGIES
+
+_LENGTH = 8
+_DRAFT_LENGTHS = (2, 4)
+_BATCH = 512  # documents encoded at once
+
+
+@click.command()
+@click.option("--dict", "dictionary", type=click.Path(path_type=Path), metavar="DIR", help="Dictionary to draft from.")
+@click.option("--history", is_flag=True, help="Draft from what the document already said, too.")
+@click.option(
+    "--draft", metavar="D", help="Draft model with another tokenizer; its tokenizer is enough with --count-on."
+)
+@click.option(
+    "--count-on",
+    metavar="C",
+    help="Text to count an n-gram model over D's tokens on, which then drafts instead of the model.",
+)
+@click.option("--order", type=click.IntRange(1, 8), default=5, show_default=True, help="Longest n-gram counted.")
+@click.option(
+    "--alignment",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Alignment of D with the target, from `spectool align`; made for this run if not given.",
+)
+@click.option(
+    "--strategy",
+    "strategies",
+    type=click.Choice(STRATEGIES),
+    multiple=True,
+    help="Translate drafts this way; may be repeated. All by default.",
+)
+@click.option("--steps", is_flag=True, help="Report the steps of the anchored strategy one by one, too.")
+@click.option("--corpus", required=True, metavar="C", help="Text to replay, as for build-dict.")
+@click.option(
+    "--tokenizer", metavar="T", help="The target's tokenizer; by default the one the dictionary or alignment names."
+)
+@click.option(
+    "--num-draft-tokens",
+    "lengths",
+    type=click.IntRange(0),
+    multiple=True,
+    help=f"Longest proposal, in tokens; may be repeated. By default {_LENGTH}, and 2 and 4 draft tokens with --draft.",
+)
+@text_options
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@guarded
+def emulate(
+    dictionary: Path | None,
+    history: bool,
+    draft: str | None,
+    count_on: str | None,
+    order: int,
+    alignment: Path | None,
+    strategies: tuple[str, ...],
+    steps: bool,
+    corpus: str,
+    tokenizer: str | None,
+    lengths: tuple[int, ...],
+    text_field: str | None,
+    on_error: Any,
+    as_json: bool,
+) -> None:
+    """Replay a text as if the target had written it, and count verification passes.
+
+    Each document is a generation of its own, and each line of a plain text file is a document.
+    A dictionary does best on the text that it was built from, and so does an n-gram model: replay
+    another one.
+
+    \b
+    Examples:
+        spectool emulate --dict pl.dict --corpus news.txt
+        spectool emulate --draft ./Qwen2.5-1.5B --tokenizer ./Bielik-11B --corpus news.txt
+        spectool emulate --draft ./Qwen2.5-1.5B --count-on wiki.txt --alignment qwen-bielik.align --corpus news.txt
+    """
+    from spectool.corpora import open_corpus
+
+    source = open_corpus(corpus, on_error=on_error, text_field=text_field)
+    if draft is not None:
+        if dictionary is not None or history:
+            raise click.UsageError("--draft is replayed by itself: leave out --dict and --history")
+        named = strategies or STRATEGIES
+        _with_draft(draft, count_on, order, alignment, named, steps, source, tokenizer, lengths, as_json)
+    elif count_on or alignment or strategies or steps:
+        raise click.UsageError("--count-on, --alignment, --strategy and --steps need a draft: --draft D")
+    else:
+        _without_model(dictionary, history, source, tokenizer, lengths, as_json)
+
+
+def _without_model(
+    dictionary: Path | None, history: bool, source: Any, tokenizer: str | None, lengths: Sequence[int], as_json: bool
+) -> None:
+    """Replay with a dictionary, the document's own history, or both."""
+    from spectool.artifacts.dictionary import Dictionary
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.runtime.emulator import replay
+    from spectool.runtime.loading import combine, dictionary_drafter
+    from spectool.runtime.prompt_lookup import PromptLookupDrafter
+
+    if len(lengths) > 1:
+        raise click.UsageError("--num-draft-tokens may be repeated only with --draft")
+    if tokenizer is not None:
+        target = open_tokenizer(tokenizer)
+    elif dictionary is not None:
+        target = _recorded(Dictionary(dictionary).manifest.tokenizers["target"]["name"], "the dictionary's")
+    else:
+        raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
+    drafters: list[Any] = [] if dictionary is None else [dictionary_drafter(dictionary, target)]
+    drafter = combine([*drafters, *([PromptLookupDrafter()] if history else [])])
+    if drafter is None:
+        raise click.UsageError("nothing to draft from: give --draft D, or --dict DIR, --history, or both")
+
+    texts, documents = _replayed(source, target)
+    total = sum(map(len, documents))
+    with tqdm(total=total, unit=" tokens", unit_scale=True, desc="replaying", disable=None) as bar:
+        statistics = replay(documents, drafter, lengths[0] if lengths else _LENGTH, bar.update)
+    facts = {
+        "corpus": source.spec,
+        "documents": len(documents),
+        "tokenizer": target.name,
+        "tokens": statistics.tokens,
+        "fertility": round(total / sum(len(text.split()) for text in texts), 4),
+        "passes": statistics.passes,
+        "tokens per pass": round(statistics.tokens_per_pass, 4),
+        "coverage": round(statistics.coverage, 4),
+        "mean accepted length": round(statistics.mean_accepted_length, 4),
+        "acceptance": round(statistics.acceptance_rate, 4),
+    }
+    show(facts, as_json)
+
+
+def _with_draft(
+    draft: str,
+    count_on: str | None,
+    order: int,
+    alignment: Path | None,
+    strategies: Sequence[str],
+    steps: bool,
+    source: Any,
+    tokenizer: str | None,
+    lengths: Sequence[int],
+    as_json: bool,
+) -> None:
+    """Replay with a draft of another vocabulary, once for every strategy and draft length."""
+    from spectool.artifacts.alignment import Alignment
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.runtime.strategies import anchored_steps, compare_strategies, make_translator
+
+    recorded = None if alignment is None else Alignment(alignment)
+    if tokenizer is not None:
+        target = open_tokenizer(tokenizer)
+    elif recorded is not None:
+        target = _recorded(recorded.manifest.tokenizers["target"]["name"], "the target's")
+    else:
+        raise click.UsageError("without --alignment, name the target's tokenizer: --tokenizer T")
+    drafting, draft_tokenizer = _counted(draft, count_on, order) if count_on else _loaded(draft)
+    lengths = lengths or _DRAFT_LENGTHS
+    with _aligned(recorded, draft_tokenizer, target) as aligned:
+        translators = {name: make_translator(name, aligned, draft_tokenizer, target) for name in strategies}
+        if steps:
+            translators |= anchored_steps(aligned, draft_tokenizer, target)
+        _, documents = _replayed(source, target)
+        total = sum(map(len, documents)) * len(lengths) * len(translators)
+        rows = []
+        with tqdm(total=total, unit=" tokens", unit_scale=True, desc="replaying", disable=None) as bar:
+            for run in compare_strategies(documents, translators, drafting, lengths, bar.update):
+                rows.append(_row(run))
+    facts = {
+        "corpus": source.spec,
+        "documents": len(documents),
+        "tokens": sum(map(len, documents)),
+        "target": target.name,
+        "draft": f"{order}-gram model counted on {count_on}, tokens of {draft}" if count_on else draft,
+    }
+    if as_json:
+        show({**facts, "runs": rows}, as_json=True)
+        return
+    show(facts, as_json=False)
+    click.echo()
+    click.echo(table(list(rows[0]), [[_cell(value) for value in row.values()] for row in rows]))
+
+
+def _row(run: Any) -> dict[str, Any]:
+    statistics, counts = run.statistics, run.counts
+    return {
+        "k": run.num_draft_tokens,
+        "strategy": run.strategy,
+        "tokens per pass": round(statistics.tokens_per_pass, 4),
+        "acceptance": round(statistics.acceptance_rate, 4),
+        "without proposal": round(counts.without_proposal / max(1, counts.cycles), 4),
+        "string-free": round(counts.string_free_rate, 4),
+        "us per cycle": round(counts.microseconds_per_cycle, 1),
+    }
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _counted(draft: str, count_on: str, order: int) -> tuple[Any, Any]:
+    """Count an n-gram model over the draft's tokens."""
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.corpora import open_corpus
+    from spectool.runtime.ngram_source import NgramModel, NgramSource
+
+    tokenizer = open_tokenizer(draft)
+    say(f"counting {order}-grams of {draft} on {count_on}")
+    documents = _encoded(tokenizer, (document.text for document in reading(open_corpus(count_on))))
+    return NgramSource(NgramModel.count(documents, tokenizer.size, order)), tokenizer
+
+
+def _loaded(draft: str) -> tuple[Any, Any]:
+    """Load a draft model and its tokenizer."""
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.runtime.loading import load_model
+    from spectool.runtime.model_source import ModelSource
+
+    model, loaded = load_model(draft)
+    tokenizer = open_tokenizer(loaded)
+    return ModelSource(model, bos=tokenizer.roles.bos, size=tokenizer.size), tokenizer
+
+
+@contextmanager
+def _aligned(recorded: Any, draft: Any, target: Any) -> Iterator[Any]:
+    """Give the alignment named, or one made for this run on the bundled samples."""
+    from spectool.artifacts.alignment import Alignment
+    from spectool.build.alignment import build_alignment
+    from spectool.corpora import open_corpus
+
+    if recorded is not None:
+        yield recorded
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "pair.align"
+        say("aligning the two tokenizers; `spectool align` keeps the result for later runs")
+        build_alignment(draft, target, open_corpus("sample:pl"), path, lambda step: None, sample=0)
+        yield Alignment(path)
+
+
+def _recorded(name: str, whose: str) -> Any:
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+
+    try:
+        return open_tokenizer(name)
+    except TokenizerError as error:
+        raise TokenizerError(f"{error}. Give {whose} tokenizer with --tokenizer") from error
+
+
+def _replayed(source: Any, target: Any) -> tuple[list[str], list[list[int]]]:
+    texts = [document.text for document in reading(source)]
+    return texts, list(_encoded(target, iter(texts)))
+
+
+def _encoded(tokenizer: Any, texts: Iterator[str]) -> Iterator[list[int]]:
+    while batch := list(islice(texts, _BATCH)):
+        yield from tokenizer.encode_batch(batch)
