@@ -13,12 +13,13 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from spectool import TokenizerError
+from spectool import RuntimeUnsupported, TokenizerError
 from spectool.artifacts.console import guarded, reading, say, show, table, text_options
 from spectool.runtime.strategies import STRATEGIES
 
 _LENGTH = 8
 _DRAFT_LENGTHS = (2, 4)
+_ORDER = 5
 _BATCH = 512  # documents encoded at once
 
 
@@ -33,7 +34,9 @@ _BATCH = 512  # documents encoded at once
     metavar="C",
     help="Text to count an n-gram model over D's tokens on, which then drafts instead of the model.",
 )
-@click.option("--order", type=click.IntRange(1, 8), default=5, show_default=True, help="Longest n-gram counted.")
+@click.option(
+    "--order", type=click.IntRange(1, 8), help=f"Longest n-gram counted with --count-on; {_ORDER} by default."
+)
 @click.option(
     "--alignment",
     type=click.Path(path_type=Path),
@@ -67,7 +70,7 @@ def emulate(
     history: bool,
     draft: str | None,
     count_on: str | None,
-    order: int,
+    order: int | None,
     alignment: Path | None,
     strategies: tuple[str, ...],
     steps: bool,
@@ -92,14 +95,17 @@ def emulate(
     """
     from spectool.corpora import open_corpus
 
+    if draft is None and (count_on or alignment or strategies or steps):
+        raise click.UsageError("--count-on, --alignment, --strategy and --steps need a draft: --draft D")
+    if draft is not None and (dictionary is not None or history):
+        raise click.UsageError("--draft is replayed by itself: leave out --dict and --history")
+    if order is not None and count_on is None:
+        raise click.UsageError("--order is about the n-grams of --count-on C, which is not given")
     source = open_corpus(corpus, on_error=on_error, text_field=text_field)
     if draft is not None:
-        if dictionary is not None or history:
-            raise click.UsageError("--draft is replayed by itself: leave out --dict and --history")
+        counted = None if count_on is None else open_corpus(count_on, on_error=on_error, text_field=text_field)
         named = strategies or STRATEGIES
-        _with_draft(draft, count_on, order, alignment, named, steps, source, tokenizer, lengths, as_json)
-    elif count_on or alignment or strategies or steps:
-        raise click.UsageError("--count-on, --alignment, --strategy and --steps need a draft: --draft D")
+        _with_draft(draft, counted, order or _ORDER, alignment, named, steps, source, tokenizer, lengths, as_json)
     else:
         _without_model(dictionary, history, source, tokenizer, lengths, as_json)
 
@@ -148,7 +154,7 @@ def _without_model(
 
 def _with_draft(
     draft: str,
-    count_on: str | None,
+    counted: Any,
     order: int,
     alignment: Path | None,
     strategies: Sequence[str],
@@ -158,43 +164,51 @@ def _with_draft(
     lengths: Sequence[int],
     as_json: bool,
 ) -> None:
-    """Replay with a draft of another vocabulary, once for every strategy and draft length."""
+    """Replay with a draft of another vocabulary, once for every strategy and draft length.
+
+    What can be wrong with the names is found before anything is counted.
+    """
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.tokenizer_source import open_tokenizer
     from spectool.runtime.strategies import anchored_steps, compare_strategies, make_translator
 
+    if tokenizer is None and alignment is None:
+        raise click.UsageError("without --alignment, name the target's tokenizer: --tokenizer T")
     recorded = None if alignment is None else Alignment(alignment)
+    proposals, drafting = _loaded(draft) if counted is None else (None, open_tokenizer(draft))
     if tokenizer is not None:
         target = open_tokenizer(tokenizer)
     elif recorded is not None:
-        target = _recorded(recorded.manifest.tokenizers["target"]["name"], "the target's")
-    else:
-        raise click.UsageError("without --alignment, name the target's tokenizer: --tokenizer T")
-    drafting, draft_tokenizer = _counted(draft, count_on, order) if count_on else _loaded(draft)
-    lengths = lengths or _DRAFT_LENGTHS
-    with _aligned(recorded, draft_tokenizer, target) as aligned:
-        translators = {name: make_translator(name, aligned, draft_tokenizer, target) for name in strategies}
+        target = _recorded(_target_name(recorded, drafting), "the target's")
+    if recorded is not None:
+        recorded.require(drafting, target)
+    if counted is not None:
+        proposals = _ngrams(drafting, counted, order)
+    lengths = list(dict.fromkeys(lengths or _DRAFT_LENGTHS))
+    with _aligned(recorded, drafting, target) as aligned:
+        translators = {name: make_translator(name, aligned, drafting, target) for name in strategies}
         if steps:
-            translators |= anchored_steps(aligned, draft_tokenizer, target)
+            translators |= anchored_steps(aligned, drafting, target)
         _, documents = _replayed(source, target)
         total = sum(map(len, documents)) * len(lengths) * len(translators)
         rows = []
         with tqdm(total=total, unit=" tokens", unit_scale=True, desc="replaying", disable=None) as bar:
-            for run in compare_strategies(documents, translators, drafting, lengths, bar.update):
+            for run in compare_strategies(documents, translators, proposals, lengths, bar.update):
                 rows.append(_row(run))
     facts = {
         "corpus": source.spec,
         "documents": len(documents),
         "tokens": sum(map(len, documents)),
         "target": target.name,
-        "draft": f"{order}-gram model counted on {count_on}, tokens of {draft}" if count_on else draft,
+        "draft": draft if counted is None else f"{order}-gram model counted on {counted.spec}, tokens of {draft}",
     }
     if as_json:
         show({**facts, "runs": rows}, as_json=True)
         return
     show(facts, as_json=False)
     click.echo()
-    click.echo(table(list(rows[0]), [[_cell(value) for value in row.values()] for row in rows]))
+    header = [name.replace("_", " ") for name in rows[0]]
+    click.echo(table(header, [[_cell(name, value) for name, value in row.items()] for row in rows]))
 
 
 def _row(run: Any) -> dict[str, Any]:
@@ -202,28 +216,27 @@ def _row(run: Any) -> dict[str, Any]:
     return {
         "k": run.num_draft_tokens,
         "strategy": run.strategy,
-        "tokens per pass": round(statistics.tokens_per_pass, 4),
+        "tokens_per_pass": round(statistics.tokens_per_pass, 4),
         "acceptance": round(statistics.acceptance_rate, 4),
-        "without proposal": round(counts.without_proposal / max(1, counts.cycles), 4),
-        "string-free": round(counts.string_free_rate, 4),
-        "us per cycle": round(counts.microseconds_per_cycle, 1),
+        "without_proposal": round(counts.without_proposal / max(1, counts.cycles), 4),
+        "string_free": round(counts.string_free_rate, 4),
+        "us_per_cycle": round(counts.microseconds_per_cycle, 1),
     }
 
 
-def _cell(value: Any) -> str:
+def _cell(name: str, value: Any) -> str:
+    if name == "us_per_cycle":
+        return f"{value:.1f}"
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def _counted(draft: str, count_on: str, order: int) -> tuple[Any, Any]:
+def _ngrams(tokenizer: Any, corpus: Any, order: int) -> Any:
     """Count an n-gram model over the draft's tokens."""
-    from spectool.artifacts.tokenizer_source import open_tokenizer
-    from spectool.corpora import open_corpus
     from spectool.runtime.ngram_source import NgramModel, NgramSource
 
-    tokenizer = open_tokenizer(draft)
-    say(f"counting {order}-grams of {draft} on {count_on}")
-    documents = _encoded(tokenizer, (document.text for document in reading(open_corpus(count_on))))
-    return NgramSource(NgramModel.count(documents, tokenizer.size, order)), tokenizer
+    say(f"counting {order}-grams of {tokenizer.name} on {corpus.spec}")
+    documents = _encoded(tokenizer, (document.text for document in reading(corpus)))
+    return NgramSource(NgramModel.count(documents, tokenizer.size, order))
 
 
 def _loaded(draft: str) -> tuple[Any, Any]:
@@ -232,14 +245,30 @@ def _loaded(draft: str) -> tuple[Any, Any]:
     from spectool.runtime.loading import load_model
     from spectool.runtime.model_source import ModelSource
 
-    model, loaded = load_model(draft)
+    try:
+        model, loaded = load_model(draft)
+    except RuntimeUnsupported as error:
+        raise RuntimeUnsupported(
+            f"{error}. With a tokenizer alone, count n-grams over its tokens: --count-on C"
+        ) from error
     tokenizer = open_tokenizer(loaded)
     return ModelSource(model, bos=tokenizer.roles.bos, size=tokenizer.size), tokenizer
 
 
+def _target_name(recorded: Any, draft: Any) -> str:
+    """Return the name of the tokenizer that the alignment gives for the target.
+
+    In an alignment of the other direction, that is the one on its draft side: the error about it names the right pair.
+    """
+    sides = recorded.manifest.tokenizers
+    swapped = sides["target"]["fingerprint"] == draft.fingerprint != sides["draft"]["fingerprint"]
+    name: str = sides["draft" if swapped else "target"]["name"]
+    return name
+
+
 @contextmanager
 def _aligned(recorded: Any, draft: Any, target: Any) -> Iterator[Any]:
-    """Give the alignment named, or one made for this run on the bundled samples."""
+    """Give the alignment named, or one made for this run on a bundled sample."""
     from spectool.artifacts.alignment import Alignment
     from spectool.build.alignment import build_alignment
     from spectool.corpora import open_corpus

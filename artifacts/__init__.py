@@ -6,6 +6,8 @@ from spectool import lazy_exports
 
 if TYPE_CHECKING:
     from spectool.artifacts.alignment import Alignment
+    from spectool.artifacts.canonical import CanonicalIds
+    from spectool.artifacts.canonical_text import CanonicalText
     from spectool.artifacts.dictionary import Dictionary, Match
     from spectool.artifacts.manifest import Manifest, read_manifest
     from spectool.artifacts.roles import Roles
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Alignment",
+    "CanonicalIds",
+    "CanonicalText",
     "Dictionary",
     "Manifest",
     "Match",
@@ -31,6 +35,8 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "Alignment": "alignment",
+        "CanonicalIds": "canonical",
+        "CanonicalText": "canonical_text",
         "Dictionary": "dictionary",
         "Manifest": "manifest",
         "Match": "dictionary",

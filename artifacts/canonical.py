@@ -39,7 +39,6 @@ _KEEP, _MERGE, _LOOK, _ENCODE = range(4)
 _UNSEEN = -2  # what comes before a boundary is not known from a few tokens
 _OPEN = -1  # a token ends inside a character that it began
 _CHARACTER = 4  # bytes of the longest character
-_DEPTHS = (2, 3)  # how many ids before a boundary may decide what is remembered about it
 _REMEMBERED = 1_000_000  # joins, about 150 bytes each
 _BACK = 8  # tokens of left context that encoding starts from, doubled until it fits
 
@@ -87,13 +86,14 @@ class CanonicalIds:
         self._contents = contents = frozenset(self._added.values())
         self._openings = frozenset(content[:end] for content in contents for end in range(1, len(content) + 1))
         self._longest = max(map(len, contents), default=0)
+        firsts = {content[:1] for content in contents}
         self._opening = frozenset(
-            token
-            for token, surface in enumerate(self._surfaces)
-            if contents and any(opening in surface for opening in {content[:1] for content in contents})
+            token for token, surface in enumerate(self._surfaces) if any(first in surface for first in firsts)
         )
+        self._inside_added = b"\0".join(contents)
         self._whole = self._whole_pre_tokens(tokenizer, table)
         self._whole_pairs = {pair for ids in self._whole for pair in pairwise(ids)}
+        self._touches: dict[int, bool] = {}  # whether a token may be the beginning or the inside of an added one
         self._shapes: dict[int, _Shape | None] = {}
         self._verdicts: dict[tuple[int, int, int], int] = {}
         self._repairs: dict[tuple[int, ...], list[int]] = {}
@@ -119,18 +119,20 @@ class CanonicalIds:
         if self._may_span(ids, n, begin):
             return self._join(ids, piece, floor, begin)
         # What the last two or three ids decide, given how many of them may change, is remembered for all texts.
-        for depth in _DEPTHS:
-            if n >= begin + depth:
-                known = self._joins.get((*ids[-depth:], piece, min(n - floor, depth)))
-                if known is not None:
-                    return n - known[0], known[1]
+        room, known = n - floor, None
+        if n > begin + 1:
+            known = self._joins.get((ids[-2], ids[-1], piece, room if room < 2 else 2))
+            if known is None and n > begin + 2:
+                known = self._joins.get((ids[-3], ids[-2], ids[-1], piece, room if room < 3 else 3))
+        if known is not None:
+            return n - known[0], known[1]
         calls = self.string_calls
         start, tail = self._join(ids, piece, floor, begin)
-        depth = max(_DEPTHS[0], n - start + 1)
-        if depth <= _DEPTHS[-1] and n >= begin + depth and calls == self.string_calls and self._decided(ids, start):
+        depth = max(2, n - start + 1)
+        if depth <= 3 and n >= begin + depth and calls == self.string_calls and self._decided(ids, start):
             if len(self._joins) >= _REMEMBERED:
                 self._joins.clear()
-            self._joins[(*ids[-depth:], piece, min(n - floor, depth))] = n - start, tuple(tail)
+            self._joins[(*ids[-depth:], piece, min(room, depth))] = n - start, tuple(tail)
         return start, tail
 
     def extend(self, ids: list[int], pieces: Iterable[tuple[int, ...]], floor: int) -> None:
@@ -392,8 +394,15 @@ class CanonicalIds:
         return None if seen is None else coarse(seen)
 
     def _may_span(self, ids: Sequence[int], at: int, begin: int) -> bool:
-        """Tell whether an added token could begin in one of the ids before ``at``, and not have ended there."""
-        return bool(self._opening) and not self._opening.isdisjoint(ids[max(begin, at - self._longest) : at])
+        """Tell whether an added token could begin in the ids before ``at`` and not have ended there."""
+        if at <= begin or not self._opening:
+            return False
+        touches = self._touches.get(ids[at - 1])
+        if touches is None:
+            surface = self._surfaces[ids[at - 1]]
+            touches = surface in self._inside_added or any(surface[i:] in self._openings for i in range(len(surface)))
+            self._touches[ids[at - 1]] = touches
+        return touches and not self._opening.isdisjoint(ids[max(begin, at - self._longest) : at])
 
     def _spanned(self, ids: Sequence[int], at: int, after: int, begin: int) -> bool:
         """Tell whether an added token could begin before the boundary and go on beyond it."""

@@ -32,9 +32,9 @@ def read_columns(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
             raise ArtifactError(f"{path}: {table.num_record_batches} record batches, expected 1")
         batch = table.get_batch(0)
         batch.validate()
-    except (pa.ArrowException, OSError) as error:
+        found = dict(zip(batch.schema.names, batch.schema.types, strict=True))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"{path}: not a readable Arrow file ({error}). Build the artifact again") from error
-    found = dict(zip(batch.schema.names, batch.schema.types, strict=True))
     if found != dict(types):
         raise ArtifactError(f"{path}: columns {_show(found)}, expected {_show(types)}. Build the artifact again")
     for name in types:

@@ -7,7 +7,8 @@ token (its two parts and the rank) and the merge list itself, a few MB, and no p
 adjacent pair is compatible. A pair (a, b) merges iff some x on a's right spine and some y on b's
 left spine have a merge of rank r with r < the rank at which x is consumed in a, and r <= the
 rank at which y is consumed in b: the leftmost of equal ranks goes first, and a root is never
-consumed.
+consumed. That takes for granted that a part is made by a lower rank than the whole. Where it is not (runs of
+spaces in some vocabularies: the longest merge has the lowest rank), the pair is merged to see.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,6 +62,7 @@ class Merges:
         self._ranks: list[int] = table.ranks.tolist()
         self._results: list[int] = table.results.tolist()
         self._places: dict[int, int] = dict(zip(table.pairs.tolist(), range(len(table.pairs)), strict=True))
+        self._unordered = _unordered(table)
         self._symbols = symbols
         self._byte_of = byte_tokens
         self._byte_ids = {byte: token for token, byte in byte_tokens.items()}
@@ -80,6 +82,8 @@ class Merges:
 
     def would_merge(self, first: int, second: int) -> bool:
         """Tell whether BPE merges across the boundary of two reachable tokens (the lemma)."""
+        if first in self._unordered or second in self._unordered:
+            return self.merge(self.symbols((first, second))) != [first, second]
         left, right, rank = self._left, self._right, self._rank
         x, x_consumed = first, _NEVER
         while x >= 0:
@@ -155,6 +159,19 @@ class Merges:
                 run.clear()
             result.append(token)
         return result + self.spell(bytes(run))
+
+
+def _unordered(table: MergeTable) -> frozenset[int]:
+    """Return the tokens in whose tree of merges some part has a higher rank than the whole."""
+    made = np.flatnonzero(table.left >= 0)
+    left, right, rank = table.left[made], table.right[made], table.rank
+    found = np.zeros(len(table.left), np.bool_)
+    found[made] = (rank[left] > rank[made]) | (rank[right] > rank[made])
+    while True:
+        wider = found[made] | found[left] | found[right]
+        if (wider == found[made]).all():
+            return frozenset(np.flatnonzero(found).tolist())
+        found[made] = wider
 
 
 def _characters(data: bytes) -> list[tuple[int, int]]:

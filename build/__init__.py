@@ -6,12 +6,16 @@ from spectool import lazy_exports
 
 if TYPE_CHECKING:
     from spectool.build.alignment import build_alignment
+    from spectool.build.ceiling import Ceiling, translation_ceiling
     from spectool.build.dictionary import CountedCorpus, DictSpecOptions, build_dictspec, count_corpus
     from spectool.build.dictspec import Entry, build_entries, without_redundant
     from spectool.build.intersection import Coverage, coverage, intersect
+    from spectool.build.merges import has_lemma, merge_table
+    from spectool.build.translation_table import spellings
     from spectool.build.word_ngrams import NgramCounts, WordNgrams, count_word_ngrams
 
 __all__ = [
+    "Ceiling",
     "CountedCorpus",
     "Coverage",
     "DictSpecOptions",
@@ -24,13 +28,18 @@ __all__ = [
     "count_corpus",
     "count_word_ngrams",
     "coverage",
+    "has_lemma",
     "intersect",
+    "merge_table",
+    "spellings",
+    "translation_ceiling",
     "without_redundant",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
+        "Ceiling": "ceiling",
         "CountedCorpus": "dictionary",
         "Coverage": "intersection",
         "DictSpecOptions": "dictionary",
@@ -43,7 +52,11 @@ __getattr__ = lazy_exports(
         "count_corpus": "dictionary",
         "count_word_ngrams": "word_ngrams",
         "coverage": "intersection",
+        "has_lemma": "merges",
         "intersect": "intersection",
+        "merge_table": "merges",
+        "spellings": "translation_table",
+        "translation_ceiling": "ceiling",
         "without_redundant": "dictspec",
     },
 )

@@ -134,7 +134,7 @@ def build_dict(
     default="sample:pl",
     show_default=True,
     metavar="C",
-    help="Text to count occurrences on, as for build-dict.",
+    help="Text to count on, as for build-dict.",
 )
 @click.option(
     "-o",
@@ -155,10 +155,15 @@ def align(
     on_error: Any,
     as_json: bool,
 ) -> None:
-    """Find what the tokenizers of a draft and a target share, by bytes.
+    """Prepare a draft of another family for a target, and report on the pair.
 
-    Only the tokenizers are read. The report tells how far a draft model of another family is from
-    your target; generation does not use alignments yet.
+    Only the tokenizers are read, so the report helps to choose a draft model before you download
+    one. The part to look at is the ceiling: tokens per pass with a draft that is always right, for
+    every way of translating its tokens.
+
+    What one of the two tokenizers does not keep (case, forms of characters) is named, and text that
+    it touches is left out of the counts. `spectool emulate --draft` uses the alignment; `spectool
+    generate` does not yet.
 
     \b
     Example:

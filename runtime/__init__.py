@@ -5,27 +5,60 @@ from typing import TYPE_CHECKING
 from spectool import lazy_exports
 
 if TYPE_CHECKING:
+    from spectool.runtime.anchored_translator import AnchoredTranslator
     from spectool.runtime.dictionary_drafter import DictionaryDrafter
     from spectool.runtime.drafter import Cycle, Drafter, Proposal
     from spectool.runtime.emulator import replay
     from spectool.runtime.generation import generate_step
     from spectool.runtime.hybrid import HybridDrafter
+    from spectool.runtime.intersection_translator import IntersectionTranslator
     from spectool.runtime.model_drafter import ModelDrafter
+    from spectool.runtime.model_source import ModelSource
+    from spectool.runtime.ngram_source import NgramModel, NgramSource
     from spectool.runtime.prompt_lookup import PromptLookupDrafter
     from spectool.runtime.statistics import DraftStatistics
+    from spectool.runtime.strategies import (
+        STRATEGIES,
+        StrategyRun,
+        anchored_steps,
+        compare_strategies,
+        make_translator,
+    )
     from spectool.runtime.streaming import GenerationResponse, stream_generate
+    from spectool.runtime.string_translators import ContextTranslator, NaiveTranslator, PassThrough
+    from spectool.runtime.translated_drafter import TranslatedDrafter, TranslationCounts
+    from spectool.runtime.translation import Constraint, DraftContext, DraftSource, Translator
 
 __all__ = [
+    "STRATEGIES",
+    "AnchoredTranslator",
+    "Constraint",
+    "ContextTranslator",
     "Cycle",
     "DictionaryDrafter",
+    "DraftContext",
+    "DraftSource",
     "DraftStatistics",
     "Drafter",
     "GenerationResponse",
     "HybridDrafter",
+    "IntersectionTranslator",
     "ModelDrafter",
+    "ModelSource",
+    "NaiveTranslator",
+    "NgramModel",
+    "NgramSource",
+    "PassThrough",
     "PromptLookupDrafter",
     "Proposal",
+    "StrategyRun",
+    "TranslatedDrafter",
+    "TranslationCounts",
+    "Translator",
+    "anchored_steps",
+    "compare_strategies",
     "generate_step",
+    "make_translator",
     "replay",
     "stream_generate",
 ]
@@ -33,16 +66,35 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "STRATEGIES": "strategies",
+        "AnchoredTranslator": "anchored_translator",
+        "Constraint": "translation",
+        "ContextTranslator": "string_translators",
         "Cycle": "drafter",
         "DictionaryDrafter": "dictionary_drafter",
+        "DraftContext": "translation",
+        "DraftSource": "translation",
         "DraftStatistics": "statistics",
         "Drafter": "drafter",
         "GenerationResponse": "streaming",
         "HybridDrafter": "hybrid",
+        "IntersectionTranslator": "intersection_translator",
         "ModelDrafter": "model_drafter",
+        "ModelSource": "model_source",
+        "NaiveTranslator": "string_translators",
+        "NgramModel": "ngram_source",
+        "NgramSource": "ngram_source",
+        "PassThrough": "string_translators",
         "PromptLookupDrafter": "prompt_lookup",
         "Proposal": "drafter",
+        "StrategyRun": "strategies",
+        "TranslatedDrafter": "translated_drafter",
+        "TranslationCounts": "translated_drafter",
+        "Translator": "translation",
+        "anchored_steps": "strategies",
+        "compare_strategies": "strategies",
         "generate_step": "generation",
+        "make_translator": "strategies",
         "replay": "emulator",
         "stream_generate": "streaming",
     },

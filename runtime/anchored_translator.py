@@ -99,6 +99,7 @@ class AnchoredTranslator:
         self._space = next((token for token, surface in enumerate(target.surfaces) if surface == b" "), NONE)
         # Spellings met so far, of tokens of whole characters: in target ids, in draft ids.
         self._plain: dict[int, tuple[int, ...]] = {}
+        self._runs: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._back: dict[int, tuple[int, ...]] = {}
         self._surplus: dict[tuple[int, int], tuple[int, ...]] = {}
         self._ranges: dict[bytes, NDArray[np.int32]] = {}
@@ -170,15 +171,54 @@ class AnchoredTranslator:
             return self._without_risk(self._translate_text(self._target_engine, drafts, healed))
         ids = self._left()
         floor = len(ids)
-        plain = self._plain
-        pieces = [plain[token] for token in drafts if token in plain]
-        if len(pieces) == len(drafts) and self._place.begun and not self._place.pending:
-            if healed and pieces:
-                pieces[0] = self._beyond(drafts[0], len(self._behind(True)))
-            self._target_engine.extend(ids, pieces, floor)
-        else:
+        place = self._place
+        pieces = self._in_pieces(drafts, healed) if place.begun and not place.pending else None
+        if pieces is None:
             self._translate_with_care(self._target_engine, ids, drafts, self._behind(healed))
+        else:
+            self._target_engine.extend(ids, pieces, floor)
         return self._without_risk(ids[floor:]) if self._max_tail_risk < 1 else ids[floor:]
+
+    def _in_pieces(self, drafts: Sequence[int], healed: bool) -> list[tuple[int, ...]] | None:
+        """Return the spellings of drafts one after the other, tokens that split a character taken together.
+
+        Returns:
+            None where drafts have to be looked at with care. An unfinished character at the end is left out.
+        """
+        known = list(map(self._plain.get, drafts))
+        pieces = [piece for piece in known if piece is not None]
+        if len(pieces) < len(drafts):
+            if healed and known[0] is None:
+                return None
+            pieces = []
+            run: tuple[int, ...] = ()
+            for token in drafts:
+                if not self._surface(token):
+                    return None
+                run += (token,)
+                piece = self._spell_run(run)
+                if piece is not None:
+                    pieces.append(piece)
+                    run = ()
+        if healed and pieces:
+            pieces[0] = self._beyond(drafts[0], len(self._behind(True)))
+        return pieces
+
+    def _spell_run(self, run: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return the target ids of draft tokens that together are whole characters, None for others."""
+        piece = self._plain.get(run[0]) if len(run) == 1 else self._runs.get(run)
+        if piece is None:
+            assert not isinstance(self._target_engine, CanonicalText)
+            data = b"".join(map(self._surface, run))
+            if whole_characters(data) < len(data):
+                return None
+            piece = self._proposed.inside[run[0]] if len(run) == 1 else ()
+            piece = piece or self._target_engine.spell(data)
+            if len(run) == 1:
+                self._plain[run[0]] = piece
+            else:
+                self._runs[run] = piece
+        return piece
 
     def _translate_with_care(self, engine: CanonicalIds, ids: list[int], drafts: Sequence[int], behind: bytes) -> None:
         """Append the target ids of drafts among which are special tokens, parts of characters, or new ones.
@@ -209,8 +249,6 @@ class AnchoredTranslator:
                 surface = self._at_start(surface)
             else:
                 piece = self._proposed.inside[token]
-                if piece:
-                    self._plain[token] = piece
             if piece and not carried:
                 if len(ids) > floor and ids[-1] == self._space:
                     ids.pop()

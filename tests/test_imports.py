@@ -41,7 +41,21 @@ def test_offline_packages_need_no_models(package: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["emulator", "dictionary_drafter", "hybrid", "prompt_lookup", "loading", "statistics"]
+    "module",
+    [
+        "anchored_translator",
+        "dictionary_drafter",
+        "emulator",
+        "hybrid",
+        "intersection_translator",
+        "loading",
+        "ngram_source",
+        "prompt_lookup",
+        "statistics",
+        "strategies",
+        "string_translators",
+        "translated_drafter",
+    ],
 )
 def test_drafters_need_no_models(module: str) -> None:
     assert not loaded_by(f"import spectool.runtime.{module}") & {"mlx", "mlx_lm"}
@@ -61,11 +75,13 @@ def test_help_is_light(arguments: list[str]) -> None:
 
 
 def test_offline_commands_need_no_models(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("Dzień dobry, mówi Ola.\nDobry wieczór!\n", encoding="utf-8")
     build = ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--entries", "500", "-o", "pl.dict"]
     commands = [
         build,
         ["align", "--draft", OTHER, "--target", TOKENIZER, "-o", "x.align"],
         ["emulate", "--dict", "pl.dict", "--history", "--corpus", "sample:pl"],
+        ["emulate", "--draft", OTHER, "--count-on", "text", "--alignment", "x.align", "--corpus", "text"],
         ["inspect", "pl.dict", "--lookup", "w"],
         ["inspect", "x.align"],
         ["inspect", TOKENIZER],

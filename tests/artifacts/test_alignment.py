@@ -56,7 +56,7 @@ DRAFT = Side(
 )
 TARGET = Side(ints(BACK), Spellings([(1,), (0,), ()], [(1,), (0,), ()], [(2,), (0,), ()]), None, None)
 PREFIXES = ints([0, 2, 1])
-COUNTS = tuple(np.array([place, 5, 7], np.uint32) for place in range(4))
+COUNTS = tuple(np.array([4 - place, 5, 7], np.uint32) for place in range(4))
 ABSORPTION = Absorption(*COUNTS, np.arange(96, dtype=np.uint8).reshape(3, 32))
 
 

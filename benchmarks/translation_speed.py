@@ -1,0 +1,135 @@
+"""What translation and resync cost a cycle, beside the string round trip of the published scheme, on the same drafts.
+
+    python benchmarks/translation_speed.py
+
+An n-gram draft is replayed once and its drafts are recorded. Then both translators go over the
+same record in turns: the anchored one commits, brings the draft's view up to date and translates;
+the string round trip decodes the draft, encodes it behind its window and the window alone, and
+translates back what was committed. Processor time of this thread, medians over the turns. The first
+turn of the anchored translator, with empty caches, is shown apart.
+
+Prints a Markdown table and saves ``benchmarks/results/translation_speed.jsonl``. Tokenizers and
+corpora come from the folder named by SPECTOOL_SHARED.
+"""
+
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from time import thread_time_ns
+
+import click
+
+from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.build import build_alignment
+from spectool.corpora import open_corpus
+from spectool.runtime.anchored_translator import AnchoredTranslator
+from spectool.runtime.drafter import accepted_length
+from spectool.runtime.ngram_source import NgramModel, NgramSource
+from spectool.runtime.string_translators import ContextTranslator
+from spectool.runtime.translation import Translator
+
+SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+RESULTS = Path(__file__).parent / "results" / "translation_speed.jsonl"
+PAIRS = [("qwen2.5", "bielik-11b-v2.5"), ("llama-3.2", "bielik-11b-v2.5"), ("gemma-3", "bielik-11b-v2.5")]
+PAIRS += [("bielik-4.5b-v3-apt4", "bielik-11b-v2.5"), ("qwen2.5", "llama-3.2")]
+_BATCH = 512
+_Record = list[tuple[bool, list[int], bool, list[int]]]  # a text begins, drafts, healed, committed
+
+
+@click.command()
+@click.option("--train-tokens", default=1_000_000, show_default=True, help="Draft tokens to count n-grams on.")
+@click.option("--tokens", default=30_000, show_default=True, help="Target tokens to replay.")
+@click.option("--turns", default=5, show_default=True)
+@click.option("--language", "languages", multiple=True, default=("uk", "pl"), show_default=True)
+def main(train_tokens: int, tokens: int, turns: int, languages: tuple[str, ...]) -> None:
+    """Time every pair; save and print."""
+    rows = []
+    for draft_name, target_name in PAIRS:
+        for language in languages:
+            draft, target = (
+                open_tokenizer(SHARED / "tokenizers" / n / "tokenizer.json") for n in (draft_name, target_name)
+            )
+            with tempfile.TemporaryDirectory() as scratch:
+                path = Path(scratch) / "pair"
+                build_alignment(draft, target, open_corpus("sample:pl"), path, lambda step: None, sample=0)
+                alignment = Alignment(path)
+                source = NgramSource(NgramModel.count(_train(draft, language, train_tokens), draft.size))
+                record = _record(AnchoredTranslator(alignment, draft, target), source, _valid(target, language, tokens))
+                anchored, strings = AnchoredTranslator(alignment, draft, target), ContextTranslator(draft, target)
+                cold = _time(anchored, record)
+                pairs = [(_time(anchored, record), _time(strings, record)) for _ in range(turns)]
+            rows.append(
+                {
+                    "draft": draft_name,
+                    "target": target_name,
+                    "language": language,
+                    "cycles": len(record),
+                    "cold us": round(cold, 2),
+                    "anchored us": round(statistics.median(a for a, _ in pairs), 2),
+                    "strings us": round(statistics.median(s for _, s in pairs), 2),
+                    "ratio": round(statistics.median(a / s for a, s in pairs), 3),
+                    "cold ratio": round(cold / statistics.median(s for _, s in pairs), 3),
+                }
+            )
+            click.echo(json.dumps(rows[-1]), err=True)
+    RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = ("language", "cycles", "cold us", "anchored us", "strings us", "ratio", "cold ratio")
+    click.echo("| draft → target | " + " | ".join(columns) + " |\n|---|" + "---:|" * len(columns))
+    for row in rows:
+        click.echo(f"| {row['draft']} → {row['target']} | " + " | ".join(str(row[c]) for c in columns) + " |")
+
+
+def _record(translator: AnchoredTranslator, source: NgramSource, documents: list[list[int]]) -> _Record:
+    record: _Record = []
+    for document in documents:
+        translator.start()
+        source.start()
+        place = 0
+        while place < len(document):
+            drafts, healed = source.draft(translator.draft_context(), translator.constraint(), 4)
+            accepted = accepted_length(translator.translate(drafts, healed), document[place:])
+            committed = document[place : place + accepted + 1]
+            record.append((place == 0, drafts, healed, committed))
+            translator.commit(committed)
+            place += len(committed)
+    return record
+
+
+def _time(translator: Translator, record: _Record) -> float:
+    """Return microseconds of processor time a cycle."""
+    heals = isinstance(translator, AnchoredTranslator)
+    begun = thread_time_ns()
+    for first, drafts, healed, committed in record:
+        if first:
+            translator.start()
+        translator.draft_context()
+        translator.translate(drafts, healed and heals)
+        translator.commit(committed)
+    return (thread_time_ns() - begun) / len(record) / 1000
+
+
+def _train(tokenizer: Tokenizer, language: str, most: int) -> Iterator[list[int]]:
+    counted = 0
+    texts = (document.text for document in open_corpus(str(SHARED / "corpora" / f"{language}.train.txt.zst")))
+    while counted < most and (batch := list(islice(texts, _BATCH))):
+        for ids in tokenizer.encode_batch(batch):
+            counted += len(ids)
+            yield ids
+
+
+def _valid(tokenizer: Tokenizer, language: str, tokens: int) -> list[list[int]]:
+    documents: list[list[int]] = []
+    for document in open_corpus(str(SHARED / "corpora" / f"{language}.valid.txt.zst")):
+        documents.append(tokenizer.encode(document.text))
+        tokens -= len(documents[-1])
+        if tokens <= 0:
+            break
+    return documents
+
+
+if __name__ == "__main__":
+    main()
