@@ -169,12 +169,14 @@ def _with_draft(
     What can be wrong with the names is found before anything is counted.
     """
     from spectool.artifacts.alignment import Alignment
+    from spectool.artifacts.round_trips import limits
     from spectool.artifacts.tokenizer_source import open_tokenizer
     from spectool.runtime.strategies import anchored_steps, compare_strategies, make_translator
 
     if tokenizer is None and alignment is None:
         raise click.UsageError("without --alignment, name the target's tokenizer: --tokenizer T")
     recorded = None if alignment is None else Alignment(alignment)
+    proposals: Any
     proposals, drafting = _loaded(draft) if counted is None else (None, open_tokenizer(draft))
     if tokenizer is not None:
         target = open_tokenizer(tokenizer)
@@ -182,6 +184,11 @@ def _with_draft(
         target = _recorded(_target_name(recorded, drafting), "the target's")
     if recorded is not None:
         recorded.require(drafting, target)
+    for side in (drafting, target):
+        for note in side.notes:
+            say(f"{side.name}: {note}")
+        if changes := limits(side):
+            say(f"{side.name} does not keep every text: {'; '.join(changes)}")
     if counted is not None:
         proposals = _ngrams(drafting, counted, order)
     lengths = list(dict.fromkeys(lengths or _DRAFT_LENGTHS))

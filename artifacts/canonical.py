@@ -39,7 +39,7 @@ _KEEP, _MERGE, _LOOK, _ENCODE = range(4)
 _UNSEEN = -2  # what comes before a boundary is not known from a few tokens
 _OPEN = -1  # a token ends inside a character that it began
 _CHARACTER = 4  # bytes of the longest character
-_REMEMBERED = 1_000_000  # joins, about 150 bytes each
+_REMEMBERED = 1_000_000  # entries of a cache, about 150 bytes each, before it begins anew
 _BACK = 8  # tokens of left context that encoding starts from, doubled until it fits
 
 
@@ -186,10 +186,6 @@ class CanonicalIds:
         end = sum(len(self._surfaces[token]) for token in ids[start:])
         return end == 0 or end in _ends(self._surfaces, tail)
 
-    def would_merge(self, first: int, second: int) -> bool:
-        """Tell whether a boundary between two ids, with nothing known before them, is a merge site."""
-        return not self.stays((first,), (second,))
-
     def _verdict(self, ids: Sequence[int], at: int, after: int, begin: int) -> int:
         """Judge the boundary before ``after`` when ``ids[begin:at]`` come before it."""
         if self._may_span(ids, at, begin) and self._spanned(ids, at, after, begin):
@@ -197,6 +193,8 @@ class CanonicalIds:
         key = ids[at - 1], after, self._tail(ids, at, begin) if self._splits else 0
         verdict = self._verdicts.get(key)
         if verdict is None:
+            if len(self._verdicts) >= _REMEMBERED:
+                self._verdicts.clear()
             verdict = self._verdicts[key] = self._judge(*key)
         return verdict
 
@@ -268,6 +266,8 @@ class CanonicalIds:
             key = (*ids[low:n], *piece[:high])
             window = self._repairs.get(key)
             if window is None:
+                if len(self._repairs) >= _REMEMBERED:
+                    self._repairs.clear()
                 window = self._repairs[key] = self.merges.merge(self.merges.symbols(key))
             verdict = self._verdict(ids, low, window[0], begin) if low > floor else _KEEP
             if verdict == _MERGE:

@@ -106,13 +106,14 @@ def boundary_table(tokenizer: Tokenizer) -> NDArray[np.uint8]:
         it: `SPLIT`, `JOIN` or `LOOK`. Not `LOOK` also means that neither side's own splits
         depend on the other side.
     """
-    if tokenizer.backend.pre_tokenizer is None:
+    pre_tokens = PreTokens(tokenizer)
+    alphabet = "".join(_REPRESENTATIVES)
+    if all(list(pre_tokens.ask(text)) == [0] for text in _strings(alphabet, 1, 2)):
+        # Splits nothing: there is none, or it looks for spaces that are written otherwise by then.
         return np.full((CLASSES, CLASSES, CLASSES), JOIN, np.uint8)
     # 1: split seen, 2: joined seen, 4: sides disturbed
     seen = [[[0] * CLASSES for _ in range(CLASSES)] for _ in range(CLASSES)]
-    pre_tokens = PreTokens(tokenizer)
     starts: dict[str, int] = {}  # bit i: a pre-token begins at character i
-    alphabet = "".join(_REPRESENTATIVES)
     class_of = {char: coarse(char) for char in alphabet}
     for text in chain(_strings(alphabet, 1, 4), *(_strings(*longer) for longer in _LONGER), _numbers(alphabet)):
         found = starts[text] = sum(1 << start for start in pre_tokens.ask(text))

@@ -1,8 +1,8 @@
-"""Coverage of the vocabulary intersection by vocabulary and by occurrence, for pairs of real tokenizers.
+"""The report of ``spectool align`` for pairs of real tokenizers: intersection, merge sites, absorption, ceiling.
 
     python benchmarks/alignments.py
 
-Prints a Markdown table and saves ``benchmarks/results/alignments.jsonl``. Tokenizers and corpora
+Prints Markdown tables and saves ``benchmarks/results/alignments.jsonl``. Tokenizers and corpora
 come from the folder named by SPECTOOL_SHARED.
 """
 
@@ -47,9 +47,11 @@ def main() -> None:
                 manifest = build_alignment(sides[0], sides[1], corpus, Path(scratch) / "pair", lambda step: None)
                 seconds = time.perf_counter() - started
             covered = {f"{side} coverage": manifest.statistics[side]["coverage"] for side in ("draft", "target")}
-            rows.append(
-                {"draft": draft, "target": target, "language": language, "seconds": round(seconds, 1), **covered}
-            )
+            report = {
+                key: manifest.statistics[key] for key in ("draft_to_target", "target_to_draft", "absorption", "ceiling")
+            }
+            row = {"draft": draft, "target": target, "language": language, "seconds": round(seconds, 1)}
+            rows.append(row | covered | report)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
     click.echo(
@@ -61,6 +63,24 @@ def main() -> None:
             f"{row[f'{s} coverage'][by]:.1%}" for s in ("draft", "target") for by in ("by_vocabulary", "by_occurrence")
         ]
         click.echo(f"| {row['draft']} → {row['target']} | {row['language']} | {' | '.join(shares)} |")
+    click.echo(
+        "\n| draft → target | text | several ids | merge sites | and back | string-free | and back | tail | head "
+        "| ceiling k = 2 | 4 | 8 | context, 4 | naive, 4 | intersection, 4 |"
+    )
+    click.echo("|---|---|" + "---:|" * 13)
+    for row in rows:
+        forth, back, ceiling = row["draft_to_target"], row["target_to_draft"], row["ceiling"]
+        shares = (
+            forth["several"],
+            forth["merge_sites"],
+            back["merge_sites"],
+            forth["string_free"],
+            back["string_free"],
+        )
+        cells = [f"{share:.1%}" for share in (*shares, row["absorption"]["tail"], row["absorption"]["head"])]
+        cells += [f"{ceiling['anchored'][k]:.2f}" for k in ("2", "4", "8")]
+        cells += [f"{ceiling[name]['4']:.2f}" for name in ("context", "naive", "intersection")]
+        click.echo(f"| {row['draft']} → {row['target']} | {row['language']} | {' | '.join(cells)} |")
     unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB on Linux
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
     click.echo(f"\npeak memory {peak:.0f} MB, slowest pair {max(row['seconds'] for row in rows)} s")

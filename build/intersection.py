@@ -1,7 +1,7 @@
 """The vocabulary intersection of two tokenizers, on bytes, and how much of real text it covers.
 
 Token strings are never compared: ``Ġkot`` and ``▁kot`` are the same five bytes. Special
-tokens have no bytes and are paired by role.
+tokens have no bytes and are paired by name or role.
 
 Source: TLI, "token-level intersection" drafting; coverage by occurrence is what decides, since
 most of a vocabulary never occurs in one language.
@@ -92,8 +92,17 @@ def _ids_by_surface(tokenizer: Tokenizer) -> dict[bytes, int]:
 
 
 def _role_pairs(source: Tokenizer, other: Tokenizer) -> list[tuple[int, int]]:
-    """Pairs of special ids: BOS and padding by role; every end of text to the other side's first one."""
+    """Pair special ids: those of the same name (``<|im_start|>``), BOS and padding by role, any end with the first.
+
+    Roles come last, so that they win over names.
+    """
     mine, theirs = source.roles, other.roles
-    pairs = [(mine.pad, theirs.pad), (mine.bos, theirs.bos)]
+    names = {index: name for name, index in source.vocabulary.items() if index in source.specials - {source.unknown}}
+    pairs: list[tuple[int | None, int | None]] = [
+        (index, other.vocabulary[name])
+        for index, name in sorted(names.items())
+        if other.vocabulary.get(name) in other.specials
+    ]
+    pairs += [(mine.pad, theirs.pad), (mine.bos, theirs.bos)]
     pairs += [(end, theirs.eos[0]) for end in mine.eos if theirs.eos]
     return [(a, b) for a, b in pairs if a is not None and b is not None]
