@@ -58,6 +58,7 @@ class CanonicalIds:
 
     Attributes:
         merges: The tokenizer's merges.
+        reach: How many ids before a boundary may have to be seen to judge it.
         string_calls: How often text was encoded.
     """
 
@@ -93,7 +94,9 @@ class CanonicalIds:
         self._inside_added = b"\0".join(contents)
         self._whole = self._whole_pre_tokens(tokenizer, table)
         self._whole_pairs = {pair for ids in self._whole for pair in pairwise(ids)}
-        self._touches: dict[int, bool] = {}  # whether a token may be the beginning or the inside of an added one
+        self.reach = 64 if self._splits or self._added else 4
+        # Whether a token may be the beginning or the inside of an added one, as far as asked.
+        self._touches: list[bool | None] = [None] * len(self._surfaces)
         self._shapes: dict[int, _Shape | None] = {}
         self._verdicts: dict[tuple[int, int, int], int] = {}
         self._repairs: dict[tuple[int, ...], list[int]] = {}
@@ -140,7 +143,11 @@ class CanonicalIds:
         joins: _Joins = {} if self._opening else self._joins
         for piece in pieces:
             n = len(ids)
-            known = joins.get((ids[-2], ids[-1], piece, n - floor if n < floor + 2 else 2)) if n > 1 else None
+            room, known = n - floor, None
+            if n > 1:
+                known = joins.get((ids[-2], ids[-1], piece, room if room < 2 else 2))
+                if known is None and n > 2:
+                    known = joins.get((ids[-3], ids[-2], ids[-1], piece, room if room < 3 else 3))
             if known is None:
                 start, tail = self.join(ids, piece, floor)
                 ids[start:] = tail
@@ -155,10 +162,16 @@ class CanonicalIds:
         """Tell whether a change from ``start`` on depended on nothing before the id that precedes it."""
         if not self._splits:
             return True
-        shapes = [self._shape(token) for token in ids[min(start, len(ids) - 1) - 1 :]]
+        if start == len(ids):
+            last = self._shape(ids[-1])
+            if last is None:  # the end of a character: enough if the last two ids are two characters or more
+                data = self._surfaces[ids[-2]] + self._surfaces[ids[-1]]
+                return len(_characters_of(data)) > 1
+            return last.second is not None or self._indifferent[last.last] or self._shape(ids[-2]) is not None
+        shapes = [self._shape(token) for token in ids[start - 1 :]]
         if shapes[0] is None or None in shapes:
             return False
-        return start == len(ids) or shapes[0].second is not None or self._indifferent[shapes[0].last]
+        return shapes[0].second is not None or self._indifferent[shapes[0].last]
 
     def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
         """Append bytes that need not be whole tokens, but end no character half-way; as `join`."""
@@ -397,7 +410,7 @@ class CanonicalIds:
         """Tell whether an added token could begin in the ids before ``at`` and not have ended there."""
         if at <= begin or not self._opening:
             return False
-        touches = self._touches.get(ids[at - 1])
+        touches = self._touches[ids[at - 1]]
         if touches is None:
             surface = self._surfaces[ids[at - 1]]
             touches = surface in self._inside_added or any(surface[i:] in self._openings for i in range(len(surface)))
@@ -444,6 +457,14 @@ class CanonicalIds:
                 if self._surfaces[token]:
                     whole[tuple(self.merges.merge(self.merges.spell(self._surfaces[token])))] = token
         return whole
+
+
+def _characters_of(data: bytes) -> str:
+    """Return bytes as text, nothing if they are none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _ends(surfaces: Sequence[bytes], tokens: Sequence[int]) -> list[int]:

@@ -35,12 +35,14 @@ PAIRS = [
 
 
 @click.command()
-def main() -> None:
+@click.option("--language", "languages", multiple=True, default=("uk", "pl"), show_default=True)
+@click.option("--first", default=len(PAIRS), show_default=True, help="How many of the pairs, the first ones.")
+def main(languages: tuple[str, ...], first: int) -> None:
     """Align every pair on every language, save and print."""
     rows = []
-    for draft, target in tqdm(PAIRS):
+    for draft, target in tqdm(PAIRS[:first]):
         sides = [open_tokenizer(SHARED / "tokenizers" / name / "tokenizer.json") for name in (draft, target)]
-        for language in ("uk", "pl"):
+        for language in languages:
             corpus = open_corpus(str(SHARED / "corpora" / f"{language}.valid.txt.zst"))
             with tempfile.TemporaryDirectory() as scratch:
                 started = time.perf_counter()

@@ -48,34 +48,28 @@ _Record = list[tuple[bool, list[int], bool, list[int]]]  # a text begins, drafts
 def main(train_tokens: int, tokens: int, turns: int, languages: tuple[str, ...]) -> None:
     """Time every pair; save and print."""
     rows = []
-    for draft_name, target_name in PAIRS:
-        for language in languages:
-            draft, target = (
-                open_tokenizer(SHARED / "tokenizers" / n / "tokenizer.json") for n in (draft_name, target_name)
-            )
-            with tempfile.TemporaryDirectory() as scratch:
-                path = Path(scratch) / "pair"
-                build_alignment(draft, target, open_corpus("sample:pl"), path, lambda step: None, sample=0)
-                alignment = Alignment(path)
+    for names in PAIRS:
+        draft, target = (open_tokenizer(SHARED / "tokenizers" / name / "tokenizer.json") for name in names)
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / "pair"
+            build_alignment(draft, target, open_corpus("sample:pl"), path, lambda step: None, sample=0)
+            alignment = Alignment(path)
+            for language in languages:
                 source = NgramSource(NgramModel.count(_train(draft, language, train_tokens), draft.size))
                 record = _record(AnchoredTranslator(alignment, draft, target), source, _valid(target, language, tokens))
                 anchored, strings = AnchoredTranslator(alignment, draft, target), ContextTranslator(draft, target)
                 cold = _time(anchored, record)
                 pairs = [(_time(anchored, record), _time(strings, record)) for _ in range(turns)]
-            rows.append(
-                {
-                    "draft": draft_name,
-                    "target": target_name,
-                    "language": language,
-                    "cycles": len(record),
+                row = {"draft": names[0], "target": names[1], "language": language, "cycles": len(record)}
+                figures = {
                     "cold us": round(cold, 2),
                     "anchored us": round(statistics.median(a for a, _ in pairs), 2),
                     "strings us": round(statistics.median(s for _, s in pairs), 2),
                     "ratio": round(statistics.median(a / s for a, s in pairs), 3),
                     "cold ratio": round(cold / statistics.median(s for _, s in pairs), 3),
                 }
-            )
-            click.echo(json.dumps(rows[-1]), err=True)
+                rows.append(row | figures)
+                click.echo(json.dumps(rows[-1]), err=True)
     RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
     columns = ("language", "cycles", "cold us", "anchored us", "strings us", "ratio", "cold ratio")
     click.echo("| draft → target | " + " | ".join(columns) + " |\n|---|" + "---:|" * len(columns))

@@ -12,7 +12,7 @@ resync, healing, head absorption, tail absorption.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from spectool.artifacts.tokenizer import Tokenizer
 from spectool.runtime.drafter import accepted_length
 from spectool.runtime.translation import Allows, Constraint, DraftContext, allow_any
 
-_CONTEXT = 64  # committed tokens before the frontier that can matter to what follows
+_CONTEXT = 64  # committed tokens before the frontier that are encoded again where no lemma helps
 _FEW = 8  # counts of a token below which its risk of absorption is not trusted
 _NO_IDS: NDArray[np.int32] = np.zeros(0, np.int32)
 
@@ -91,6 +91,7 @@ class AnchoredTranslator:
         self._resync, self._heal, self._head, self._max_tail_risk = resync, heal, head, max_tail_risk
         self._draft_engine = alignment.draft.engine(draft)
         self._target_engine = alignment.target.engine(target)
+        self._reach = _CONTEXT if isinstance(self._target_engine, CanonicalText) else self._target_engine.reach
         self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.partner
         self._spelled, self._to_draft = alignment.target.spellings, alignment.target.partner
         self._prefix_index = alignment.prefix_index
@@ -98,9 +99,9 @@ class AnchoredTranslator:
         self._absorption = alignment.absorption
         self._space = next((token for token, surface in enumerate(target.surfaces) if surface == b" "), NONE)
         # Spellings met so far, of tokens of whole characters: in target ids, in draft ids.
-        self._plain: dict[int, tuple[int, ...]] = {}
+        self._plain: list[tuple[int, ...] | None] = [None] * draft.size
         self._runs: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._back: dict[int, tuple[int, ...]] = {}
+        self._back: list[tuple[int, ...] | None] = [None] * target.size
         self._surplus: dict[tuple[int, int], tuple[int, ...]] = {}
         self._ranges: dict[bytes, NDArray[np.int32]] = {}
         self.start()
@@ -124,7 +125,8 @@ class AnchoredTranslator:
         engine, ids = self._draft_engine, self._ids
         for token in tokens:
             place = self._place
-            piece = self._back.get(token) if place.begun and not place.pending else None
+            plain = place.begun and not place.pending and token < len(self._back)
+            piece = self._back[token] if plain else None
             if piece is not None and isinstance(engine, CanonicalIds):
                 start, tail = engine.join(ids, piece, 0, place.draft_begin)
                 self._committed.append(token)
@@ -185,28 +187,35 @@ class AnchoredTranslator:
         Returns:
             None where drafts have to be looked at with care. An unfinished character at the end is left out.
         """
-        known = list(map(self._plain.get, drafts))
-        pieces = [piece for piece in known if piece is not None]
-        if len(pieces) < len(drafts):
-            if healed and known[0] is None:
+        pieces: list[tuple[int, ...]] = []
+        if healed and drafts:
+            first = self._beyond(drafts[0], len(self._draft.surfaces[self._ids[-1]]))
+            if not first:
                 return None
-            pieces = []
-            run: tuple[int, ...] = ()
-            for token in drafts:
-                if not self._surface(token):
+            pieces.append(first)
+            drafts = drafts[1:]
+        plain = self._plain
+        known = [plain[token] for token in drafts if token < len(plain)]
+        if len(known) < len(drafts):
+            return None
+        if None not in known:
+            return pieces + cast("list[tuple[int, ...]]", known)
+        run: tuple[int, ...] = ()
+        for token, piece in zip(drafts, known, strict=True):
+            if piece is None or run:
+                if not self._draft.surfaces[token]:
                     return None
                 run += (token,)
                 piece = self._spell_run(run)
-                if piece is not None:
-                    pieces.append(piece)
-                    run = ()
-        if healed and pieces:
-            pieces[0] = self._beyond(drafts[0], len(self._behind(True)))
+                if piece is None:
+                    continue
+                run = ()
+            pieces.append(piece)
         return pieces
 
     def _spell_run(self, run: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the target ids of draft tokens that together are whole characters, None for others."""
-        piece = self._plain.get(run[0]) if len(run) == 1 else self._runs.get(run)
+        piece = self._plain[run[0]] if len(run) == 1 else self._runs.get(run)
         if piece is None:
             assert not isinstance(self._target_engine, CanonicalText)
             data = b"".join(map(self._surface, run))
@@ -348,7 +357,7 @@ class AnchoredTranslator:
 
     def _left(self) -> list[int]:
         """Return the last committed ids of the present text."""
-        return self._committed[max(self._place.target_begin, len(self._committed) - _CONTEXT) :]
+        return self._committed[max(self._place.target_begin, len(self._committed) - self._reach) :]
 
     def _respects_boundary(self, token: int, healed: bool) -> bool:
         """Tell whether a first draft token leaves the last committed target token as it is."""

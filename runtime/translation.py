@@ -7,7 +7,7 @@ draft's view of the committed text; it never changes what the target committed.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,7 @@ def allow_any(token: int, healed: bool) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class DraftContext:
+class DraftContext(NamedTuple):
     """The committed text in the draft's vocabulary.
 
     Attributes:
