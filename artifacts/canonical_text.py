@@ -31,28 +31,33 @@ class CanonicalText:
 
         Args:
             ids: The text's ids so far.
-            so_far: Its bytes.
+            so_far: Its bytes, or the `recent` ones.
             data: What follows; both are whole characters.
 
         Returns:
             ``start, tail`` such that ``ids[:start] + tail`` are the ids of the whole text.
         """
-        start = _word_start(so_far)
-        old = self.encode(so_far[start:]) if start < len(so_far) else []
-        return len(ids) - len(old), self.encode(so_far[start:] + data)
+        before = recent(so_far)
+        old = self.encode(before) if before else []
+        return len(ids) - len(old), self.encode(before + data)
 
     def following(self, so_far: bytes, data: bytes) -> tuple[list[int], bool]:
         """Return the ids of ``data`` after ``so_far``, and whether a boundary between the two stays.
 
         Where it does not, the ids are those of ``data`` by itself.
         """
-        before = so_far[_word_start(so_far) :]
+        before = recent(so_far)
         ids = self.encode(before + data)
+        if not before:
+            return ids, True
         spelled = b"".join(map(self._surfaces.__getitem__, ids))
         if spelled.endswith(before + data):
             frontier = len(spelled) - len(data)
         else:  # text that does not come back as it was
-            frontier = sum(len(self._surfaces[token]) for token in self.encode(before))
+            old = self.encode(before)
+            if ids[: len(old)] == old:
+                return ids[len(old) :], True
+            frontier = sum(len(self._surfaces[token]) for token in old)
         end = 0
         for count, token in enumerate(ids):
             if end == frontier:
@@ -67,13 +72,13 @@ class CanonicalText:
         return ids
 
 
-def _word_start(data: bytes) -> int:
-    """Return where the last but `_WORDS` word begins (at its space), 0 in a short text."""
+def recent(data: bytes) -> bytes:
+    """Return the last few words of a text and what follows them, from the space before; all of a short text."""
     at = len(data)
     for _ in range(_WORDS):
         at = data.rfind(b" ", 0, at)
         while at > 0 and data[at - 1 : at].isspace():
             at -= 1
         if at <= 0:
-            return 0
-    return at
+            return data
+    return data[at:]

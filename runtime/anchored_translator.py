@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import NONE, Alignment
 from spectool.artifacts.canonical import CanonicalIds, Change
-from spectool.artifacts.canonical_text import CanonicalText
+from spectool.artifacts.canonical_text import CanonicalText, recent
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.runtime.drafter import accepted_length
 from spectool.runtime.translation import Allows, Constraint, DraftContext, allow_any
@@ -37,7 +37,7 @@ class _Place(NamedTuple):
         target_begin: Committed ids before it.
         begun: The draft's view of it has begun.
         pending: Bytes of an unfinished character.
-        text: The text's bytes but for the pending ones; kept only for a draft without the lemma.
+        text: The text's last words but for the pending bytes; kept only for a draft without the lemma.
     """
 
     draft_begin: int = 0
@@ -211,7 +211,15 @@ class AnchoredTranslator:
                     continue
                 run = ()
             pieces.append(piece)
+        if run:  # an unfinished character; what stands before it counts
+            pieces.append(self._whole_part(b"".join(map(self._surface, run))))
         return pieces
+
+    def _whole_part(self, data: bytes) -> tuple[int, ...]:
+        """Return the target ids of bytes up to the last whole character."""
+        assert not isinstance(self._target_engine, CanonicalText)
+        whole = whole_characters(data)
+        return self._target_engine.spell(data[:whole]) if whole else ()
 
     def _spell_run(self, run: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the target ids of draft tokens that together are whole characters, None for others."""
@@ -313,7 +321,7 @@ class AnchoredTranslator:
         engine = self._draft_engine
         if isinstance(engine, CanonicalText):
             change = engine.join(ids, place.text, data[:whole]) if whole else (len(ids), [])
-            self._place = place._replace(begun=begun, pending=data[whole:], text=place.text + data[:whole])
+            self._place = place._replace(begun=begun, pending=data[whole:], text=recent(place.text + data[:whole]))
             return change
         self._place = place._replace(begun=begun, pending=data[whole:])
         if not whole:

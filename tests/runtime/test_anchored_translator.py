@@ -383,21 +383,20 @@ def test_special_tokens_divide_texts(pair: str, world: Callable[[str], World], r
     assert not wrong, "\n".join(wrong[:5])
 
 
-def test_roles_are_mapped_and_the_rest_is_left_out(world: Callable[[str], World]) -> None:
+def test_names_and_roles_are_mapped_and_the_rest_is_left_out(world: Callable[[str], World]) -> None:
     here = world("qwen2.5:bielik-11b-v2.5")
     translator = here.translator()
     end, other_end = here.target.roles.eos[0], here.draft.roles.eos[0]
-    chat = [here.target.vocabulary["<|im_start|>"], *here.target.encode("user\nco"), end, here.target.size + 3]
+    begin, instruct = here.target.vocabulary["<|im_start|>"], here.target.vocabulary["<|function_list|>"]
+    assert "<|function_list|>" not in here.draft.vocabulary
+    chat = [instruct, begin, *here.target.encode("user\nco"), end, here.target.size + 3]
     translator.commit(chat)
-    assert list(translator.draft_context().ids) == [*here.draft.encode("user\nco"), other_end]
+    opened = [here.draft.vocabulary["<|im_start|>"], *here.draft.encode("user\nco"), other_end]
+    assert list(translator.draft_context().ids) == opened
     # A new text begins: the target writes its artificial space again, and nothing of the old one is healed.
     assert translator.constraint().extensions.size == 0
     translator.commit(here.target.encode("tak"))
-    assert list(translator.draft_context().ids) == [
-        *here.draft.encode("user\nco"),
-        other_end,
-        *here.draft.encode("tak"),
-    ]
+    assert list(translator.draft_context().ids) == [*opened, *here.draft.encode("tak")]
     words = here.draft.encode("tak to jest")[1:]
     assert translator.translate([*words, other_end, *words]) == [*translator.translate(words), end]
     assert translator.translate([other_end]) == [end]
