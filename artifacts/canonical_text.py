@@ -51,8 +51,9 @@ class CanonicalText:
         if not before:
             return ids, True
         spelled = b"".join(map(self._surfaces.__getitem__, ids))
-        if spelled.endswith(before + data):
-            frontier = len(spelled) - len(data)
+        artificial = int(spelled.startswith(b" ") and not before.startswith(b" "))
+        if spelled.startswith(before, artificial):
+            frontier = artificial + len(before)
         else:  # text that does not come back as it was
             old = self.encode(before)
             if ids[: len(old)] == old:
