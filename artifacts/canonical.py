@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool.artifacts.added_tokens import AddedTokens
 from spectool.artifacts.merges import SYMBOL, Merges, MergeTable
 from spectool.artifacts.pretokens import (
     CLASSES,
@@ -23,7 +24,6 @@ from spectool.artifacts.pretokens import (
     SPLIT,
     START,
     PreTokens,
-    added_in_text,
     coarse,
     never_splits,
     stand_in_for,
@@ -33,13 +33,12 @@ from spectool.artifacts.pretokens import (
 from spectool.artifacts.tokenizer import Tokenizer
 
 Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
-# Last ids, piece, how many of these ids may change -> how many are replaced, and by what.
-_Joins = dict[tuple[int | tuple[int, ...], ...], tuple[int, tuple[int, ...]]]
 _KEEP, _MERGE, _LOOK, _ENCODE = range(4)
 _UNSEEN = -2  # what comes before a boundary is not known from a few tokens
 _OPEN = -1  # a token ends inside a character that it began
 _CHARACTER = 4  # bytes of the longest character
 _REMEMBERED = 1_000_000  # entries of a cache, about 150 bytes each, before it begins anew
+_DEEPEST = 3  # last ids that a remembered join may depend on
 _BACK = 8  # tokens of left context that encoding starts from, doubled until it fits
 
 
@@ -53,12 +52,29 @@ class _Shape:
     second: int | None  # the last but one; None for a single character
 
 
+class Piece:
+    """Ids that are appended as one, and what is known so far of the boundaries before them.
+
+    Attributes:
+        ids: The ids, canonical by themselves.
+        follows: Last ids after which the boundary always stays.
+        joins: The last two or three ids, and how many of them may change -> how many are replaced, and by what.
+    """
+
+    __slots__ = ("follows", "ids", "joins")
+
+    def __init__(self, ids: tuple[int, ...]) -> None:
+        """Begin with nothing known."""
+        self.ids = ids
+        self.follows: set[int] = set()
+        self.joins: dict[tuple[int, ...], tuple[int, tuple[int, ...]]] = {}
+
+
 class CanonicalIds:
     """Joins ids of one BPE tokenizer. Holds caches only; texts belong to the caller.
 
     Attributes:
         merges: The tokenizer's merges.
-        reach: How many ids before a boundary may have to be seen to judge it.
         string_calls: How often text was encoded.
     """
 
@@ -79,28 +95,27 @@ class CanonicalIds:
         self._splits = not never_splits(boundaries)
         self._boundaries: list[list[list[int]]] = boundaries.tolist()
         self._sure = (boundaries == SPLIT).all(axis=0).tolist()
-        # Last characters after which it does not matter what stood before them.
-        self._indifferent = (boundaries == boundaries[START]).all(axis=(0, 2)).tolist()
+        # Last and first characters, and last ones alone, before which it does not matter what stood there.
+        same = (boundaries == boundaries[START]).all(axis=0)
+        self._settled: list[list[bool]] = same.tolist()
+        self._indifferent: list[bool] = same.all(axis=1).tolist()
         self._pre_tokens = PreTokens(tokenizer)
         self._backend = text_backend(tokenizer)
-        self._added = added_in_text(tokenizer)
-        self._contents = contents = frozenset(self._added.values())
-        self._openings = frozenset(content[:end] for content in contents for end in range(1, len(content) + 1))
-        self._longest = max(map(len, contents), default=0)
-        firsts = {content[:1] for content in contents}
-        self._opening = frozenset(
-            token for token, surface in enumerate(self._surfaces) if any(first in surface for first in firsts)
-        )
-        self._inside_added = b"\0".join(contents)
+        self._added = AddedTokens(tokenizer)
         self._whole = self._whole_pre_tokens(tokenizer, table)
         self._whole_pairs = {pair for ids in self._whole for pair in pairwise(ids)}
-        self.reach = 64 if self._splits or self._added else 4
-        # Whether a token may be the beginning or the inside of an added one, as far as asked.
-        self._touches: list[bool | None] = [None] * len(self._surfaces)
         self._shapes: dict[int, _Shape | None] = {}
         self._verdicts: dict[tuple[int, int, int], int] = {}
         self._repairs: dict[tuple[int, ...], list[int]] = {}
-        self._joins: _Joins = {}
+        self._pieces: dict[tuple[int, ...], Piece] = {}
+        self._remembered = 0
+
+    def piece(self, ids: tuple[int, ...]) -> Piece:
+        """Return the one `Piece` of these ids."""
+        found = self._pieces.get(ids)
+        if found is None:
+            found = self._pieces[ids] = Piece(ids)
+        return found
 
     def join(self, ids: Sequence[int], piece: tuple[int, ...], floor: int = 0, begin: int = 0) -> Change:
         """Append ``piece`` to ``ids``.
@@ -115,93 +130,107 @@ class CanonicalIds:
             ``start, tail`` such that ``ids[:start] + tail`` are the canonical ids of the whole text
             (of the text from ``floor`` on, given a boundary at ``floor``).
         """
+        return self.append(ids, self.piece(piece), floor, begin) if piece else (len(ids), piece)
+
+    def append(self, ids: Sequence[int], piece: Piece, floor: int = 0, begin: int = 0) -> Change:
+        """As `join`: in most cases a look-up by the last one, two or three ids."""
         n = len(ids)
-        if n == begin or not piece:
-            return n, piece
-        floor = max(floor, begin)
-        if self._may_span(ids, n, begin):
-            return self._join(ids, piece, floor, begin)
-        # What the last two or three ids decide, given how many of them may change, is remembered for all texts.
-        room, known = n - floor, None
-        if n > begin + 1:
-            known = self._joins.get((ids[-2], ids[-1], piece, room if room < 2 else 2))
+        if n == begin or not piece.ids or ids[-1] in piece.follows:
+            return n, piece.ids
+        room = n - floor if floor > begin else n - begin
+        spans = self._added.longest > 0 and self._added.may_span(ids, n, begin)
+        if n > begin + 1 and not spans:
+            known = piece.joins.get((ids[-2], ids[-1], room if room < 2 else 2))
             if known is None and n > begin + 2:
-                known = self._joins.get((ids[-3], ids[-2], ids[-1], piece, room if room < 3 else 3))
-        if known is not None:
-            return n - known[0], known[1]
+                known = piece.joins.get((ids[-3], ids[-2], ids[-1], room if room < 3 else 3))
+            if known is not None:
+                return n - known[0], known[1]
         calls = self.string_calls
-        start, tail = self._join(ids, piece, floor, begin)
-        depth = max(2, n - start + 1)
-        if depth <= 3 and n >= begin + depth and calls == self.string_calls and self._decided(ids, start):
-            if len(self._joins) >= _REMEMBERED:
-                self._joins.clear()
-            self._joins[(*ids[-depth:], piece, min(room, depth))] = n - start, tuple(tail)
-        return start, tail
+        verdict = self._verdict(ids, n, piece.ids[0], begin)
+        change: Change = (n, piece.ids)
+        if verdict != _KEEP:
+            change = self._mend(verdict, ids, piece.ids, max(floor, begin), begin)
+        if calls == self.string_calls and not spans:
+            self._remember(ids, piece, verdict, change, room, begin)
+        return change
 
-    def extend(self, ids: list[int], pieces: Iterable[tuple[int, ...]], floor: int) -> None:
-        """Append several pieces to ``ids`` in place: `join` again and again, in the inner loop of every cycle."""
-        joins: _Joins = {} if self._opening else self._joins
+    def extend(self, ids: list[int], pieces: Iterable[Piece], floor: int = 0, begin: int = 0) -> None:
+        """Append several pieces to ``ids`` in place: `append` again and again."""
         for piece in pieces:
-            n = len(ids)
-            room, known = n - floor, None
-            if n > 1:
-                known = joins.get((ids[-2], ids[-1], piece, room if room < 2 else 2))
-                if known is None and n > 2:
-                    known = joins.get((ids[-3], ids[-2], ids[-1], piece, room if room < 3 else 3))
-            if known is None:
-                start, tail = self.join(ids, piece, floor)
-                ids[start:] = tail
+            if len(ids) > begin and ids[-1] in piece.follows:
+                ids += piece.ids
             else:
-                ids[n - known[0] :] = known[1]
+                start, tail = self.append(ids, piece, floor, begin)
+                ids[start:] = tail
 
-    def _join(self, ids: Sequence[int], piece: tuple[int, ...], floor: int, begin: int) -> Change:
-        verdict = self._verdict(ids, len(ids), piece[0], begin)
-        return (len(ids), piece) if verdict == _KEEP else self._mend(verdict, ids, piece, floor, begin)
+    def _remember(self, ids: Sequence[int], piece: Piece, verdict: int, change: Change, room: int, begin: int) -> None:
+        """Remember a join if it depended on nothing but the last few ids, for all texts."""
+        n = len(ids)
+        start, tail = change
+        depth = max(2, n - start + 1)
+        if verdict == _KEEP and self._settles(ids[-1], piece.ids[0]) and not self._added.touches(ids[-1]):
+            piece.follows.add(ids[-1])
+        elif depth <= _DEEPEST and n >= begin + depth and self._decided(ids, start, tail):
+            piece.joins[(*ids[-depth:], min(room, depth))] = n - start, tuple(tail)
+        else:
+            return
+        self._remembered += 1
+        if self._remembered >= _REMEMBERED:
+            self._remembered = 0
+            for known in self._pieces.values():
+                known.follows.clear()
+                known.joins.clear()
 
-    def _decided(self, ids: Sequence[int], start: int) -> bool:
+    def _decided(self, ids: Sequence[int], start: int, tail: Sequence[int]) -> bool:
         """Tell whether a change from ``start`` on depended on nothing before the id that precedes it."""
         if not self._splits:
             return True
         if start == len(ids):
-            last = self._shape(ids[-1])
-            if last is None:  # the end of a character: enough if the last two ids are two characters or more
-                data = self._surfaces[ids[-2]] + self._surfaces[ids[-1]]
-                return len(_characters_of(data)) > 1
-            return last.second is not None or self._indifferent[last.last] or self._shape(ids[-2]) is not None
-        shapes = [self._shape(token) for token in ids[start - 1 :]]
-        if shapes[0] is None or None in shapes:
-            return False
-        return shapes[0].second is not None or self._indifferent[shapes[0].last]
+            if self._shape(ids[-1]) is None:  # the end of a character: enough if the last two ids are two or more
+                return len(_characters_of(self._surfaces[ids[-2]] + self._surfaces[ids[-1]])) > 1
+            return self._shape(ids[-2]) is not None
+        return None not in map(self._shape, ids[start:]) and self._settles(ids[start - 1], tail[0])
+
+    def _settles(self, before: int, after: int) -> bool:
+        """Tell whether two ids show all that the boundary between them can depend on."""
+        shape = self._shape(before)
+        if shape is None or not self._splits:
+            return not self._splits
+        if shape.second is not None or self._indifferent[shape.last]:
+            return True
+        first = self._first(after)
+        return first is not None and self._settled[shape.last][first]
 
     def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
         """Append bytes that need not be whole tokens, but end no character half-way; as `join`."""
         symbols = self.merges.spell(data)
-        if self._holds_added(ids, data, begin):
+        if self._added.end_in(ids, data, begin):
             return self._encode(ids, self.merges.merge(symbols), max(floor, begin), begin)
         if self._splits:
             return self._look(ids, symbols, max(floor, begin), begin)
-        return self.join(ids, tuple(self.merges.merge(symbols)), floor, begin)
+        merged = tuple(self.merges.merge(symbols))
+        return self.append(ids, Piece(merged), floor, begin) if merged else (len(ids), merged)
 
     def spell(self, data: bytes) -> tuple[int, ...]:
         """Return the canonical ids of bytes as they are spelled inside a text."""
         return tuple(self.join_bytes((), data)[1])
 
-    def stays(self, ids: Sequence[int], piece: Sequence[int]) -> bool:
-        """Tell whether the boundary between ``ids`` and ``piece`` is one of the joined text as well."""
-        if not ids or not piece:
+    def stays(self, ids: Sequence[int], piece: Sequence[int], begin: int = 0) -> bool:
+        """Tell whether the boundary between ``ids[begin:]`` and ``piece`` is one of the joined text as well."""
+        if len(ids) == begin or not piece:
             return True
-        verdict = self._verdict(ids, len(ids), piece[0], 0)
+        verdict = self._verdict(ids, len(ids), piece[0], begin)
         if verdict == _KEEP:
             return True
         if verdict == _MERGE and not self.merges.is_byte(piece[0]):  # bytes may stay bytes
             return False
-        start, tail = self._mend(verdict, ids, piece, 0, 0)
+        start, tail = self._mend(verdict, ids, piece, begin, begin)
         end = sum(len(self._surfaces[token]) for token in ids[start:])
         return end == 0 or end in _ends(self._surfaces, tail)
 
     def _verdict(self, ids: Sequence[int], at: int, after: int, begin: int) -> int:
         """Judge the boundary before ``after`` when ``ids[begin:at]`` come before it."""
-        if self._may_span(ids, at, begin) and self._spanned(ids, at, after, begin):
+        if self._added.span(ids, at, after, begin):
             return _ENCODE
         key = ids[at - 1], after, self._tail(ids, at, begin) if self._splits else 0
         verdict = self._verdicts.get(key)
@@ -246,8 +275,8 @@ class CanonicalIds:
         merges = self.merges
         if before in self._added or after in self._added:
             return _KEEP
-        if merges.is_byte(before) and merges.is_byte(after):
-            return _MERGE
+        if merges.is_byte(before) and merges.is_byte(after) and self._surfaces[after][0] & 0xC0 == 0x80:
+            return _MERGE  # together they may be a character that has a token
         if self._splits:
             first = self._first(after)
             if tail == _UNSEEN or (tail == _OPEN) != (first is None):
@@ -378,7 +407,7 @@ class CanonicalIds:
 
     def _agrees(self, ids: Sequence[int], start: int, found: list[int]) -> bool:
         """Tell whether an encoding that began at ``start`` begins as the ids there do."""
-        far = sum(len(self._surfaces[token]) for token in ids[start:]) > self._longest
+        far = sum(len(self._surfaces[token]) for token in ids[start:]) > self._added.longest
         return far and list(ids[start : start + 2]) == found[:2]
 
     def _shape(self, token: int) -> _Shape | None:
@@ -405,45 +434,6 @@ class CanonicalIds:
         length = 1 if data[0] < 0x80 else 2 if data[0] < 0xE0 else 3 if data[0] < 0xF0 else 4
         seen = stand_in_for(data[:length])
         return None if seen is None else coarse(seen)
-
-    def _may_span(self, ids: Sequence[int], at: int, begin: int) -> bool:
-        """Tell whether an added token could begin in the ids before ``at`` and not have ended there."""
-        if at <= begin or not self._opening:
-            return False
-        touches = self._touches[ids[at - 1]]
-        if touches is None:
-            surface = self._surfaces[ids[at - 1]]
-            touches = surface in self._inside_added or any(surface[i:] in self._openings for i in range(len(surface)))
-            self._touches[ids[at - 1]] = touches
-        return touches and not self._opening.isdisjoint(ids[max(begin, at - self._longest) : at])
-
-    def _spanned(self, ids: Sequence[int], at: int, after: int, begin: int) -> bool:
-        """Tell whether an added token could begin before the boundary and go on beyond it."""
-        tail = b""
-        while at > begin and len(tail) < self._longest:
-            at -= 1
-            tail = self._surfaces[ids[at]] + tail
-        reach = tail + self._surfaces[after][:1]
-        return any(reach[i:] in self._openings for i in range(len(tail)))
-
-    def _holds_added(self, ids: Sequence[int], data: bytes, begin: int) -> bool:
-        """Tell whether an added token ends within ``data``."""
-        if not self._added:
-            return False
-        tail = b""
-        at = len(ids)
-        if self._may_span(ids, at, begin):
-            while at > begin and len(tail) < self._longest:
-                at -= 1
-                tail = self._surfaces[ids[at]] + tail
-        reach = tail + data
-        for start in range(len(reach)):
-            end = start + 1
-            while end <= len(reach) and reach[start:end] in self._openings:
-                if end > len(tail) and reach[start:end] in self._contents:
-                    return True
-                end += 1
-        return False
 
     def _whole_pre_tokens(self, tokenizer: Tokenizer, table: MergeTable) -> dict[tuple[int, ...], int]:
         """Find the tokens that `ignore_merges` makes of whole pre-tokens and merging does not reach.

@@ -73,7 +73,7 @@ class PreTokens:
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Take the pre-tokenizer out of ``tokenizer``."""
         self._pre_tokenizer = tokenizer.backend.pre_tokenizer
-        self._spaces = _writes_spaces_as(tokenizer)
+        self._spaces = writes_spaces_as(tokenizer)
         self._known: dict[str, tuple[int, ...]] = {}
 
     def starts(self, stand_ins: str) -> tuple[int, ...]:
@@ -145,14 +145,6 @@ def never_splits(table: NDArray[np.uint8]) -> bool:
     return bool((table[:, :START, :START] == JOIN).all())
 
 
-def added_in_text(tokenizer: Tokenizer) -> dict[int, bytes]:
-    """Return id -> content of the added tokens that are looked for in text before all merging."""
-    added = {t["id"]: t["content"] for t in tokenizer.spec["added_tokens"] if not t["special"] and t["content"]}
-    # A sign that stands for a space cannot be told from one, so it never comes out of ids.
-    spaces = _writes_spaces_as(tokenizer)
-    return {index: text.encode() for index, text in added.items() if spaces == " " or spaces not in text}
-
-
 def text_backend(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
     """Return a backend that spells exactly the text it is given, inside a running text.
 
@@ -161,12 +153,13 @@ def text_backend(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
     """
     backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
     backend.encode_special_tokens = True
-    spaces = _writes_spaces_as(tokenizer)
+    spaces = writes_spaces_as(tokenizer)
     backend.normalizer = None if spaces == " " else tokenizers.normalizers.Replace(" ", spaces)
     return backend
 
 
-def _writes_spaces_as(tokenizer: Tokenizer) -> str:
+def writes_spaces_as(tokenizer: Tokenizer) -> str:
+    """Return the sign that stands for a space in this tokenizer's vocabulary: a space where there is none."""
     for step in flatten(tokenizer.spec["normalizer"], "normalizers"):
         if step["type"] == "Replace" and step["pattern"] == {"String": " "}:
             return str(step["content"])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import NONE, Alignment
-from spectool.artifacts.canonical import CanonicalIds, Change
+from spectool.artifacts.canonical import CanonicalIds, Change, Piece
 from spectool.artifacts.canonical_text import CanonicalText, recent
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.runtime.drafter import accepted_length
@@ -91,7 +91,6 @@ class AnchoredTranslator:
         self._resync, self._heal, self._head, self._max_tail_risk = resync, heal, head, max_tail_risk
         self._draft_engine = alignment.draft.engine(draft)
         self._target_engine = alignment.target.engine(target)
-        self._reach = _CONTEXT if isinstance(self._target_engine, CanonicalText) else self._target_engine.reach
         self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.partner
         self._spelled, self._to_draft = alignment.target.spellings, alignment.target.partner
         self._prefix_index = alignment.prefix_index
@@ -99,9 +98,9 @@ class AnchoredTranslator:
         self._absorption = alignment.absorption
         self._space = next((token for token, surface in enumerate(target.surfaces) if surface == b" "), NONE)
         # Spellings met so far, of tokens of whole characters: in target ids, in draft ids.
-        self._plain: list[tuple[int, ...] | None] = [None] * draft.size
-        self._runs: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._back: list[tuple[int, ...] | None] = [None] * target.size
+        self._plain: list[Piece | None] = [None] * draft.size
+        self._runs: dict[tuple[int, ...], Piece] = {}
+        self._back: list[Piece | None] = [None] * target.size
         self._surplus: dict[tuple[int, int], tuple[int, ...]] = {}
         self._ranges: dict[bytes, NDArray[np.int32]] = {}
         self.start()
@@ -128,13 +127,14 @@ class AnchoredTranslator:
             plain = place.begun and not place.pending and token < len(self._back)
             piece = self._back[token] if plain else None
             if piece is not None and isinstance(engine, CanonicalIds):
-                start, tail = engine.join(ids, piece, 0, place.draft_begin)
+                start, tail = engine.append(ids, piece, 0, place.draft_begin)
                 self._committed.append(token)
             else:
                 start, tail = self._commit_with_care(token)
-            self._journal.append((start, ids[start:], place))
-            if start < self._kept:
-                self._kept = min(self._kept, start + accepted_length(ids[start:], tail))
+            removed = ids[start:]
+            self._journal.append((start, removed, place))
+            if removed and start < self._kept:
+                self._kept = min(self._kept, start + accepted_length(removed, tail))
             ids[start:] = tail
 
     def rollback(self, count: int) -> None:
@@ -169,84 +169,83 @@ class AnchoredTranslator:
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """Return the target ids of what draft ids say beyond the frontier."""
-        if isinstance(self._target_engine, CanonicalText):
-            return self._without_risk(self._translate_text(self._target_engine, drafts, healed))
-        ids = self._left()
-        floor = len(ids)
-        place = self._place
-        pieces = self._in_pieces(drafts, healed) if place.begun and not place.pending else None
-        if pieces is None:
-            self._translate_with_care(self._target_engine, ids, drafts, self._behind(healed))
-        else:
-            self._target_engine.extend(ids, pieces, floor)
-        return self._without_risk(ids[floor:]) if self._max_tail_risk < 1 else ids[floor:]
+        engine, place = self._target_engine, self._place
+        if isinstance(engine, CanonicalText):
+            return self._without_risk(self._translate_text(engine, drafts, healed))
+        # They are appended to the committed ids themselves, and taken off again whatever happens.
+        ids, floor = self._committed, len(self._committed)
+        pieces = self._in_pieces(engine, drafts, healed) if place.begun and not place.pending else None
+        try:
+            if pieces is None:
+                self._translate_with_care(engine, ids, drafts, self._behind(healed))
+            else:
+                engine.extend(ids, pieces, floor, place.target_begin)
+            found = ids[floor:]
+        finally:
+            del ids[floor:]
+        return self._without_risk(found) if self._max_tail_risk < 1 else found
 
-    def _in_pieces(self, drafts: Sequence[int], healed: bool) -> list[tuple[int, ...]] | None:
+    def _in_pieces(self, engine: CanonicalIds, drafts: Sequence[int], healed: bool) -> list[Piece] | None:
         """Return the spellings of drafts one after the other, tokens that split a character taken together.
 
         Returns:
             None where drafts have to be looked at with care. An unfinished character at the end is left out.
         """
-        pieces: list[tuple[int, ...]] = []
+        pieces: list[Piece] = []
         if healed and drafts:
             first = self._beyond(drafts[0], len(self._draft.surfaces[self._ids[-1]]))
             if not first:
                 return None
-            pieces.append(first)
+            pieces.append(engine.piece(first))
             drafts = drafts[1:]
-        plain = self._plain
-        known = [plain[token] for token in drafts if token < len(plain)]
-        if len(known) < len(drafts):
+        try:
+            known = list(map(self._plain.__getitem__, drafts))
+        except IndexError:  # a model may have more ids than its tokenizer
             return None
-        if None not in known:
-            return pieces + cast("list[tuple[int, ...]]", known)
+        if all(known):
+            return pieces + cast("list[Piece]", known) if pieces else cast("list[Piece]", known)
         run: tuple[int, ...] = ()
         for token, piece in zip(drafts, known, strict=True):
             if piece is None or run:
                 if not self._draft.surfaces[token]:
                     return None
                 run += (token,)
-                piece = self._spell_run(run)
+                piece = self._spell_run(engine, run)
                 if piece is None:
                     continue
                 run = ()
             pieces.append(piece)
         if run:  # an unfinished character; what stands before it counts
-            pieces.append(self._whole_part(b"".join(map(self._surface, run))))
+            data = b"".join(map(self._surface, run))
+            if whole := whole_characters(data):
+                pieces.append(engine.piece(engine.spell(data[:whole])))
         return pieces
 
-    def _whole_part(self, data: bytes) -> tuple[int, ...]:
-        """Return the target ids of bytes up to the last whole character."""
-        assert not isinstance(self._target_engine, CanonicalText)
-        whole = whole_characters(data)
-        return self._target_engine.spell(data[:whole]) if whole else ()
-
-    def _spell_run(self, run: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the target ids of draft tokens that together are whole characters, None for others."""
-        piece = self._plain[run[0]] if len(run) == 1 else self._runs.get(run)
-        if piece is None:
-            assert not isinstance(self._target_engine, CanonicalText)
+    def _spell_run(self, engine: CanonicalIds, run: tuple[int, ...]) -> Piece | None:
+        """Return the spelling of draft tokens that together are whole characters, None for others."""
+        found = self._plain[run[0]] if len(run) == 1 else self._runs.get(run)
+        if found is None:
             data = b"".join(map(self._surface, run))
             if whole_characters(data) < len(data):
                 return None
-            piece = self._proposed.inside[run[0]] if len(run) == 1 else ()
-            piece = piece or self._target_engine.spell(data)
+            ids = self._proposed.inside[run[0]] if len(run) == 1 else ()
+            found = engine.piece(ids or engine.spell(data))
             if len(run) == 1:
-                self._plain[run[0]] = piece
+                self._plain[run[0]] = found
             else:
-                self._runs[run] = piece
-        return piece
+                self._runs[run] = found
+        return found
 
     def _translate_with_care(self, engine: CanonicalIds, ids: list[int], drafts: Sequence[int], behind: bytes) -> None:
         """Append the target ids of drafts among which are special tokens, parts of characters, or new ones.
 
         Args:
             engine: Joins target ids.
-            ids: Last committed ids; the proposal is appended.
+            ids: The committed ids; the proposal is appended.
             drafts: Draft ids.
             behind: What the drafts begin with and the target has committed already.
         """
-        floor = len(ids)
+        floor, begin = len(ids), self._place.target_begin
         carried = b""  # an unfinished character
         for place, token in enumerate(drafts):
             surface = self._surface(token)
@@ -261,7 +260,7 @@ class AnchoredTranslator:
             if behind:
                 piece = self._beyond(token, len(behind))
                 surface, behind = surface[len(behind) :], b""
-            elif place == 0 and not floor:
+            elif place == 0 and floor == begin:
                 piece = self._proposed.text_start[token]
                 surface = self._at_start(surface)
             else:
@@ -270,13 +269,13 @@ class AnchoredTranslator:
                 if len(ids) > floor and ids[-1] == self._space:
                     ids.pop()
                     piece = self._proposed.after_space[token]
-                start, tail = engine.join(ids, piece, floor)
+                start, tail = engine.join(ids, piece, floor, begin)
             else:
                 carried += surface
                 whole = whole_characters(carried)
                 if not whole:
                     continue
-                start, tail = engine.join_bytes(ids, carried[:whole], floor)
+                start, tail = engine.join_bytes(ids, carried[:whole], floor, begin)
                 carried = carried[whole:]
             ids[start:] = tail
 
@@ -330,7 +329,7 @@ class AnchoredTranslator:
         if not place.pending and whole == len(data) and (place.begun or first):
             piece = (self._spelled.inside if place.begun else self._spelled.text_start)[token]
             if piece and place.begun and self._resync:
-                self._back[token] = piece
+                self._back[token] = engine.piece(piece)
             if piece:  # bytes that can never become a character have none
                 return engine.join(ids, piece, begin=place.draft_begin) if self._resync else (len(ids), piece)
         prefix = b" " if self._draft.edges.leading_space and not place.begun else b""
@@ -365,7 +364,7 @@ class AnchoredTranslator:
 
     def _left(self) -> list[int]:
         """Return the last committed ids of the present text."""
-        return self._committed[max(self._place.target_begin, len(self._committed) - self._reach) :]
+        return self._committed[max(self._place.target_begin, len(self._committed) - _CONTEXT) :]
 
     def _respects_boundary(self, token: int, healed: bool) -> bool:
         """Tell whether a first draft token leaves the last committed target token as it is."""
@@ -374,7 +373,7 @@ class AnchoredTranslator:
             return True
         overlap = len(self._behind(healed))
         piece = self._beyond(token, overlap) if overlap else self._proposed.inside[token]
-        return self._target_engine.stays(self._left(), piece)
+        return self._target_engine.stays(self._committed, piece, self._place.target_begin)
 
     def _beyond(self, token: int, overlap: int) -> tuple[int, ...]:
         """Return the target ids of a draft token's bytes from ``overlap`` on; none for a part of a character."""

@@ -8,8 +8,9 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from spectool.artifacts import Tokenizer
+from spectool.artifacts.added_tokens import added_in_text
 from spectool.artifacts.canonical import CanonicalIds
-from spectool.artifacts.pretokens import added_in_text, boundary_table, text_backend
+from spectool.artifacts.pretokens import boundary_table, text_backend
 from spectool.artifacts.roles import Roles
 from spectool.build.merges import merge_table
 
@@ -179,7 +180,7 @@ def check_text(engine: CanonicalIds, oracle: Oracle, text: str, rng: random.Rand
     assert list(engine.spell(data)) == whole, text
     pieces = [tuple(oracle.encode(text[begin:end])) for begin, end in pairwise(cuts)]
     at_once: list[int] = []
-    engine.extend(at_once, pieces, 0)
+    engine.extend(at_once, map(engine.piece, pieces), 0)
     assert at_once == whole, (text, cuts)
 
     at = rng.choice(cuts)
@@ -228,7 +229,7 @@ def check_floor(
     if edge in boundaries:
         assert found[floor:] == whole[boundaries.index(edge) :], (data, left, floor)
     extended = list(left)
-    engine.extend(extended, [right], floor)
+    engine.extend(extended, [engine.piece(right)], floor)
     assert extended == found, (data, left, floor)
 
 

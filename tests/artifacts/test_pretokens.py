@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from spectool.artifacts import Tokenizer
+from spectool.artifacts.added_tokens import added_in_text
 from spectool.artifacts.pretokens import (
     JOIN,
     LOOK,
     SPLIT,
     START,
     PreTokens,
-    added_in_text,
     boundary_table,
     coarse,
     is_space,

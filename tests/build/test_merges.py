@@ -12,7 +12,7 @@ from spectool.artifacts import Tokenizer
 from spectool.artifacts.merges import SYMBOL, UNREACHABLE
 from spectool.artifacts.roles import Roles
 from spectool.artifacts.surfaces import byte_symbols
-from spectool.build.merges import has_lemma, merge_table
+from spectool.build.merges import has_lemma, last_merge, merge_table
 
 
 def byte_level(tokens: list[str], merges: list[tuple[str, str]], **options: object) -> Tokenizer:
@@ -101,3 +101,26 @@ def test_every_merge_of_a_real_tokenizer_is_there(real: Callable[[str], Tokenize
         left, right = int(table.left[token]), int(table.right[token])
         assert found[left << 32 | right] == (table.rank[token], token)
         assert tokenizer.surfaces[left] + tokenizer.surfaces[right] == tokenizer.surfaces[token]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bielik-11b-v2.5",
+        "bielik-4.5b-v3-apt4",
+        "gpt2",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("gemma-3", "llama-3.2", "qwen2.5", "gpt4o-o200k")),
+    ],
+)
+def test_every_tree_is_what_merging_the_characters_gives(name: str, real: Callable[[str], Tokenizer]) -> None:
+    tokenizer = real(name)
+    table, vocabulary = merge_table(tokenizer), tokenizer.spec["model"]["vocab"]
+    made = zip(table.ranks.tolist(), table.results.tolist(), strict=True)
+    merges = {(pair >> 32, pair & 0xFFFFFFFF): merge for pair, merge in zip(table.pairs.tolist(), made, strict=True)}
+    for text, token in vocabulary.items():
+        if token in tokenizer.specials or len(text) == 1 or token in tokenizer.byte_tokens:
+            continue
+        last = last_merge([vocabulary.get(char, -1) for char in text], merges)
+        expected = last if last is not None and merges[last][1] == token else (UNREACHABLE, UNREACHABLE)
+        assert (table.left[token], table.right[token]) == expected, text
+        assert table.rank[token] == (-1 if UNREACHABLE in expected else merges[expected][0]), text
