@@ -9,47 +9,22 @@ Almost every boundary of a BPE text is decided by a look into a cache of pairs:
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.added_tokens import AddedTokens
+from spectool.artifacts.boundaries import Boundaries
 from spectool.artifacts.merges import SYMBOL, Merges, MergeTable
-from spectool.artifacts.pretokens import (
-    CLASSES,
-    JOIN,
-    LOOK,
-    SPLIT,
-    START,
-    PreTokens,
-    coarse,
-    never_splits,
-    stand_in_for,
-    stand_ins,
-    text_backend,
-)
+from spectool.artifacts.pretokens import LOOK, SPLIT, PreTokens, stand_in_for, text_backend
 from spectool.artifacts.tokenizer import Tokenizer
 
 Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
 _KEEP, _MERGE, _LOOK, _ENCODE = range(4)
-_UNSEEN = -2  # what comes before a boundary is not known from a few tokens
-_OPEN = -1  # a token ends inside a character that it began
-_CHARACTER = 4  # bytes of the longest character
 _REMEMBERED = 1_000_000  # entries of a cache, about 150 bytes each, before it begins anew
 _DEEPEST = 3  # last ids that a remembered join may depend on
 _BACK = 8  # tokens of left context that encoding starts from, doubled until it fits
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What a pre-tokenizer sees of a token of whole characters."""
-
-    stand_ins: str
-    first: int  # coarse classes of its characters
-    last: int
-    second: int | None  # the last but one; None for a single character
 
 
 class Piece:
@@ -92,19 +67,13 @@ class CanonicalIds:
         found = np.flatnonzero(table.left == SYMBOL).tolist()
         symbols = {self._surfaces[token]: token for token in reversed(found) if token not in byte_tokens}
         self.merges = Merges(table, symbols, byte_tokens)
-        self._splits = not never_splits(boundaries)
-        self._boundaries: list[list[list[int]]] = boundaries.tolist()
-        self._sure = (boundaries == SPLIT).all(axis=0).tolist()
-        # Last and first characters, and last ones alone, before which it does not matter what stood there.
-        same = (boundaries == boundaries[START]).all(axis=0)
-        self._settled: list[list[bool]] = same.tolist()
-        self._indifferent: list[bool] = same.all(axis=1).tolist()
         self._pre_tokens = PreTokens(tokenizer)
         self._backend = text_backend(tokenizer)
         self._added = AddedTokens(tokenizer)
+        self._adds = self._added.longest > 0
+        self._boundaries = Boundaries(self._surfaces, boundaries, self._added)
         self._whole = self._whole_pre_tokens(tokenizer, table)
         self._whole_pairs = {pair for ids in self._whole for pair in pairwise(ids)}
-        self._shapes: dict[int, _Shape | None] = {}
         self._verdicts: dict[tuple[int, int, int], int] = {}
         self._repairs: dict[tuple[int, ...], list[int]] = {}
         self._pieces: dict[tuple[int, ...], Piece] = {}
@@ -138,7 +107,7 @@ class CanonicalIds:
         if n == begin or not piece.ids or ids[-1] in piece.follows:
             return n, piece.ids
         room = n - floor if floor > begin else n - begin
-        spans = self._added.longest > 0 and self._added.may_span(ids, n, begin)
+        spans = self._adds and self._added.may_span(ids, n, begin)
         if n > begin + 1 and not spans:
             known = piece.joins.get((ids[-2], ids[-1], room if room < 2 else 2))
             if known is None and n > begin + 2:
@@ -156,19 +125,21 @@ class CanonicalIds:
 
     def extend(self, ids: list[int], pieces: Iterable[Piece], floor: int = 0, begin: int = 0) -> None:
         """Append several pieces to ``ids`` in place: `append` again and again."""
+        last = ids[-1] if len(ids) > begin else None
         for piece in pieces:
-            if len(ids) > begin and ids[-1] in piece.follows:
+            if last in piece.follows:
                 ids += piece.ids
             else:
                 start, tail = self.append(ids, piece, floor, begin)
                 ids[start:] = tail
+            last = ids[-1]
 
     def _remember(self, ids: Sequence[int], piece: Piece, verdict: int, change: Change, room: int, begin: int) -> None:
         """Remember a join if it depended on nothing but the last few ids, for all texts."""
         n = len(ids)
         start, tail = change
         depth = max(2, n - start + 1)
-        if verdict == _KEEP and self._settles(ids[-1], piece.ids[0]) and not self._added.touches(ids[-1]):
+        if verdict == _KEEP and self._boundaries.settled(ids[-1], piece.ids[0]) and not self._added.touches(ids[-1]):
             piece.follows.add(ids[-1])
         elif depth <= _DEEPEST and n >= begin + depth and self._decided(ids, start, tail):
             piece.joins[(*ids[-depth:], min(room, depth))] = n - start, tuple(tail)
@@ -183,30 +154,21 @@ class CanonicalIds:
 
     def _decided(self, ids: Sequence[int], start: int, tail: Sequence[int]) -> bool:
         """Tell whether a change from ``start`` on depended on nothing before the id that precedes it."""
-        if not self._splits:
+        shape = self._boundaries.shape
+        if not self._boundaries.splits:
             return True
-        if start == len(ids):
-            if self._shape(ids[-1]) is None:  # the end of a character: enough if the last two ids are two or more
-                return len(_characters_of(self._surfaces[ids[-2]] + self._surfaces[ids[-1]])) > 1
-            return self._shape(ids[-2]) is not None
-        return None not in map(self._shape, ids[start:]) and self._settles(ids[start - 1], tail[0])
-
-    def _settles(self, before: int, after: int) -> bool:
-        """Tell whether two ids show all that the boundary between them can depend on."""
-        shape = self._shape(before)
-        if shape is None or not self._splits:
-            return not self._splits
-        if shape.second is not None or self._indifferent[shape.last]:
-            return True
-        first = self._first(after)
-        return first is not None and self._settled[shape.last][first]
+        if start < len(ids):
+            return None not in map(shape, ids[start:]) and self._boundaries.settled(ids[start - 1], tail[0])
+        if shape(ids[-1]) is None:  # the end of a character: enough if the last two ids are two or more
+            return len(_characters_of(self._surfaces[ids[-2]] + self._surfaces[ids[-1]])) > 1
+        return shape(ids[-2]) is not None
 
     def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
         """Append bytes that need not be whole tokens, but end no character half-way; as `join`."""
         symbols = self.merges.spell(data)
         if self._added.end_in(ids, data, begin):
             return self._encode(ids, self.merges.merge(symbols), max(floor, begin), begin)
-        if self._splits:
+        if self._boundaries.splits:
             return self._look(ids, symbols, max(floor, begin), begin)
         merged = tuple(self.merges.merge(symbols))
         return self.append(ids, Piece(merged), floor, begin) if merged else (len(ids), merged)
@@ -232,7 +194,7 @@ class CanonicalIds:
         """Judge the boundary before ``after`` when ``ids[begin:at]`` come before it."""
         if self._added.span(ids, at, after, begin):
             return _ENCODE
-        key = ids[at - 1], after, self._tail(ids, at, begin) if self._splits else 0
+        key = ids[at - 1], after, self._boundaries.tail(ids, at, begin)
         verdict = self._verdicts.get(key)
         if verdict is None:
             if len(self._verdicts) >= _REMEMBERED:
@@ -240,55 +202,19 @@ class CanonicalIds:
             verdict = self._verdicts[key] = self._judge(*key)
         return verdict
 
-    def _tail(self, ids: Sequence[int], at: int, begin: int) -> int:
-        """Return the classes of the last two characters of ``ids[begin:at]``, packed; or `_OPEN`, or `_UNSEEN`."""
-        shape = self._shape(ids[at - 1])
-        if shape is None:
-            return self._split_tail(ids, at, begin)
-        if shape.second is not None or self._indifferent[shape.last]:
-            return CLASSES * (START if shape.second is None else shape.second) + shape.last
-        # A single character: the class before it belongs to the token before.
-        if at - 1 == begin or ids[at - 2] in self._added:
-            return CLASSES * START + shape.last
-        earlier = self._shape(ids[at - 2])
-        return _UNSEEN if earlier is None else CLASSES * earlier.last + shape.last
-
-    def _split_tail(self, ids: Sequence[int], at: int, begin: int) -> int:
-        """As `_tail`, where the last character is split over tokens, or not whole yet."""
-        data = b""
-        for start in range(at - 1, max(begin, at - _CHARACTER - 1) - 1, -1):
-            data = self._surfaces[ids[start]] + data
-            if data[0] & 0xC0 == 0x80:
-                continue
-            try:
-                classes = list(map(coarse, stand_ins(data.decode())))
-            except UnicodeDecodeError as error:
-                # An unfinished character in a token that begins with a whole one has been judged by that one.
-                return _OPEN if start == at - 1 and error.end == len(data) and error.start > 0 else _UNSEEN
-            if len(classes) > 1:
-                return CLASSES * classes[-2] + classes[-1]
-            if self._indifferent[classes[-1]] or start == begin:
-                return CLASSES * START + classes[-1]
-        return _UNSEEN
-
     def _judge(self, before: int, after: int, tail: int) -> int:
         merges = self.merges
         if before in self._added or after in self._added:
             return _KEEP
         if merges.is_byte(before) and merges.is_byte(after) and self._surfaces[after][0] & 0xC0 == 0x80:
             return _MERGE  # together they may be a character that has a token
-        if self._splits:
-            first = self._first(after)
-            if tail == _UNSEEN or (tail == _OPEN) != (first is None):
-                return _LOOK
-            second, last = divmod(tail, CLASSES)
-            kind = JOIN if first is None else self._boundaries[second][last][first]
-            if kind == SPLIT:
-                return _KEEP
-            if kind == LOOK or (before, after) in self._whole_pairs:
-                return _LOOK
+        kind = self._boundaries.kind(tail, after)
+        if kind == SPLIT:
+            return _KEEP
+        if kind == LOOK or (before, after) in self._whole_pairs:
+            return _LOOK
         if not (merges.reachable(before) and merges.reachable(after)):
-            return _LOOK if self._splits else _ENCODE
+            return _LOOK if self._boundaries.splits else _ENCODE
         return _MERGE if merges.would_merge(before, after) else _KEEP
 
     def _mend(self, verdict: int, ids: Sequence[int], piece: Sequence[int], floor: int, begin: int) -> Change:
@@ -330,14 +256,14 @@ class CanonicalIds:
     def _look(self, ids: Sequence[int], piece: Sequence[int], floor: int, begin: int) -> Change:
         """Ask the pre-tokenizer where it splits, from the last sure split on, and merge in between."""
         start = len(ids)
-        while start > begin and not self._surely_splits(ids, start):
+        while start > begin and not self._stands_alone(ids, start):
             start -= 1
         added = next((place for place, token in enumerate(piece) if token in self._added), len(piece))
         piece, rest = piece[:added], piece[added:]
         tokens = [*ids[start:], *piece]
         data = b"".join(map(self._surfaces.__getitem__, tokens))
         places = [place for place, byte in enumerate(data) if byte & 0xC0 != 0x80]
-        shapes = list(map(self._shape, tokens))
+        shapes = list(map(self._boundaries.shape, tokens))
         if None in shapes:  # characters split over tokens
             seen = [stand_in_for(data[low:high]) for low, high in pairwise([*places, len(data)])]
         else:
@@ -365,28 +291,24 @@ class CanonicalIds:
                 return ids
         return merges.merge(merges.spell(data[low:high]))
 
-    def _surely_splits(self, ids: Sequence[int], at: int) -> bool:
+    def _stands_alone(self, ids: Sequence[int], at: int) -> bool:
         """Tell whether text is split before ``ids[at]`` whatever stands around; added tokens stand alone."""
         if ids[at - 1] in self._added or (at < len(ids) and ids[at] in self._added):
             return True
-        if at == len(ids):
-            return False
-        left, right = self._shape(ids[at - 1]), self._shape(ids[at])
-        return left is not None and right is not None and bool(self._sure[left.last][right.first])
+        return at < len(ids) and self._boundaries.surely_split(ids[at - 1], ids[at])
 
     def _encode(self, ids: Sequence[int], piece: Sequence[int], floor: int, begin: int) -> Change:
         """Encode text, from far enough back that the first ids come out as they are."""
         back = _BACK
         while True:
             start = max(begin, len(ids) - back)
+            while start > begin and b"\x80" <= self._surfaces[ids[start]][:1] < b"\xc0":  # inside a character
+                start -= 1
             data = b"".join(map(self._surfaces.__getitem__, (*ids[start:], *piece)))
             try:
                 found = self._encode_text(data.decode())
-            except UnicodeDecodeError:
-                if start == begin:  # no text
-                    return len(ids), list(piece)
-                back += 1
-                continue
+            except UnicodeDecodeError:  # no text
+                return len(ids), list(piece)
             if start == begin or self._agrees(ids, start, found):
                 break
             back *= 2
@@ -409,31 +331,6 @@ class CanonicalIds:
         """Tell whether an encoding that began at ``start`` begins as the ids there do."""
         far = sum(len(self._surfaces[token]) for token in ids[start:]) > self._added.longest
         return far and list(ids[start : start + 2]) == found[:2]
-
-    def _shape(self, token: int) -> _Shape | None:
-        """Return what a pre-tokenizer sees of a token, None if it is not whole characters."""
-        try:
-            return self._shapes[token]
-        except KeyError:
-            pass
-        try:
-            seen = stand_ins(self._surfaces[token].decode())
-        except UnicodeDecodeError:
-            seen = ""
-        classes = list(map(coarse, seen))
-        shape = _Shape(seen, classes[0], classes[-1], classes[-2] if len(seen) > 1 else None) if seen else None
-        self._shapes[token] = shape
-        return shape
-
-    def _first(self, token: int) -> int | None:
-        """Return the class of a token's first character, None if the token begins inside one."""
-        shape = self._shape(token)
-        if shape is not None:
-            return shape.first
-        data = self._surfaces[token]
-        length = 1 if data[0] < 0x80 else 2 if data[0] < 0xE0 else 3 if data[0] < 0xF0 else 4
-        seen = stand_in_for(data[:length])
-        return None if seen is None else coarse(seen)
 
     def _whole_pre_tokens(self, tokenizer: Tokenizer, table: MergeTable) -> dict[tuple[int, ...], int]:
         """Find the tokens that `ignore_merges` makes of whole pre-tokens and merging does not reach.

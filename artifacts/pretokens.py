@@ -7,6 +7,7 @@ that is needed: `boundary_table` knows from trying all short strings whether the
 always splits there, never does, or has to look further.
 """
 
+import json
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
@@ -67,6 +68,9 @@ def is_space(char: str) -> bool:
     return char.isspace() and not "\x1c" <= char <= "\x1f"
 
 
+_TABLES: dict[str, NDArray[np.uint8]] = {}  # by pre-tokenizer; a table takes seconds, and 1 KB
+
+
 class PreTokens:
     """The splits of one tokenizer's pre-tokenizer on representatives."""
 
@@ -104,9 +108,17 @@ def boundary_table(tokenizer: Tokenizer) -> NDArray[np.uint8]:
         uint8, shape ``[CLASSES, CLASSES, CLASSES]``, indexed by the classes of the last two
         characters before a boundary (`START` where there are fewer) and of the first one after
         it: `SPLIT`, `JOIN` or `LOOK`. Not `LOOK` also means that neither side's own splits
-        depend on the other side.
+        depend on the other side. Read-only, and made once for all tokenizers with this pre-tokenizer.
     """
-    pre_tokens = PreTokens(tokenizer)
+    key = json.dumps(tokenizer.spec["pre_tokenizer"]) + writes_spaces_as(tokenizer)
+    table = _TABLES.get(key)
+    if table is None:
+        table = _TABLES[key] = _probed(PreTokens(tokenizer))
+        table.flags.writeable = False
+    return table
+
+
+def _probed(pre_tokens: PreTokens) -> NDArray[np.uint8]:
     alphabet = "".join(_REPRESENTATIVES)
     if all(list(pre_tokens.ask(text)) == [0] for text in _strings(alphabet, 1, 2)):
         # Splits nothing: there is none, or it looks for spaces that are written otherwise by then.

@@ -7,7 +7,6 @@ come from the folder named by SPECTOOL_SHARED.
 """
 
 import json
-import os
 import resource
 import sys
 import tempfile
@@ -15,13 +14,11 @@ import time
 from pathlib import Path
 
 import click
+from real_data import real_corpus, real_tokenizer
 from tqdm import tqdm
 
-from spectool.artifacts import open_tokenizer
 from spectool.build import build_alignment
-from spectool.corpora import open_corpus
 
-SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 RESULTS = Path(__file__).parent / "results" / "alignments.jsonl"
 PAIRS = [
     *(
@@ -41,9 +38,9 @@ def main(languages: tuple[str, ...], first: int) -> None:
     """Align every pair on every language, save and print."""
     rows = []
     for draft, target in tqdm(PAIRS[:first]):
-        sides = [open_tokenizer(SHARED / "tokenizers" / name / "tokenizer.json") for name in (draft, target)]
+        sides = [real_tokenizer(name) for name in (draft, target)]
         for language in languages:
-            corpus = open_corpus(str(SHARED / "corpora" / f"{language}.valid.txt.zst"))
+            corpus = real_corpus(language, "valid")
             with tempfile.TemporaryDirectory() as scratch:
                 started = time.perf_counter()
                 manifest = build_alignment(sides[0], sides[1], corpus, Path(scratch) / "pair", lambda step: None)

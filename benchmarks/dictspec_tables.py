@@ -9,7 +9,6 @@ Tokenizers and corpora come from the folder named by SPECTOOL_SHARED.
 """
 
 import json
-import os
 import tempfile
 import time
 import unicodedata
@@ -19,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import click
+from real_data import real_corpus, real_tokenizer
 from tqdm import tqdm
 
-from spectool.artifacts import Dictionary, Tokenizer, open_tokenizer
+from spectool.artifacts import Dictionary, Tokenizer
 from spectool.build import CountedCorpus, DictSpecOptions, build_dictspec, count_corpus
-from spectool.corpora import Corpus, Document, open_corpus
+from spectool.corpora import Corpus, Document
 from spectool.runtime.dictionary_drafter import DictionaryDrafter
 from spectool.runtime.emulator import replay
 
-SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 RESULTS = Path(__file__).parent / "results" / "dictspec.jsonl"
 TOKENIZERS = ("bielik-11b-v2.5", "llama-3.2", "gemma-3", "mistral-nemo", "qwen2.5")
 LANGUAGES = ("uk", "pl", "crh-cyrl", "crh-latn")
@@ -61,7 +60,7 @@ PAPER = {  # Table 3 (fertility) and Table 4 (best of the sweep), Ukrainian and 
 def texts_of(language: str, part: str) -> tuple[Corpus, Any]:
     """Open a corpus and the reader that keeps one script of it (``crh-cyrl``, ``crh-latn``)."""
     name, _, script = language.partition("-")
-    corpus = open_corpus(str(SHARED / "corpora" / f"{name}.{part}.txt.zst"))
+    corpus = real_corpus(name, part)
 
     def reader(source: Corpus) -> Iterator[Document]:
         return (document for document in source if not script or script_of(document.text) == script)
@@ -159,7 +158,7 @@ def main(languages: tuple[str, ...], names: tuple[str, ...], tables: bool) -> No
                     counted[language] = count_corpus(corpus, reader=reader)
                     corpus, reader = texts_of(language, "valid")
                     valid[language] = [document.text for document in reader(corpus)]
-                tokenizer = open_tokenizer(SHARED / "tokenizers" / name / "tokenizer.json")
+                tokenizer = real_tokenizer(name)
                 run = measure(language, tokenizer, counted[language], valid[language], options)
                 run["tokenizer"] = name
                 runs.append(run)

@@ -14,7 +14,6 @@ status 1 on a mismatch. Tokenizers and corpora come from the folder named by SPE
 """
 
 import json
-import os
 import random
 import sys
 import tempfile
@@ -28,14 +27,14 @@ from typing import Any
 
 import click
 import tokenizers
+from real_data import SHARED, real_corpus, real_tokenizer
 from tqdm import tqdm
 
-from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.artifacts import Alignment, Tokenizer
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.anchored_translator import AnchoredTranslator, whole_characters
 
-SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 RESULTS = Path(__file__).parent / "results" / "frontiers.jsonl"
 PAIRS = [
     ("qwen2.5", "bielik-11b-v2.5"),
@@ -232,7 +231,7 @@ def _documents(language: str, characters: int) -> Iterator[str]:
     if language == "strings":
         yield from (text for _, text in json.loads((SHARED / "tokenizers" / "test_strings.json").read_text()) if text)
         return
-    for document in open_corpus(str(SHARED / "corpora" / f"{language}.valid.txt.zst")):
+    for document in real_corpus(language, "valid"):
         yield document.text[:_LONGEST]
         characters -= len(document.text)
         if characters <= 0:
@@ -248,7 +247,7 @@ def main(characters: int, pairs: tuple[str, ...], seed: int) -> None:
     chosen = [tuple(pair.split(":")) for pair in pairs] or PAIRS
     rows = []
     for draft_name, target_name in tqdm(chosen):
-        sides = [open_tokenizer(SHARED / "tokenizers" / name / "tokenizer.json") for name in (draft_name, target_name)]
+        sides = [real_tokenizer(name) for name in (draft_name, target_name)]
         draft, target = map(Oracle, sides)
         with tempfile.TemporaryDirectory() as scratch:
             corpus = open_corpus("sample:pl")

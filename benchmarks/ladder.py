@@ -5,8 +5,8 @@
 
 The text is replayed as the target's output, k draft tokens a cycle. Rows: the published strategies,
 then the anchored one step by step (translation by table without resync, canonical resync, healing,
-head absorption). The n-gram model is counted on the first ``--train-tokens`` draft tokens of the
-training text; the neural one comes from ``benchmarks/train_small_draft.py``.
+head absorption, tail absorption). The n-gram model is counted on the first ``--train-tokens``
+draft tokens of the training text; the neural one comes from ``benchmarks/train_small_draft.py``.
 
 Prints a Markdown table and adds to ``benchmarks/results/ladder.jsonl``. Tokenizers and corpora come
 from the folder named by SPECTOOL_SHARED. MLX's CPU build links the reference BLAS; preload another
@@ -14,26 +14,25 @@ for neural drafts, as ``train_small_draft.py`` says.
 """
 
 import json
-import os
 import tempfile
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
+from real_data import encoded, real_corpus, real_tokenizer
 from tqdm import tqdm
 
 from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
 from spectool.build import build_alignment
-from spectool.corpora import open_corpus
+from spectool.runtime.anchored_translator import AnchoredTranslator
 from spectool.runtime.ngram_source import NgramModel, NgramSource
 from spectool.runtime.strategies import anchored_steps, compare_strategies, make_translator
 
-SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 RESULTS = Path(__file__).parent / "results" / "ladder.jsonl"
 STRATEGIES = ("none", "naive", "context", "intersection")
-_BATCH = 512
+_TAIL_RISK = 0.5
+_ALIGNED = 3000  # documents of the training text on which absorption is counted
 
 
 @click.command()
@@ -56,15 +55,17 @@ def main(
     strategies: tuple[str, ...],
 ) -> None:
     """Replay with every strategy and step; save and print."""
-    sides = [open_tokenizer(SHARED / "tokenizers" / name / "tokenizer.json") for name in (draft, target)]
+    sides = real_tokenizer(draft), real_tokenizer(target)
     source, kind = _neural(model) if model else _ngrams(sides[0], language, train_tokens)
-    documents = _documents(sides[1], language, tokens)
+    documents = list(encoded(sides[1], real_corpus(language, "valid"), tokens))
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "pair.align"
-        build_alignment(sides[0], sides[1], open_corpus("sample:pl"), path, lambda step: None, sample=0)
+        corpus = real_corpus(language, "train")
+        build_alignment(*sides, corpus, path, tqdm.write, lambda corpus: islice(corpus, _ALIGNED))
         alignment = Alignment(path)
         translators = {name: make_translator(name, alignment, *sides) for name in strategies}
         translators |= anchored_steps(alignment, *sides)
+        translators["+ tail absorption"] = AnchoredTranslator(alignment, *sides, max_tail_risk=_TAIL_RISK)
         rows = []
         total = sum(map(len, documents)) * len(lengths) * len(translators)
         with tqdm(total=total, unit=" tokens", unit_scale=True) as bar:
@@ -98,15 +99,8 @@ def main(
 
 
 def _ngrams(tokenizer: Tokenizer, language: str, most: int) -> tuple[Any, str]:
-    def documents() -> Iterator[list[int]]:
-        counted = 0
-        texts = (document.text for document in open_corpus(str(SHARED / "corpora" / f"{language}.train.txt.zst")))
-        while counted < most and (batch := list(islice(texts, _BATCH))):
-            for ids in tokenizer.encode_batch(batch):
-                counted += len(ids)
-                yield ids
-
-    return NgramSource(NgramModel.count(documents(), tokenizer.size)), f"5-grams of {most:,} tokens"
+    documents = encoded(tokenizer, real_corpus(language, "train"), most)
+    return NgramSource(NgramModel.count(documents, tokenizer.size)), f"5-grams of {most:,} tokens"
 
 
 def _neural(path: Path) -> tuple[Any, str]:
@@ -117,16 +111,6 @@ def _neural(path: Path) -> tuple[Any, str]:
     tokenizer = open_tokenizer(loaded)
     bos = tokenizer.vocabulary.get("<|endoftext|>", tokenizer.roles.bos)
     return ModelSource(model, bos=bos, size=tokenizer.size), "small neural model"
-
-
-def _documents(tokenizer: Tokenizer, language: str, tokens: int) -> list[list[int]]:
-    documents: list[list[int]] = []
-    for document in open_corpus(str(SHARED / "corpora" / f"{language}.valid.txt.zst")):
-        documents.append(tokenizer.encode(document.text))
-        tokens -= len(documents[-1])
-        if tokens <= 0:
-            break
-    return documents
 
 
 if __name__ == "__main__":

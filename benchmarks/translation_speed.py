@@ -5,25 +5,25 @@
 An n-gram draft is replayed once and its drafts are recorded. Then both translators go over the
 same record in turns: the anchored one commits, brings the draft's view up to date and translates;
 the string round trip decodes the draft, encodes it behind its window and the window alone, and
-translates back what was committed. Processor time of this thread, medians over the turns. The first
-turn of the anchored translator, with empty caches, is shown apart.
+translates back what was committed. Processor time of this thread, medians over the turns; Python's
+collector of cycles does not go through what was loaded before (gc.freeze). The first turn of the
+anchored translator, with empty caches, is shown apart.
 
 Prints a Markdown table and saves ``benchmarks/results/translation_speed.jsonl``. Tokenizers and
 corpora come from the folder named by SPECTOOL_SHARED.
 """
 
+import gc
 import json
-import os
 import statistics
 import tempfile
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from time import thread_time_ns
 
 import click
+from real_data import encoded, real_corpus, real_tokenizer
 
-from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.anchored_translator import AnchoredTranslator
@@ -32,11 +32,9 @@ from spectool.runtime.ngram_source import NgramModel, NgramSource
 from spectool.runtime.string_translators import ContextTranslator
 from spectool.runtime.translation import Translator
 
-SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 RESULTS = Path(__file__).parent / "results" / "translation_speed.jsonl"
 PAIRS = [("qwen2.5", "bielik-11b-v2.5"), ("llama-3.2", "bielik-11b-v2.5"), ("gemma-3", "bielik-11b-v2.5")]
 PAIRS += [("bielik-4.5b-v3-apt4", "bielik-11b-v2.5"), ("qwen2.5", "llama-3.2")]
-_BATCH = 512
 _Record = list[tuple[bool, list[int], bool, list[int]]]  # a text begins, drafts, healed, committed
 
 
@@ -49,17 +47,22 @@ def main(train_tokens: int, tokens: int, turns: int, languages: tuple[str, ...])
     """Time every pair; save and print."""
     rows = []
     for names in PAIRS:
-        draft, target = (open_tokenizer(SHARED / "tokenizers" / name / "tokenizer.json") for name in names)
+        draft, target = map(real_tokenizer, names)
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch) / "pair"
             build_alignment(draft, target, open_corpus("sample:pl"), path, lambda step: None, sample=0)
             alignment = Alignment(path)
             for language in languages:
-                source = NgramSource(NgramModel.count(_train(draft, language, train_tokens), draft.size))
-                record = _record(AnchoredTranslator(alignment, draft, target), source, _valid(target, language, tokens))
+                counted = encoded(draft, real_corpus(language, "train"), train_tokens)
+                source = NgramSource(NgramModel.count(counted, draft.size))
+                documents = list(encoded(target, real_corpus(language, "valid"), tokens))
+                record = _record(AnchoredTranslator(alignment, draft, target), source, documents)
                 anchored, strings = AnchoredTranslator(alignment, draft, target), ContextTranslator(draft, target)
+                gc.collect()
+                gc.freeze()
                 cold = _time(anchored, record)
                 pairs = [(_time(anchored, record), _time(strings, record)) for _ in range(turns)]
+                gc.unfreeze()
                 row = {"draft": names[0], "target": names[1], "language": language, "cycles": len(record)}
                 figures = {
                     "cold us": round(cold, 2),
@@ -104,25 +107,6 @@ def _time(translator: Translator, record: _Record) -> float:
         translator.translate(drafts, healed and heals)
         translator.commit(committed)
     return (thread_time_ns() - begun) / len(record) / 1000
-
-
-def _train(tokenizer: Tokenizer, language: str, most: int) -> Iterator[list[int]]:
-    counted = 0
-    texts = (document.text for document in open_corpus(str(SHARED / "corpora" / f"{language}.train.txt.zst")))
-    while counted < most and (batch := list(islice(texts, _BATCH))):
-        for ids in tokenizer.encode_batch(batch):
-            counted += len(ids)
-            yield ids
-
-
-def _valid(tokenizer: Tokenizer, language: str, tokens: int) -> list[list[int]]:
-    documents: list[list[int]] = []
-    for document in open_corpus(str(SHARED / "corpora" / f"{language}.valid.txt.zst")):
-        documents.append(tokenizer.encode(document.text))
-        tokens -= len(documents[-1])
-        if tokens <= 0:
-            break
-    return documents
 
 
 if __name__ == "__main__":

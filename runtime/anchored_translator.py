@@ -12,7 +12,7 @@ resync, healing, head absorption, tail absorption.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,8 @@ class _Place(NamedTuple):
 
 
 # What one committed token changed: draft ids from here on, what they were, and the place before it.
-_Undo = tuple[int, list[int], _Place]
+_Undo = tuple[int, Sequence[int], _Place]
+_NOTHING: Sequence[int] = ()
 
 
 class AnchoredTranslator:
@@ -99,7 +100,7 @@ class AnchoredTranslator:
         self._space = next((token for token, surface in enumerate(target.surfaces) if surface == b" "), NONE)
         # Spellings met so far, of tokens of whole characters: in target ids, in draft ids.
         self._plain: list[Piece | None] = [None] * draft.size
-        self._runs: dict[tuple[int, ...], Piece] = {}
+        self._runs: dict[tuple[int, ...], Piece | None] = {}
         self._back: list[Piece | None] = [None] * target.size
         self._surplus: dict[tuple[int, int], tuple[int, ...]] = {}
         self._ranges: dict[bytes, NDArray[np.int32]] = {}
@@ -131,7 +132,7 @@ class AnchoredTranslator:
                 self._committed.append(token)
             else:
                 start, tail = self._commit_with_care(token)
-            removed = ids[start:]
+            removed = ids[start:] if start < len(ids) else _NOTHING
             self._journal.append((start, removed, place))
             if removed and start < self._kept:
                 self._kept = min(self._kept, start + accepted_length(removed, tail))
@@ -203,15 +204,15 @@ class AnchoredTranslator:
         except IndexError:  # a model may have more ids than its tokenizer
             return None
         if all(known):
-            return pieces + cast("list[Piece]", known) if pieces else cast("list[Piece]", known)
+            return [*pieces, *known]  # type: ignore[list-item]  # none of them is None
         run: tuple[int, ...] = ()
         for token, piece in zip(drafts, known, strict=True):
             if piece is None or run:
-                if not self._draft.surfaces[token]:
-                    return None
                 run += (token,)
-                piece = self._spell_run(engine, run)
+                piece = self._runs[run] if run in self._runs else self._spell_run(engine, run)
                 if piece is None:
+                    if not self._surface(token):
+                        return None
                     continue
                 run = ()
             pieces.append(piece)
@@ -223,17 +224,16 @@ class AnchoredTranslator:
 
     def _spell_run(self, engine: CanonicalIds, run: tuple[int, ...]) -> Piece | None:
         """Return the spelling of draft tokens that together are whole characters, None for others."""
-        found = self._plain[run[0]] if len(run) == 1 else self._runs.get(run)
-        if found is None:
-            data = b"".join(map(self._surface, run))
-            if whole_characters(data) < len(data):
-                return None
+        data = b"".join(map(self._surface, run))
+        whole = all(map(self._surface, run)) and whole_characters(data) == len(data)
+        found = None
+        if whole:
             ids = self._proposed.inside[run[0]] if len(run) == 1 else ()
             found = engine.piece(ids or engine.spell(data))
-            if len(run) == 1:
-                self._plain[run[0]] = found
-            else:
-                self._runs[run] = found
+        if whole and len(run) == 1:
+            self._plain[run[0]] = found
+        else:
+            self._runs[run] = found
         return found
 
     def _translate_with_care(self, engine: CanonicalIds, ids: list[int], drafts: Sequence[int], behind: bytes) -> None:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Any
 
 import numpy as np
@@ -285,7 +285,7 @@ def test_every_frontier(pair: str, world: Callable[[str], World], rng: random.Ra
                     translations += 1
                     wrong += judge(here, translator, committed, drafts)
     assert not wrong, f"{len(wrong)} of {translations}: " + "\n".join(wrong[:5])
-    assert frontiers > 100
+    assert frontiers > 50
 
 
 def streams(target: Tokenizer) -> st.SearchStrategy[list[int]]:
@@ -432,7 +432,8 @@ def test_tokens_split_at_random_stay_as_they_are(pair: str, world: Callable[[str
             checked += 1
             if known != text_bytes(here.target, split[: place + 1]) or not has_lemma(here.target):
                 continue
-            drafts = here.twin.draft.encode(rng.choice(SENTENCES))[:4]
+            said = here.twin.draft.encode(rng.choice(SENTENCES))[:4]
+            drafts = list(takewhile(here.draft.surfaces.__getitem__, said))  # up to what it cannot spell
             raw = text_bytes(here.draft, [*view, *drafts])
             if raw.startswith(known) and whole(raw) == raw:
                 found = translator.translate(drafts)
