@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from spectool.artifacts.pretokens import writes_spaces_as
 from spectool.artifacts.tokenizer import Tokenizer
 
 
@@ -10,7 +9,7 @@ def added_in_text(tokenizer: Tokenizer) -> dict[int, bytes]:
     """Return id -> content of the added tokens that are looked for in text before all merging."""
     added = {t["id"]: t["content"] for t in tokenizer.spec["added_tokens"] if not t["special"] and t["content"]}
     # A sign that stands for a space cannot be told from one, so it never comes out of ids.
-    spaces = writes_spaces_as(tokenizer)
+    spaces = tokenizer.space_sign
     return {index: text.encode() for index, text in added.items() if spaces == " " or spaces not in text}
 
 

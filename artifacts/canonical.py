@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from spectool.artifacts.added_tokens import AddedTokens
 from spectool.artifacts.boundaries import Boundaries
 from spectool.artifacts.merges import SYMBOL, Merges, MergeTable
-from spectool.artifacts.pretokens import LOOK, SPLIT, PreTokens, stand_in_for, text_backend
+from spectool.artifacts.pretokens import LOOK, SPLIT, PreTokens, stand_in_for
 from spectool.artifacts.tokenizer import Tokenizer
 
 Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
@@ -68,7 +68,7 @@ class CanonicalIds:
         symbols = {self._surfaces[token]: token for token in reversed(found) if token not in byte_tokens}
         self.merges = Merges(table, symbols, byte_tokens)
         self._pre_tokens = PreTokens(tokenizer)
-        self._backend = text_backend(tokenizer)
+        self._backend = tokenizer.text_backend
         self._added = AddedTokens(tokenizer)
         self._adds = self._added.longest > 0
         self._boundaries = Boundaries(self._surfaces, boundaries, self._added)

@@ -14,18 +14,18 @@ from functools import lru_cache
 from itertools import chain, product
 
 import numpy as np
-import tokenizers
 from numpy.typing import NDArray
 
-from spectool.artifacts.surfaces import flatten
 from spectool.artifacts.tokenizer import Tokenizer
 
 LOOK, SPLIT, JOIN = 0, 1, 2  # has to look further, always splits, never splits
 
 # Coarse classes, each with characters that pre-tokenizers may still treat differently.
 _REPRESENTATIVES = ("Ж", "ж", "srelS", "\u02bcא\u0301ǅ", "0²", " ", "\t\u00a0", "\n\r", "'", "./€")
-# Longer strings, where splits depend on what is further away: alphabet, shortest, longest.
-_LONGER = (("Жжs\u02bc\u0301 \t\n'./0", 5, 5), ("ж\u0301 \n./", 6, 6), ("ж0 ", 5, 7))
+# Longer strings, where splits depend on what is further away: alphabet, longest.
+_LONGER = (("Жжs\u02bc\u0301 \t\n'./0", 5), ("ж\u0301 \n./", 6), ("ж0 ", 7))
+_SPLIT_SEEN, _JOINED_SEEN, _DISTURBED = 1, 2, 4
+_Bits = NDArray[np.uint16] | np.uint16  # bit i: a pre-token begins at character i
 START = len(_REPRESENTATIVES)  # class of "nothing before"
 CLASSES = START + 1
 _UPPER, _LOWER, _CONTRACTING, _OTHER_LETTER, _NUMBER, _SPACE, _BLANK, _NEWLINE, _APOSTROPHE, _SIGN = range(START)
@@ -77,7 +77,7 @@ class PreTokens:
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Take the pre-tokenizer out of ``tokenizer``."""
         self._pre_tokenizer = tokenizer.backend.pre_tokenizer
-        self._spaces = writes_spaces_as(tokenizer)
+        self._spaces = tokenizer.space_sign
         self._known: dict[str, tuple[int, ...]] = {}
 
     def starts(self, stand_ins: str) -> tuple[int, ...]:
@@ -110,7 +110,7 @@ def boundary_table(tokenizer: Tokenizer) -> NDArray[np.uint8]:
         it: `SPLIT`, `JOIN` or `LOOK`. Not `LOOK` also means that neither side's own splits
         depend on the other side. Read-only, and made once for all tokenizers with this pre-tokenizer.
     """
-    key = json.dumps(tokenizer.spec["pre_tokenizer"]) + writes_spaces_as(tokenizer)
+    key = json.dumps(tokenizer.spec["pre_tokenizer"]) + tokenizer.space_sign
     table = _TABLES.get(key)
     if table is None:
         table = _TABLES[key] = _probed(PreTokens(tokenizer))
@@ -120,62 +120,69 @@ def boundary_table(tokenizer: Tokenizer) -> NDArray[np.uint8]:
 
 def _probed(pre_tokens: PreTokens) -> NDArray[np.uint8]:
     alphabet = "".join(_REPRESENTATIVES)
-    if all(list(pre_tokens.ask(text)) == [0] for text in _strings(alphabet, 1, 2)):
+    texts = map("".join, chain(alphabet, product(alphabet, repeat=2)))
+    if all(_found(pre_tokens, text) == 1 for text in texts):
         # Splits nothing: there is none, or it looks for spaces that are written otherwise by then.
         return np.full((CLASSES, CLASSES, CLASSES), JOIN, np.uint8)
-    # 1: split seen, 2: joined seen, 4: sides disturbed
-    seen = [[[0] * CLASSES for _ in range(CLASSES)] for _ in range(CLASSES)]
-    starts: dict[str, int] = {}  # bit i: a pre-token begins at character i
-    class_of = {char: coarse(char) for char in alphabet}
-    for text in chain(_strings(alphabet, 1, 4), *(_strings(*longer) for longer in _LONGER), _numbers(alphabet)):
-        found = starts[text] = sum(1 << start for start in pre_tokens.ask(text))
-        classes = [START, *map(class_of.__getitem__, text)]
-        for at in range(1, len(text)):
-            left, right = found & (1 << at) - 1, found >> at
-            disturbed = left != starts[text[:at]] or right | 1 != starts[text[at:]] | 1
-            seen[classes[at - 1]][classes[at]][classes[at + 1]] |= (1 if right & 1 else 2) | 4 * disturbed
-    summed = np.array(seen)
-    table = np.full(summed.shape, LOOK, np.uint8)
-    table[summed == 1] = SPLIT
-    table[summed == 2] = JOIN
+    seen = np.zeros((CLASSES, CLASSES, CLASSES), np.uint8)
+    for letters, longest in ((alphabet, 4), *_LONGER):
+        _see_strings(pre_tokens, letters, longest, seen)
+    _see_numbers(pre_tokens, alphabet, seen)
+    table = np.full(seen.shape, LOOK, np.uint8)
+    table[seen == _SPLIT_SEEN] = SPLIT
+    table[seen == _JOINED_SEEN] = JOIN
     return table
 
 
-def _strings(alphabet: str, shortest: int, longest: int) -> Iterator[str]:
-    for length in range(shortest, longest + 1):
-        yield from map("".join, product(alphabet, repeat=length))
+def _see_strings(pre_tokens: PreTokens, alphabet: str, longest: int, seen: NDArray[np.uint8]) -> None:
+    """Note what is seen at each boundary of all strings over an alphabet."""
+    size = len(alphabet)
+    classes = [coarse(char) for char in alphabet]
+    by_length: list[NDArray[np.uint16]] = [np.ones((), np.uint16)]  # one axis a character
+    for length in range(1, longest + 1):
+        texts = map("".join, product(alphabet, repeat=length))
+        found = np.fromiter((_found(pre_tokens, text) for text in texts), np.uint16, size**length)
+        by_length.append(found := found.reshape((size,) * length))
+        for at in range(1, length):
+            left = by_length[at].reshape((size,) * at + (1,) * (length - at))
+            right = by_length[length - at].reshape((1,) * at + (size,) * (length - at))
+            flags = _flags(found, at, left, right)
+            near = range(max(0, at - 2), at + 1)
+            folded = np.bitwise_or.reduce(flags, axis=tuple(axis for axis in range(length) if axis not in near))
+            before = [START] if at == 1 else classes
+            np.bitwise_or.at(seen, np.ix_(before, classes, classes), folded.reshape(-1, size, size))
 
 
-def _numbers(alphabet: str) -> Iterator[str]:
-    """Yield numbers of up to seven digits with a character before and after them, and every end of these."""
-    for length, after, before in product(range(1, 8), ["", *alphabet], ["", *alphabet]):
-        yield before + "0" * length + after
+def _see_numbers(pre_tokens: PreTokens, alphabet: str, seen: NDArray[np.uint8]) -> None:
+    """Likewise for numbers of up to seven digits with a character before and after them, or none."""
+    known: dict[str, np.uint16] = {}
+    for before, length, after in product(["", *alphabet], range(1, 8), ["", *alphabet]):
+        text = before + "0" * length + after
+        for part in (text[i:j] for i in range(len(text)) for j in range(i + 1, len(text) + 1)):
+            if part not in known:
+                known[part] = np.uint16(_found(pre_tokens, part))
+        classes = [START, *map(coarse, text)]
+        for at in range(1, len(text)):
+            flags = _flags(known[text], at, known[text[:at]], known[text[at:]])
+            seen[classes[at - 1], classes[at], classes[at + 1]] |= flags
+
+
+def _found(pre_tokens: PreTokens, text: str) -> int:
+    """Return the places at which pre-tokens begin as bits."""
+    return sum(1 << start for start in pre_tokens.ask(text))
+
+
+def _flags(found: _Bits, at: int, left: _Bits, right: _Bits) -> NDArray[np.uint8]:
+    """Compare the splits of whole strings with those of their two parts, cut before character ``at``."""
+    split = found >> at & 1
+    disturbed = (found & (1 << at) - 1 != left) | (found >> at | 1 != right | 1)
+    flags: NDArray[np.uint8] = (np.where(split, _SPLIT_SEEN, _JOINED_SEEN) | _DISTURBED * disturbed).astype(np.uint8)
+    return flags
 
 
 def never_splits(table: NDArray[np.uint8]) -> bool:
     """Tell whether a boundary table says that texts are never split."""
     return bool((table[:, :START, :START] == JOIN).all())
-
-
-def text_backend(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
-    """Return a backend that spells exactly the text it is given, inside a running text.
-
-    Special tokens are not looked for in the text, nothing is prepended and nothing normalized,
-    but for the way that spaces are written.
-    """
-    backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
-    backend.encode_special_tokens = True
-    spaces = writes_spaces_as(tokenizer)
-    backend.normalizer = None if spaces == " " else tokenizers.normalizers.Replace(" ", spaces)
-    return backend
-
-
-def writes_spaces_as(tokenizer: Tokenizer) -> str:
-    """Return the sign that stands for a space in this tokenizer's vocabulary: a space where there is none."""
-    for step in flatten(tokenizer.spec["normalizer"], "normalizers"):
-        if step["type"] == "Replace" and step["pattern"] == {"String": " "}:
-            return str(step["content"])
-    return " "
 
 
 def stand_ins(text: str) -> str:

@@ -105,6 +105,27 @@ class Tokenizer:
         names = (f"<0x{byte:02X}>" for byte in range(256))
         return frozenset(self.vocabulary[name] for name in names if name in self.vocabulary)
 
+    @cached_property
+    def space_sign(self) -> str:
+        """The sign that a normalizer writes for a space; a space where none does."""
+        for step in flatten(self.spec["normalizer"], "normalizers"):
+            if step["type"] == "Replace" and step["pattern"] == {"String": " "}:
+                return str(step["content"])
+        return " "
+
+    @cached_property
+    def text_backend(self) -> tokenizers.Tokenizer:
+        """A copy of the backend that spells exactly the text it is given, inside a running text.
+
+        Special tokens are not looked for in the text, nothing is prepended and nothing normalized,
+        but for the way that spaces are written.
+        """
+        backend = tokenizers.Tokenizer.from_str(self.backend.to_str())
+        backend.encode_special_tokens = True
+        spaces = self.space_sign
+        backend.normalizer = None if spaces == " " else tokenizers.normalizers.Replace(" ", spaces)
+        return backend
+
     def encode(self, text: str) -> list[int]:
         """Return the canonical ids of a whole text, without BOS, EOS or other template tokens."""
         ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids

@@ -49,6 +49,10 @@ PAIRS = [
     ("qwen2.5", "xlm-roberta-base"),
     ("gemma-3", "bielik-11b-v2.5"),
     ("llama-3.2", "gemma-3"),
+    ("herbert-base-cased", "bielik-11b-v2.5"),
+    ("t5-small", "bielik-11b-v2.5"),
+    ("falcon-7b", "bielik-11b-v2.5"),
+    ("bielik-11b-v2.5", "falcon-7b"),
 ]
 LANGUAGES = ("uk", "pl", "crh", "strings")
 ENCODED = ("Unigram", "WordPiece", "BPE")  # kinds for which text is encoded, and may come out changed

@@ -13,7 +13,6 @@ import numpy as np
 from spectool.artifacts.alignment import Absorption, Spellings
 from spectool.artifacts.canonical import CanonicalIds
 from spectool.artifacts.canonical_text import CanonicalText
-from spectool.artifacts.pretokens import text_backend
 from spectool.artifacts.tokenizer import Tokenizer
 
 WINDOW = 4  # source tokens that count as one cycle for the string-free rate
@@ -72,7 +71,7 @@ class Reader:
         self._surfaces = tokenizer.surfaces
         self._leading = tokenizer.edges.leading_space
         self._prefix = " " * (self._leading and lemma)
-        self._backend = text_backend(tokenizer) if lemma else tokenizer.backend
+        self._backend = tokenizer.text_backend if lemma else tokenizer.backend
 
     def read(self, texts: Sequence[str]) -> list[_Text | None]:
         """Encode documents; None where the ids do not spell the text's bytes."""

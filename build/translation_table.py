@@ -1,10 +1,11 @@
 """How one tokenizer's tokens are spelled in another's ids."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import islice
 
+import tokenizers
+
 from spectool.artifacts.alignment import Spellings
-from spectool.artifacts.pretokens import text_backend
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.build.merges import has_lemma
 
@@ -18,32 +19,27 @@ def spellings(source: Tokenizer, other: Tokenizer) -> Spellings:
     ``source`` is taken away and that of ``other`` is put on. Tokens that are no whole characters,
     and special tokens, have no spelling.
     """
-    backend = other.backend
-    if has_lemma(other):
-        backend = text_backend(other)
+    backend = other.text_backend if has_lemma(other) else other.backend
     texts: list[str | None] = []
     for surface in source.surfaces:
         try:
             texts.append(surface.decode() or None)
         except UnicodeDecodeError:
             texts.append(None)
-    inside = _encode_all(backend, texts)
-    after_space = _encode_all(backend, [None if text is None else " " + text for text in texts])
-    adds, removes = other.edges.leading_space and has_lemma(other), source.edges.leading_space
-    stripped = [text is not None and removes and text.startswith(" ") for text in texts]
-    if adds:
-        starts = [inside[i] if bare else after_space[i] for i, bare in enumerate(stripped)]
-    else:
-        bare_texts = [text[1:] if text and bare else None for text, bare in zip(texts, stripped, strict=True)]
-        bare_ids = _encode_all(backend, bare_texts)
-        starts = [bare_ids[i] if bare else inside[i] for i, bare in enumerate(stripped)]
-    return Spellings(inside, after_space, starts)
+    after_space = [None if text is None else " " + text for text in texts]
+    starts = texts
+    if source.edges.leading_space:
+        starts = [text[1:] if text and text.startswith(" ") else text for text in texts]
+    if other.edges.leading_space and has_lemma(other):
+        starts = [None if text is None else " " + text for text in starts]
+    spelled = _encode_all(backend, dict.fromkeys(text for text in (*texts, *after_space, *starts) if text))
+    return Spellings(*([spelled.get(text or "", ()) for text in column] for column in (texts, after_space, starts)))
 
 
-def _encode_all(backend: object, texts: Sequence[str | None]) -> list[tuple[int, ...]]:
-    found: list[tuple[int, ...]] = []
+def _encode_all(backend: tokenizers.Tokenizer, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    spelled: dict[str, tuple[int, ...]] = {}
     rest = iter(texts)
     while batch := list(islice(rest, _BATCH)):
-        encodings = backend.encode_batch_fast([text or "" for text in batch], add_special_tokens=False)  # type: ignore[attr-defined]
-        found += [tuple(encoding.ids) for encoding in encodings]
-    return found
+        encodings = backend.encode_batch_fast(batch, add_special_tokens=False)
+        spelled.update(zip(batch, (tuple(encoding.ids) for encoding in encodings), strict=True))
+    return spelled

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as Backend
 from spectool.artifacts import Tokenizer
 from spectool.artifacts.added_tokens import added_in_text
 from spectool.artifacts.canonical import CanonicalIds
-from spectool.artifacts.pretokens import boundary_table, text_backend
+from spectool.artifacts.pretokens import boundary_table
 from spectool.artifacts.roles import Roles
 from spectool.build.merges import merge_table
 
@@ -118,7 +118,7 @@ class Oracle:
     """The tokenizer itself, on strings."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._backend = text_backend(tokenizer)
+        self._backend = tokenizer.text_backend
         self._surfaces = tokenizer.surfaces
 
     def encode(self, text: str) -> list[int]:

@@ -24,7 +24,6 @@ from spectool.artifacts.pretokens import (
     representative,
     stand_in_for,
     stand_ins,
-    text_backend,
 )
 
 QUICK = "nanochat-pl-ours6-nfkc"
@@ -157,6 +156,6 @@ def test_added_tokens_that_text_cannot_spell(real: Callable[[str], Tokenizer]) -
 def test_a_backend_that_spells_what_it_is_given(real: Callable[[str], Tokenizer]) -> None:
     for name, text in (("bielik-11b-v2.5", "kot </s>  ﬁ"), (QUICK, "<|bos|> kot")):
         tokenizer = real(name)
-        ids = text_backend(tokenizer).encode(text, add_special_tokens=False).ids
+        ids = tokenizer.text_backend.encode(text, add_special_tokens=False).ids
         assert b"".join(tokenizer.surfaces[token] for token in ids) == text.encode()
         assert not tokenizer.specials & set(ids)
