@@ -26,6 +26,7 @@ from spectool.runtime.translation import Allows, Constraint, DraftContext, allow
 
 _CONTEXT = 64  # committed tokens before the frontier that are encoded again where no lemma helps
 _FEW = 8  # counts of a token below which its risk of absorption is not trusted
+_CONTINUATIONS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
 _NO_IDS: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
@@ -289,11 +290,15 @@ class AnchoredTranslator:
         left = self._left()
         if not left and self._draft.edges.leading_space:
             data = data.removeprefix(b" ")
-        so_far = b"".join(map(self._target.surfaces.__getitem__, left))
+        # The oldest of these ids may begin inside a character.
+        so_far = b"".join(map(self._target.surfaces.__getitem__, left)).lstrip(_CONTINUATIONS)
         if self._target.edges.leading_space and len(left) == len(self._committed) - self._place.target_begin:
             so_far = so_far.removeprefix(b" ")
-        text = data[: _valid(data)]
-        ids = engine.following(so_far, text)[0] if text else []
+        pending = self._place.pending
+        text = data[: max(0, _valid(pending + data) - len(pending))]
+        ids, stays = engine.following(so_far, text) if text else ([], True)
+        if pending and not stays:
+            return []
         if ids and left and not so_far:  # only the artificial space is committed, which a text's ids begin with
             if ids[: len(left)] != left:
                 return []

@@ -46,6 +46,8 @@ SLOW = (
     "qwen2.5:t5-small",
     "qwen2.5:herbert-base-cased",
     "herbert-base-cased:qwen2.5",
+    "bielik-11b-v2.5:falcon-7b",
+    "falcon-7b:qwen2.5",
 )
 PAIRS = [*QUICK, *(pytest.param(pair, marks=pytest.mark.slow) for pair in SLOW)]
 SENTENCES = (
