@@ -47,8 +47,13 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
         module, _, name = _COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
-        return command
+        return _imported(module, name)
+
+
+@guarded
+def _imported(module: str, name: str) -> click.Command:
+    command: click.Command = getattr(importlib.import_module(module), name)
+    return command
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

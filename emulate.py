@@ -18,6 +18,7 @@ from spectool.artifacts.console import guarded, reading, say, show, table, text_
 from spectool.runtime.strategies import STRATEGIES
 
 _LENGTH = 8
+_LONGEST = 64
 _DRAFT_LENGTHS = (2, 4)
 _ORDER = 5
 _BATCH = 512  # documents encoded at once
@@ -58,7 +59,7 @@ _BATCH = 512  # documents encoded at once
 @click.option(
     "--num-draft-tokens",
     "lengths",
-    type=click.IntRange(0),
+    type=click.IntRange(0, _LONGEST),
     multiple=True,
     help=f"Longest proposal, in tokens; may be repeated. By default {_LENGTH}, and 2 and 4 draft tokens with --draft.",
 )
@@ -99,6 +100,8 @@ def emulate(
         raise click.UsageError("--count-on, --alignment, --strategy and --steps need a draft: --draft D")
     if draft is not None and (dictionary is not None or history):
         raise click.UsageError("--draft is replayed by itself: leave out --dict and --history")
+    if draft is not None and 0 in lengths:
+        raise click.UsageError("--num-draft-tokens 0 drafts nothing: give at least 1 with --draft")
     if order is not None and count_on is None:
         raise click.UsageError("--order is about the n-grams of --count-on C, which is not given")
     source = open_corpus(corpus, on_error=on_error, text_field=text_field)

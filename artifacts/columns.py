@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from spectool import ArtifactError
 
@@ -41,6 +43,18 @@ def read_columns(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
         if batch.column(name).null_count:
             raise ArtifactError(f"{path}: column {name} has missing values. Build the artifact again")
     return {name: batch.column(name) for name in types}
+
+
+def as_numpy(column: pa.Array) -> NDArray[Any]:
+    """Return a column of numbers as an array over the same memory.
+
+    Arrow's own conversion imports pandas where that is installed, and a Ctrl-C meanwhile is lost.
+    """
+    data = column.buffers()[1]
+    kind = np.dtype(str(column.type))
+    if data is None:
+        return np.zeros(0, kind)
+    return np.frombuffer(data, kind, len(column), column.offset * kind.itemsize)
 
 
 def _show(types: Mapping[str, Any]) -> str:

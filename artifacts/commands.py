@@ -44,6 +44,8 @@ def inspect(
         spectool inspect pl.dict --lookup "personalny kom"
         spectool inspect ./Bielik-11B
     """
+    from spectool.artifacts.alignment import FORMAT as ALIGNMENT
+    from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.describe import describe
     from spectool.artifacts.manifest import MANIFEST, read_manifest, verify_files
 
@@ -67,6 +69,8 @@ def inspect(
         facts |= _sample(opened, lookup, entries, tokenizer, as_json)
     elif lookup is not None:
         raise click.UsageError(f"--lookup works on dictionaries; {path} is a {manifest.format}")
+    elif manifest.format == ALIGNMENT:
+        Alignment(directory)  # figures of a damaged one would look like any others
     show(facts, as_json)
 
 

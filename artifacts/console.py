@@ -20,6 +20,7 @@ from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.replacing import check_replaceable
 
 Item = TypeVar("Item", covariant=True)
+Result = TypeVar("Result")
 _POSITION_EVERY = 256  # documents between two looks at the position in the file
 
 
@@ -136,13 +137,13 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return column(repair(command))
 
 
-def guarded(command: Callable[..., None]) -> Callable[..., None]:
+def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
     """Turn errors into one line and exit status 1, Ctrl-C into 130; ``--debug`` shows the traceback."""
 
     @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
+    def run(*args: Any, **kwargs: Any) -> Result:
         try:
-            command(*args, **kwargs)
+            return command(*args, **kwargs)
         except SpectoolError as error:
             if _debugging():
                 raise

@@ -20,7 +20,8 @@ def describe(manifest: Manifest) -> dict[str, Any]:
         return _describe(manifest)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArtifactError(
-            f"the manifest of this {manifest.format} lacks a figure ({error}). Build the artifact again"
+            f"the manifest of this {manifest.format} lacks a figure, or has one of another kind ({error}). "
+            "Build the artifact again"
         ) from error
 
 
@@ -41,9 +42,7 @@ def _describe(manifest: Manifest) -> dict[str, Any]:
 
 def _corpus(inputs: Mapping[str, Any]) -> str:
     repaired = repairs(inputs.get("repaired", {}))
-    text = (
-        f"{inputs.get('corpus')}: {inputs.get('documents', 0):,} documents, {inputs.get('characters', 0):,} characters"
-    )
+    text = f"{inputs['corpus']}: {inputs.get('documents', 0):,} documents, {inputs.get('characters', 0):,} characters"
     return text + (f"; repaired: {repaired}" if repaired else "")
 
 
@@ -96,16 +95,20 @@ def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
             replayed += f"; {counts['different_texts']:,} texts came out otherwise than {other} writes them"
         facts[f"{side} to {other}"] = [
             replayed,
-            f"{counts['several']:.1%} of the {side}'s tokens are several {other} tokens",
-            f"{counts['merge_sites']:.1%} of neighbours are merge sites: spellings side by side are not canonical",
-            f"{counts['string_free']:.1%} of cycles need no strings",
+            f"{_percent(counts['several'])} of the {side}'s tokens are several {other} tokens",
+            f"{_percent(counts['merge_sites'])} of neighbours are merge sites: side by side they are not canonical",
+            f"{_percent(counts['string_free'])} of runs of 4 tokens are joined without strings",
         ]
     facts["absorption"] = [
-        f"tail: {absorption['tail']:.1%} of proposals' ends are merged away by what follows",
-        f"head: {absorption['head']:.1%} of right first draft tokens would alone merge into the last committed one",
+        f"tail: {_percent(absorption['tail'])} of proposals' ends are merged away by what follows",
+        f"head: {_percent(absorption['head'])} of right first draft tokens, alone, would merge into the last one",
     ]
     facts["ceiling"] = _ceiling(statistics["ceiling"])
     return facts
+
+
+def _percent(share: float | None) -> str:
+    return "not counted:" if share is None else f"{share:.1%}"
 
 
 def _limits(limits: Sequence[str]) -> str:
@@ -114,9 +117,11 @@ def _limits(limits: Sequence[str]) -> str:
     return f"{'; '.join(limits)}. Texts that this touches come out changed on this side"
 
 
-def _ceiling(tokens_per_pass: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _ceiling(tokens_per_pass: Mapping[str, Mapping[str, float | None]]) -> list[str]:
     """Lay out tokens per pass with a perfect draft: strategies by lengths of drafts, the best strategy first."""
+    if any(None in by_length.values() for by_length in tokens_per_pass.values()):
+        return ["not counted: no text of the sample is kept by both tokenizers"]
     lengths = sorted(next(iter(tokens_per_pass.values())), key=int)
-    best_first = sorted(tokens_per_pass.items(), key=lambda item: [-item[1][k] for k in reversed(lengths)])
+    best_first = sorted(tokens_per_pass.items(), key=lambda item: [-(item[1][k] or 0) for k in reversed(lengths)])
     rows = [[name, *(f"{by_length[k]:.2f}" for k in lengths)] for name, by_length in best_first]
-    return table(["tokens per pass, perfect draft", *(f"k = {k}" for k in lengths)], rows).splitlines()
+    return table(["tokens per pass, perfect draft of k tokens", *(f"k = {k}" for k in lengths)], rows).splitlines()

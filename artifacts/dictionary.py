@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from spectool import ArtifactError
-from spectool.artifacts.columns import read_columns, write_columns
+from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.manifest import MANIFEST, Manifest, expect_format, read_manifest, verify_file, verify_files
 
 FORMAT = "spectool-dictionary"
@@ -73,8 +73,8 @@ class Dictionary:
         self._tokens: dict[str, int] = {char: token for token, char in self.symbols.items()}
         entries = read_columns(path / "entries.arrow", {"continuation": pa.uint32(), "probability": pa.uint8()})
         # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
-        self._continuation = memoryview(entries["continuation"].to_numpy(zero_copy_only=True))
-        self._probability = memoryview(entries["probability"].to_numpy(zero_copy_only=True))
+        self._continuation = as_numpy(entries["continuation"]).data
+        self._probability = as_numpy(entries["probability"]).data
         self._spelled: dict[int, tuple[int, ...]] = {}
         self._contexts = _open_trie(path, self.manifest, "contexts.marisa")
         self._continuations = _open_trie(path, self.manifest, "continuations.marisa")

@@ -154,6 +154,8 @@ def _compare(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:
         plain.encode(text, add_special_tokens=False).ids != backend.encode(text, add_special_tokens=False).ids
         for text in _PROBES
     )
+    if not differing:
+        return ()
     return (
         f"transformers rebuilds this tokenizer as {type(rebuilt).__name__}: {differing} of {len(_PROBES)} probe "
         "strings get other ids than from tokenizer.json, and the fingerprints differ. spectool uses the rebuilt "

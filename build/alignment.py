@@ -20,7 +20,7 @@ from spectool.build.inputs import Progress, describe_corpus
 from spectool.build.inputs import Reader as CorpusReader
 from spectool.build.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences
 from spectool.build.merges import has_lemma, merge_table
-from spectool.build.replayed_text import Reader, replay_text
+from spectool.build.replayed_text import Reader, replay_text, share
 from spectool.build.translation_table import spellings
 from spectool.corpora import Corpus
 
@@ -51,6 +51,8 @@ def build_alignment(
             translation ceiling are counted.
     """
     with writing(out) as directory:
+        progress("counting occurrences")
+        texts, counts = _count(draft, target, (document.text for document in reader(corpus)), sample)
         progress("deriving merges and splits")
         tables = {role: _tables(tokenizer) for role, tokenizer in (("draft", draft), ("target", target))}
         progress("spelling both vocabularies in each other's ids")
@@ -58,8 +60,6 @@ def build_alignment(
             "draft": Side(intersect(draft, target), spellings(draft, target), *tables["draft"]),
             "target": Side(intersect(target, draft), spellings(target, draft), *tables["target"]),
         }
-        progress("counting occurrences")
-        texts, counts = _count(draft, target, (document.text for document in reader(corpus)), sample)
         progress("replaying a sample")
         absorption = _no_absorption(target.size)
         report = _replay(draft, target, sides, texts, absorption)
@@ -74,7 +74,7 @@ def build_alignment(
             "target": _side(target, coverage(target, sides["target"].partner, counts[1])),
             **report,
             "ceiling": {
-                name: {str(k): round(value, 4) for k, value in by_length.items()}
+                name: {str(k): round(value, 4) if ceiling.target_tokens else None for k, value in by_length.items()}
                 for name, by_length in ceiling.tokens_per_pass.items()
             },
         }
@@ -110,14 +110,10 @@ def _replay(
         "draft_to_target": proposals.as_dict(),
         "target_to_draft": commits.as_dict(),
         "absorption": {
-            "tail": _share(absorption.absorbed, absorption.ends),
-            "head": _share(absorption.refused, absorption.frontiers),
+            "tail": share(int(absorption.absorbed.sum()), int(absorption.ends.sum())),
+            "head": share(int(absorption.refused.sum()), int(absorption.frontiers.sum())),
         },
     }
-
-
-def _share(part: NDArray[np.uint32], whole: NDArray[np.uint32]) -> float:
-    return round(int(part.sum()) / max(1, int(whole.sum())), 6)
 
 
 def _no_absorption(size: int) -> Absorption:

@@ -179,17 +179,32 @@ def align(
     sides = open_tokenizer(draft), open_tokenizer(target)
     for side in sides:
         _say_notes(side)
+    if sides[0].fingerprint == sides[1].fingerprint:
+        say(
+            "draft and target have the same tokenizer: no alignment is needed, `generate --draft-model` takes the draft"
+        )
     path = out or _default_path(f"{sides[0].fingerprint[:8]}-{sides[1].fingerprint[:8]}.align")
     with stage(path, ALIGNMENT, as_json) as finish:
         manifest = build_alignment(*sides, source, path, say, reading)
         if not as_json:
-            show(describe(manifest), as_json=False)
+            show({name: fact for name, fact in describe(manifest).items() if name != "bytes"}, as_json=False)
+        _say_what_was_left_out(manifest)
         finish(manifest)
 
 
 def _say_notes(tokenizer: Any) -> None:
     for note in tokenizer.notes:
         say(f"{tokenizer.name}: {note}")
+
+
+def _say_what_was_left_out(manifest: Any) -> None:
+    counts = manifest.statistics["draft_to_target"]
+    kept, left_out = counts["texts"], counts["lossy_texts"]
+    if left_out > kept:
+        say(
+            f"{left_out:,} of {kept + left_out:,} texts were left out, since one of the tokenizers does not keep their "
+            "bytes: the figures of the pair are about the rest. Its limits are named above; try another corpus"
+        )
 
 
 def _default_path(name: str) -> Path:

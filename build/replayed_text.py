@@ -44,14 +44,13 @@ class Replayed:
     windows: int = 0
     windows_with_strings: int = 0
 
-    def as_dict(self) -> dict[str, int | float]:
-        """Return the counts and their ratios as JSON values."""
-        boundaries = max(1, self.tokens - self.texts)
+    def as_dict(self) -> dict[str, int | float | None]:
+        """Return the counts and their ratios as JSON values; None where there was nothing to count."""
         return {
             **{name: getattr(self, name) for name in ("texts", "lossy_texts", "different_texts", "tokens")},
-            "several": round(self.several / max(1, self.tokens), 6),
-            "merge_sites": round(self.merge_sites / boundaries, 6),
-            "string_free": round(1 - self.windows_with_strings / max(1, self.windows), 6),
+            "several": share(self.several, self.tokens),
+            "merge_sites": share(self.merge_sites, self.tokens - self.texts),
+            "string_free": share(self.windows - self.windows_with_strings, self.windows),
         }
 
 
@@ -161,6 +160,11 @@ def _count_refusals(engine: CanonicalIds, absorption: Absorption, data: bytes, m
             absorption.frontiers[last] += 1
             context = theirs.ids[max(0, count - _CONTEXT) : count]
             absorption.refused[last] += not engine.stays(context, engine.spell(surplus))
+
+
+def share(part: int, whole: int) -> float | None:
+    """Return a ratio to six places, None of nothing."""
+    return round(part / whole, 6) if whole > 0 else None
 
 
 def is_whole(data: bytes) -> bool:

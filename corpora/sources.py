@@ -83,11 +83,9 @@ def _read_files(
         if counts.documents != before:
             continue
         if not in_folder:
-            raise CorpusError(f"{file.path}: expected text, got an empty file. Name a file with text in it")
+            raise CorpusError(f"{file.path}: expected text, found none. Name a file with text in it")
         if not repair:
-            raise CorpusError(
-                f"{file.path}: expected text, got an empty file. Remove it, or count it: --on-error repair"
-            )
+            raise CorpusError(f"{file.path}: expected text, found none. Remove it, or count it: --on-error repair")
         counts.repaired["empty"] += 1
 
 

@@ -212,7 +212,9 @@ def test_texts_of_each_command(work: Path) -> None:
     assert re.search(
         r"^draft to target +\d+ texts, [\d,]+ tokens\n +\d+\.\d% of the draft's tokens are", report, re.MULTILINE
     )
-    assert re.search(r"^ceiling +tokens per pass, perfect draft +k = 2 +k = 4 +k = 8$", report, re.MULTILINE)
+    assert re.search(
+        r"^ceiling +tokens per pass, perfect draft of k tokens +k = 2 +k = 4 +k = 8$", report, re.MULTILINE
+    )
     assert re.search(r"^ +anchored( +\d\.\d\d){3}$", report, re.MULTILINE)
     assert re.search(r"^limits +none: every text survives$", run("inspect", TOKENIZER).stdout, re.MULTILINE)
     verified = run("verify", work / "uk.dict", work / "x.align").stdout.splitlines()
@@ -378,3 +380,41 @@ def test_repairs_are_said(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, [*command, "--on-error", "repair"])
     assert result.exit_code == 0
     assert "2 invalid bytes" in result.output
+
+
+def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared: Path) -> None:
+    """BERT's tokenizer lower-cases: nothing of this text comes back, so nothing can be counted."""
+    corpus = tmp_path / "pl.txt"
+    corpus.write_text("Ala ma kota, a Kot ma Alę.\n", encoding="utf-8")
+    draft = shared / "tokenizers" / "bert-base-uncased" / "tokenizer.json"
+    result = run("align", "--draft", draft, "--target", TOKENIZER, "--corpus", corpus, "-o", tmp_path / "x.align")
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 texts were left out" in result.stderr
+    assert re.search(r"^ceiling +not counted", result.stdout, re.MULTILINE)
+    statistics = json.loads((tmp_path / "x.align" / "manifest.json").read_text())["statistics"]
+    assert statistics["absorption"] == {"tail": None, "head": None}
+    assert statistics["draft_to_target"]["string_free"] is None
+    assert set(statistics["ceiling"]["anchored"].values()) == {None}
+
+
+def test_the_root_directory_is_no_artifact() -> None:
+    result = run("align", "--draft", OTHER, "--target", TOKENIZER, "-o", "/")
+    assert result.exit_code == 1
+    assert "/: exists and is not a spectool artifact" in result.output
+
+
+def test_a_damaged_alignment_is_not_described(work: Path, tmp_path: Path) -> None:
+    shutil.copytree(work / "x.align", tmp_path / "x.align")
+    file = tmp_path / "x.align" / "absorption.arrow"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    result = run("inspect", tmp_path / "x.align")
+    assert result.exit_code == 1
+    assert "absorption.arrow: SHA-256 is" in result.output
+
+
+def test_the_same_tokenizer_twice_needs_no_alignment(tmp_path: Path) -> None:
+    result = run("align", "--draft", TOKENIZER, "--target", TOKENIZER, "-o", tmp_path / "x.align")
+    assert result.exit_code == 0, result.output
+    assert "no alignment is needed" in result.stderr

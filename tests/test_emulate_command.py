@@ -176,11 +176,18 @@ def test_the_alignment_that_is_named_is_used(
 
     made = spectool.runtime.strategies.make_translator
     monkeypatch.setattr(spectool.runtime.strategies, "make_translator", make)
-    result = run(*aligned, "--count-on", work / "pl.txt", "--strategy", "none", "--num-draft-tokens", 0)
+    result = run(*aligned, "--count-on", work / "pl.txt", "--strategy", "none", "--num-draft-tokens", 1)
     assert result.exit_code == 0, result.output
     assert opened == [work / "x.align"]
     assert "aligning" not in result.stderr
-    assert re.search(r"^0 +none +1\.000 ", result.stdout, re.MULTILINE), "no draft tokens, no gain"
+    assert re.search(r"^1 +none ", result.stdout, re.MULTILINE)
+
+
+def test_no_draft_tokens_are_refused_with_a_draft(work: Path, aligned: list[object]) -> None:
+    for length in (0, 65):
+        result = run(*aligned, "--count-on", work / "pl.txt", "--num-draft-tokens", length)
+        assert result.exit_code == 2
+        assert "--num-draft-tokens" in result.output
 
 
 def test_an_alignment_for_the_other_direction(work: Path) -> None:
@@ -190,7 +197,9 @@ def test_an_alignment_for_the_other_direction(work: Path) -> None:
         result = run(*arguments, "--alignment", work / "x.align", *more)
         message = error_of(result)
         assert f"x.align: aligned in the other direction, draft {OTHER} and target {TARGET}." in message
-        assert message.endswith(f"spectool align --draft {TARGET} --target {OTHER} -o {work / 'x.align'}")
+        assert message.endswith(f"spectool align --draft {TARGET} --target {OTHER} -o NEW.align"), (
+            "the one that is there is good for another pair"
+        )
         assert "counting" not in result.stderr
 
 
@@ -206,7 +215,7 @@ def test_an_alignment_of_another_tokenizer(work: Path, tmp_path: Path, role: str
     result = run(*arguments, "--alignment", work / "x.align", "--corpus", work / "uk.txt")
     message = error_of(result)
     assert re.search(rf"x\.align: built for tokenizer \w{{8}}…, {re.escape(str(changed))} is \w{{8}}…\.", message)
-    assert message.endswith(f"spectool align --draft {sides['draft']} --target {sides['target']} -o {work / 'x.align'}")
+    assert message.endswith(f"spectool align --draft {sides['draft']} --target {sides['target']} -o NEW.align")
     assert "counting" not in result.stderr
 
 
@@ -258,11 +267,9 @@ def test_texts_that_are_not_there(work: Path, tmp_path: Path, aligned: list[obje
     missing = run(*aligned, "--count-on", tmp_path / "gone.txt")
     assert "gone.txt: expected a file" in error_of(missing)
     assert "counting" not in missing.stderr
-    assert "empty.txt: expected text, got an empty file" in error_of(
-        run(*aligned, "--count-on", tmp_path / "empty.txt")
-    )
+    assert "empty.txt: expected text, found none" in error_of(run(*aligned, "--count-on", tmp_path / "empty.txt"))
     replayed = [*aligned[:-1], tmp_path / "empty.txt"]
-    assert "empty.txt: expected text, got an empty file" in error_of(run(*replayed, "--count-on", work / "pl.txt"))
+    assert "empty.txt: expected text, found none" in error_of(run(*replayed, "--count-on", work / "pl.txt"))
 
 
 def test_options_for_text_hold_for_both_texts(work: Path, tmp_path: Path, aligned: list[object]) -> None:

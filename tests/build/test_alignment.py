@@ -102,7 +102,7 @@ def test_the_report_in_words(built: tuple[Path, Manifest]) -> None:
     assert facts["draft to target"][0] == f"2 texts, {counts['tokens']} tokens"
     assert facts["draft to target"][1] == f"{counts['several']:.1%} of the draft's tokens are several target tokens"
     assert facts["draft joins"].startswith("ids: ")
-    assert facts["ceiling"][0].split("  ") == ["tokens per pass, perfect draft", "k = 2", "k = 4", "k = 8"]
+    assert facts["ceiling"][0].split("  ") == ["tokens per pass, perfect draft of k tokens", "k = 2", "k = 4", "k = 8"]
     assert {line.split()[0] for line in facts["ceiling"][2:]} == set(STRATEGIES)
     best = facts["ceiling"][2].split()
     assert [float(cell) for cell in best[1:]] == [

@@ -132,7 +132,7 @@ def test_parquet_errors(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"a\.parquet, row 1: expected text in column 'number', got int"):
         read(f"{path}#number")
     empty = table(tmp_path / "empty.parquet", text=pyarrow.array([], pyarrow.string()))
-    with pytest.raises(CorpusError, match=r"empty\.parquet: expected text, got an empty file"):
+    with pytest.raises(CorpusError, match=r"empty\.parquet: expected text, found none"):
         read(empty)
 
 

@@ -72,12 +72,12 @@ def test_empty_files(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("текст")
     (tmp_path / "b.txt").write_text("")
     (tmp_path / "c.jsonl").write_text("\n")
-    with pytest.raises(CorpusError, match=r"b\.txt: expected text, got an empty file.*--on-error repair"):
+    with pytest.raises(CorpusError, match=r"b\.txt: expected text, found none.*--on-error repair"):
         list(open_corpus(str(tmp_path)))
     corpus = open_corpus(str(tmp_path), on_error="repair")
     assert [document.text for document in corpus] == ["текст"]
     assert dict(corpus.counts.repaired) == {"empty": 2}
-    with pytest.raises(CorpusError, match=r"b\.txt: expected text, got an empty file"):
+    with pytest.raises(CorpusError, match=r"b\.txt: expected text, found none"):
         list(open_corpus(str(tmp_path / "b.txt"), on_error="repair"))
     (tmp_path / "a.txt").write_text(" \n")
     with pytest.raises(CorpusError, match="got not one document"):
