@@ -125,14 +125,12 @@ class CanonicalIds:
 
     def extend(self, ids: list[int], pieces: Iterable[Piece], floor: int = 0, begin: int = 0) -> None:
         """Append several pieces to ``ids`` in place: `append` again and again."""
-        last = ids[-1] if len(ids) > begin else None
         for piece in pieces:
-            if last in piece.follows:
+            if len(ids) > begin and ids[-1] in piece.follows:
                 ids += piece.ids
             else:
                 start, tail = self.append(ids, piece, floor, begin)
                 ids[start:] = tail
-            last = ids[-1]
 
     def _remember(self, ids: Sequence[int], piece: Piece, verdict: int, change: Change, room: int, begin: int) -> None:
         """Remember a join if it depended on nothing but the last few ids, for all texts."""

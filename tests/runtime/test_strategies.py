@@ -179,7 +179,8 @@ def test_an_unknown_strategy_is_named(pairs: dict[str, Pair]) -> None:
 def test_no_strategy_takes_another_pair(pairs: dict[str, Pair], strategy: str) -> None:
     pair = pairs["other:target"]
     with pytest.raises(
-        FingerprintMismatch, match=r"aligned in the other direction.* Align anew: spectool align --draft"
+        FingerprintMismatch,
+        match=r"aligned in the other direction.* Exchange draft and target, or align this direction: spectool align --draft",
     ):
         make_translator(strategy, pair.alignment, pair.target, pair.draft)
     with pytest.raises(FingerprintMismatch, match="built for tokenizer"):
