@@ -100,7 +100,7 @@ def main(
 
 def _ngrams(tokenizer: Tokenizer, language: str, most: int) -> tuple[Any, str]:
     documents = encoded(tokenizer, real_corpus(language, "train"), most)
-    return NgramSource(NgramModel.count(documents, tokenizer.size)), f"5-grams of {most:,} tokens"
+    return NgramSource(NgramModel.count(documents, tokenizer.size)), f"5-grams of up to {most:,} tokens"
 
 
 def _neural(path: Path) -> tuple[Any, str]:
