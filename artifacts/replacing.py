@@ -55,8 +55,8 @@ def check_replaceable(out: Path, format_name: str | None = None) -> None:
     Raises:
         ArtifactError: Something else is there, or nothing can be written there.
     """
-    out_or_above = (out.resolve(), *out.resolve().parents)
-    folder = next(place for place in out_or_above[1:] or out_or_above if place.exists())
+    above = out.resolve().parents or (out.resolve(),)  # nothing is above the root
+    folder = next(parent for parent in above if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise ArtifactError(f"{out}: cannot be written there ({folder} is no writable directory). Choose another -o")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
