@@ -17,14 +17,20 @@ from spectool import __version__
 from spectool.artifacts.console import guarded, say, show, table
 
 _COMMANDS = {
-    "build-dict": "spectool.build.commands:build_dict",
-    "align": "spectool.build.commands:align",
+    "build-dict": "spectool.build.build_dict_command:build_dict",
+    "align": "spectool.build.align_command:align",
+    "count": "spectool.build.count_command:count",
     "emulate": "spectool.emulate:emulate",
+    "export-dict": "spectool.build.dictionary_commands:export_dict",
+    "import-dict": "spectool.build.dictionary_commands:import_dict",
+    "merge-dict": "spectool.build.dictionary_commands:merge_dict",
+    "restrict-dict": "spectool.build.dictionary_commands:restrict_dict",
     "generate": "spectool.runtime.commands:generate",
     "inspect": "spectool.artifacts.commands:inspect",
     "verify": "spectool.artifacts.commands:verify",
 }
 _DEMO_DRAFT_TOKENS = 4
+_DEMO_MIN_DRAFT_PROB = 0.3  # a wrong draft token costs as much as a right one
 _DEMO_PROMPTS = (
     "Most w Jaworowcu zamknięty do końca",
     "Jak naprawić przebitą dętkę w rowerze",
@@ -101,18 +107,17 @@ def demo(max_tokens: int, keep: Path | None) -> None:
 def _demo_artifacts(work: Path) -> None:
     from spectool.artifacts.tokenizer_source import open_tokenizer
     from spectool.build.alignment import build_alignment
-    from spectool.build.dictionary import DictSpecOptions, build_dictspec, count_corpus
+    from spectool.build.backoff_dictionary import BackoffOptions, count_and_build
+    from spectool.build.counting import CountOptions
     from spectool.corpora import open_corpus, sample_path
     from spectool.runtime.demo_models import demo_path
 
     samples = open_corpus(str(sample_path("pl").parent))
     target = open_tokenizer(demo_path("target"))
-    dictionary = build_dictspec(
-        target,
-        count_corpus(samples),
-        work / "demo.dict",
-        DictSpecOptions(min_probability=0.5),
-        lambda step: None,
+    # The models know the samples by heart: what occurred once is nearly as sure as what occurred often.
+    options = BackoffOptions(discount=0.3)
+    dictionary = count_and_build(
+        target, samples, work / "demo.dict", options, CountOptions(min_count=1), lambda step: None
     )
     aligned = build_alignment(
         open_tokenizer(demo_path("other")), target, samples, work / "demo.align", lambda step: None
@@ -130,25 +135,24 @@ def _demo_generation(work: Path, max_tokens: int) -> None:
     from spectool.artifacts.tokenizer_source import open_tokenizer
     from spectool.runtime.demo_models import demo_path
     from spectool.runtime.hybrid import HybridDrafter
-    from spectool.runtime.loading import dictionary_drafter, load_model
+    from spectool.runtime.loading import load_model, open_dictionary
+    from spectool.runtime.lookup_drafter import LookupDrafter
     from spectool.runtime.model_drafter import ModelDrafter
-    from spectool.runtime.prompt_lookup import PromptLookupDrafter
     from spectool.runtime.side_by_side import pass_cost, run_side_by_side
 
     model, loaded = load_model(str(demo_path("target")))
     tokenizer = open_tokenizer(loaded)
 
-    def dictionary() -> Any:
-        return dictionary_drafter(work / "demo.dict", tokenizer)
+    dictionary = open_dictionary(work / "demo.dict", tokenizer)
 
     def draft_model() -> Any:
         return ModelDrafter(load_model(str(demo_path("draft")))[0])
 
     drafters = {
-        "dictionary": dictionary(),
-        "history": PromptLookupDrafter(),
+        "dictionary": LookupDrafter(dictionary, min_probability=_DEMO_MIN_DRAFT_PROB),
+        "history": LookupDrafter(history=True, min_probability=_DEMO_MIN_DRAFT_PROB),
         "draft model": draft_model(),
-        "hybrid of all": HybridDrafter([dictionary(), PromptLookupDrafter(), draft_model()]),
+        "hybrid of all": HybridDrafter([LookupDrafter(dictionary, True, _DEMO_MIN_DRAFT_PROB), draft_model()]),
     }
     prompts = [loaded.encode(prompt) for prompt in _DEMO_PROMPTS]
     with tqdm(total=len(prompts), desc="generating", disable=None) as bar:

@@ -14,8 +14,9 @@ import click
 from tqdm import tqdm
 
 from spectool import RuntimeUnsupported, TokenizerError
-from spectool.artifacts.console import guarded, reading, say, show, table, text_options
+from spectool.artifacts.console import Finite, guarded, reading, say, show, table, text_options
 from spectool.runtime.strategies import STRATEGIES
+from spectool.sweep.command import sweep, sweep_options
 
 _LENGTH = 8
 _LONGEST = 64
@@ -52,9 +53,16 @@ _BATCH = 512  # documents encoded at once
     help="Translate drafts this way; may be repeated. All by default.",
 )
 @click.option("--steps", is_flag=True, help="Report the steps of the anchored strategy one by one, too.")
-@click.option("--corpus", required=True, metavar="C", help="Text to replay, as for build-dict.")
+@click.option("--corpus", metavar="C", help="Text to replay, as for build-dict.")
 @click.option(
     "--tokenizer", metavar="T", help="The target's tokenizer; by default the one the dictionary or alignment names."
+)
+@click.option(
+    "--min-draft-prob",
+    type=Finite(0, 1),
+    default=0.0,
+    show_default=True,
+    help="End proposals of dictionary and history before they get less probable than this: fewer and surer tokens.",
 )
 @click.option(
     "--num-draft-tokens",
@@ -63,6 +71,7 @@ _BATCH = 512  # documents encoded at once
     multiple=True,
     help=f"Longest proposal, in tokens; may be repeated. By default {_LENGTH}, and 2 and 4 draft tokens with --draft.",
 )
+@sweep_options
 @text_options
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @guarded
@@ -75,12 +84,14 @@ def emulate(
     alignment: Path | None,
     strategies: tuple[str, ...],
     steps: bool,
-    corpus: str,
+    corpus: str | None,
     tokenizer: str | None,
+    min_draft_prob: float,
     lengths: tuple[int, ...],
     text_field: str | None,
     on_error: Any,
     as_json: bool,
+    **swept: Any,
 ) -> None:
     """Replay a text as if the target had written it, and count verification passes.
 
@@ -88,18 +99,49 @@ def emulate(
     A dictionary does best on the text that it was built from, and so does an n-gram model: replay
     another one.
 
+    --sweep builds and replays a grid of dictionaries: `paper` is that of the DictSpec paper, 1,350 runs;
+    a TOML file names tokenizers and languages, and what it leaves out is as in the paper:
+
+    \b
+        num_draft_tokens = [8]
+        replay_tokens = 0              # of each text; 0: all
+        [tokenizers]
+        "qwen2.5" = "./Qwen2.5-1.5B"   # as --tokenizer
+        [languages.pl]
+        build = "wiki-pl.txt"          # as --corpus
+        replay = "news-pl.txt"
+        [dictspec]
+        readings = ["whole", "path"]
+        orders = ["n1", "n12", "n123"]
+        entries = [10_000, 200_000]
+        min_prob = [0.2, 0.8]
+
     \b
     Examples:
+        spectool emulate --sweep grid.toml -o results
         spectool emulate --dict pl.dict --corpus news.txt
         spectool emulate --draft ./Qwen2.5-1.5B --tokenizer ./Bielik-11B --corpus news.txt
         spectool emulate --draft ./Qwen2.5-1.5B --count-on wiki.txt --alignment qwen-bielik.align --corpus news.txt
     """
     from spectool.corpora import open_corpus
 
+    if swept["name"] is not None:
+        if dictionary or history or draft or count_on or order or alignment or strategies or steps:
+            raise click.UsageError("--sweep says itself what to draft from: leave out the options of other drafters")
+        if corpus or tokenizer or lengths:
+            raise click.UsageError("--sweep has texts, tokenizers and draft lengths of its own: name them in the grid")
+        sweep(**swept, on_error=on_error, text_field=text_field, as_json=as_json)
+        return
+    if any(swept.values()):
+        raise click.UsageError("-o, --workers, --tokenizers, --corpora and --min-prob-of belong to --sweep GRID")
+    if corpus is None:
+        raise click.UsageError("name the text to replay: --corpus C")
     if draft is None and (count_on or alignment or strategies or steps):
         raise click.UsageError("--count-on, --alignment, --strategy and --steps need a draft: --draft D")
     if draft is not None and (dictionary is not None or history):
         raise click.UsageError("--draft is replayed by itself: leave out --dict and --history")
+    if draft is not None and min_draft_prob:
+        raise click.UsageError("--min-draft-prob is for --dict and --history")
     if draft is not None and 0 in lengths:
         raise click.UsageError("--num-draft-tokens 0 drafts nothing: give at least 1 with --draft")
     if order is not None and count_on is None:
@@ -110,18 +152,24 @@ def emulate(
         named = strategies or STRATEGIES
         _with_draft(draft, counted, order or _ORDER, alignment, named, steps, source, tokenizer, lengths, as_json)
     else:
-        _without_model(dictionary, history, source, tokenizer, lengths, as_json)
+        _without_model(dictionary, history, min_draft_prob, source, tokenizer, lengths, as_json)
 
 
 def _without_model(
-    dictionary: Path | None, history: bool, source: Any, tokenizer: str | None, lengths: Sequence[int], as_json: bool
+    dictionary: Path | None,
+    history: bool,
+    min_draft_prob: float,
+    source: Any,
+    tokenizer: str | None,
+    lengths: Sequence[int],
+    as_json: bool,
 ) -> None:
     """Replay with a dictionary, the document's own history, or both."""
     from spectool.artifacts.dictionary import Dictionary
     from spectool.artifacts.tokenizer_source import open_tokenizer
     from spectool.runtime.emulator import replay
-    from spectool.runtime.loading import combine, dictionary_drafter
-    from spectool.runtime.prompt_lookup import PromptLookupDrafter
+    from spectool.runtime.loading import open_dictionary
+    from spectool.runtime.lookup_drafter import LookupDrafter
 
     if len(lengths) > 1:
         raise click.UsageError("--num-draft-tokens may be repeated only with --draft")
@@ -131,10 +179,10 @@ def _without_model(
         target = _recorded(Dictionary(dictionary).manifest.tokenizers["target"]["name"], "the dictionary's")
     else:
         raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
-    drafters: list[Any] = [] if dictionary is None else [dictionary_drafter(dictionary, target)]
-    drafter = combine([*drafters, *([PromptLookupDrafter()] if history else [])])
-    if drafter is None:
+    if dictionary is None and not history:
         raise click.UsageError("nothing to draft from: give --draft D, or --dict DIR, --history, or both")
+    opened = None if dictionary is None else open_dictionary(dictionary, target)
+    drafter = LookupDrafter(opened, history, min_draft_prob)
 
     texts, documents = _replayed(source, target)
     total = sum(map(len, documents))

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.canonical import CanonicalIds
     from spectool.artifacts.canonical_text import CanonicalText
+    from spectool.artifacts.counts import Counts
     from spectool.artifacts.dictionary import Dictionary, Match
     from spectool.artifacts.manifest import Manifest, read_manifest
     from spectool.artifacts.roles import Roles
@@ -19,6 +20,7 @@ __all__ = [
     "Alignment",
     "CanonicalIds",
     "CanonicalText",
+    "Counts",
     "Dictionary",
     "Manifest",
     "Match",
@@ -37,6 +39,7 @@ __getattr__ = lazy_exports(
         "Alignment": "alignment",
         "CanonicalIds": "canonical",
         "CanonicalText": "canonical_text",
+        "Counts": "counts",
         "Dictionary": "dictionary",
         "Manifest": "manifest",
         "Match": "dictionary",

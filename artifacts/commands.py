@@ -1,7 +1,7 @@
 """Commands that look at what lies on disk: ``inspect`` and ``verify``."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,8 @@ def inspect(
     """
     from spectool.artifacts.alignment import FORMAT as ALIGNMENT
     from spectool.artifacts.alignment import Alignment
+    from spectool.artifacts.counts import FORMAT as COUNTS
+    from spectool.artifacts.counts import Counts
     from spectool.artifacts.describe import describe
     from spectool.artifacts.manifest import MANIFEST, read_manifest, verify_files
 
@@ -71,6 +73,8 @@ def inspect(
         raise click.UsageError(f"--lookup works on dictionaries; {path} is a {manifest.format}")
     elif manifest.format == ALIGNMENT:
         Alignment(directory)  # figures of a damaged one would look like any others
+    elif manifest.format == COUNTS:
+        Counts(directory)
     show(facts, as_json)
 
 
@@ -82,16 +86,17 @@ def verify(paths: tuple[Path, ...]) -> None:
 
     \b
     Example:
-        spectool verify pl.dict qwen-bielik.align
+        spectool verify pl.dict qwen-bielik.align pl.counts
     """
     from spectool import ArtifactError
-    from spectool.artifacts import alignment, dictionary
+    from spectool.artifacts import alignment, counts, dictionary
     from spectool.artifacts.describe import describe
     from spectool.artifacts.manifest import read_manifest
 
-    readers: dict[str, type[dictionary.Dictionary] | type[alignment.Alignment]] = {
+    readers: dict[str, type[dictionary.Dictionary] | type[alignment.Alignment] | type[counts.Counts]] = {
         dictionary.FORMAT: dictionary.Dictionary,
         alignment.FORMAT: alignment.Alignment,
+        counts.FORMAT: counts.Counts,
     }
     for path in paths:
         manifest = read_manifest(path)
@@ -146,12 +151,12 @@ def _sample(
     """Sample entries, and the answer to ``--lookup``, spelled with the dictionary's tokenizer."""
     tokenizer = _tokenizer_of(dictionary, source, needed=lookup is not None)
 
-    def spell(tokens: list[int]) -> str:
+    def spell(tokens: Sequence[int]) -> str:
         if tokenizer is None:
             return " ".join(map(str, tokens))
         return b"".join(tokenizer.surfaces[token] for token in tokens).decode("utf-8", "replace")
 
-    def line(context: list[int], tokens: list[int], probability: float) -> Any:
+    def line(context: Sequence[int], tokens: Sequence[int], probability: float) -> Any:
         if as_json:
             text = {} if tokenizer is None else {"text": [spell(context), spell(tokens)]}
             return {"context": context, "continuation": tokens, "probability": probability, **text}
@@ -165,7 +170,7 @@ def _sample(
         facts["lookup"] = nothing if match is None else line(context[-match.length :], match.tokens, match.probability)
     step = max(1, len(dictionary) // max(1, count))
     chosen: Iterator[Any] = islice(dictionary.entries(), 0, step * count, step)
-    facts["sample entries"] = [line(context, match.tokens, match.probability) for context, match in chosen]
+    facts["sample entries"] = [line(entry.context, entry.continuation, entry.probability) for entry in chosen]
     return facts
 
 

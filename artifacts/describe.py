@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spectool import ArtifactError
-from spectool.artifacts import alignment, dictionary
+from spectool.artifacts import alignment, counts, dictionary
 from spectool.artifacts.console import repairs, table
 from spectool.artifacts.fingerprint import short
 from spectool.artifacts.manifest import Manifest
@@ -36,6 +36,8 @@ def _describe(manifest: Manifest) -> dict[str, Any]:
         facts |= _dictionary(manifest)
     elif manifest.format == alignment.FORMAT:
         facts |= _alignment(manifest)
+    elif manifest.format == counts.FORMAT:
+        facts |= _counts(manifest)
     facts["bytes"] = f"{manifest.total_bytes:,}"
     return facts
 
@@ -48,15 +50,51 @@ def _corpus(inputs: Mapping[str, Any]) -> str:
 
 def _dictionary(manifest: Manifest) -> dict[str, Any]:
     s, arguments = manifest.statistics, manifest.arguments
-    return {
-        "method": ", ".join(f"{key} {value}" for key, value in arguments.items() if key != "method").join(
-            [f"{arguments['method']} (", ")"]
-        ),
-        "words counted": f"{s['words']:,}",
-        "n-grams taken": f"{s['ngrams']:,} (the rarest occurs {s['smallest_count']:,} times)",
-        "entries": f"{s['entries']:,} ({s['entries_before_pruning']:,} before dropping redundant ones)",
+    settings = ", ".join(f"{key} {value}" for key, value in arguments.items() if key != "method" and value is not None)
+    facts: dict[str, Any] = {"method": f"{arguments['method']} ({settings})"}
+    if arguments["method"] == "dictspec":
+        facts["words counted"] = f"{s['words']:,}"
+        facts["n-grams taken"] = f"{s['ngrams']:,} (the rarest occurs {s['smallest_count']:,} times)"
+        facts["entries"] = f"{s['entries']:,} ({s['entries_before_pruning']:,} before dropping redundant ones)"
+    elif arguments["method"] == "backoff":
+        facts["tokens counted"] = f"{s['tokens']:,}"
+        facts["entries"] = f"{s['entries']:,} (of {s['contexts']:,} contexts)"
+        facts["discount"] = f"{s['discount']}"
+        if "held_out" in s:
+            drafted = s["held_out"]
+            facts["held-out text"] = (
+                f"{drafted['tokens_per_pass']} tokens per pass on {drafted['tokens']:,} tokens of the same corpus"
+            )
+    else:
+        facts["entries"] = f"{s['entries']:,}"
+    return facts | {
         "continuations": f"{s['continuations']:,} different, at most {s['max_continuation']} tokens",
         "contexts": f"at most {s['max_context']} tokens, of {s['symbols']:,} different ones",
+        "proposals": "chained: one look-up after the other" if s["chained"] else "one continuation each",
+    }
+
+
+def _counts(manifest: Manifest) -> dict[str, Any]:
+    arguments, orders = manifest.arguments, manifest.statistics["orders"]
+    unit = "words" if arguments["kind"] == "words" else "tokens"
+    header = [f"n-grams of {unit}", "in the text", "different", "once", "twice", "kept", "of the text"]
+    rows = [
+        [
+            order,
+            f"{figures['occurrences']:,}",
+            *(
+                "not counted" if n is None else f"{n:,}"
+                for n in (figures["distinct"], *figures["counts_of_counts"][:2])
+            ),
+            f"{figures['kept']:,}",
+            f"{figures['kept_occurrences'] / max(1, figures['occurrences']):.1%}",
+        ]
+        for order, figures in sorted(orders.items(), key=lambda item: int(item[0]))
+    ]
+    return {
+        f"{unit} counted": f"{manifest.statistics['total']:,}",
+        "smallest count": f"{arguments['min_count']:,}; what occurs less often is left out",
+        "orders": table(header, rows).splitlines(),
     }
 
 

@@ -2,9 +2,14 @@
 
     alphabet.arrow        token   uint32[symbols]        token id of each symbol, most frequent first
     contexts.marisa       reversed contexts, each a string of symbols          -> entry id
-    entries.arrow         continuation uint32[entries]   id of a continuation
+    entries.arrow         continuation uint16[entries]   id of a continuation; uint32 for more than 65,536
                           probability  uint8[entries]    (value + 1) / 256
+                          count        uint8[entries]    occurrences of the context, 2 ^ (value / 8)
     continuations.marisa  continuations, each a string of symbols              -> continuation id
+
+The manifest says whether entries are ``chained``: after its continuation, the next entry is looked up
+and goes on, as in the backoff method, whose continuations are single tokens; a DictSpec proposal is
+the one continuation.
 
 A symbol is a code point: the n-th most frequent token is U+0001 + n, surrogates skipped, so that
 common tokens take one byte of UTF-8. Contexts are stored newest token first: one walk down
@@ -13,6 +18,8 @@ the trie along the reversed history meets every known suffix, and the last hit i
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +32,9 @@ from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.manifest import MANIFEST, Manifest, expect_format, read_manifest, verify_file, verify_files
 
 FORMAT = "spectool-dictionary"
-VERSION = 1
+VERSION = 2
 _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
+_CONTEXT_TRIES = 3  # nested in each other: a tenth smaller than one
 UNKNOWN_SYMBOL = "\U0010ffff"  # stands for tokens outside the alphabet; no context contains it
 
 
@@ -37,11 +45,30 @@ class Match(NamedTuple):
         tokens: Continuation to propose, token ids.
         probability: Of the whole continuation, from the corpus, in steps of 1/256.
         length: Context tokens that matched.
+        newest_first: The continuation as symbols, in the order of `Dictionary.longest_suffix`.
     """
 
-    tokens: list[int]
+    tokens: tuple[int, ...]
     probability: float
     length: int
+    newest_first: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a dictionary.
+
+    Attributes:
+        context: Token ids, oldest first.
+        continuation: Token ids to propose after it.
+        probability: Of the whole continuation, 0..1.
+        count: Occurrences of the context in the text; about 9% coarse once written.
+    """
+
+    context: Sequence[int]
+    continuation: Sequence[int]
+    probability: float
+    count: int
 
 
 class Dictionary:
@@ -51,6 +78,7 @@ class Dictionary:
         path: Its directory.
         manifest: Its manifest.
         max_context: Longest context, in tokens; a look-up needs no more history than that.
+        chained: Whether a proposal goes on with further look-ups after its first continuation.
         symbols: Token id -> symbol.
     """
 
@@ -71,19 +99,27 @@ class Dictionary:
         self.symbols: dict[int, str] = {token: symbol(rank) for rank, token in enumerate(alphabet)}
         self._ranks = len(alphabet)
         self._tokens: dict[str, int] = {char: token for token, char in self.symbols.items()}
-        entries = read_columns(path / "entries.arrow", {"continuation": pa.uint32(), "probability": pa.uint8()})
+        self._continuations = _open_trie(path, self.manifest, "continuations.marisa")
+        types = {"continuation": _id_type(len(self._continuations)), "probability": pa.uint8(), "count": pa.uint8()}
+        entries = read_columns(path / "entries.arrow", types)
         # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
         self._continuation = as_numpy(entries["continuation"]).data
         self._probability = as_numpy(entries["probability"]).data
-        self._spelled: dict[int, tuple[int, ...]] = {}
+        self._count = as_numpy(entries["count"]).data
+        self._spelled: dict[int, tuple[tuple[int, ...], str]] = {}
         self._contexts = _open_trie(path, self.manifest, "contexts.marisa")
-        self._continuations = _open_trie(path, self.manifest, "continuations.marisa")
         if len(self._contexts) != len(self._continuation):
             raise ArtifactError(
                 f"{path}: {len(self._contexts)} contexts and {len(self._continuation)} entries, expected equal "
                 "numbers. Build the dictionary again"
             )
         self.max_context = _max_context(path, self.manifest)
+        chained = self.manifest.statistics.get("chained")
+        if not isinstance(chained, bool):
+            raise ArtifactError(
+                f"{path / MANIFEST}: chained is {chained!r}, expected true or false. Build the dictionary again"
+            )
+        self.chained = chained
 
     def __len__(self) -> int:
         return len(self._continuation)
@@ -108,26 +144,27 @@ class Dictionary:
         if not prefix:
             return None
         row = self._continuation[index]
-        tokens = self._spelled.get(row) or self._spell(row)
-        return Match(list(tokens), (self._probability[index] + 1) / 256, len(prefix))
+        tokens, newest_first = self._spelled.get(row) or self._spell(row)
+        return Match(tokens, (self._probability[index] + 1) / 256, len(prefix), newest_first)
 
-    def _spell(self, row: int) -> tuple[int, ...]:
+    def _spell(self, row: int) -> tuple[tuple[int, ...], str]:
         """Read a continuation from its trie and remember it: a few thousand serve most look-ups."""
-        tokens = tuple(self._tokens[char] for char in self._continuations.restore_key(row))
-        self._spelled[row] = tokens
-        return tokens
+        symbols: str = self._continuations.restore_key(row)
+        spelled = tuple(self._tokens[char] for char in symbols), symbols[::-1]
+        self._spelled[row] = spelled
+        return spelled
 
     def look_up(self, tokens: Sequence[int]) -> Match | None:
         """Look up the longest known suffix of a token sequence (ids, oldest first)."""
         recent = tokens[-self.max_context :] if tokens else []
         return self.longest_suffix("".join(self.symbols.get(t, UNKNOWN_SYMBOL) for t in reversed(recent)))
 
-    def entries(self) -> Iterator[tuple[list[int], Match]]:
-        """Yield every context (token ids, oldest first) with its match, in trie order."""
-        for key in self._contexts.iterkeys():
-            match = self.longest_suffix(key)
-            if match is not None:
-                yield [self._tokens[char] for char in reversed(key)], match
+    def entries(self) -> Iterator[Entry]:
+        """Yield every entry, in trie order."""
+        for key, index in self._contexts.iteritems():
+            tokens, _ = self._spell(self._continuation[index])
+            context = [self._tokens[char] for char in reversed(key)]
+            yield Entry(context, tokens, (self._probability[index] + 1) / 256, round(2 ** (self._count[index] / 8)))
 
     def verify(self) -> None:
         """Prove the dictionary whole: checksums first, then every invariant of the format.
@@ -154,40 +191,49 @@ class Dictionary:
                 raise ArtifactError(f"{self.path}/{problem}. Build the dictionary again")
 
 
-def write_dictionary(directory: Path, entries: Iterable[tuple[Sequence[int], Sequence[int], float]]) -> dict[str, int]:
+def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = False) -> dict[str, Any]:
     """Write the data files of a dictionary.
 
     Args:
         directory: Scratch directory of `replacing.writing`.
-        entries: Context (ids, oldest first), continuation (ids) and probability (0..1]; contexts are unique.
+        entries: What to write; contexts are unique.
+        chained: Whether a proposal goes on after its first continuation.
 
     Returns:
-        Statistics for the manifest: entries, symbols, max_context, max_continuation.
+        Statistics for the manifest: entries, symbols, continuations, max_context, max_continuation, chained.
     """
     rows = list(entries)
-    frequency = Counter(token for context, continuation, _ in rows for token in (*context, *continuation))
+    frequency = Counter(chain.from_iterable(chain(row.context, row.continuation) for row in rows))
     alphabet = sorted(frequency, key=lambda token: (-frequency[token], token))
     symbols = {token: symbol(rank) for rank, token in enumerate(alphabet)}
-    keys = ["".join(symbols[token] for token in reversed(context)) for context, _, _ in rows]
-    contexts = marisa_trie.Trie(keys)
-    continuations = marisa_trie.Trie({"".join(symbols[token] for token in tail) for _, tail, _ in rows})
-    continuation_of = np.zeros(len(rows), dtype=np.uint32)
-    probability_of = np.zeros(len(rows), dtype=np.uint8)
-    for key, (_, tail, probability) in zip(keys, rows, strict=True):
-        entry = contexts[key]
-        continuation_of[entry] = continuations["".join(symbols[token] for token in tail)]
-        probability_of[entry] = min(255, max(0, round(probability * 256) - 1))
+    keys = ["".join(map(symbols.__getitem__, reversed(row.context))) for row in rows]
+    tails = ["".join(map(symbols.__getitem__, row.continuation)) for row in rows]
+    contexts = marisa_trie.Trie(keys, num_tries=_CONTEXT_TRIES)
+    continuations = marisa_trie.Trie(set(tails))
+    place = np.fromiter(map(contexts.key_id, keys), np.int64, len(rows))
+    columns = {
+        "continuation": (
+            np.fromiter(map(continuations.key_id, tails), np.int64, len(rows)),
+            _id_type(len(continuations)),
+        ),
+        "probability": (np.clip(np.rint([row.probability * 256 for row in rows]) - 1, 0, 255), pa.uint8()),
+        "count": (np.clip(np.rint(8 * np.log2([max(1, row.count) for row in rows])), 0, 255), pa.uint8()),
+    }
     contexts.save(str(directory / "contexts.marisa"))
     continuations.save(str(directory / "continuations.marisa"))
     write_columns(directory / "alphabet.arrow", {"token": pa.array(alphabet, type=pa.uint32())})
-    columns = {"continuation": pa.array(continuation_of), "probability": pa.array(probability_of)}
-    write_columns(directory / "entries.arrow", columns)
+    by_place = np.argsort(place)
+    write_columns(
+        directory / "entries.arrow",
+        {name: pa.array(values[by_place].astype(str(kind))) for name, (values, kind) in columns.items()},
+    )
     return {
         "entries": len(rows),
         "symbols": len(alphabet),
         "continuations": len(continuations),
-        "max_context": max((len(context) for context, _, _ in rows), default=0),
-        "max_continuation": max((len(tail) for _, tail, _ in rows), default=0),
+        "max_context": max((len(row.context) for row in rows), default=0),
+        "max_continuation": max((len(row.continuation) for row in rows), default=0),
+        "chained": chained,
     }
 
 
@@ -199,6 +245,10 @@ def symbol(rank: int) -> str:
     """
     code = rank + 1
     return chr(code if code < _FIRST_SURROGATE else code + _SURROGATES)
+
+
+def _id_type(continuations: int) -> pa.DataType:
+    return pa.uint16() if continuations <= 1 << 16 else pa.uint32()
 
 
 def _symbols(trie: Any) -> set[str]:

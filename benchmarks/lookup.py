@@ -16,7 +16,7 @@ import click
 from spectool.artifacts import Dictionary, open_tokenizer
 from spectool.artifacts.dictionary import UNKNOWN_SYMBOL
 from spectool.corpora import open_corpus
-from spectool.runtime.dictionary_drafter import DictionaryDrafter
+from spectool.runtime.lookup_drafter import LookupDrafter
 
 LIMIT = 50_000  # contexts
 
@@ -43,7 +43,7 @@ def main(path: Path, corpus: str, tokenizer: str | None, repeat: int) -> None:
             started = time.perf_counter_ns()
             match = dictionary.longest_suffix(history)
             times.append((time.perf_counter_ns() - started, match is not None))
-    drafter = DictionaryDrafter(dictionary)
+    drafter = LookupDrafter(dictionary)
     figures = {
         "entries": len(dictionary),
         "bytes": dictionary.manifest.total_bytes,
@@ -68,7 +68,7 @@ def _timed(call: Callable[[], object]) -> int:
     return time.perf_counter_ns() - started
 
 
-def _drafting(drafter: DictionaryDrafter, documents: list[list[int]]) -> float:
+def _drafting(drafter: LookupDrafter, documents: list[list[int]]) -> float:
     """Nanoseconds per cycle of the whole drafter, one committed token a cycle."""
     cycles, started = 0, time.perf_counter_ns()
     for ids in documents[:500]:

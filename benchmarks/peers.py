@@ -1,15 +1,20 @@
 """Dictionaries beside Arctic Inference's suffix tree, fed the same text and replayed on the same other text.
 
     pip install --no-deps arctic-inference        # compiles C++, some minutes
-    python benchmarks/peers.py --train-tokens 2000000 --tokens 50000
+    python benchmarks/peers.py                     # every tokenizer and language that is not measured yet
+    python benchmarks/peers.py --tokenizer bielik-11b-v2.5 --language uk --train-tokens 2000000
 
 The suffix tree (`SuffixDecodingCache`) gets every training document as a finished request and drafts
 from these alone (static), or from the replayed document's own beginning as well (with history), under
-several limits on how far it guesses. The dictionary is built from the same documents.
-At most 8 draft tokens a cycle. MB: a dictionary's files; the memory that a tree takes (Linux only).
+several limits on how far it guesses. Backoff and dictspec dictionaries are built from the same documents;
+theirs are replayed at several least probabilities. At most 8 draft tokens a cycle.
 
-Prints a Markdown table and saves ``benchmarks/results/peers.jsonl``. Tokenizers and corpora come
-from the folder named by SPECTOOL_SHARED.
+Drafted: draft tokens per pass. us: microseconds per pass, the replay itself included. MB: a dictionary's
+files. Memory: what opening and using it adds to the process (Linux only).
+
+Below ours: how many settings of a drafter save fewer passes than backoff does, between its settings, with as many
+draft tokens. Prints the best setting of each and saves all in ``benchmarks/results/peers.jsonl``. Tokenizers and
+corpora come from the folder named by SPECTOOL_SHARED.
 """
 
 import json
@@ -24,23 +29,29 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from arctic_inference.suffix_decoding import SuffixDecodingCache
 from real_data import encoded, real_corpus, real_tokenizer
 
 from spectool.artifacts import Dictionary, Tokenizer
-from spectool.build import DictSpecOptions, build_dictspec, count_corpus
-from spectool.build.dictionary import Reading
+from spectool.build.backoff_dictionary import BackoffOptions, count_and_build
+from spectool.build.counting import CountOptions, count
+from spectool.build.dictionary import DictSpecOptions, build_dictspec, open_counts
+from spectool.build.dictspec import Reading
 from spectool.corpora import open_corpus
-from spectool.runtime.dictionary_drafter import DictionaryDrafter
 from spectool.runtime.drafter import Drafter, Proposal
 from spectool.runtime.emulator import replay
-from spectool.runtime.hybrid import HybridDrafter
-from spectool.runtime.prompt_lookup import PromptLookupDrafter
+from spectool.runtime.lookup_drafter import LookupDrafter
 
 RESULTS = Path(__file__).parent / "results" / "peers.jsonl"
 _DRAFT = 8
 _DEPTH = 24  # of the suffix tree, as its documentation has it
-_FACTORS, _LEAST = (1.0, 2.0, 4.0), (0.1, 0.3)
+_FACTORS, _LEAST = (1.0, 2.0, 4.0), (0.0, 0.1, 0.3)
+_FLOORS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
+_DICTSPEC_FLOORS = (0.0, 0.4)  # those of the build are 0.2
+_DICTSPEC_ENTRIES = (200_000, 500_000)  # more need more than 5 MB
+TOKENIZERS = ("bielik-11b-v2.5", "llama-3.2", "gemma-3", "mistral-nemo", "qwen2.5", "bielik-4.5b-v3-apt4")
+_LEFT_OUT = {("bielik-4.5b-v3-apt4", "uk")}  # a vocabulary for Polish
 
 
 class SuffixTreeDrafter:
@@ -61,12 +72,17 @@ class SuffixTreeDrafter:
         self._context: list[int] = []
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Begin a request."""
+        """Begin a request.
+
+        Its tokens are kept out of the tree that all requests share, and in that of the request alone:
+        a response that is evicted later leaves parts of itself behind, so that the replays of one
+        document would help the next replay of it.
+        """
         if "replayed" in self._cache.active_requests:
             self._cache.stop_request("replayed")
-            self._cache.evict_cached_response("replayed")
         self._context = list(prompt)
         self._cache.start_request("replayed", self._context)
+        self._cache.evict_cached_response("replayed")
 
     def propose(self, limit: int) -> Proposal:
         """Guess the most likely continuation."""
@@ -90,22 +106,49 @@ class SuffixTreeDrafter:
 
 
 @click.command()
-@click.option("--tokenizer", "names", multiple=True, default=("bielik-11b-v2.5",), show_default=True)
+@click.option("--tokenizer", "names", multiple=True, default=TOKENIZERS, show_default=True)
 @click.option("--language", "languages", multiple=True, default=("uk", "pl"), show_default=True)
-@click.option("--train-tokens", default=2_000_000, show_default=True, help="Tokens of text for both.")
-@click.option("--tokens", default=50_000, show_default=True, help="Tokens to replay.")
+@click.option("--train-tokens", default=13_000_000, show_default=True, help="Tokens of text for all.")
+@click.option("--tokens", default=40_000, show_default=True, help="Tokens to replay.")
 def main(names: tuple[str, ...], languages: tuple[str, ...], train_tokens: int, tokens: int) -> None:
-    """Measure both on every tokenizer and language; save and print."""
-    rows: list[dict[str, Any]] = []
-    # A process of its own for each case: memory given back by one would hide what the next one takes.
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        for name, language in product(names, languages):
-            rows += pool.submit(_case, name, language, train_tokens, tokens).result()
-    RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    columns = ("tokenizer", "language", "drafter", "tokens per pass", "acceptance", "us per proposal", "MB")
-    click.echo("| " + " | ".join(columns) + " |\n|" + "---|" * 3 + "---:|" * 4)
-    for row in rows:
-        click.echo("| " + " | ".join(str(row[column]) for column in columns) + " |")
+    """Measure all on every tokenizer and language that is not measured yet; save and print."""
+    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    for name, language in product(names, languages):
+        case = {"tokenizer": name, "language": language, "asked": train_tokens}
+        if not any(case.items() <= row.items() for row in rows) and (name, language) not in _LEFT_OUT:
+            # A process of its own for each case: memory given back by one would hide what the next one takes.
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                found = pool.submit(_case, name, language, train_tokens, tokens).result()
+            rows += [case | row for row in found]
+            RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for case in dict.fromkeys((row["tokenizer"], row["language"], row["asked"]) for row in rows):
+        alike = [row for row in rows if (row["tokenizer"], row["language"], row["asked"]) == case]
+        if case[0] in names and case[1] in languages and case[2] == train_tokens:
+            click.echo(_summary(*case, alike))
+
+
+def _summary(tokenizer: str, language: str, asked: int, rows: list[dict[str, Any]]) -> str:
+    """Return the best setting of every drafter, and how its curve lies to ours."""
+    lines = [f"\n{tokenizer}, {language}, {asked:,} tokens of text\n"]
+    columns = ("drafter", "tokens per pass", "acceptance", "drafted", "us", "MB", "memory MB")
+    lines += ["| " + " | ".join((*columns, "below ours")) + " |", "|---|" + "---:|" * len(columns)]
+    kinds = ("backoff", "dictspec whole", "dictspec path", "suffix tree")
+    for history, kind in product((False, True), kinds):
+        alike = [row for row in rows if row["drafter"].startswith(kind) and ("history" in row["drafter"]) == history]
+        ours = [
+            row for row in rows if row["drafter"].startswith("backoff") and ("history" in row["drafter"]) == history
+        ]
+        best = max(alike, key=lambda row: row["tokens per pass"])
+        below = sum(row["tokens per pass"] < _interpolated(ours, row["drafted"]) for row in alike)
+        place = "" if kind == "backoff" else f"{below} of {len(alike)}"
+        lines.append("| " + " | ".join([*(str(best[column]) for column in columns), place]) + " |")
+    return "\n".join(lines)
+
+
+def _interpolated(rows: list[dict[str, Any]], drafted: float) -> float:
+    """Return tokens per pass at so many draft tokens per pass, between the nearest settings; 1 at none."""
+    points = sorted([(0.0, 1.0), *((row["drafted"], row["tokens per pass"]) for row in rows)])
+    return float(np.interp(drafted, *zip(*points, strict=True)))
 
 
 def _case(name: str, language: str, train_tokens: int, tokens: int) -> list[dict[str, Any]]:
@@ -113,32 +156,45 @@ def _case(name: str, language: str, train_tokens: int, tokens: int) -> list[dict
     tokenizer = real_tokenizer(name)
     documents = list(encoded(tokenizer, real_corpus(language, "valid"), tokens))
     trained = list(encoded(tokenizer, real_corpus(language, "train"), train_tokens))
-    common = {"tokenizer": name, "language": language, "train tokens": sum(map(len, trained))}
-    trees = [common | row for row in _suffix_trees(trained, documents)]
-    return [common | row for row in _dictionaries(tokenizer, language, len(trained), documents)] + trees
+    common = {"train tokens": sum(map(len, trained)), "documents": len(trained)}
+    found = [common | row for row in _dictionaries(tokenizer, language, len(trained), documents)]
+    return found + [common | row for row in _suffix_trees(trained, documents)]
 
 
 def _dictionaries(
-    tokenizer: Tokenizer, language: str, count: int, documents: list[list[int]]
+    tokenizer: Tokenizer, language: str, number: int, documents: list[list[int]]
 ) -> Iterator[dict[str, Any]]:
-    """Replay with dictspec dictionaries of the same documents, alone and with history."""
+    """Replay with dictionaries of the same documents, alone and with history."""
     with tempfile.TemporaryDirectory() as scratch:
         text = Path(scratch) / "train.txt"
         with text.open("w", encoding="utf-8") as file:
-            for document, _ in zip(real_corpus(language, "train"), range(count), strict=False):
+            for document, _ in zip(real_corpus(language, "train"), range(number), strict=False):
                 file.write(document.text.replace("\n", " ") + "\n")
-        counted = count_corpus(open_corpus(str(text)))
-        readings: tuple[Reading, ...] = ("whole", "path")
-        for reading in readings:
-            out = Path(scratch) / f"{reading}.dict"
-            options = DictSpecOptions(min_probability=0.2, reading=reading)
-            manifest = build_dictspec(tokenizer, counted, out, options, lambda step: None)
-            for history in (False, True):
-                drafter: Drafter = DictionaryDrafter(Dictionary(out))
-                if history:
-                    drafter = HybridDrafter([drafter, PromptLookupDrafter()])
-                row = _replayed(drafter, documents, f"dictspec {reading} 0.2" + " + history" * history)
-                yield row | {"MB": round(manifest.total_bytes / 1e6, 1)}
+        for label, out in _built(tokenizer, text, Path(scratch)):
+            size = round(sum(file.stat().st_size for file in out.iterdir()) / 1e6, 2)
+            floors = _FLOORS if label == "backoff" else _DICTSPEC_FLOORS
+            for history, floor in product((False, True), floors):
+                before = _memory()
+                drafter = LookupDrafter(Dictionary(out), history, floor)
+                name = f"{label}, p >= {floor:g}" + " + history" * history
+                row = _replayed(drafter, documents, name)
+                yield row | {"MB": size, "memory MB": round(max(0, _memory() - before))}
+
+
+def _built(tokenizer: Tokenizer, text: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
+    """Build every dictionary from the text."""
+    out = scratch / "backoff.dict"
+    limits = CountOptions(workers=1)
+    count_and_build(tokenizer, open_corpus(str(text)), out, BackoffOptions(discount=0.9), limits, lambda step: None)
+    yield "backoff", out
+    words = scratch / "words.counts"
+    count(open_corpus(str(text)), words, limits, None, lambda step: None)
+    readings: tuple[Reading, ...] = ("whole", "path")
+    for reading, entries in product(readings, _DICTSPEC_ENTRIES):
+        out = scratch / f"{reading}-{entries}.dict"
+        options = DictSpecOptions(min_probability=0.2, reading=reading, entries=entries)
+        build_dictspec(tokenizer, open_counts(words), out, options, lambda step: None)
+        yield f"dictspec {reading} {entries // 1000}k", out
 
 
 def _suffix_trees(trained: list[list[int]], documents: list[list[int]]) -> Iterator[dict[str, Any]]:
@@ -152,7 +208,8 @@ def _suffix_trees(trained: list[list[int]], documents: list[list[int]]) -> Itera
     grown = round(_memory() - before)
     for history, factor, least in product((False, True), _FACTORS, _LEAST):
         name = f"suffix tree, factor {factor:g}, p >= {least:g}" + " + history" * history
-        yield _replayed(SuffixTreeDrafter(cache, factor, least, history), documents, name) | {"MB": grown}
+        row = _replayed(SuffixTreeDrafter(cache, factor, least, history), documents, name)
+        yield row | {"MB": "", "memory MB": grown}
 
 
 def _replayed(drafter: Drafter, documents: list[list[int]], name: str) -> dict[str, Any]:
@@ -164,7 +221,8 @@ def _replayed(drafter: Drafter, documents: list[list[int]], name: str) -> dict[s
         "tokens": statistics.tokens,
         "tokens per pass": round(statistics.tokens_per_pass, 4),
         "acceptance": round(statistics.acceptance_rate, 4),
-        "us per proposal": round(1e6 * seconds / statistics.passes, 1),
+        "drafted": round(statistics.proposed / statistics.passes, 3),
+        "us": round(1e6 * seconds / statistics.passes, 1),
     }
 
 

@@ -7,30 +7,32 @@ from spectool import lazy_exports
 if TYPE_CHECKING:
     from spectool.build.alignment import build_alignment
     from spectool.build.ceiling import Ceiling, translation_ceiling
-    from spectool.build.dictionary import CountedCorpus, DictSpecOptions, build_dictspec, count_corpus
+    from spectool.build.counting import CountOptions, count
+    from spectool.build.dictionary import CountedCorpus, DictSpecOptions, build_dictspec, count_corpus, open_counts
     from spectool.build.dictspec import Entry, build_entries, without_redundant
     from spectool.build.intersection import Coverage, coverage, intersect
     from spectool.build.merges import has_lemma, merge_table
     from spectool.build.translation_table import spellings
-    from spectool.build.word_ngrams import NgramCounts, WordNgrams, count_word_ngrams
+    from spectool.build.word_ngrams import WordNgrams
 
 __all__ = [
     "Ceiling",
+    "CountOptions",
     "CountedCorpus",
     "Coverage",
     "DictSpecOptions",
     "Entry",
-    "NgramCounts",
     "WordNgrams",
     "build_alignment",
     "build_dictspec",
     "build_entries",
+    "count",
     "count_corpus",
-    "count_word_ngrams",
     "coverage",
     "has_lemma",
     "intersect",
     "merge_table",
+    "open_counts",
     "spellings",
     "translation_ceiling",
     "without_redundant",
@@ -40,21 +42,22 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "Ceiling": "ceiling",
+        "CountOptions": "counting",
         "CountedCorpus": "dictionary",
         "Coverage": "intersection",
         "DictSpecOptions": "dictionary",
         "Entry": "dictspec",
-        "NgramCounts": "word_ngrams",
         "WordNgrams": "word_ngrams",
         "build_alignment": "alignment",
         "build_dictspec": "dictionary",
         "build_entries": "dictspec",
+        "count": "counting",
         "count_corpus": "dictionary",
-        "count_word_ngrams": "word_ngrams",
         "coverage": "intersection",
         "has_lemma": "merges",
         "intersect": "intersection",
         "merge_table": "merges",
+        "open_counts": "dictionary",
         "spellings": "translation_table",
         "translation_ceiling": "ceiling",
         "without_redundant": "dictspec",

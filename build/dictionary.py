@@ -1,23 +1,29 @@
 """The stage behind ``spectool build-dict``: corpus and tokenizer in, dictionary artifact out."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from spectool import SpectoolError
-from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
+from spectool import ArtifactError, SpectoolError
+from spectool.artifacts.counts import Counts
+from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer import Tokenizer
+from spectool.build.counting import CountOptions, count
 from spectool.build.dictspec import MAX_CONTINUATION, MAX_PREFIX, Reading, build_entries, without_redundant
-from spectool.build.inputs import Progress, Reader, describe_corpus
-from spectool.build.word_ngrams import WordNgrams, count_word_ngrams
-from spectool.corpora import Corpus, word_runs
+from spectool.build.inputs import Progress, Reader
+from spectool.build.word_ngrams import WordNgrams
+from spectool.corpora import Corpus
 
 ORDERS = {"n1": 1, "n12": 2, "n123": 3}
+EVERYTHING = CountOptions(min_count=1)
+"""Keeps n-grams that occur once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +55,51 @@ class CountedCorpus:
     """
 
     ngrams: WordNgrams
-    inputs: dict[str, Any]
+    inputs: Mapping[str, Any]
 
 
 def count_corpus(
-    corpus: Corpus, orders: str = "n123", language: str | None = None, reader: Reader = iter
+    corpus: Corpus,
+    orders: str = "n123",
+    language: str | None = None,
+    reader: Reader = iter,
+    options: CountOptions = EVERYTHING,
 ) -> CountedCorpus:
-    """Read a corpus once and count its word n-grams.
+    """Read a corpus once and count its word n-grams, in a temporary directory that goes with the result.
+
+    Args:
+        corpus: The text.
+        orders: ``n1``, ``n12`` or ``n123``.
+        language: ISO 639 code, for splitting words.
+        reader: Iterates over the corpus.
+        options: Memory, engine and minimum count of the counting stage. By default every n-gram is kept; for a
+            choice of the most frequent ones that ends above single occurrences, a minimum of 2 gives the same.
 
     Raises:
         CorpusError: The text cannot be read.
     """
-    runs = (run for document in reader(corpus) for run in word_runs(document.text, language))
-    ngrams = count_word_ngrams(runs, ORDERS[orders])
-    return CountedCorpus(ngrams, {**describe_corpus(corpus), "language": language})
+    scratch = tempfile.TemporaryDirectory(prefix="spectool-")
+    path = Path(scratch.name) / "words.counts"
+    count(corpus, path, replace(options, orders=ORDERS[orders], language=language), None, _quiet, reader)
+    counted = open_counts(path, orders)
+    weakref.finalize(counted.ngrams, scratch.cleanup)
+    return counted
+
+
+def open_counts(path: Path, orders: str = "n123") -> CountedCorpus:
+    """Open counts that ``spectool count`` has written.
+
+    Raises:
+        ArtifactError: Not whole counts, or counts of token windows, or not of these orders.
+    """
+    counts = Counts(path)
+    ngrams = WordNgrams(counts)
+    if counts.orders < ORDERS[orders]:
+        raise ArtifactError(
+            f"{path}: n-grams of up to {counts.orders} words, expected {ORDERS[orders]} for --orders {orders}. "
+            f"Count again with --orders {ORDERS[orders]}, or build with fewer"
+        )
+    return CountedCorpus(ngrams, counts.manifest.inputs)
 
 
 def build_dictspec(
@@ -106,10 +143,10 @@ def build_dictspec(
             )
         kept = list(without_redundant(found))
         progress("writing")
-        shape = write_dictionary(directory, ((e.prefix, e.continuation, e.probability) for e in kept))
+        shape = write_dictionary(directory, (Entry(e.prefix, e.continuation, e.probability, e.count) for e in kept))
         statistics = {
             "words": ngrams.total_words,
-            "distinct_ngrams": {f"n{order.order}": len(order.counts) for order in ngrams.orders},
+            "distinct_ngrams": {f"n{order}": figures["distinct"] for order, figures in ngrams.figures.items()},
             "ngrams": len(texts),
             "smallest_count": int(counts[-1]),
             "entries_before_pruning": len(found),
@@ -124,6 +161,10 @@ def build_dictspec(
             statistics=statistics,
         )
         return seal(directory, manifest)
+
+
+def _quiet(step: str) -> None:
+    """Say nothing: the bars of a count are enough where it is a part of another stage."""
 
 
 def _until_special(ngrams: Iterable[Sequence[int]], tokenizer: Tokenizer) -> Iterator[Sequence[int]]:

@@ -1,53 +1,44 @@
-"""Counting word n-grams in memory: exact counts of words, bigrams and trigrams.
+"""The most frequent word n-grams of a corpus, from its counts, in bounded memory."""
 
-Words become integers in order of appearance; an n-gram is the number of its first n-1
-words times the vocabulary size plus its last word, so that one sort per order counts all.
-About 40 bytes a word of corpus at the peak.
-"""
-
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, count
+import heapq
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-_BREAK = 0  # word id between runs: no n-gram may contain it
+from spectool.artifacts.counts import Counts
+
+_BLOCK = 1 << 18  # rows looked at together
 
 
-@dataclass(frozen=True, slots=True)
-class NgramCounts:
-    """All n-grams of one order.
-
-    Attributes:
-        order: Words in each n-gram.
-        words: Word ids, shape ``[n-grams, order]``, int32.
-        counts: Occurrences, shape ``[n-grams]``, int64.
-    """
-
-    order: int
-    words: NDArray[np.int32]
-    counts: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
 class WordNgrams:
-    """Exact counts of the n-grams of a corpus.
+    """Exact counts of the word n-grams of a corpus that occur often enough.
 
     Attributes:
-        vocabulary: Word of each id; id 0 is not a word.
-        orders: Counts of order 1, 2, ... in this order.
-        total_words: Words in the corpus.
+        counts: Their artifact, of the kind ``words``.
     """
 
-    vocabulary: list[str]
-    orders: list[NgramCounts]
-    total_words: int
+    def __init__(self, counts: Counts) -> None:
+        """Take counts of words.
 
-    def text(self, order: int, index: int) -> str:
-        """Spell one n-gram, its words separated by single spaces."""
-        return " ".join(self.vocabulary[word] for word in self.orders[order - 1].words[index])
+        Raises:
+            ArtifactError: They are counts of token windows.
+        """
+        self.counts = counts
+        self._vocabulary = counts.vocabulary
+
+    @property
+    def total_words(self) -> int:
+        """Words in the corpus."""
+        return self.counts.total
+
+    @property
+    def figures(self) -> Mapping[int, Mapping[str, Any]]:
+        """What the manifest says of every order: how many n-grams there are, and how many are kept."""
+        return {int(order): figures for order, figures in self.counts.manifest.statistics["orders"].items()}
 
     def most_frequent(self, size: int, max_order: int = 3, min_count: int = 1) -> tuple[list[str], NDArray[np.int64]]:
         """Return the most frequent n-grams of orders 1..max_order together.
@@ -61,53 +52,41 @@ class WordNgrams:
             Texts and counts by falling count; ties by order, then by text, so that the choice
             does not depend on the order of the corpus.
         """
-        chosen = self.orders[:max_order]
-        counts = np.concatenate([ngrams.counts for ngrams in chosen])
-        order_of = np.repeat([n.order for n in chosen], [len(n.counts) for n in chosen])
-        index_of = np.concatenate([np.arange(len(n.counts)) for n in chosen])
-        threshold = max(min_count, _kth_largest(counts, size))
+        if not size:
+            return [], np.zeros(0, dtype=np.int64)
+        orders = range(1, max_order + 1)
+        threshold = max(min_count, self._kth_largest(size, orders))
+        above = sorted(
+            (-count, order, text) for order in orders for text, count in self._texts(order, threshold + 1, None)
+        )
+        ties: list[tuple[int, int, str]] = []
+        for order in orders:
+            missing = size - len(above) - len(ties)
+            texts = (text for text, _ in self._texts(order, threshold, threshold))
+            ties += ((-threshold, order, text) for text in heapq.nsmallest(missing, texts))
+        chosen = [*above, *ties][:size]
+        return [text for _, _, text in chosen], np.array([-count for count, _, _ in chosen], dtype=np.int64)
 
-        def rows(mask: NDArray[np.bool_]) -> list[tuple[int, int, str, int]]:
-            places = zip(counts[mask].tolist(), order_of[mask].tolist(), index_of[mask].tolist(), strict=True)
-            return sorted((-c, order, self.text(order, index), c) for c, order, index in places)
+    def _kth_largest(self, k: int, orders: range) -> int:
+        """Return the k-th largest count of these orders, or 1 when there are fewer."""
+        largest = np.zeros(0, dtype=np.int64)
+        for order in orders:
+            counts = self.counts.level(order).count
+            for start in range(0, len(counts), _BLOCK):
+                largest = np.concatenate([largest, counts[start : start + _BLOCK]])
+                if len(largest) > k:
+                    largest = np.partition(largest, len(largest) - k)[len(largest) - k :]
+        return 1 if len(largest) < k else int(largest.min())
 
-        above = rows(counts > threshold)
-        ranked = (above + rows(counts == threshold))[:size]
-        return [row[2] for row in ranked], np.array([row[3] for row in ranked], dtype=np.int64)
+    def _texts(self, order: int, low: int, high: int | None) -> Iterator[tuple[str, int]]:
+        """Yield the n-grams of one order that occur ``low`` to ``high`` times, spelled, with their counts."""
+        counts = self.counts.level(order).count
+        for start in range(0, len(counts), _BLOCK):
+            here = counts[start : start + _BLOCK]
+            rows = start + np.flatnonzero((here >= low) & ((here <= high) if high is not None else True))
+            columns = [self._words(symbols) for symbols in self.counts.spelled(order, rows).T]
+            texts = pc.binary_join_element_wise(*columns, pa.scalar(" ", pa.large_string())).to_pylist()
+            yield from zip(texts, counts[rows].tolist(), strict=True)
 
-
-def count_word_ngrams(runs: Iterable[Sequence[str]], max_order: int = 3) -> WordNgrams:
-    """Count the word n-grams of a corpus.
-
-    Args:
-        runs: Word sequences; n-grams never cross from one to the next.
-        max_order: Longest n-gram, in words.
-    """
-    ids: defaultdict[str, int] = defaultdict(count(1).__next__)
-    corpus = np.fromiter(_word_ids(runs, ids), dtype=np.int32)
-    vocabulary = ["", *ids]
-    counts = np.bincount(corpus, minlength=len(vocabulary))[1:]
-    orders = [NgramCounts(1, np.arange(1, len(vocabulary), dtype=np.int32)[:, None], counts)]
-    # row[i]: row in the order before of the n-gram that ends at position i, -1 where none does.
-    row = corpus.astype(np.int64) - 1
-    for order in range(2, max_order + 1):
-        keys = row[:-1] * len(vocabulary) + corpus[1:]
-        keys[(row[:-1] < 0) | (corpus[1:] == _BREAK)] = -1
-        unique, numbers, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        broken = int(unique[:1].sum() < 0)  # -1 sorts first
-        heads, last = np.divmod(unique[broken:], len(vocabulary))
-        words = np.column_stack([orders[-1].words[heads], last]).astype(np.int32)
-        orders.append(NgramCounts(order, words, counts[broken:]))
-        row = np.concatenate([[-1], numbers - broken])
-    return WordNgrams(vocabulary, orders, int((corpus != _BREAK).sum()))
-
-
-def _word_ids(runs: Iterable[Sequence[str]], ids: defaultdict[str, int]) -> Iterator[int]:
-    return chain.from_iterable([*map(ids.__getitem__, run), _BREAK] for run in runs)
-
-
-def _kth_largest(values: NDArray[np.int64], k: int) -> int:
-    """Return the k-th largest value, or 1 when there are fewer."""
-    if k <= 0 or len(values) <= k:
-        return 1
-    return int(np.partition(values, len(values) - k)[len(values) - k])
+    def _words(self, symbols: NDArray[np.int32]) -> pa.Array:
+        return self._vocabulary.take(pa.array(symbols.astype(np.int64) - 1))

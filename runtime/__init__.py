@@ -6,16 +6,15 @@ from spectool import lazy_exports
 
 if TYPE_CHECKING:
     from spectool.runtime.anchored_translator import AnchoredTranslator
-    from spectool.runtime.dictionary_drafter import DictionaryDrafter
     from spectool.runtime.drafter import Cycle, Drafter, Proposal
     from spectool.runtime.emulator import replay
     from spectool.runtime.generation import generate_step
     from spectool.runtime.hybrid import HybridDrafter
     from spectool.runtime.intersection_translator import IntersectionTranslator
+    from spectool.runtime.lookup_drafter import LookupDrafter
     from spectool.runtime.model_drafter import ModelDrafter
     from spectool.runtime.model_source import ModelSource
     from spectool.runtime.ngram_source import NgramModel, NgramSource
-    from spectool.runtime.prompt_lookup import PromptLookupDrafter
     from spectool.runtime.statistics import DraftStatistics
     from spectool.runtime.strategies import (
         STRATEGIES,
@@ -35,7 +34,6 @@ __all__ = [
     "Constraint",
     "ContextTranslator",
     "Cycle",
-    "DictionaryDrafter",
     "DraftContext",
     "DraftSource",
     "DraftStatistics",
@@ -43,13 +41,13 @@ __all__ = [
     "GenerationResponse",
     "HybridDrafter",
     "IntersectionTranslator",
+    "LookupDrafter",
     "ModelDrafter",
     "ModelSource",
     "NaiveTranslator",
     "NgramModel",
     "NgramSource",
     "PassThrough",
-    "PromptLookupDrafter",
     "Proposal",
     "StrategyRun",
     "TranslatedDrafter",
@@ -71,7 +69,6 @@ __getattr__ = lazy_exports(
         "Constraint": "translation",
         "ContextTranslator": "string_translators",
         "Cycle": "drafter",
-        "DictionaryDrafter": "dictionary_drafter",
         "DraftContext": "translation",
         "DraftSource": "translation",
         "DraftStatistics": "statistics",
@@ -79,13 +76,13 @@ __getattr__ = lazy_exports(
         "GenerationResponse": "streaming",
         "HybridDrafter": "hybrid",
         "IntersectionTranslator": "intersection_translator",
+        "LookupDrafter": "lookup_drafter",
         "ModelDrafter": "model_drafter",
         "ModelSource": "model_source",
         "NaiveTranslator": "string_translators",
         "NgramModel": "ngram_source",
         "NgramSource": "ngram_source",
         "PassThrough": "string_translators",
-        "PromptLookupDrafter": "prompt_lookup",
         "Proposal": "drafter",
         "StrategyRun": "strategies",
         "TranslatedDrafter": "translated_drafter",

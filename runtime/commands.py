@@ -51,6 +51,13 @@ from spectool.artifacts.manifest import read_manifest
     help="Draft tokens per verification at most; 0 decodes plainly.",
 )
 @click.option(
+    "--min-draft-prob",
+    type=Finite(0, 1),
+    default=0.2,
+    show_default=True,
+    help="End proposals of dictionary and history before they get less probable than this: fewer and surer tokens.",
+)
+@click.option(
     "--temp",
     type=Finite(0),
     default=0.0,
@@ -94,6 +101,7 @@ def generate(
     ignore_chat_template: bool,
     max_tokens: int,
     num_draft_tokens: int,
+    min_draft_prob: float,
     temp: float,
     top_p: float,
     top_k: int,
@@ -129,7 +137,7 @@ def generate(
     if seed is not None:
         mx.random.seed(seed)
     target, tokenizer = load_model(model)
-    drafter = make_drafter(tokenizer, dictionary, draft_model, history)
+    drafter = make_drafter(tokenizer, dictionary, draft_model, history, min_draft_prob)
     encoded = encode_prompt(tokenizer, _with_template(tokenizer, text, ignore_chat_template))
     tail = display.Tail(tuple(ids(encoded)[-display.CONTEXT_TOKENS :]))
 

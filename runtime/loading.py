@@ -1,6 +1,5 @@
 """From what a user names to what the loop needs: models, their tokenizers, drafters."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +7,9 @@ from spectool import RuntimeUnsupported
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.artifacts.tokenizer_source import looks_like_hub_id, open_tokenizer, where
-from spectool.runtime.dictionary_drafter import DictionaryDrafter
 from spectool.runtime.drafter import Drafter
 from spectool.runtime.hybrid import HybridDrafter
-from spectool.runtime.prompt_lookup import PromptLookupDrafter
+from spectool.runtime.lookup_drafter import LookupDrafter
 
 
 def load_model(name: str) -> tuple[Any, Any]:
@@ -43,8 +41,8 @@ def load_model(name: str) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def dictionary_drafter(path: Path, tokenizer: Tokenizer) -> DictionaryDrafter:
-    """Open a dictionary as a drafter, for the tokenizer in use.
+def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
+    """Open a dictionary for the tokenizer in use.
 
     Raises:
         ArtifactError: It is damaged, or (`FingerprintMismatch`) built for another tokenizer.
@@ -52,11 +50,15 @@ def dictionary_drafter(path: Path, tokenizer: Tokenizer) -> DictionaryDrafter:
     dictionary = Dictionary(path)
     rebuild = f"spectool build-dict --tokenizer {tokenizer.name} -o {path} --corpus …"
     tokenizer.require(dictionary.fingerprint, str(path), rebuild)
-    return DictionaryDrafter(dictionary)
+    return dictionary
 
 
 def make_drafter(
-    loaded_tokenizer: Any, dictionary: Path | None, draft_model: str | None, history: bool
+    loaded_tokenizer: Any,
+    dictionary: Path | None,
+    draft_model: str | None,
+    history: bool,
+    min_probability: float = 0.0,
 ) -> Drafter | None:
     """Make the drafter that the options ask for; None when they ask for none.
 
@@ -65,6 +67,7 @@ def make_drafter(
         dictionary: Directory of a dictionary.
         draft_model: Directory or hub id of a draft model with the same tokenizer.
         history: Draft from the request's own tokens.
+        min_probability: Least probability of a proposal from the dictionary and the history.
 
     Raises:
         ArtifactError: The dictionary does not fit.
@@ -72,17 +75,11 @@ def make_drafter(
     """
     drafters: list[Drafter] = []
     tokenizer = open_tokenizer(loaded_tokenizer) if dictionary or draft_model else None
-    if tokenizer is not None and dictionary is not None:
-        drafters.append(dictionary_drafter(dictionary, tokenizer))
-    if history:
-        drafters.append(PromptLookupDrafter())
+    if dictionary is not None or history:
+        opened = None if tokenizer is None or dictionary is None else open_dictionary(dictionary, tokenizer)
+        drafters.append(LookupDrafter(opened, history, min_probability))
     if tokenizer is not None and draft_model is not None:
         drafters.append(_model_drafter(draft_model, tokenizer))
-    return combine(drafters)
-
-
-def combine(drafters: Sequence[Drafter]) -> Drafter | None:
-    """Return the only drafter, a hybrid of several, or None of none."""
     if len(drafters) > 1:
         return HybridDrafter(drafters)
     return drafters[0] if drafters else None

@@ -24,7 +24,10 @@ from spectool.runtime.demo_models import demo_path
 
 TOKENIZER = str(demo_path("target") / "tokenizer.json")
 OTHER = str(demo_path("other") / "tokenizer.json")
-COMMANDS = ["align", "build-dict", "demo", "emulate", "generate", "inspect", "verify"]
+COMMANDS = [
+    *("align", "build-dict", "count", "demo", "emulate", "export-dict", "generate", "import-dict", "inspect"),
+    *("merge-dict", "restrict-dict", "verify"),
+]
 
 
 def run(*arguments: object) -> Result:
@@ -204,7 +207,7 @@ def test_texts_of_each_command(work: Path) -> None:
     entry = json.loads(run("inspect", work / "uk.dict", "--json").stdout)["sample_entries"][0]
     text = open_tokenizer(TOKENIZER).bytes_of(entry["context"]).decode()
     shown = run("inspect", work / "uk.dict", "--lookup", text, "--entries", "2").stdout
-    assert re.search(r"^format +spectool-dictionary 1$", shown, re.MULTILINE)
+    assert re.search(r"^format +spectool-dictionary 2$", shown, re.MULTILINE)
     assert re.search(r"^lookup +'.*' -> '.*'  \(\d+%\)$", shown, re.MULTILINE)
     assert re.search(r"^sample entries +'.*' -> '.*'  \(\d+%\)\n +'.*' -> '.*'", shown, re.MULTILINE)
     report = run("inspect", work / "x.align").stdout
@@ -257,12 +260,16 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     done = process(*build)
     assert done.returncode == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["path", "bytes", "seconds", "target"]
-    assert done.stderr.splitlines() == [
-        "counting n-grams",
-        "choosing the most frequent n-grams",
-        "encoding",
-        "building entries",
+    *steps, writing = done.stderr.splitlines()
+    assert re.fullmatch(r"writing \d+ entries", writing)
+    assert steps == [
+        "splitting into tokens",
+        "counting single tokens",
+        *(f"counting {order}-grams" for order in range(2, 8)),
         "writing",
+        "reading counts",
+        "smoothing",
+        "choosing entries",
     ]
     emulated = process("emulate", "--dict", tmp_path / "x.dict", "--corpus", "sample:pl")
     assert emulated.returncode == 0
@@ -332,7 +339,7 @@ def test_interrupted(tmp_path: Path) -> None:
     command += ["--corpus", "sample:uk", "-o", str(tmp_path / "x.dict")]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
-    assert running.stderr.readline() == "counting n-grams\n"
+    assert running.stderr.readline() == "splitting into tokens\n"
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130

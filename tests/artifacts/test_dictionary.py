@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from spectool import ArtifactError, FingerprintMismatch, IncompleteArtifact
 from spectool.artifacts import Dictionary, Manifest, Match
 from spectool.artifacts.columns import write_columns
-from spectool.artifacts.dictionary import FORMAT, UNKNOWN_SYMBOL, VERSION, symbol, write_dictionary
+from spectool.artifacts.dictionary import FORMAT, UNKNOWN_SYMBOL, VERSION, Entry, symbol, write_dictionary
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
 
@@ -33,7 +33,7 @@ SMALL: Entries = {
 
 def write(out: Path, entries: Entries, size: int = VOCABULARY) -> Dictionary:
     with writing(out) as directory:
-        shape = write_dictionary(directory, [(context, *value) for context, value in entries.items()])
+        shape = write_dictionary(directory, [Entry(context, *value, 100) for context, value in entries.items()])
         reseal(directory, shape, size)
     return Dictionary(out)
 
@@ -90,22 +90,27 @@ def test_small(tmp_path: Path) -> None:
     assert dictionary.look_up([]) is None
     assert dictionary.look_up([2]) is None
     assert dictionary.look_up([5]) is None
-    assert dictionary.look_up([2, 1]) == Match([2, 3], 0.5, 1)
-    assert dictionary.look_up([8, 1, 2]) == Match([3], 1.0, 2)
-    assert dictionary.look_up([9, 1, 2]) == Match([4, 4, 4], 0.25, 3)
-    assert dictionary.look_up([70_000, 5]) == Match([99_999], 3 / 256, 2)
-    assert dictionary.look_up([123_456_789, 1]) == Match([2, 3], 0.5, 1)
+    assert dictionary.look_up([2, 1])[:3] == ((2, 3), 0.5, 1)
+    assert dictionary.look_up([8, 1, 2]) == Match((3,), 1.0, 2, dictionary.symbols[3])
+    assert dictionary.look_up([9, 1, 2])[:3] == ((4, 4, 4), 0.25, 3)
+    assert dictionary.look_up([70_000, 5])[:3] == ((99_999,), 3 / 256, 2)
+    assert dictionary.look_up([123_456_789, 1])[:3] == ((2, 3), 0.5, 1)
     assert dictionary.look_up([1, 123_456_789]) is None
     assert dictionary.longest_suffix(UNKNOWN_SYMBOL) is None
     assert dictionary.fingerprint == "a" * 64
     statistics = dictionary.manifest.statistics
-    assert statistics == {"entries": 4, "symbols": 8, "continuations": 4, "max_context": 3, "max_continuation": 3}
+    shape = {"entries": 4, "symbols": 8, "continuations": 4, "max_context": 3, "max_continuation": 3}
+    assert statistics == {**shape, "chained": False}
 
 
 def test_entries_gives_everything_back(tmp_path: Path) -> None:
     dictionary = write(tmp_path / "x.dict", SMALL)
-    found = {tuple(context): (tuple(match.tokens), match.length) for context, match in dictionary.entries()}
-    assert found == {context: (continuation, len(context)) for context, (continuation, _) in SMALL.items()}
+    found = {tuple(entry.context): entry for entry in dictionary.entries()}
+    assert found.keys() == SMALL.keys()
+    for context, (continuation, probability) in SMALL.items():
+        assert found[context].continuation == continuation
+        assert found[context].probability == pytest.approx(probability, abs=1 / 256)
+        assert found[context].count == pytest.approx(100, rel=0.05)
 
 
 def test_equal_entries_in_any_order_give_equal_bytes(tmp_path: Path) -> None:
@@ -138,18 +143,18 @@ def test_ranks_around_the_surrogates(tmp_path: Path) -> None:
     dictionary.verify()
     assert dictionary.manifest.statistics["symbols"] == size
     for token in (*range(0xD7F0, 0xD810), 0, size - 1):
-        assert dictionary.look_up([3, token]) == Match([(token + 1) % size], 1.0, 1)
+        assert dictionary.look_up([3, token])[:3] == (((token + 1) % size,), 1.0, 1)
 
 
 def test_another_tokenizer_is_named_with_the_command(tmp_path: Path, byte_level: Any) -> None:
     from spectool.artifacts import open_tokenizer
-    from spectool.runtime.loading import dictionary_drafter
+    from spectool.runtime.loading import open_dictionary
 
     path = tmp_path / "x.dict"
     write(path, SMALL)
     tokenizer = open_tokenizer(byte_level)
     with pytest.raises(FingerprintMismatch) as caught:
-        dictionary_drafter(path, tokenizer)
+        open_dictionary(path, tokenizer)
     message = str(caught.value)
     assert message.startswith(
         f"{path}: built for tokenizer aaaaaaaa…, (loaded tokenizer) is {tokenizer.fingerprint[:8]}…"
@@ -174,7 +179,8 @@ def continuations(path: Path, keys: list[str]) -> None:
 
 def entry_columns(rows: list[int]) -> dict[str, pa.Array]:
     return {
-        "continuation": pa.array(np.array(rows, dtype=np.uint32)),
+        "continuation": pa.array(np.array(rows, dtype=np.uint16)),
+        "count": pa.array(np.zeros(len(rows), dtype=np.uint8)),
         "probability": pa.array(np.zeros(len(rows), dtype=np.uint8)),
     }
 

@@ -72,11 +72,12 @@ def test_every_entry_is_a_piece_of_an_ngram(tmp_path: Path, bundled: Tokenizer) 
     pieces = {ids[a:b] for ids in spelled for a in range(len(ids)) for b in range(a + 1, len(ids) + 1)}
     dictionary = Dictionary(tmp_path / "x.dict")
     assert len(dictionary) > 100
-    for context, match in dictionary.entries():
-        assert (*context, *match.tokens) in pieces
-        assert len(context) <= 8
-        assert len(match.tokens) <= 8
-        assert match.probability >= 0.5 - 1 / 256
+    for entry in dictionary.entries():
+        assert (*entry.context, *entry.continuation) in pieces
+        assert len(entry.context) <= 8
+        assert len(entry.continuation) <= 8
+        assert entry.probability >= 0.5 - 1 / 256
+        assert entry.count >= 1
 
 
 @pytest.mark.parametrize("name", ["mistral-7b-v0.1", "gpt2", "t5-small"])
@@ -103,7 +104,7 @@ def test_special_tokens_are_never_proposed(tmp_path: Path) -> None:
     options = DictSpecOptions(min_probability=0.0)
     build_dictspec(open_tokenizer(backend), count_corpus(open_corpus(str(text))), tmp_path / "x.dict", options, quiet)
     used = {
-        token for context, match in Dictionary(tmp_path / "x.dict").entries() for token in (*context, *match.tokens)
+        token for entry in Dictionary(tmp_path / "x.dict").entries() for token in (*entry.context, *entry.continuation)
     }
     assert used == {2, 3, 4}
 
@@ -211,7 +212,7 @@ def kills(rounds: int, out: Path) -> None:
     subprocess.run(build_command(out, "sample:pl"), check=True, capture_output=True)
     assert (out / "manifest.json").read_bytes() == whole["sample:pl"]
     done = subprocess.run(spectool("verify", out), check=True, capture_output=True, text=True)
-    assert done.stdout.startswith(f"{out}: whole (spectool-dictionary 1, ")
+    assert done.stdout.startswith(f"{out}: whole (spectool-dictionary 2, ")
     assert [path.name for path in out.parent.iterdir()] == [out.name], "scratch of the killed ones is removed"
 
 

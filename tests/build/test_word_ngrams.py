@@ -1,79 +1,102 @@
-"""Word n-gram counts against `collections.Counter`."""
+"""The most frequent word n-grams, from a counts artifact, against a sorted Counter."""
 
 import random
-from collections import Counter
+import tempfile
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spectool.build import WordNgrams, count_word_ngrams
+from spectool import ArtifactError
+from spectool.artifacts import Tokenizer
+from spectool.build import CountOptions, WordNgrams, count, count_corpus, open_counts, word_ngrams
+from spectool.corpora import Corpus, open_corpus
 
-Runs = list[list[str]]
-runs_of_words = st.lists(st.lists(st.sampled_from(["a", "b", "c", "ż", "п'ять"]), max_size=8), max_size=12)
+from .counting_twin import word_windows
 
-
-def slow_counts(runs: Runs, order: int) -> Counter[str]:
-    """The twin: every window of every run."""
-    windows = (run[at : at + order] for run in runs for at in range(len(run) - order + 1))
-    return Counter(" ".join(window) for window in windows)
-
-
-def counted(ngrams: WordNgrams, order: int) -> dict[str, int]:
-    counts = ngrams.orders[order - 1].counts.tolist()
-    texts = [ngrams.text(order, index) for index in range(len(counts))]
-    assert len(set(texts)) == len(texts)
-    return dict(zip(texts, counts, strict=True))
+lines = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "ż", "п'ять"]), min_size=1, max_size=8).map(" ".join),
+    min_size=1,
+    max_size=12,
+)
 
 
-@given(runs_of_words, st.integers(1, 4))
-def test_counts_are_those_of_a_counter(runs: Runs, max_order: int) -> None:
-    ngrams = count_word_ngrams(runs, max_order)
-    assert len(ngrams.orders) == max_order
-    assert ngrams.total_words == sum(map(len, runs))
-    for order in range(1, max_order + 1):
-        assert ngrams.orders[order - 1].order == order
-        assert counted(ngrams, order) == slow_counts(runs, order)
+def corpus_of(folder: Path, texts: list[str]) -> Corpus:
+    path = folder / "text.txt"
+    path.write_text("\n".join(texts), encoding="utf-8")
+    return open_corpus(str(path))
 
 
-@given(runs_of_words, st.integers(0, 30), st.integers(1, 3), st.integers(1, 4), st.randoms())
-def test_most_frequent_is_a_sorted_counter(
-    runs: Runs, size: int, max_order: int, min_count: int, rng: random.Random
-) -> None:
-    everything = [
-        (-count, order, text) for order in range(1, max_order + 1) for text, count in slow_counts(runs, order).items()
+def expected(texts: list[str], size: int, max_order: int, min_count: int) -> list[tuple[int, int, str]]:
+    """The twin: everything, sorted."""
+    rows = [
+        (-uses, order, " ".join(ngram))
+        for order in range(1, max_order + 1)
+        for ngram, uses in word_windows(texts, order).items()
+        if uses >= min_count
     ]
-    expected = sorted(item for item in everything if -item[0] >= min_count)[:size]
-    for attempt in range(2):
-        texts, counts = count_word_ngrams(runs).most_frequent(size, max_order, min_count)
-        assert texts == [text for _, _, text in expected], f"attempt {attempt}: the corpus in another order"
-        assert counts.tolist() == [-count for count, _, _ in expected]
-        rng.shuffle(runs)
+    return sorted(rows)[:size]
 
 
-def test_by_hand() -> None:
-    ngrams = count_word_ngrams([["u", "nas", "w", "domu"], ["u", "nas"], [], ["w"]])
-    assert counted(ngrams, 1) == {"u": 2, "nas": 2, "w": 2, "domu": 1}
-    assert counted(ngrams, 2) == {"u nas": 2, "nas w": 1, "w domu": 1}
-    assert counted(ngrams, 3) == {"u nas w": 1, "nas w domu": 1}
-    texts, counts = ngrams.most_frequent(5)
+def agree(ngrams: WordNgrams, texts: list[str], size: int, max_order: int, min_count: int) -> None:
+    found, counts = ngrams.most_frequent(size, max_order, min_count)
+    rows = expected(texts, size, max_order, max(min_count, ngrams.counts.min_count))
+    assert found == [text for _, _, text in rows]
+    assert counts.tolist() == [-count for count, _, _ in rows]
+
+
+@settings(max_examples=25, deadline=None)
+@given(lines, st.integers(0, 30), st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.randoms())
+def test_most_frequent_is_a_sorted_counter(
+    texts: list[str], size: int, max_order: int, min_count: int, counted_from: int, rng: random.Random
+) -> None:
+    for _ in range(2):  # the second time in another order, with the same result
+        with tempfile.TemporaryDirectory() as scratch:
+            ngrams = count_corpus(corpus_of(Path(scratch), texts), options=CountOptions(min_count=counted_from)).ngrams
+            agree(ngrams, texts, size, max_order, min_count)
+        rng.shuffle(texts)
+
+
+@pytest.mark.parametrize("size", [1, 100, 3000, 15_000, 10**6])
+def test_most_frequent_of_a_sample(size: int) -> None:
+    corpus = open_corpus("sample:pl")
+    texts = [document.text for document in corpus]
+    agree(count_corpus(corpus).ngrams, texts, size, 3, 1)
+
+
+def test_blocks_of_rows_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = open_corpus("sample:uk")
+    texts = [document.text for document in corpus]
+    ngrams = count_corpus(corpus).ngrams
+    monkeypatch.setattr(word_ngrams, "_BLOCK", 7)
+    for size in (5, 600, 2000):
+        agree(ngrams, texts, size, 3, 1)
+
+
+def test_by_hand(tmp_path: Path) -> None:
+    counted = count_corpus(corpus_of(tmp_path, ["u nas w domu", "u nas", "w"]))
+    assert counted.ngrams.total_words == 7
+    texts, counts = counted.ngrams.most_frequent(5)
     assert texts == ["nas", "u", "w", "u nas", "domu"]
     assert counts.tolist() == [2, 2, 2, 2, 1]
+    assert counted.ngrams.most_frequent(0)[0] == []
 
 
-@pytest.mark.parametrize("runs", [[], [[]], [["a"]], [["a"], ["a"]]])
-def test_almost_nothing(runs: Runs) -> None:
-    ngrams = count_word_ngrams(runs)
-    for order in (1, 2, 3):
-        assert counted(ngrams, order) == slow_counts(runs, order)
-    assert ngrams.most_frequent(0)[0] == []
+def test_the_scratch_goes_with_the_counts() -> None:
+    counted = count_corpus(open_corpus("sample:pl"), "n1")
+    path = counted.ngrams.counts.path
+    assert path.is_dir()
+    del counted
+    assert not path.parent.exists()
 
 
-def test_many_words_do_not_overflow() -> None:
-    """Keys of n-grams grow as vocabulary times n-grams: beyond 32 bits here."""
-    rng = random.Random(3)
-    words = [f"w{number}" for number in range(70_000)]
-    runs = [rng.choices(words, k=200) for _ in range(500)] + [words]
-    ngrams = count_word_ngrams(runs)
-    for order in (2, 3):
-        assert counted(ngrams, order) == slow_counts(runs, order)
+def test_counts_that_do_not_fit_are_refused(tmp_path: Path, bundled: Tokenizer) -> None:
+    corpus = open_corpus("sample:pl")
+    count(corpus, tmp_path / "pairs", CountOptions(orders=2), None, lambda step: None)
+    assert open_counts(tmp_path / "pairs", "n12").ngrams.total_words > 0
+    with pytest.raises(ArtifactError, match=r"pairs: n-grams of up to 2 words, expected 3 .* --orders 3"):
+        open_counts(tmp_path / "pairs", "n123")
+    count(corpus, tmp_path / "tokens", CountOptions(orders=2), bundled, lambda step: None)
+    with pytest.raises(ArtifactError, match=r"tokens: counts of token windows, expected of words"):
+        open_counts(tmp_path / "tokens", "n1")

@@ -5,14 +5,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from spectool.artifacts.dictionary import FORMAT, VERSION, Dictionary, write_dictionary
+from spectool.artifacts.dictionary import FORMAT, VERSION, Dictionary, Entry, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.dictspec import build_entries
-from spectool.runtime.dictionary_drafter import DictionaryDrafter
 from spectool.runtime.drafter import Proposal
+from spectool.runtime.lookup_drafter import LookupDrafter
 
 
-def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) -> DictionaryDrafter:
+def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) -> LookupDrafter:
     """Return a real dictionary that knows every second window of ``text``, and as many wrong ones."""
     rng = random.Random(seed)
     windows = [list(text[start : start + 7]) for start in range(0, max(1, len(text) - 7), 2)]
@@ -21,10 +21,10 @@ def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) 
     # The files are mapped when the folder goes: their pages live as long as the dictionary.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        shape = write_dictionary(path, ((entry.prefix, entry.continuation, entry.probability) for entry in entries))
+        shape = write_dictionary(path, (Entry(e.prefix, e.continuation, e.probability, e.count) for e in entries))
         target = {"name": "test", "fingerprint": "", "size": vocabulary}
         seal(path, Manifest(FORMAT, VERSION, {}, {"target": target}, {}, shape))
-        return DictionaryDrafter(Dictionary(path))
+        return LookupDrafter(Dictionary(path))
 
 
 class Oracle:

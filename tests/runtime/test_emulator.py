@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spectool.runtime.drafter import Drafter, Proposal
 from spectool.runtime.emulator import replay
 from spectool.runtime.hybrid import HybridDrafter
-from spectool.runtime.prompt_lookup import PromptLookupDrafter
+from spectool.runtime.lookup_drafter import LookupDrafter
 from spectool.runtime.statistics import DraftStatistics
 
 
@@ -112,8 +112,8 @@ def test_equal_to_the_slow_twin(
         if kind == "script":
             return Script(table)
         if kind == "history":
-            return PromptLookupDrafter()
-        return HybridDrafter([Script(table), PromptLookupDrafter()])
+            return LookupDrafter(history=True)
+        return HybridDrafter([Script(table), LookupDrafter(history=True)])
 
     statistics = replay(documents, drafter(), limit)
     found = (statistics.passes, statistics.proposed, statistics.accepted, statistics.drafted_passes)
@@ -129,8 +129,8 @@ def test_equal_to_the_slow_twin(
 def test_a_hybrid_is_at_least_as_good_as_the_better_of_two_that_never_compete() -> None:
     text = [5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8, 1, 2, 3]
     script = {1: [2, 3]}
-    alone = [replay([text], drafter).passes for drafter in (Script(script), PromptLookupDrafter())]
-    statistics = replay([text], HybridDrafter([Script(script), PromptLookupDrafter()]))
+    alone = [replay([text], drafter).passes for drafter in (Script(script), LookupDrafter(history=True))]
+    statistics = replay([text], HybridDrafter([Script(script), LookupDrafter(history=True)]))
     assert statistics.passes < min(alone)
     assert set(statistics.accepted_by) == {"script", "history"}
     assert statistics.accepted_by["script"] == 2
@@ -143,5 +143,5 @@ def test_a_drafter_that_fails_inside_a_hybrid_does_not_end_the_replay() -> None:
 
     text = [5, 6, 7] * 5
     with pytest.warns(RuntimeWarning, match="'failing' is switched off"):
-        statistics = replay([text], HybridDrafter([Failing({}, "failing"), PromptLookupDrafter()]))
-    assert statistics.passes == replay([text], PromptLookupDrafter()).passes
+        statistics = replay([text], HybridDrafter([Failing({}, "failing"), LookupDrafter(history=True)]))
+    assert statistics.passes == replay([text], LookupDrafter(history=True)).passes

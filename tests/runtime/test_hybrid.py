@@ -100,7 +100,7 @@ def test_cheap_drafters_do_without_mlx() -> None:
         "spectool.runtime",
         *(
             f"spectool.runtime.{name}"
-            for name in ("drafter", "prompt_lookup", "hybrid", "display", "caches", "proposer")
+            for name in ("drafter", "lookup_drafter", "history", "hybrid", "display", "caches", "proposer")
         ),
     )
     code = f"import sys, {', '.join(modules)}; sys.exit('mlx' in sys.modules or 'mlx.core' in sys.modules)"

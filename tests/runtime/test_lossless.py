@@ -15,8 +15,8 @@ import pytest
 from spectool.runtime.drafter import Drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.hybrid import HybridDrafter
+from spectool.runtime.lookup_drafter import LookupDrafter
 from spectool.runtime.model_drafter import ModelDrafter
-from spectool.runtime.prompt_lookup import PromptLookupDrafter
 from spectool.runtime.statistics import DraftStatistics
 
 from .drafters import Guesser, Oracle, dictionary_of
@@ -30,13 +30,13 @@ DRAFTERS: dict[str, Make] = {
     "oracle": lambda same, noisy, text: Oracle(text),
     "spoilt oracle": lambda same, noisy, text: Oracle(text, wrong=0.3, seed=sum(text)),
     "guesser": lambda same, noisy, text: Guesser(),
-    "prompt lookup": lambda same, noisy, text: PromptLookupDrafter(),
+    "prompt lookup": lambda same, noisy, text: LookupDrafter(history=True),
     "dictionary": lambda same, noisy, text: dictionary_of(text),
     "same model": lambda same, noisy, text: ModelDrafter(same),
     "noisy model": lambda same, noisy, text: ModelDrafter(noisy),
     "hesitant model": lambda same, noisy, text: ModelDrafter(noisy, p_min=0.03),
     "hybrid": lambda same, noisy, text: HybridDrafter(
-        [dictionary_of(text), PromptLookupDrafter(), Oracle(text, wrong=0.6), ModelDrafter(noisy)]
+        [dictionary_of(text), LookupDrafter(history=True), Oracle(text, wrong=0.6), ModelDrafter(noisy)]
     ),
 }
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.drafter import Cycle
-from spectool.runtime.prompt_lookup import PromptLookupDrafter
+from spectool.runtime.lookup_drafter import LookupDrafter
 from spectool.runtime.statistics import DraftStatistics
 from spectool.runtime.streaming import GenerationResponse, stream_generate
 
@@ -57,7 +57,7 @@ def comparable(response: Any) -> tuple[Any, ...]:
 def test_the_same_responses_as_mlx_lm(model: Any, tokenizer: TokenizerWrapper) -> None:
     expected = list(host_stream_generate(model, tokenizer, TEXT, max_tokens=40))
     oracle = Oracle([response.token for response in expected], wrong=0.3)
-    for drafter in (None, oracle, PromptLookupDrafter()):
+    for drafter in (None, oracle, LookupDrafter(history=True)):
         got = list(stream_generate(model, tokenizer, TEXT, max_tokens=40, drafter=drafter))
         assert [comparable(r) for r in got] == [comparable(r) for r in expected]
         assert all(isinstance(r, GenerationResponse) and isinstance(r, HostResponse) for r in got)

@@ -1,0 +1,112 @@
+"""How a count is cut into pieces: from a limit of memory to sizes, and from samples to buckets."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool import SpectoolError
+
+SAMPLE_EVERY = 1024
+"""One key in so many goes into the sample that buckets are cut by."""
+
+_PROCESS = 220 * 10**6  # an interpreter with numpy, Arrow and a tokenizer, bytes
+_LEAST_SHARE = 64 * 10**6
+_BYTES_PER_SYMBOL = 64  # at the peak of `count_ngrams.count_shard` and `merge_bucket`, when all n-grams differ
+_BYTES_PER_TEXT_BYTE = 32  # at the peak of `count_symbols.encode_words`, when every word is another one
+_LARGEST_BLOCK = 8 * 2**20  # smaller corpora keep all workers busy, too
+_LARGEST_SHARD = 2**23  # larger ones take longer to sort than they save in merging
+_WORTH_A_TASK = 2**20  # symbols or records; fewer are not spread over workers
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sizes of the pieces; the counts do not depend on them.
+
+    Attributes:
+        workers: Tasks that run at the same time.
+        block_bytes: Text in a block, bytes of UTF-8; a document is never cut.
+        shard_symbols: Words or tokens in a shard; a block is never cut.
+        bucket_records: N-grams of all shards that are merged together.
+    """
+
+    workers: int
+    block_bytes: int
+    shard_symbols: int
+    bucket_records: int
+
+    @property
+    def in_flight(self) -> int:
+        """Tasks handed out and not finished, those that wait for a worker included."""
+        return 2 * self.workers
+
+
+def make_plan(memory: int, workers: int | None = None) -> Plan:
+    """Derive the sizes from a limit.
+
+    Args:
+        memory: Limit for the command and its workers together, in bytes.
+        workers: Processes; by default one for each core, as far as the memory goes.
+
+    Raises:
+        SpectoolError: The memory is too little for so many workers.
+    """
+    least = _PROCESS + _LEAST_SHARE
+    possible = (memory - _PROCESS) // least
+    wanted = workers or min(possible, os.cpu_count() or 1)
+    if possible < 1 or wanted > possible:
+        needed = _PROCESS + max(1, wanted) * least
+        raise SpectoolError(
+            f"--memory is {memory / 1e6:,.0f} MB, expected at least {needed / 1e6:,.0f} MB for "
+            f"{max(1, wanted)} worker(s). Give more memory, or fewer --workers"
+        )
+    return plan_for((memory - _PROCESS) // wanted - _PROCESS, wanted)
+
+
+def plan_for(share: int, workers: int) -> Plan:
+    """Derive the sizes from the bytes that one task may use for its data."""
+    symbols = min(share // _BYTES_PER_SYMBOL, _LARGEST_SHARD)
+    return Plan(workers, min(share // _BYTES_PER_TEXT_BYTE, _LARGEST_BLOCK), symbols, symbols)
+
+
+def shards_of(sizes: Sequence[int], plan: Plan) -> list[tuple[int, int]]:
+    """Put neighbouring blocks together until a shard is full, and leave some work for every worker.
+
+    Args:
+        sizes: Symbols in each block.
+        plan: The sizes; a single block may have more symbols than a shard should.
+
+    Returns:
+        First block and the one after the last, for each shard.
+    """
+    largest = min(plan.shard_symbols, max(_WORTH_A_TASK, sum(sizes) // (2 * plan.workers)))
+    shards: list[tuple[int, int]] = []
+    start = total = 0
+    for number, size in enumerate(sizes):
+        if number > start and total + size > largest:
+            shards.append((start, number))
+            start, total = number, 0
+        total += size
+    return [*shards, (start, len(sizes))]
+
+
+def bucket_number(records: int, sources: int, plan: Plan, every: int) -> int:
+    """Return the number of buckets, so that none has more records than the plan allows.
+
+    Args:
+        records: Records of all sources.
+        sources: Shards or blocks that they come from, each sorted.
+        plan: The sizes.
+        every: One record in so many of each source is in the sample.
+    """
+    # A bucket cut at a sample's key may hold up to `every` records more from each source.
+    exact = max(plan.bucket_records - sources * every, plan.bucket_records // 4, 1)
+    needed = -(-records // exact)
+    return max(1, needed, min(plan.workers, records // _WORTH_A_TASK))
+
+
+def cuts(samples: int, buckets: int) -> NDArray[np.int64]:
+    """Return where buckets begin among sorted samples, ``[buckets - 1]``: at equal numbers of them."""
+    return np.arange(1, buckets) * samples // buckets

@@ -1,0 +1,152 @@
+"""A dictionary as a custom proposer of vLLM; needs the dictionary alone, no MLX.
+
+    vllm serve MODEL
+        --speculative-config '{"method": "custom_class", "num_speculative_tokens": 8,
+                               "model": "spectool.runtime.vllm_proposer.DictionaryProposer"}'
+        --additional-config '{"spectool": {"dictionary": "pl.dict", "min_probability": 0.2, "history": true}}'
+
+vLLM imports the class by its name in every worker, makes one with its configuration, and calls `propose` after each
+step with the tokens just sampled and the tokens of every request so far, by row. It does not say which request
+a row holds, and moves requests between rows as others end. So each row keeps how many tokens it has
+drafted from and the last of them: what continues these is committed, anything else begins anew.
+
+Source of the interface: vLLM 0.33, ``v1/spec_decode/custom_class_proposer.py`` and the call in
+``v1/worker/gpu_model_runner.py``. vLLM calls it experimental.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from spectool import SpectoolError
+from spectool.artifacts.tokenizer_source import open_tokenizer
+from spectool.runtime.drafter import Drafter, warn_switched_off
+from spectool.runtime.loading import open_dictionary
+from spectool.runtime.lookup_drafter import LookupDrafter
+
+_SECTION = "spectool"
+_REMEMBERED = 32  # last tokens by which a row is recognised
+_DEFAULTS: dict[str, Any] = {"dictionary": None, "min_probability": 0.0, "history": False}
+
+
+class Rows(Protocol):
+    """The part of a two-dimensional array of token ids that is read here."""
+
+    def __getitem__(self, place: tuple[int, slice]) -> Any:
+        """Return the tokens of a row, as an array."""
+
+
+class _Request:
+    """What one row drafts from."""
+
+    def __init__(self, drafter: Drafter) -> None:
+        self._drafter = drafter
+        self._length = -1
+        self._newest: list[int] = []
+        self._working = True
+
+    def update(self, row: int, length: int, new: Sequence[int], tokens: Rows) -> None:
+        """Commit the new tokens of a request that goes on; begin with all tokens of another one."""
+        before = length - len(new)
+        known = self._length == before and tokens[row, before - len(self._newest) : before].tolist() == self._newest
+        if known and tokens[row, before:length].tolist() == list(new):
+            if self._working:
+                self._drafter.commit(new)
+        else:
+            self._working = True
+            self._drafter.start(tokens[row, 0:length].tolist())
+        self._length = length
+        self._newest = tokens[row, max(0, length - _REMEMBERED) : length].tolist()
+
+    def propose(self, limit: int) -> list[int]:
+        """Return at most ``limit`` tokens; none of a drafter that has failed in this request."""
+        return list(self._drafter.propose(limit).tokens) if self._working else []
+
+    def switch_off(self, error: Exception) -> None:
+        """Leave the drafter alone until the row holds another request."""
+        self._working = False
+        warn_switched_off(self._drafter, error)
+
+
+class DictionaryProposer:
+    """Drafts for all requests of a batch from one open dictionary, and from their own histories if asked to."""
+
+    def __init__(self, vllm_config: Any) -> None:
+        """Open the dictionary that ``additional_config["spectool"]["dictionary"]`` names.
+
+        Args:
+            vllm_config: A ``vllm.config.VllmConfig``.
+
+        Raises:
+            SpectoolError: The section is not there or has unknown settings.
+            ArtifactError: The dictionary is damaged, or (`FingerprintMismatch`) was built for another tokenizer.
+        """
+        settings = _settings(getattr(vllm_config, "additional_config", None))
+        tokenizer = open_tokenizer(str(vllm_config.model_config.tokenizer))
+        self._dictionary = open_dictionary(Path(settings["dictionary"]).expanduser(), tokenizer)
+        self._min_probability = float(settings["min_probability"])
+        self._history = bool(settings["history"])
+        self._limit = int(vllm_config.speculative_config.num_speculative_tokens)
+        self._longest = int(vllm_config.model_config.max_model_len)
+        self._requests: list[_Request] = []
+
+    def propose(
+        self,
+        sampled_token_ids: Sequence[Sequence[int]],
+        num_tokens_no_spec: Sequence[int],
+        token_ids_cpu: Rows,
+        slot_mappings: Any = None,
+    ) -> list[list[int]]:
+        """Propose next tokens for every request of the batch.
+
+        Args:
+            sampled_token_ids: Tokens that each request has just got, ``[requests][any]``; none for one whose
+                prompt is still being read.
+            num_tokens_no_spec: Tokens of each request so far, these included, ``[rows]``.
+            token_ids_cpu: Token ids by row, prompt first, ``[rows, max_model_len]``.
+            slot_mappings: Not used.
+
+        Returns:
+            Proposals, ``[requests][at most num_speculative_tokens]``.
+        """
+        while len(self._requests) < len(sampled_token_ids):
+            self._requests.append(_Request(LookupDrafter(self._dictionary, self._history, self._min_probability)))
+        proposals: list[list[int]] = []
+        for row, new in enumerate(sampled_token_ids):
+            length = int(num_tokens_no_spec[row])
+            limit = min(self._limit, self._longest - length - 1)
+            if not len(new) or limit < 1:
+                proposals.append([])
+                continue
+            request = self._requests[row]
+            try:
+                request.update(row, length, new, token_ids_cpu)
+                proposals.append(request.propose(limit))
+            except Exception as error:
+                request.switch_off(error)
+                proposals.append([])
+        return proposals
+
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: there is no model to load."""
+
+
+def _settings(additional: Any) -> dict[str, Any]:
+    """Read the section about spectool, with defaults for what it leaves out."""
+    section = additional.get(_SECTION) if isinstance(additional, Mapping) else None
+    example = '--additional-config \'{"spectool": {"dictionary": "pl.dict"}}\''
+    if not isinstance(section, Mapping) or not isinstance(section.get("dictionary"), str):
+        raise SpectoolError(f"vLLM's additional_config names no dictionary. Expected {example}, got {additional!r}")
+    unknown = sorted(section.keys() - _DEFAULTS.keys())
+    if unknown:
+        raise SpectoolError(
+            f"vLLM's additional_config: unknown settings {', '.join(unknown)} of spectool. Expected some of "
+            f"{', '.join(_DEFAULTS)}"
+        )
+    settings = {**_DEFAULTS, **section}
+    probability = settings["min_probability"]
+    if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0 <= probability <= 1:
+        raise SpectoolError(f"vLLM's additional_config: min_probability is {probability!r}, expected a number, 0 to 1")
+    if not isinstance(settings["history"], bool):
+        raise SpectoolError(f"vLLM's additional_config: history is {settings['history']!r}, expected true or false")
+    return settings

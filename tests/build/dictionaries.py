@@ -1,0 +1,29 @@
+"""Small dictionaries for tests, written from lists of entries."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from spectool.artifacts import Dictionary, Manifest
+from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
+from spectool.artifacts.manifest import seal
+from spectool.artifacts.replacing import writing
+
+SMALL: dict[str, Any] = {"name": "small", "fingerprint": "a" * 64, "size": 1000}
+Row = tuple[Sequence[int], Sequence[int], float, int]
+
+
+def written(path: Path, rows: Iterable[Row], chained: bool = True, tokenizer: dict[str, Any] = SMALL) -> Dictionary:
+    """Write a dictionary and open it."""
+    with writing(path) as directory:
+        shape = write_dictionary(directory, [Entry(*row) for row in rows], chained)
+        seal(directory, Manifest(FORMAT, VERSION, {}, {"target": tokenizer}, {}, shape))
+    return Dictionary(path)
+
+
+def rows_of(dictionary: Dictionary) -> dict[tuple[int, ...], tuple[tuple[int, ...], float, int]]:
+    """Return the entries of a dictionary by their contexts."""
+    return {
+        tuple(entry.context): (tuple(entry.continuation), round(entry.probability, 2), entry.count)
+        for entry in dictionary.entries()
+    }

@@ -1,0 +1,34 @@
+"""The suffix automaton against a search through the whole sequence."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spectool.runtime.history import History, Repeat
+
+
+def searched(tokens: Sequence[int]) -> Repeat:
+    """The slow twin: every length, every place, from the back."""
+    for length in range(len(tokens) - 1, 0, -1):
+        for start in range(len(tokens) - length - 1, -1, -1):
+            if tokens[start : start + length] == tokens[-length:]:
+                return Repeat(start + length, length)
+    return Repeat(0, 0)
+
+
+@given(st.lists(st.integers(0, 3), max_size=30))
+def test_equals_the_search_after_every_token(tokens: list[int]) -> None:
+    history = History()
+    assert history.repeat == Repeat(0, 0)
+    for end, token in enumerate(tokens, 1):
+        history.append(token)
+        assert history.repeat == searched(tokens[:end])
+    assert history.tokens == tokens
+
+
+def test_one_token_over_and_over_stays_fast() -> None:
+    history = History()
+    for _ in range(20_000):  # quadratic work would take minutes
+        history.append(7)
+    assert history.repeat == Repeat(19_999, 19_999)
