@@ -21,6 +21,7 @@ from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.build.backoff_dictionary import MAX_CONTEXT, BackoffOptions, build_backoff
 from spectool.build.counting import CountOptions, count
+from spectool.build.held_out import split_off
 from spectool.build.nested_dictspec import Drafts, NestedDictSpec
 from spectool.runtime.emulator import replay
 from spectool.runtime.lookup_drafter import LookupDrafter
@@ -129,9 +130,11 @@ def _measure_backoff(
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         counts, out = Path(scratch) / "windows.counts", Path(scratch) / "one.dict"
         options = CountOptions(orders=MAX_CONTEXT + 1, workers=1)
-        count(corpus, counts, options, tokenizer, _quiet, reader)
+        held_out: list[str] = []
+        count(corpus, counts, options, tokenizer, _quiet, lambda source: split_off(reader(source), held_out))
         for max_bytes, alike in groupby(settings, lambda one: one.max_bytes):
-            manifest = build_backoff(tokenizer, Counts(counts), out, BackoffOptions(max_bytes=max_bytes), _quiet)
+            limits = BackoffOptions(max_bytes=max_bytes)
+            manifest = build_backoff(tokenizer, Counts(counts), out, limits, _quiet, held_out)
             for one in alike:
                 drafter = LookupDrafter(Dictionary(out), min_probability=one.min_prob or 0.0)
                 entries = manifest.statistics["entries"]

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from spectool.artifacts import Dictionary, Tokenizer
+from spectool.artifacts import Dictionary, Tokenizer, open_tokenizer
 from spectool.artifacts.runs import Row, read_runs
 from spectool.build import sweep_report
+from spectool.build.backoff_dictionary import BackoffOptions, count_and_build
+from spectool.build.counting import CountOptions
 from spectool.build.dictionary import DictSpecOptions, build_dictspec, count_corpus
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
@@ -133,6 +135,31 @@ def test_runs_on_real_tokenizers_equal_real_dictionaries(
             assert row[figure] == getattr(expected, figure), (figure, options)
         assert row["acceptance"] == expected.acceptance_rate
         assert row["build_words"] == counted.ngrams.total_words
+
+
+def test_backoff_dictionaries_are_swept(tmp_path: Path) -> None:
+    axes = {"max_bytes": (15_000, 25_000), "min_prob": (0.0, 0.2)}
+    grid = Grid({"target": TARGET}, {"uk": Language("sample:uk", "sample:pl")}, {"backoff": axes}, (8,), 2500)
+    rows = {(row["max_bytes"], row["min_prob"]): row for row in run_sweep(grid, tmp_path / "out", 1).rows}
+    assert len(rows) == 4
+    for (max_bytes, _), row in rows.items():
+        assert 0.8 * max_bytes < row["file_bytes"] <= max_bytes
+    corpus = open_corpus("sample:uk")
+    tokenizer = open_tokenizer(TARGET)
+    limits = CountOptions(workers=1)
+    count_and_build(tokenizer, corpus, tmp_path / "x.dict", BackoffOptions(max_bytes=15_000), limits, lambda step: None)
+    documents: list[list[int]] = []
+    for document in open_corpus("sample:pl"):
+        if sum(map(len, documents)) < 2500:
+            documents.append(tokenizer.encode(document.text))
+    for floor in (0.0, 0.2):
+        expected = replay(documents, LookupDrafter(Dictionary(tmp_path / "x.dict"), min_probability=floor))
+        row = rows[15_000, floor]
+        assert (row["passes"], row["proposed"], row["accepted"]) == (
+            expected.passes,
+            expected.proposed,
+            expected.accepted,
+        )
 
 
 def test_a_second_call_only_draws(swept: tuple[Path, dict[str, Any]]) -> None:
