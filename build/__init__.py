@@ -6,6 +6,7 @@ from spectool import lazy_exports
 
 if TYPE_CHECKING:
     from spectool.build.alignment import build_alignment
+    from spectool.build.backoff_dictionary import BackoffOptions, build_backoff, count_and_build
     from spectool.build.ceiling import Ceiling, translation_ceiling
     from spectool.build.counting import CountOptions, count
     from spectool.build.dictionary import CountedCorpus, DictSpecOptions, build_dictspec, count_corpus, open_counts
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from spectool.build.word_ngrams import WordNgrams
 
 __all__ = [
+    "BackoffOptions",
     "Ceiling",
     "CountOptions",
     "CountedCorpus",
@@ -24,9 +26,11 @@ __all__ = [
     "Entry",
     "WordNgrams",
     "build_alignment",
+    "build_backoff",
     "build_dictspec",
     "build_entries",
     "count",
+    "count_and_build",
     "count_corpus",
     "coverage",
     "has_lemma",
@@ -41,6 +45,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "BackoffOptions": "backoff_dictionary",
         "Ceiling": "ceiling",
         "CountOptions": "counting",
         "CountedCorpus": "dictionary",
@@ -49,9 +54,11 @@ __getattr__ = lazy_exports(
         "Entry": "dictspec",
         "WordNgrams": "word_ngrams",
         "build_alignment": "alignment",
+        "build_backoff": "backoff_dictionary",
         "build_dictspec": "dictionary",
         "build_entries": "dictspec",
         "count": "counting",
+        "count_and_build": "backoff_dictionary",
         "count_corpus": "dictionary",
         "coverage": "intersection",
         "has_lemma": "merges",

@@ -1,7 +1,7 @@
 """Stated probabilities set right on held-out text.
 
 The smoothing ranks the tokens after one context well, but across contexts it misleads: it finds a
-token after a frequent short context two or three times less probable than it is, since it asks
+token after a frequent short context less probable than it is, since it asks
 after how many different tokens it occurs, and one after a rare long context a little too probable.
 Thresholds on the product of probabilities need figures that compare, so entries with contexts of
 the same length and about the same count share a factor: how often they were right in the held-out
