@@ -19,22 +19,27 @@ the trie along the reversed history meets every known suffix, and the last hit i
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import marisa_trie
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from spectool import ArtifactError
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
+from spectool.artifacts.context_automaton import ContextAutomaton
 from spectool.artifacts.manifest import MANIFEST, Manifest, expect_format, read_manifest, verify_file, verify_files
 
 FORMAT = "spectool-dictionary"
 VERSION = 2
 _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
 _CONTEXT_TRIES = 3  # nested in each other: a tenth smaller than one
+PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
+_BATCH = 1 << 16  # contexts read at once
 UNKNOWN_SYMBOL = "\U0010ffff"  # stands for tokens outside the alphabet; no context contains it
 
 
@@ -45,13 +50,11 @@ class Match(NamedTuple):
         tokens: Continuation to propose, token ids.
         probability: Of the whole continuation, from the corpus, in steps of 1/256.
         length: Context tokens that matched.
-        newest_first: The continuation as symbols, in the order of `Dictionary.longest_suffix`.
     """
 
     tokens: tuple[int, ...]
     probability: float
     length: int
-    newest_first: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,6 @@ class Dictionary:
         manifest: Its manifest.
         max_context: Longest context, in tokens; a look-up needs no more history than that.
         chained: Whether a proposal goes on with further look-ups after its first continuation.
-        symbols: Token id -> symbol.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,9 +98,9 @@ class Dictionary:
         expect_format(path, self.manifest, FORMAT, VERSION, ("target",))
         _expect_files(path, self.manifest)
         alphabet = read_columns(path / "alphabet.arrow", {"token": pa.uint32()})["token"].to_pylist()
-        self.symbols: dict[int, str] = {token: symbol(rank) for rank, token in enumerate(alphabet)}
+        self._symbols: dict[int, str] = {token: symbol(rank) for rank, token in enumerate(alphabet)}
         self._ranks = len(alphabet)
-        self._tokens: dict[str, int] = {char: token for token, char in self.symbols.items()}
+        self._tokens: dict[str, int] = {char: token for token, char in self._symbols.items()}
         self._continuations = _open_trie(path, self.manifest, "continuations.marisa")
         types = {"continuation": _id_type(len(self._continuations)), "probability": pa.uint8(), "count": pa.uint8()}
         entries = read_columns(path / "entries.arrow", types)
@@ -106,7 +108,7 @@ class Dictionary:
         self._continuation = as_numpy(entries["continuation"]).data
         self._probability = as_numpy(entries["probability"]).data
         self._count = as_numpy(entries["count"]).data
-        self._spelled: dict[int, tuple[tuple[int, ...], str]] = {}
+        self._spelled: dict[int, tuple[int, ...]] = {}
         self._contexts = _open_trie(path, self.manifest, "contexts.marisa")
         if len(self._contexts) != len(self._continuation):
             raise ArtifactError(
@@ -129,42 +131,65 @@ class Dictionary:
         """Fingerprint of the tokenizer that it was built for."""
         return str(self.manifest.tokenizers["target"]["fingerprint"])
 
-    def longest_suffix(self, history: str) -> Match | None:
-        """Look up the longest known suffix of a history.
+    def look_up(self, tokens: Sequence[int]) -> Match | None:
+        """Look up the longest known suffix of a token sequence; `automaton` does it faster as one grows.
 
         Args:
-            history: Symbols of the last tokens, newest first, at most `max_context` of them.
+            tokens: Ids, oldest first; the last `max_context` of them count.
 
         Returns:
-            The match, or None where no suffix is known. One trie walk, 1-3 µs.
+            The match, or None where no suffix is known.
         """
-        prefix, index = "", 0
-        for prefix, index in self._contexts.iter_prefixes_with_ids(history):  # noqa: B007 (the last hit is wanted)
+        recent = tokens[-self.max_context :] if tokens else []
+        newest_first = "".join(self._symbols.get(token, UNKNOWN_SYMBOL) for token in reversed(recent))
+        prefix, row = "", 0
+        for prefix, row in self._contexts.iter_prefixes_with_ids(newest_first):  # noqa: B007 (the last hit is wanted)
             pass
-        if not prefix:
-            return None
-        row = self._continuation[index]
-        tokens, newest_first = self._spelled.get(row) or self._spell(row)
-        return Match(tokens, (self._probability[index] + 1) / 256, len(prefix), newest_first)
+        return Match(*self.continuation(row), len(prefix)) if prefix else None
 
-    def _spell(self, row: int) -> tuple[tuple[int, ...], str]:
+    def continuation(self, row: int) -> tuple[tuple[int, ...], float]:
+        """Return what an entry proposes, token ids, and its probability."""
+        place = self._continuation[row]
+        return self._spelled.get(place) or self._spell(place), (self._probability[row] + 1) * PROBABILITY_STEP
+
+    def _spell(self, place: int) -> tuple[int, ...]:
         """Read a continuation from its trie and remember it: a few thousand serve most look-ups."""
-        symbols: str = self._continuations.restore_key(row)
-        spelled = tuple(self._tokens[char] for char in symbols), symbols[::-1]
-        self._spelled[row] = spelled
+        spelled = tuple(self._tokens[char] for char in self._continuations.restore_key(place))
+        self._spelled[place] = spelled
         return spelled
 
-    def look_up(self, tokens: Sequence[int]) -> Match | None:
-        """Look up the longest known suffix of a token sequence (ids, oldest first)."""
-        recent = tokens[-self.max_context :] if tokens else []
-        return self.longest_suffix("".join(self.symbols.get(t, UNKNOWN_SYMBOL) for t in reversed(recent)))
+    @cached_property
+    def automaton(self) -> ContextAutomaton:
+        """All contexts, ready to be followed token by token; built when first asked for, about 2 µs for each entry.
+
+        Raises:
+            ArtifactError: A context has a symbol that is not in the alphabet.
+        """
+        return ContextAutomaton(self._context_tokens(), self.continuation)
+
+    def _context_tokens(self) -> NDArray[np.int64]:
+        """Return the token ids of all contexts by row, newest first, -1 beyond their ends."""
+        contexts = np.full((len(self), self.max_context), -1, dtype=np.int64)
+        alphabet = np.array(list(self._tokens.values()), dtype=np.int64)
+        entries = self._contexts.iteritems()
+        while batch := list(islice(entries, _BATCH)):
+            keys, rows = zip(*batch, strict=True)
+            lengths = np.fromiter(map(len, keys), np.int64, len(keys))
+            ranks = _ranks("".join(keys))
+            if ranks.max(initial=0) >= len(alphabet) or lengths.max(initial=0) > self.max_context:
+                raise ArtifactError(
+                    f"{self.path / 'contexts.marisa'}: a context is too long or has a symbol that is not in "
+                    "alphabet.arrow. Build the dictionary again"
+                )
+            begins = np.cumsum(lengths) - lengths
+            contexts[np.repeat(rows, lengths), np.arange(len(ranks)) - np.repeat(begins, lengths)] = alphabet[ranks]
+        return contexts
 
     def entries(self) -> Iterator[Entry]:
         """Yield every entry, in trie order."""
         for key, index in self._contexts.iteritems():
-            tokens, _ = self._spell(self._continuation[index])
             context = [self._tokens[char] for char in reversed(key)]
-            yield Entry(context, tokens, (self._probability[index] + 1) / 256, round(2 ** (self._count[index] / 8)))
+            yield Entry(context, *self.continuation(index), round(2 ** (self._count[index] / 8)))
 
     def verify(self) -> None:
         """Prove the dictionary whole: checksums first, then every invariant of the format.
@@ -176,8 +201,8 @@ class Dictionary:
         size = self.manifest.tokenizers["target"]["size"]
         lengths = [len(key) for key in self._contexts.iterkeys()]
         checks = {
-            "alphabet.arrow: token ids repeat": len(self.symbols) == self._ranks,
-            "alphabet.arrow: token ids outside the vocabulary": max(self.symbols, default=0) < size,
+            "alphabet.arrow: token ids repeat": len(self._symbols) == self._ranks,
+            "alphabet.arrow: token ids outside the vocabulary": max(self._symbols, default=0) < size,
             "contexts.marisa: a symbol is not in alphabet.arrow": self._tokens.keys() >= _symbols(self._contexts),
             "contexts.marisa: a context is empty or too long": all(0 < n <= self.max_context for n in lengths),
             "continuations.marisa: a symbol is not in alphabet.arrow": self._tokens.keys()
@@ -245,6 +270,12 @@ def symbol(rank: int) -> str:
     """
     code = rank + 1
     return chr(code if code < _FIRST_SURROGATE else code + _SURROGATES)
+
+
+def _ranks(symbols: str) -> NDArray[np.int64]:
+    """Return the rank of each symbol; the inverse of `symbol`."""
+    codes = np.frombuffer(symbols.encode("utf-32-le"), dtype="<u4").astype(np.int64)
+    return codes - 1 - np.where(codes >= _FIRST_SURROGATE, _SURROGATES, 0)
 
 
 def _id_type(continuations: int) -> pa.DataType:

@@ -14,7 +14,6 @@ from pathlib import Path
 import click
 
 from spectool.artifacts import Dictionary, open_tokenizer
-from spectool.artifacts.dictionary import UNKNOWN_SYMBOL
 from spectool.corpora import open_corpus
 from spectool.runtime.lookup_drafter import LookupDrafter
 
@@ -32,22 +31,21 @@ def main(path: Path, corpus: str, tokenizer: str | None, repeat: int) -> None:
     dictionary = Dictionary(path)
     target = open_tokenizer(tokenizer or dictionary.manifest.tokenizers["target"]["name"])
     documents = [target.encode(document.text) for document in open_corpus(corpus)]
-    histories = [
-        "".join(dictionary.symbols.get(token, UNKNOWN_SYMBOL) for token in reversed(ids[max(0, end - 8) : end]))
-        for ids in documents
-        for end in range(1, len(ids))
-    ][:LIMIT]
+    histories = [ids[max(0, end - 8) : end] for ids in documents for end in range(1, len(ids))][:LIMIT]
     times: list[tuple[int, bool]] = []
     for _ in range(repeat):
         for history in histories:
             started = time.perf_counter_ns()
-            match = dictionary.longest_suffix(history)
+            match = dictionary.look_up(history)
             times.append((time.perf_counter_ns() - started, match is not None))
+    preparing = [_timed(lambda opened=opened: opened.automaton) for opened in (Dictionary(path) for _ in range(repeat))]
     alone, both = _drafting(LookupDrafter(dictionary), documents), _drafting(LookupDrafter(dictionary, True), documents)
     figures = {
         "entries": len(dictionary),
         "bytes": dictionary.manifest.total_bytes,
         "open median ms": round(statistics.median(openings) / 1e6, 3),
+        "prepare for drafting median ms": round(statistics.median(preparing) / 1e6, 1),
+        "states": len(dictionary.automaton),
         "contexts": len(histories),
         "hits": round(sum(hit for _, hit in times) / len(times), 3),
         "look-up median us": _median(times, (True, False)),

@@ -21,7 +21,7 @@ from spectool.build.calibration import Calibration
 from spectool.build.counting import CountOptions, count
 from spectool.build.held_out import HeldOutText, split_off
 from spectool.build.inputs import Progress
-from spectool.build.smoothing import Windows, open_windows, smooth
+from spectool.build.smoothing import Windows, open_windows
 from spectool.corpora import Corpus
 
 DISCOUNTS = (0.3, 0.6, 0.9)
@@ -154,7 +154,7 @@ def _write_within(
     limit = options.max_bytes
     for attempt in range(_ATTEMPTS):
         progress("choosing entries")
-        chosen = automaton.best_entries(most)
+        chosen = automaton.restated(automaton.best_entries(most))
         kept = number_of(chosen)
         if not kept:
             break
@@ -185,13 +185,13 @@ def _choose_discount(
     fixed = options.discount if options.discount is not None or text is not None else _USUAL_DISCOUNT
     if fixed is not None:
         progress("smoothing")
-        return Automaton(windows, smooth(windows, fixed), symbols), fixed, {}
+        return Automaton(windows, fixed, symbols), fixed, {}
     assert text is not None
     tried: dict[str, float] = {}
     best: tuple[float, float, Automaton] | None = None
     for discount in DISCOUNTS:
         progress(f"trying a discount of {discount} on {text.tokens:,} held-out tokens")
-        automaton = Automaton(windows, smooth(windows, discount), symbols)
+        automaton = Automaton(windows, discount, symbols)
         value = text.tokens_per_pass(automaton.best_entries(most), _DRAFT_LENGTH)
         tried[str(discount)] = round(value, 4)
         if best is None or value > best[0]:

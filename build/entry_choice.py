@@ -1,12 +1,12 @@
 """Which entries of a dictionary are kept, when it is made from another one: merged, restricted, imported.
 
-An entry is redundant when the longest kept suffix of its context proposes the same. Of the others,
-those worth most are kept: occurrences of the context, times the probability of what is proposed
-less that of what would be proposed without the entry (as in the backoff method).
+An entry is redundant when the longest kept suffix of its context proposes the same with the same probability.
+Of the others, those worth most are kept: occurrences of the context, times what the entry adds to the drafts there, as
+in the backoff method (see `backoff`).
 
-The probability of the suffix's proposal f after the context c itself is not in a dictionary. With
-the proposal t of c at probability p, it is taken for (1 - p) P(f | suffix), what t leaves over, shared
-out as after the suffix, and for no more than p / 2: t was chosen because f is less probable.
+The probability q of the suffix's proposal f after the context c itself is not in a dictionary, unless it is what c
+proposes as well. Otherwise, with the proposal t of c at probability p, it is taken for (1 - p) P(f | suffix),
+what t leaves over, shared out as after the suffix, and for no more than p / 2: t was chosen because f is less probable.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import SpectoolError
-from spectool.artifacts.dictionary import Entry, write_dictionary
+from spectool.artifacts.dictionary import PROBABILITY_STEP, Entry, write_dictionary
+from spectool.build.backoff import gain_over_thresholds
 from spectool.build.inputs import Progress
 
 _ATTEMPTS = 6
@@ -106,10 +107,11 @@ class Choice:
             own = np.arange(start, end)
             fallback = np.where(self._parent[own] >= 0, speaks[self._parent[own]], -1)
             p = self._probability[own]
-            otherwise = np.minimum((1 - p) * self._probability[fallback], p / 2)
-            worth[own] = self._occurrences[own] * (p - np.where(fallback >= 0, otherwise, 0.0))
-            redundant = (fallback >= 0) & (self._proposed[fallback] == self._proposed[own])
-            kept[own] = ~redundant & (worth[own] >= least)
+            known, same = fallback >= 0, (fallback >= 0) & (self._proposed[fallback] == self._proposed[own])
+            stated = np.where(known, self._probability[fallback], 0.0)
+            q = np.where(same, p, np.minimum((1 - p) * stated, p / 2))
+            worth[own] = self._occurrences[own] * (p - q + gain_over_thresholds(p, q, stated))
+            kept[own] = ~(same & (np.abs(p - stated) <= PROBABILITY_STEP)) & (worth[own] >= least)
             speaks[own] = np.where(kept[own], own, fallback)
         return kept, worth
 
@@ -132,7 +134,7 @@ class Choice:
 
 
 def without_redundant(predictions: dict[Text, Prediction]) -> dict[Text, Prediction]:
-    """Keep the entries that propose something else than their suffixes do: what is proposed never changes."""
+    """Keep the entries that say something else than their suffixes do: what is proposed never changes."""
     return Choice(predictions).best(len(predictions))
 
 

@@ -8,11 +8,17 @@ that follows c' after many different tokens is a better guess than one that is f
 phrase. L(c) is what the discounts and the windows below the minimum count leave over, so that the
 probabilities after a context add up to one.
 
+Once entries are chosen, C can be counted where it matters: a context is asked only at those of its occurrences that
+no longer kept context takes, and what follows there is neither what follows it everywhere nor what follows it
+after tokens never seen. It ranks tokens no better, but tells how sure the best of them is.
+
 Source: Kneser and Ney 1995, in the interpolated form of Chen and Goodman 1999, section 2.7.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,8 +88,8 @@ def open_windows(counts: Counts) -> list[Windows]:
     return windows
 
 
-def smooth(windows: list[Windows], discount: float) -> list[Followers]:
-    """Smooth all orders.
+def smooth(windows: Sequence[Windows], discount: float) -> list[Followers]:
+    """Smooth all orders as Kneser and Ney do.
 
     Args:
         windows: Orders 1 to N.
@@ -94,17 +100,56 @@ def smooth(windows: list[Windows], discount: float) -> list[Followers]:
     """
     evidence = [_left_variety(window, longer) for window, longer in pairwise(windows)]
     evidence.append(windows[-1].count.astype(np.float64))
-    first = (evidence[0] / max(1.0, evidence[0].sum())).astype(np.float32)
-    smoothed = [Followers(first, np.zeros(1, dtype=np.float32))]
-    for order in range(2, len(windows) + 1):
-        window, below = windows[order - 1], windows[order - 2]
+    whole = []
+    for order, (below, window) in enumerate(pairwise(windows), 1):
         contexts = len(below.keys)
         known = np.bincount(window.prefix, weights=window.count, minlength=contexts) / below.count
-        total = np.bincount(window.prefix, weights=evidence[order - 1], minlength=contexts)
+        total = np.bincount(window.prefix, weights=evidence[order], minlength=contexts)
         # Followers below the minimum count are part of the whole: in proportion to the occurrences known.
-        whole = np.divide(total, known, out=np.ones(contexts), where=known > 0)
-        share = np.maximum(evidence[order - 1] - discount, 0) / whole[window.prefix]
-        left_over = np.clip(1 - np.bincount(window.prefix, weights=share, minlength=contexts), 0, 1)
+        whole.append(np.divide(total, known, out=np.ones(contexts), where=known > 0))
+    return _interpolate(windows, evidence, whole, discount)
+
+
+def smooth_where_asked(
+    windows: Sequence[Windows], kept: Sequence[NDArray[np.bool_]], discount: float
+) -> list[Followers]:
+    """Smooth all orders, each context at the occurrences that no longer kept context takes.
+
+    Args:
+        windows: Orders 1 to N.
+        kept: Which contexts of 1, 2, ... N-1 tokens are kept, ``[contexts]`` each.
+        discount: D, 0 to 1.
+
+    Returns:
+        As for `smooth`.
+    """
+    after = [np.zeros(len(windows[0].keys), dtype=np.bool_)]  # is the window's context, all but its last token, kept?
+    after += [contexts[window.prefix] for contexts, window in zip(kept, windows[1:], strict=True)]
+    return _interpolate(windows, _not_taken(windows, after), _not_taken(windows[:-1], kept), discount)
+
+
+def _interpolate(
+    windows: Sequence[Windows],
+    evidence: Sequence[NDArray[np.float64]],
+    whole: Sequence[NDArray[np.float64]],
+    discount: float,
+) -> list[Followers]:
+    """Return the followers of all contexts, from any kind of count.
+
+    Args:
+        windows: Orders 1 to N.
+        evidence: C(c t): for each order, that of each window.
+        whole: C(c): for each order but the last, that of each window as a context.
+        discount: D, 0 to 1.
+
+    Returns:
+        As for `smooth`.
+    """
+    first = (evidence[0] / max(1.0, evidence[0].sum())).astype(np.float32)
+    smoothed = [Followers(first, np.zeros(1, dtype=np.float32))]
+    for window, seen, total in zip(windows[1:], evidence[1:], whole, strict=True):
+        share = np.maximum(seen - discount, 0) / np.maximum(total, 1)[window.prefix]
+        left_over = np.clip(1 - np.bincount(window.prefix, weights=share, minlength=len(total)), 0, 1)
         probability = share + left_over[window.prefix] * smoothed[-1].probability[window.suffix]
         smoothed.append(Followers(probability.astype(np.float32), left_over.astype(np.float32)))
     return smoothed
@@ -116,6 +161,20 @@ def _left_variety(window: Windows, longer: Windows) -> NDArray[np.float64]:
     Of the longer windows, those below the minimum count are not known; their occurrences are
     taken for one token each, which is exact for a minimum count of 2.
     """
-    repeated = np.bincount(longer.suffix, weights=longer.count - 1, minlength=len(window.keys))
-    variety: NDArray[np.float64] = np.maximum(window.count - repeated, 1)
-    return variety
+    return np.maximum(window.count - _by_suffix(longer, longer.count - 1, window), 1)
+
+
+def _not_taken(windows: Sequence[Windows], kept: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.float64]]:
+    """Return, for each order, the occurrences of every window that are in no longer window that is kept."""
+    taken: NDArray[np.float64] = np.zeros(len(windows[-1].keys))
+    left: list[NDArray[np.float64]] = [windows[-1].count - taken]
+    for order in range(len(windows) - 1, 0, -1):
+        longer, window = windows[order], windows[order - 1]
+        taken = _by_suffix(longer, np.where(kept[order], longer.count, taken), window)
+        left.append(np.maximum(window.count - taken, 0))
+    return left[::-1]
+
+
+def _by_suffix(longer: Windows, values: NDArray[Any], window: Windows) -> NDArray[np.float64]:
+    """Sum values of longer windows for each window that they end with."""
+    return np.bincount(longer.suffix, weights=values, minlength=len(window.keys)).astype(np.float64)

@@ -8,11 +8,10 @@ only from the tokens that the target committed.
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """Draft tokens for the next positions, in the target's vocabulary.
 
     Attributes:

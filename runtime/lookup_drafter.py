@@ -9,17 +9,17 @@ Source: DictSpec, section 3.3 (longest matching suffix); prompt lookup decoding 
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
-from spectool.artifacts.dictionary import UNKNOWN_SYMBOL, Dictionary, Match
+from spectool.artifacts.context_automaton import NO_CONTEXTS, START, Step
+from spectool.artifacts.dictionary import Dictionary
 from spectool.runtime.drafter import Proposal
 from spectool.runtime.history import History, Repeat
 
-_REMEMBERED = 1 << 14  # look-ups; chains come back to the same phrases
 _SHORTEST = 2  # tokens of history that must repeat: after one, a dictionary is nearly always the better guess
 _CREDIT = 0.6  # of a stated probability, beside the history: other text than the counted one is less predictable
 _LONGEST = 24  # repeats of more tokens are as good as these
 _PRIOR = 10.0  # observations that the prior is worth
+_SOURCES = {(True, False): "dictionary", (False, True): "history", (True, True): "dictionary+history"}
 
 
 class LookupDrafter:
@@ -47,18 +47,18 @@ class LookupDrafter:
             raise ValueError("a lookup drafter needs a dictionary, the history, or both; got neither")
         self.name = "+".join(["dictionary"] * (dictionary is not None) + ["history"] * history)
         self._min_probability = min_probability
-        self._symbols = dictionary.symbols if dictionary else {}
+        self._contexts = dictionary.automaton if dictionary else NO_CONTEXTS
         self._max_context = dictionary.max_context if dictionary else 0
         self._chained = dictionary.chained if dictionary else False
-        self._look_up = lru_cache(_REMEMBERED)(dictionary.longest_suffix if dictionary else _nothing)
         self._with_history = history
         self._shortest = _SHORTEST if dictionary else 1
         self.start(())
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin after ``prompt`` (token ids); forget everything else."""
-        self._newest_first = ""
+        self._state = START
         self._history = History()
+        self._repeat = self._history.repeat  # what of it is long enough to go on with
         self._right = [0.0, *(_PRIOR * m / (m + 3) for m in range(1, _LONGEST + 1))]
         self._asked = [_PRIOR] * (_LONGEST + 1)
         if prompt:
@@ -66,45 +66,38 @@ class LookupDrafter:
 
     def propose(self, limit: int) -> Proposal:
         """Propose a chain of at most ``limit`` tokens; some microseconds."""
-        look_up, most, chained, floor = self._look_up, self._max_context, self._chained, self._min_probability
-        symbols, (place, length) = self._newest_first, self._repeat()
-        said = self._history.tokens
+        step, floor, said = self._contexts.step, self._min_probability, self._history.tokens
+        state, (place, length) = self._state, self._repeat
         tokens: list[int] = []
-        sources: set[str] = set()
         probability = 1.0
-        asks = most > 0
+        asks, known, copied = True, False, False
         while len(tokens) < limit:
-            match = look_up(symbols) if asks else None
-            copied, trust = -1, 0.0
-            if length:
-                copied = said[place] if place < len(said) else tokens[place - len(said)]
-                trust = self._right[length] / self._asked[length]
-            if match is not None and _credit(match) >= trust:
-                probability *= match.probability
-                step, newest_first = match.tokens, match.newest_first
-                asks = chained
-                source = "dictionary"
+            found = step(state) if asks else None
+            trust = self._right[length] / self._asked[length] if length else 0.0
+            if found is not None and (not length or _credit(found) >= trust):
+                following, stated, state = found
+                asks, from_history = self._chained, False
             elif length:
-                probability *= trust
-                step, newest_first = (copied,), self._symbols.get(copied, UNKNOWN_SYMBOL)
-                source = "history"
+                token = said[place] if place < len(said) else tokens[place - len(said)]
+                following, stated, state = (token,), trust, self._contexts.advance(state, token)
+                from_history = True
             else:
                 break
+            probability *= stated
             if probability < floor:
                 break
-            sources.add(source)
-            tokens += step
-            symbols = (newest_first + symbols)[:most]
-            for token in step:  # does the history still say the same?
+            tokens += following
+            known, copied = known or not from_history, copied or from_history
+            for token in following if length else ():  # does the history still say the same?
                 if not length:
                     break
-                copied = said[place] if place < len(said) else tokens[place - len(said)]
-                place, length = place + 1, min(length + 1, _LONGEST) if token == copied else 0
-        return Proposal(tuple(tokens[:limit]), "+".join(sorted(sources)) or self.name)
+                again = said[place] if place < len(said) else tokens[place - len(said)]
+                place, length = place + 1, min(length + 1, _LONGEST) if token == again else 0
+        return Proposal(tuple(tokens[:limit]), _SOURCES.get((known, copied), self.name))
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Add committed tokens, and learn how well the history foretold them."""
-        place, length = self._repeat()
+        place, length = self._repeat
         said = self._history.tokens
         for token in tokens:
             if not length:
@@ -118,25 +111,19 @@ class LookupDrafter:
         self._remember(tokens)
 
     def _remember(self, tokens: Sequence[int]) -> None:
-        symbols = self._symbols
-        recent = reversed(tokens[-self._max_context :]) if self._max_context else ()
-        newest_first = "".join(symbols.get(token, UNKNOWN_SYMBOL) for token in recent)
-        self._newest_first = (newest_first + self._newest_first)[: self._max_context]
+        advance = self._contexts.advance
+        state = self._state if len(tokens) < self._max_context else START
+        for token in tokens[-self._max_context :] if self._max_context else ():
+            state = advance(state, token)
+        self._state = state
         if self._with_history:
             for token in tokens:
                 self._history.append(int(token))
-
-    def _repeat(self) -> Repeat:
-        """Return what the history knows to go on with; a length of 0 where it is nothing to trust."""
-        place, length = self._history.repeat
-        return Repeat(place, min(length, _LONGEST) if length >= self._shortest else 0)
+            place, length = self._history.repeat
+            self._repeat = Repeat(place, min(length, _LONGEST) if length >= self._shortest else 0)
 
 
-def _credit(match: Match) -> float:
+def _credit(step: Step) -> float:
     """Return the probability of one token of a continuation, comparable with what the history promises."""
-    count = len(match.tokens)
-    return _CREDIT * (match.probability if count == 1 else match.probability ** (1 / count))
-
-
-def _nothing(history: str) -> None:
-    """Look nothing up."""
+    count = len(step.tokens)
+    return _CREDIT * (step.probability if count == 1 else step.probability ** (1 / count))

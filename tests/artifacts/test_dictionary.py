@@ -91,12 +91,11 @@ def test_small(tmp_path: Path) -> None:
     assert dictionary.look_up([2]) is None
     assert dictionary.look_up([5]) is None
     assert dictionary.look_up([2, 1])[:3] == ((2, 3), 0.5, 1)
-    assert dictionary.look_up([8, 1, 2]) == Match((3,), 1.0, 2, dictionary.symbols[3])
+    assert dictionary.look_up([8, 1, 2]) == Match((3,), 1.0, 2)
     assert dictionary.look_up([9, 1, 2])[:3] == ((4, 4, 4), 0.25, 3)
     assert dictionary.look_up([70_000, 5])[:3] == ((99_999,), 3 / 256, 2)
     assert dictionary.look_up([123_456_789, 1])[:3] == ((2, 3), 0.5, 1)
     assert dictionary.look_up([1, 123_456_789]) is None
-    assert dictionary.longest_suffix(UNKNOWN_SYMBOL) is None
     assert dictionary.fingerprint == "a" * 64
     statistics = dictionary.manifest.statistics
     shape = {"entries": 4, "symbols": 8, "continuations": 4, "max_context": 3, "max_continuation": 3}

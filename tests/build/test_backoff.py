@@ -37,7 +37,7 @@ def counts(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Co
 @pytest.fixture(scope="module")
 def automaton(counts: Counts) -> Automaton:
     windows = open_windows(counts)
-    return Automaton(windows, smooth(windows, 0.6), counts.symbols)
+    return Automaton(windows, 0.6, counts.symbols)
 
 
 def test_the_best_follower_is_the_most_probable_one(counts: Counts, automaton: Automaton) -> None:
@@ -55,15 +55,19 @@ def test_the_best_follower_is_the_most_probable_one(counts: Counts, automaton: A
 
 
 def test_every_entry_says_something_its_longest_kept_suffix_does_not(counts: Counts, automaton: Automaton) -> None:
-    chosen = automaton.best_entries(3000)
+    chosen = automaton.entries_worth(0.0)
     kept = {}
     for length, predictions in enumerate(chosen, 1):
         rows = np.flatnonzero(predictions.kept)
-        kept |= dict(zip(map(tuple, counts.spelled(length, rows).tolist()), predictions.token[rows], strict=True))
+        says = zip(predictions.token[rows].tolist(), predictions.stated[rows].tolist(), strict=True)
+        kept |= dict(zip(map(tuple, counts.spelled(length, rows).tolist()), says, strict=True))
     assert len(kept) == number_of(chosen)
-    for context, token in kept.items():
-        shorter = next((kept[context[cut:]] for cut in range(1, len(context)) if context[cut:] in kept), None)
-        assert token != shorter
+    surer = 0
+    for context, (token, stated) in kept.items():
+        shorter = next((kept[context[cut:]] for cut in range(1, len(context)) if context[cut:] in kept), (-1, 0.0))
+        assert token != shorter[0] or abs(stated - shorter[1]) > 1 / 256
+        surer += token == shorter[0]
+    assert 0.1 * len(kept) < surer < 0.7 * len(kept), "some entries say the same token with another probability"
 
 
 def test_a_budget_is_used_and_not_exceeded(automaton: Automaton) -> None:
@@ -94,7 +98,8 @@ def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, coun
     build_backoff(tokenizer, counts, tmp_path / "x.dict", BackoffOptions(max_context=4, discount=0.6), quiet)
     dictionary = Dictionary(tmp_path / "x.dict")
     windows = open_windows(counts)
-    chosen = Automaton(windows, smooth(windows, 0.6), counts.symbols).entries_worth(0.0)
+    automaton = Automaton(windows, 0.6, counts.symbols)
+    chosen = automaton.restated(automaton.entries_worth(0.0))
     document = tokenizer.encode_batch([next(iter(open_corpus("sample:pl"))).text])[0]
     text = HeldOutText([document], windows, counts.symbols)
     predicted = text.predicted(chosen)

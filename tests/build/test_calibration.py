@@ -11,7 +11,7 @@ from spectool.build.backoff import Automaton
 from spectool.build.calibration import Calibration
 from spectool.build.counting import CountOptions, count
 from spectool.build.held_out import HeldOutText, Predicted
-from spectool.build.smoothing import open_windows, smooth
+from spectool.build.smoothing import open_windows
 from spectool.corpora import open_corpus
 
 
@@ -45,7 +45,7 @@ def test_calibrated_probabilities_come_true(tmp_path: Path, real: Callable[[str]
     count(open_corpus(str(tmp_path / "counted.txt")), tmp_path / "c", options, tokenizer, lambda step: None)
     counts = Counts(tmp_path / "c")
     windows = open_windows(counts)
-    chosen = Automaton(windows, smooth(windows, 0.9), counts.symbols).entries_worth(0.0)
+    chosen = Automaton(windows, 0.9, counts.symbols).entries_worth(0.0)
     learnt, checked = (
         HeldOutText(tokenizer.encode_batch(part), windows, counts.symbols).predicted(chosen)
         for part in (learnt_on, checked_on)

@@ -58,7 +58,6 @@ def test_a_dictionary_without_the_context_speaks_by_its_suffix() -> None:
     mixed = mixture([general, domain], [1, 1])
     # 8 1 in the general text: 3 * 1000 / 100 * (1000 / 2000) / (100 / 200)
     assert mixed[as_text([8, 1])] == Prediction((2,), pytest.approx(0.9 * 30 / 33), pytest.approx(33))
-    assert as_text([8, 1]) not in without_redundant(mixed)
     # Where 8 is unknown, so is 8 1: nothing speaks against the domain.
     stranger = {context: row for context, row in general.items() if context != as_text([8])}
     assert mixture([stranger, domain], [1, 1])[as_text([8, 1])] == domain[as_text([8, 1])]
@@ -82,15 +81,18 @@ def test_merging_a_dictionary_with_itself_changes_no_proposal(tmp_path: Path) ->
 def test_what_is_redundant_goes_and_no_proposal_changes(seed: int) -> None:
     choice = random.Random(seed)
     contexts = {tuple(choice.choices(range(4), k=choice.randint(1, 4))) for _ in range(200)}
-    predictions = table(*((c, choice.randrange(3), choice.random(), choice.randint(1, 50)) for c in sorted(contexts)))
+    some = (0.25, 0.5, 0.75)
+    predictions = table(
+        *((c, choice.randrange(3), choice.choice(some), choice.randint(1, 50)) for c in sorted(contexts))
+    )
     kept = without_redundant(predictions)
     assert 0 < len(kept) < len(predictions), seed
     for context, prediction in predictions.items():
         proposal = kept.get(context) or longest_suffix(context, kept)
-        assert proposal is not None and proposal.continuation == prediction.continuation, (seed, context)
+        assert proposal is not None and proposal[:2] == prediction[:2], (seed, context)
     for context, prediction in kept.items():
         fallback = longest_suffix(context, kept)
-        assert fallback is None or fallback.continuation != prediction.continuation, (seed, context)
+        assert fallback is None or says_something_else(prediction, fallback), (seed, context)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -100,10 +102,9 @@ def test_the_entries_kept_are_few_enough_and_worth_most(seed: int) -> None:
     predictions = table(*rows)
     best = Choice(predictions).best(60)
     assert len(best) == 60, seed
-    least = min(p.occurrences * p.probability for p in best.values())
-    assert all(p.occurrences * p.probability <= least for context, p in predictions.items() if context not in best), (
-        seed
-    )
+    worth = {context: p.occurrences * (p.probability + p.probability**2 / 2) for context, p in predictions.items()}
+    least = min(worth[context] for context in best)
+    assert all(worth[context] <= least for context in predictions if context not in best), seed
     assert Choice(predictions).best(1000) == predictions
 
 
@@ -125,11 +126,16 @@ def twin(predictions: dict[str, Prediction], least: float) -> dict[str, Predicti
     kept: dict[str, Prediction] = {}
     for context in sorted(predictions, key=len):
         own, fallback = predictions[context], longest_suffix(context, kept)
-        otherwise = min((1 - own.probability) * fallback.probability, own.probability / 2) if fallback else 0.0
-        worth = own.occurrences * (own.probability - otherwise)
-        if (fallback is None or fallback.continuation != own.continuation) and worth >= least:
+        p, s = own.probability, fallback.probability if fallback else 0.0
+        q = p if fallback and fallback.continuation == own.continuation else min((1 - p) * s, p / 2)
+        worth = own.occurrences * (p - q + p * p / 2 - q * s + s * s / 2)
+        if (fallback is None or says_something_else(own, fallback)) and worth >= least:
             kept[context] = own
     return kept
+
+
+def says_something_else(own: Prediction, fallback: Prediction) -> bool:
+    return own.continuation != fallback.continuation or abs(own.probability - fallback.probability) > 1 / 256
 
 
 def test_a_limit_in_bytes_holds(tmp_path: Path) -> None:

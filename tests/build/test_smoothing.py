@@ -1,5 +1,6 @@
 """Kneser-Ney smoothing over counted windows against a twin that counts in dictionaries."""
 
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from spectool.artifacts import Counts, Tokenizer
 from spectool.build.counting import CountOptions, count
-from spectool.build.smoothing import open_windows, smooth
+from spectool.build.smoothing import open_windows, smooth, smooth_where_asked
 from spectool.corpora import open_corpus
 
 ORDERS = 4
@@ -99,3 +100,46 @@ def test_probabilities_after_a_context_never_exceed_one(counted: tuple[Counts, l
     for window, followers in zip(windows[1:], smooth(windows, DISCOUNT)[1:], strict=True):
         total = np.bincount(window.prefix, weights=followers.probability)
         assert total.max() <= 1 + 1e-5
+
+
+def test_where_asked_equals_counting_place_by_place(counted: tuple[Counts, list[list[int]]]) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    counts, documents = counted
+    windows = open_windows(counts)
+    kept = [rng.random(len(window.keys)) < 0.3 for window in windows[:-1]]
+    known = {
+        context
+        for order, chosen in enumerate(kept, 1)
+        for context in map(tuple, (counts.spelled(order, np.flatnonzero(chosen)) - 1).tolist())
+    }
+    asked, followed = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
+    for ids in documents:
+        for end in range(len(ids) + 1):
+            contexts = [tuple(ids[end - length : end]) for length in range(min(ORDERS - 1, end) + 1)]
+            longest = max((length for length, context in enumerate(contexts) if context in known), default=0)
+            asked.update(contexts[longest:])
+            if end < len(ids):
+                followed.update((*context, ids[end]) for context in contexts[longest:])
+    left_over = dict.fromkeys(asked, 1.0)
+    for window, number in followed.items():
+        left_over[window[:-1]] -= max(number - DISCOUNT, 0) / asked[window[:-1]]
+
+    def probability(window: tuple[int, ...]) -> float:
+        if len(window) == 1:
+            return followed[window] / max(1, sum(n for w, n in followed.items() if len(w) == 1))
+        share = max(followed[window] - DISCOUNT, 0) / max(1, asked[window[:-1]])
+        return share + left_over.get(window[:-1], 1.0) * probability(window[1:])
+
+    smoothed = smooth_where_asked(windows, kept, DISCOUNT)
+    compared = 0
+    for order in range(1, ORDERS + 1):
+        rows = np.arange(0, len(windows[order - 1].keys), 1 if order > 1 else 50)
+        for window, found in zip(
+            (counts.spelled(order, rows) - 1).tolist(), smoothed[order - 1].probability[rows], strict=True
+        ):
+            assert found == pytest.approx(probability(tuple(window)), rel=1e-3, abs=1e-6), window
+            compared += 1
+    print(f"{compared} windows compared")
+    assert compared > 2000
