@@ -59,7 +59,6 @@ def _dictionary(manifest: Manifest) -> dict[str, Any]:
     elif arguments["method"] == "backoff":
         facts["tokens counted"] = f"{s['tokens']:,}"
         facts["entries"] = f"{s['entries']:,} (of {s['contexts']:,} contexts)"
-        facts["discount"] = f"{s['discount']}"
         if "held_out" in s:
             drafted = s["held_out"]
             facts["held-out text"] = (

@@ -185,7 +185,7 @@ def _built(tokenizer: Tokenizer, text: Path, scratch: Path) -> Iterator[tuple[st
     """Build every dictionary from the text."""
     out = scratch / "backoff.dict"
     limits = CountOptions(workers=1)
-    count_and_build(tokenizer, open_corpus(str(text)), out, BackoffOptions(discount=0.9), limits, lambda step: None)
+    count_and_build(tokenizer, open_corpus(str(text)), out, BackoffOptions(), limits, lambda step: None)
     yield "backoff", out
     words = scratch / "words.counts"
     count(open_corpus(str(text)), words, limits, None, lambda step: None)

@@ -24,9 +24,8 @@ from spectool.build.inputs import Progress
 from spectool.build.smoothing import Windows, open_windows
 from spectool.corpora import Corpus
 
-DISCOUNTS = (0.3, 0.6, 0.9)
+DISCOUNT = 0.9  # lower ones drafted held-out text no better; see benchmarks/smoothing.py
 MAX_CONTEXT = 6
-_USUAL_DISCOUNT = 0.9
 _DRAFT_LENGTH = 8  # at which dictionaries are compared on the held-out text
 _BYTES_PER_ENTRY = 6.8  # first guess; then what the files turn out to take
 _CLOSE = 0.985  # of the limits
@@ -41,13 +40,13 @@ class BackoffOptions:
         entries: Most entries to keep; None for as many as ``max_bytes`` allows.
         max_bytes: Most bytes of the artifact's data files; None for any number.
         max_context: Longest context, tokens; the counts must hold windows one token longer.
-        discount: D of the smoothing, 0..1; None to choose it on held-out text.
+        discount: D of the smoothing, 0..1.
     """
 
     entries: int | None = None
     max_bytes: int | None = 5_000_000
     max_context: int = MAX_CONTEXT
-    discount: float | None = None
+    discount: float = DISCOUNT
 
 
 def build_backoff(
@@ -66,7 +65,7 @@ def build_backoff(
         out: Directory of the artifact; replaced in one step when everything is written.
         options: See `BackoffOptions`.
         progress: Called with a phrase when a step begins.
-        held_out: Texts that were not counted, to choose on.
+        held_out: Texts that were not counted, to set the stated probabilities right on.
 
     Returns:
         The manifest of the finished artifact.
@@ -80,14 +79,14 @@ def build_backoff(
         windows = open_windows(counts)[: options.max_context + 1]
         text = HeldOutText(tokenizer.encode_batch(list(held_out)), windows, counts.symbols) if held_out else None
         most = options.entries or int((options.max_bytes or 1 << 40) / _BYTES_PER_ENTRY)
-        automaton, discount, tried = _choose_discount(windows, counts.symbols, options, most, text, progress)
+        progress("smoothing")
+        automaton = Automaton(windows, options.discount, counts.symbols)
         chosen, shape = _write_within(directory, automaton, counts, options, most, text, progress)
-        statistics: dict[str, Any] = {"tokens": counts.total, "contexts": _contexts(windows), "discount": discount}
+        statistics: dict[str, Any] = {"tokens": counts.total, "contexts": _contexts(windows)}
         if text is not None:
             statistics["held_out"] = {
                 "tokens": text.tokens,
                 "tokens_per_pass": round(text.tokens_per_pass(chosen, _DRAFT_LENGTH), 4),
-                "tokens_per_pass_by_discount": tried,
             }
         manifest = Manifest(
             format=FORMAT,
@@ -171,33 +170,6 @@ def _write_within(
         f"{counts.path}: no entry to store from {counts.total:,} tokens{allowed}. "
         "Give more text, or a larger --max-bytes"
     )
-
-
-def _choose_discount(
-    windows: list[Windows],
-    symbols: int,
-    options: BackoffOptions,
-    most: int,
-    text: HeldOutText | None,
-    progress: Progress,
-) -> tuple[Automaton, float, dict[str, float]]:
-    """Return the automaton with the discount given, or the one that drafts held-out text best."""
-    fixed = options.discount if options.discount is not None or text is not None else _USUAL_DISCOUNT
-    if fixed is not None:
-        progress("smoothing")
-        return Automaton(windows, fixed, symbols), fixed, {}
-    assert text is not None
-    tried: dict[str, float] = {}
-    best: tuple[float, float, Automaton] | None = None
-    for discount in DISCOUNTS:
-        progress(f"trying a discount of {discount} on {text.tokens:,} held-out tokens")
-        automaton = Automaton(windows, discount, symbols)
-        value = text.tokens_per_pass(automaton.best_entries(most), _DRAFT_LENGTH)
-        tried[str(discount)] = round(value, 4)
-        if best is None or value > best[0]:
-            best = value, discount, automaton
-    assert best is not None
-    return best[2], best[1], tried
 
 
 def _entries(chosen: Sequence[Predictions], counts: Counts, calibration: Calibration | None) -> Iterator[Entry]:

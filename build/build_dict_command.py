@@ -67,8 +67,9 @@ _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a d
 @click.option(
     "--discount",
     type=Finite(0, 1),
-    help="backoff: taken off every count by the smoothing; by default chosen on a fiftieth of the corpus that is not "
-    "counted, or 0.9 with --counts and for short texts.",
+    default=0.9,
+    show_default=True,
+    help="backoff: taken off every count by the smoothing.",
 )
 @click.option(
     "--orders",
@@ -130,7 +131,7 @@ def build_dict(
     max_bytes: int,
     entries: int | None,
     max_context: int,
-    discount: float | None,
+    discount: float,
     orders: str,
     min_prob: float,
     min_prob_of: Any,

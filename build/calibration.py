@@ -1,8 +1,6 @@
 """Stated probabilities set right on held-out text.
 
-The smoothing ranks the tokens after one context well, but across contexts it misleads: it finds a
-token after a frequent short context less probable than it is, since it asks
-after how many different tokens it occurs, and one after a rare long context a little too probable.
+New text is less like the counted text than that is like itself, and the rarer a context and the longer, the more so.
 Thresholds on the product of probabilities need figures that compare, so entries with contexts of
 the same length and about the same count share a factor: how often they were right in the held-out
 text, over how often they said that they would be.

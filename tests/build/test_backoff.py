@@ -89,9 +89,6 @@ def test_held_out_figures_are_those_of_a_replay(tokenizer: Tokenizer, counts: Co
     found = manifest.statistics["held_out"]
     assert found["tokens"] == statistics.tokens
     assert found["tokens_per_pass"] == round(statistics.tokens_per_pass, 4)
-    assert manifest.statistics["discount"] == float(
-        max(found["tokens_per_pass_by_discount"], key=found["tokens_per_pass_by_discount"].__getitem__)
-    )
 
 
 def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
