@@ -137,6 +137,16 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return column(repair(command))
 
 
+out_option = click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Directory to write; by default in the user's cache.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
 def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
     """Turn errors into one line and exit status 1, Ctrl-C into 130; ``--debug`` shows the traceback."""
 

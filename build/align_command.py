@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, reading, say, show, stage, text_options
+from spectool.artifacts.console import guarded, json_option, out_option, reading, say, show, stage, text_options
 from spectool.build.default_paths import default_path
 
 
@@ -24,15 +24,9 @@ from spectool.build.default_paths import default_path
     metavar="C",
     help="Text to count on, as for build-dict.",
 )
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="OUT",
-    help="Directory to write; by default in the user's cache.",
-)
+@out_option
 @text_options
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 @guarded
 def align(
     draft: str,

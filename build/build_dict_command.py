@@ -6,7 +6,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from spectool.artifacts.console import Finite, guarded, say, stage, text_options
+from spectool.artifacts.console import Finite, guarded, json_option, out_option, say, stage, text_options
 from spectool.build.count_command import resource_options, size_in_bytes
 from spectool.build.default_paths import default_path, digest, slug
 
@@ -30,13 +30,7 @@ _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a d
     metavar="DIR",
     help="What `spectool count` wrote, in place of a corpus: windows of T's tokens, or words for dictspec.",
 )
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="OUT",
-    help="Directory to write; by default in the user's cache.",
-)
+@out_option
 @click.option(
     "--method",
     type=click.Choice(["backoff", "dictspec"]),
@@ -118,7 +112,7 @@ _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a d
 )
 @resource_options
 @text_options
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 @click.pass_context
 @guarded
 def build_dict(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, say, stage, text_options
+from spectool.artifacts.console import guarded, json_option, out_option, say, stage, text_options
 from spectool.build.default_paths import default_path, digest, slug
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -53,13 +53,7 @@ def resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl.",
 )
 @click.option("--tokenizer", metavar="T", help="Count windows of this tokenizer's tokens, not words.")
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="OUT",
-    help="Directory to write; by default in the user's cache.",
-)
+@out_option
 @click.option(
     "--orders",
     type=click.IntRange(1, 16),
@@ -90,7 +84,7 @@ def resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--language", metavar="CODE", help="ISO 639 code of the text, for splitting words (fr, it and ca differ)."
 )
 @text_options
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 @guarded
 def count(
     corpus: str,

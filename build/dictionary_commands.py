@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool.artifacts.console import Finite, guarded, say, show, stage
+from spectool.artifacts.console import Finite, guarded, json_option, say, show, stage
 from spectool.build.count_command import size_in_bytes
 from spectool.build.scripts import ALPHABETS, SCRIPTS
 
@@ -31,7 +31,6 @@ def _limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 _out = click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), metavar="OUT", help="Directory to write."
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _format = click.option(
     "--format", "format_name", required=True, type=click.Choice(_FORMATS), help="The other program's format."
 )
@@ -48,7 +47,7 @@ _format = click.option(
 )
 @_out
 @_limit_options
-@_json
+@json_option
 @guarded
 def merge_dict(
     paths: tuple[Path, ...],
@@ -94,7 +93,7 @@ def merge_dict(
 @click.option("--tokenizer", metavar="T", help="The dictionary's tokenizer, if the recorded one has moved.")
 @_out
 @_limit_options
-@_json
+@json_option
 @guarded
 def restrict_dict(
     path: Path,
@@ -158,7 +157,7 @@ def restrict_dict(
     help="Write probabilities as counts, for llama.cpp's own thresholds (75 and 66%) to decide. Otherwise all that "
     "is written is drafted.",
 )
-@_json
+@json_option
 @guarded
 def export_dict(
     path: Path, format_name: str, out: Path, kind: Any, min_prob: float, counted: bool, as_json: bool
@@ -219,7 +218,7 @@ def export_dict(
 )
 @_out
 @_limit_options
-@_json
+@json_option
 @guarded
 def import_dict(
     file: Path,
