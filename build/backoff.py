@@ -16,6 +16,7 @@ probability. Entries are kept from the most worth on: one number, the least wort
 size of the dictionary.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
@@ -26,7 +27,8 @@ from numpy.typing import NDArray
 from spectool.artifacts.dictionary import PROBABILITY_STEP
 from spectool.build.smoothing import Followers, Rows, Windows, smooth, smooth_where_asked
 
-_STEPS = 14  # halvings of the range of the least worth
+_FLATTEST = -0.05
+_STEPS = 40  # trials of the least worth; some five are enough
 _ENOUGH = 0.995  # of the entries allowed
 
 Values: TypeAlias = NDArray[np.floating[Any]]
@@ -84,21 +86,28 @@ class Automaton:
     def best_entries(self, most: int) -> list[Predictions]:
         """Choose at most ``most`` entries, those worth most."""
         chosen = self.entries_worth(0.0)
-        if number_of(chosen) <= most:
+        everything = number_of(chosen)
+        if everything <= most:
             return chosen
-        low, high = 0.0, 1.0
-        while number_of(self.entries_worth(high)) > most:
-            low, high = high, high * 4
+        few: list[Predictions] | None = None
+        low, high, slope = 0.0, math.inf, -1.0  # of log number over log least: some -1 for most texts
+        least, wanted = everything / max(1, most), most * (1 + _ENOUGH) / 2
+        before: tuple[float, int] | None = None
         for _ in range(_STEPS):
-            middle = (low + high) / 2
-            chosen = self.entries_worth(middle)
-            if number_of(chosen) > most:
-                low = middle
-            elif number_of(chosen) >= _ENOUGH * most:
+            chosen = self.entries_worth(least)
+            number = number_of(chosen)
+            if _ENOUGH * most <= number <= most:
                 return chosen
+            if number > most:
+                low = least
             else:
-                high = middle
-        return self.entries_worth(high)
+                high, few = least, chosen
+            if before and 0 < number != before[1] > 0:
+                slope = min(_FLATTEST, math.log(number / before[1]) / math.log(least / before[0]))
+            before = least, number
+            guess = least * (max(1, number) / max(1.0, wanted)) ** (-1 / slope)
+            least = guess if low < guess < high else (low + high) / 2
+        return few or self.entries_worth(math.inf)
 
     def restated(self, chosen: Sequence[Predictions]) -> list[Predictions]:
         """Let entries state the probabilities of their tokens where they are asked among exactly these entries."""

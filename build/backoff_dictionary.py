@@ -49,6 +49,31 @@ class BackoffOptions:
     discount: float = DISCOUNT
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What dictionaries of all sizes share.
+
+    Attributes:
+        automaton: The contexts.
+        held_out: Text that was not counted, if there is any.
+    """
+
+    automaton: Automaton
+    held_out: HeldOutText | None
+
+
+def prepare(
+    tokenizer: Tokenizer, counts: Counts, options: BackoffOptions, progress: Progress, held_out: Sequence[str] = ()
+) -> Prepared:
+    """Do what does not depend on the size; arguments and errors as for `build_backoff`."""
+    _check(tokenizer, counts, options)
+    progress("reading counts")
+    windows = open_windows(counts)[: options.max_context + 1]
+    text = HeldOutText(tokenizer.encode_batch(list(held_out)), windows, counts.symbols) if held_out else None
+    progress("smoothing")
+    return Prepared(Automaton(windows, options.discount, counts.symbols), text)
+
+
 def build_backoff(
     tokenizer: Tokenizer,
     counts: Counts,
@@ -56,6 +81,7 @@ def build_backoff(
     options: BackoffOptions,
     progress: Progress,
     held_out: Sequence[str] = (),
+    prepared: Prepared | None = None,
 ) -> Manifest:
     """Build a backoff dictionary and write it to ``out``.
 
@@ -66,6 +92,7 @@ def build_backoff(
         options: See `BackoffOptions`.
         progress: Called with a phrase when a step begins.
         held_out: Texts that were not counted, to set the stated probabilities right on.
+        prepared: What `prepare` made of the same, for several sizes.
 
     Returns:
         The manifest of the finished artifact.
@@ -73,16 +100,12 @@ def build_backoff(
     Raises:
         SpectoolError: The counts do not fit, or there is nothing to build from.
     """
-    _check(tokenizer, counts, options)
     with writing(out) as directory:
-        progress("reading counts")
-        windows = open_windows(counts)[: options.max_context + 1]
-        text = HeldOutText(tokenizer.encode_batch(list(held_out)), windows, counts.symbols) if held_out else None
+        prepared = prepared or prepare(tokenizer, counts, options, progress, held_out)
+        automaton, text = prepared.automaton, prepared.held_out
         most = options.entries or int((options.max_bytes or 1 << 40) / _BYTES_PER_ENTRY)
-        progress("smoothing")
-        automaton = Automaton(windows, options.discount, counts.symbols)
         chosen, shape = _write_within(directory, automaton, counts, options, most, text, progress)
-        statistics: dict[str, Any] = {"tokens": counts.total, "contexts": _contexts(windows)}
+        statistics: dict[str, Any] = {"tokens": counts.total, "contexts": _contexts(automaton.windows)}
         if text is not None:
             statistics["held_out"] = {
                 "tokens": text.tokens,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.tokenizer import Tokenizer
-from spectool.build.backoff_dictionary import MAX_CONTEXT, BackoffOptions, build_backoff
+from spectool.build.backoff_dictionary import MAX_CONTEXT, BackoffOptions, build_backoff, prepare
 from spectool.build.counting import CountOptions, count
 from spectool.build.held_out import split_off
 from spectool.build.nested_dictspec import Drafts, NestedDictSpec
@@ -132,9 +132,10 @@ def _measure_backoff(
         options = CountOptions(orders=MAX_CONTEXT + 1, workers=1)
         held_out: list[str] = []
         count(corpus, counts, options, tokenizer, _quiet, lambda source: split_off(reader(source), held_out))
+        prepared = prepare(tokenizer, Counts(counts), BackoffOptions(), _quiet, held_out)
         for max_bytes, alike in groupby(settings, lambda one: one.max_bytes):
             limits = BackoffOptions(max_bytes=max_bytes)
-            manifest = build_backoff(tokenizer, Counts(counts), out, limits, _quiet, held_out)
+            manifest = build_backoff(tokenizer, Counts(counts), out, limits, _quiet, prepared=prepared)
             for one in alike:
                 drafter = LookupDrafter(Dictionary(out), min_probability=one.min_prob or 0.0)
                 entries = manifest.statistics["entries"]
