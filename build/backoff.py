@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from spectool.artifacts.dictionary import PROBABILITY_STEP
 from spectool.build.smoothing import Followers, Rows, Windows, smooth, smooth_where_asked
 
-_FLATTEST = -0.05
+_FLATTEST = -0.05  # steps are bold where numbers hardly change, but not boundless
 _STEPS = 40  # trials of the least worth; some five are enough
 _ENOUGH = 0.995  # of the entries allowed
 
