@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+from memory import resident_mb
 
 from spectool.artifacts import Dictionary, open_tokenizer
 from spectool.corpora import open_corpus
@@ -38,14 +39,17 @@ def main(path: Path, corpus: str, tokenizer: str | None, repeat: int) -> None:
             started = time.perf_counter_ns()
             match = dictionary.look_up(history)
             times.append((time.perf_counter_ns() - started, match is not None))
-    preparing = [_timed(lambda opened=opened: opened.automaton) for opened in (Dictionary(path) for _ in range(repeat))]
+    before = resident_mb()
     alone, both = _drafting(LookupDrafter(dictionary), documents), _drafting(LookupDrafter(dictionary, True), documents)
+    memory = resident_mb() - before
+    preparing = [_timed(lambda opened=opened: opened.automaton) for opened in (Dictionary(path) for _ in range(repeat))]
     figures = {
         "entries": len(dictionary),
         "bytes": dictionary.manifest.total_bytes,
         "open median ms": round(statistics.median(openings) / 1e6, 3),
         "prepare for drafting median ms": round(statistics.median(preparing) / 1e6, 1),
         "states": len(dictionary.automaton),
+        "memory of drafting MB": round(memory, 1),
         "contexts": len(histories),
         "hits": round(sum(hit for _, hit in times) / len(times), 3),
         "look-up median us": _median(times, (True, False)),

@@ -10,7 +10,8 @@ several limits on how far it guesses. Backoff and dictspec dictionaries are buil
 theirs are replayed at several least probabilities. At most 8 draft tokens a cycle.
 
 Drafted: draft tokens per pass. us: microseconds per pass, the replay itself included. MB: a dictionary's
-files. Memory: what opening and using it adds to the process (Linux only).
+files. Memory: what opening and using it adds to the process (Linux only); of a dictionary hardly anything, since
+what building it took is used again (`lookup.py` measures it in a fresh process).
 
 Below ours: how many settings of a drafter save fewer passes than backoff does, between its settings, with as many
 draft tokens. Prints the best setting of each and saves all in ``benchmarks/results/peers.jsonl``. Tokenizers and
@@ -18,7 +19,6 @@ corpora come from the folder named by SPECTOOL_SHARED.
 """
 
 import json
-import resource
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -31,6 +31,7 @@ from typing import Any
 import click
 import numpy as np
 from arctic_inference.suffix_decoding import SuffixDecodingCache
+from memory import resident_mb
 from real_data import encoded, real_corpus, real_tokenizer
 
 from spectool.artifacts import Dictionary, Tokenizer
@@ -174,11 +175,11 @@ def _dictionaries(
             size = round(sum(file.stat().st_size for file in out.iterdir()) / 1e6, 2)
             floors = _FLOORS if label == "backoff" else _DICTSPEC_FLOORS
             for history, floor in product((False, True), floors):
-                before = _memory()
+                before = resident_mb()
                 drafter = LookupDrafter(Dictionary(out), history, floor)
                 name = f"{label}, p >= {floor:g}" + " + history" * history
                 row = _replayed(drafter, documents, name)
-                yield row | {"MB": size, "memory MB": round(max(0, _memory() - before))}
+                yield row | {"MB": size, "memory MB": round(max(0, resident_mb() - before))}
 
 
 def _built(tokenizer: Tokenizer, text: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
@@ -199,13 +200,13 @@ def _built(tokenizer: Tokenizer, text: Path, scratch: Path) -> Iterator[tuple[st
 
 def _suffix_trees(trained: list[list[int]], documents: list[list[int]]) -> Iterator[dict[str, Any]]:
     """Replay with the suffix tree under all settings."""
-    before = _memory()
+    before = resident_mb()
     cache = SuffixDecodingCache(max_tree_depth=_DEPTH)
     for number, document in enumerate(trained):
         cache.start_request(number, [])
         cache.add_active_response(number, document)
         cache.stop_request(number)
-    grown = round(_memory() - before)
+    grown = round(resident_mb() - before)
     for history, factor, least in product((False, True), _FACTORS, _LEAST):
         name = f"suffix tree, factor {factor:g}, p >= {least:g}" + " + history" * history
         row = _replayed(SuffixTreeDrafter(cache, factor, least, history), documents, name)
@@ -224,15 +225,6 @@ def _replayed(drafter: Drafter, documents: list[list[int]], name: str) -> dict[s
         "drafted": round(statistics.proposed / statistics.passes, 3),
         "us": round(1e6 * seconds / statistics.passes, 1),
     }
-
-
-def _memory() -> float:
-    """Return the memory of this process in MB, where the system tells (Linux); else not a number."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return float("nan")
-    return pages * resource.getpagesize() / 1e6
 
 
 if __name__ == "__main__":

@@ -136,10 +136,10 @@ def _measure_backoff(
         for max_bytes, alike in groupby(settings, lambda one: one.max_bytes):
             limits = BackoffOptions(max_bytes=max_bytes)
             manifest = build_backoff(tokenizer, Counts(counts), out, limits, _quiet, prepared=prepared)
+            dictionary = Dictionary(out)
             for one in alike:
-                drafter = LookupDrafter(Dictionary(out), min_probability=one.min_prob or 0.0)
-                entries = manifest.statistics["entries"]
-                yield Candidate(one, entries, partial(replay, documents, drafter), manifest.total_bytes)
+                drafter = LookupDrafter(dictionary, min_probability=one.min_prob or 0.0)
+                yield Candidate(one, len(dictionary), partial(replay, documents, drafter), manifest.total_bytes)
 
 
 def _quiet(step: str) -> None:
