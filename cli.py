@@ -25,6 +25,7 @@ _COMMANDS = {
     "import-dict": "spectool.build.dictionary_commands:import_dict",
     "merge-dict": "spectool.build.dictionary_commands:merge_dict",
     "restrict-dict": "spectool.build.dictionary_commands:restrict_dict",
+    "train-draft": "spectool.train.command:train_draft",
     "generate": "spectool.runtime.commands:generate",
     "inspect": "spectool.artifacts.commands:inspect",
     "verify": "spectool.artifacts.commands:verify",

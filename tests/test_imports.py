@@ -30,7 +30,9 @@ def command(*arguments: str) -> str:
     )
 
 
-@pytest.mark.parametrize("package", ["spectool", "spectool.runtime", "spectool.cli", "spectool.runtime.commands"])
+@pytest.mark.parametrize(
+    "package", ["spectool", "spectool.runtime", "spectool.train", "spectool.cli", "spectool.runtime.commands"]
+)
 def test_importing_is_light(package: str) -> None:
     assert not loaded_by(f"import {package}") & set(HEAVY)
 
@@ -67,7 +69,11 @@ def test_the_check_can_fail() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], *([name, "--help"] for name in ("build-dict", "align", "generate", "emulate", "demo"))],
+    [
+        ["--help"],
+        ["--version"],
+        *([name, "--help"] for name in ("build-dict", "align", "generate", "emulate", "demo", "train-draft")),
+    ],
 )
 def test_help_is_light(arguments: list[str]) -> None:
     loaded = loaded_by(command(*arguments))

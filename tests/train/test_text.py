@@ -1,0 +1,93 @@
+"""Text of a run: encoded with its boundaries, and nothing of what is held out is trained on."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spectool import CorpusError, TokenizerError
+from spectool.artifacts import open_tokenizer
+from spectool.corpora import Corpus, open_corpus
+from spectool.train.text import Boundaries, Text, boundaries_of, load, prepare
+
+from .tiny import OTHER, TOKENIZER
+
+TARGET = open_tokenizer(TOKENIZER)
+
+
+def prepared(work: Path, corpus: str, valid: str | None = None, limit: int = 10**9, kept: int = 10**9) -> Text:
+    sources = open_corpus(corpus), None if valid is None else open_corpus(valid)
+    prepare(work, *sources, TARGET, boundaries_of(TARGET), limit, kept, 0, lambda step: None)
+    return load(work)
+
+
+def documents(text: Text) -> list[str]:
+    """The texts of the stream, in its order."""
+    bos, eos = TARGET.roles.bos, TARGET.roles.eos[0]
+    ends = np.flatnonzero(text.stream == eos)
+    parts = np.split(text.stream, ends + 1)
+    assert len(parts.pop()) == 0
+    assert all(part[0] == bos and part[-1] == eos for part in parts)
+    return [TARGET.bytes_of(part[1:-1].tolist()).decode().removeprefix(" ") for part in parts]
+
+
+def written(path: Path, lines: list[str]) -> str:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def test_boundaries() -> None:
+    other = open_tokenizer(OTHER)
+    end = other.vocabulary["<|endoftext|>"]
+    assert boundaries_of(TARGET) == Boundaries(1, 2)
+    assert boundaries_of(other) == Boundaries(end, None)
+    assert boundaries_of(TARGET, "</s>") == Boundaries(2, None)
+    with pytest.raises(TokenizerError, match=r"--boundary: expected a token of .*, got '<x>'"):
+        boundaries_of(TARGET, "<x>")
+
+
+def test_every_document_is_on_one_side(tmp_path: Path) -> None:
+    lines = [f"To jest akapit numer {number}." for number in range(300)]
+    text = prepared(tmp_path, written(tmp_path / "c.txt", lines))
+    held_out = [TARGET.bytes_of(ids[1:].tolist()).decode().removeprefix(" ") for ids in text.held_out.documents]
+    training = documents(text)
+    assert sorted(held_out + training) == sorted(lines)
+    assert 2 <= len(held_out) <= 30
+    assert training != [line for line in lines if line in training], "in random order"
+    assert text.held_out.bytes == sum(len(line.encode()) for line in held_out)
+    assert all(ids[0] == TARGET.roles.bos for ids in text.held_out.documents)
+    assert text.held_out.tokens == sum(len(TARGET.encode(line)) for line in held_out)
+
+
+def test_text_that_is_measured_on_is_not_trained_on(tmp_path: Path) -> None:
+    lines = [f"Akapit {number}." for number in range(50)]
+    corpus = written(tmp_path / "c.txt", [*lines, *lines])
+    valid = written(tmp_path / "v.txt", ["Inny akapit.", lines[7], lines[8]])
+    text = prepared(tmp_path, corpus, valid)
+    assert sorted(documents(text)) == sorted([*lines[:7], *lines[9:]] * 2)
+    assert len(text.held_out.documents) == 3
+    assert text.inputs["left_out"] == 4
+    assert text.inputs["held_out"]["documents"] == 3
+
+
+def test_limits(tmp_path: Path) -> None:
+    text = prepared(tmp_path, "sample:pl", "sample:uk", limit=1000, kept=500)
+    assert len(text.stream) == 1000
+    last = len(text.held_out.documents[-1]) - 1
+    assert text.held_out.tokens - last < 500 <= text.held_out.tokens
+
+
+def test_text_is_read_once(tmp_path: Path) -> None:
+    first = prepared(tmp_path, "sample:pl")
+
+    def unreadable(counts: object) -> None:
+        raise AssertionError("read again")
+
+    again = Corpus("sample:pl", unreadable)  # type: ignore[arg-type]
+    prepare(tmp_path, again, None, TARGET, boundaries_of(TARGET), 10**9, 10**9, 0, lambda step: None)
+    assert np.array_equal(load(tmp_path).stream, first.stream)
+
+
+def test_too_little_text(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="1 documents, expected some to train on and others to measure on"):
+        prepared(tmp_path, written(tmp_path / "c.txt", ["Jeden akapit."]))

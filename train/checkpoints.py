@@ -1,0 +1,68 @@
+"""A training's state in one file, written beside the last one and renamed, so that a kill leaves one whole.
+
+The order of the text and the choice of classes depend on the seed and the step alone, so weights,
+the state of the optimizer and the step are all that there is.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+from mlx.optimizers import Optimizer
+from mlx.utils import tree_flatten, tree_unflatten
+
+from spectool import ArtifactError
+
+_MODEL, _OPTIMIZER = "model:", "optimizer:"
+
+
+class Position(NamedTuple):
+    """How far a training is: steps done, seconds spent."""
+
+    step: int
+    seconds: float
+
+
+def flat(tree: Any) -> dict[str, mx.array]:
+    """Return the arrays of nested weights or states by dotted names."""
+    arrays: Any = tree_flatten(tree)
+    return dict(arrays)
+
+
+def save(path: Path, model: Any, optimizer: Optimizer, position: Position) -> None:
+    """Write a checkpoint and wait until it is on the disk."""
+    arrays = {_MODEL + name: value for name, value in flat(model.parameters()).items()}
+    arrays |= {_OPTIMIZER + name: value for name, value in flat(optimizer.state).items()}
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            metadata = {"step": str(position.step), "seconds": repr(position.seconds)}
+            mx.save_safetensors(file, arrays, metadata)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load(path: Path, model: Any, optimizer: Optimizer) -> Position:
+    """Put what a checkpoint holds into a model and its optimizer.
+
+    Raises:
+        ArtifactError: It is damaged.
+    """
+    try:
+        found: Any = mx.load(str(path), return_metadata=True)
+        arrays, metadata = found
+        position = Position(int(metadata["step"]), float(metadata["seconds"]))
+        model.load_weights([(n.removeprefix(_MODEL), v) for n, v in arrays.items() if n.startswith(_MODEL)])
+        state = [(n.removeprefix(_OPTIMIZER), v) for n, v in arrays.items() if n.startswith(_OPTIMIZER)]
+        optimizer.state = tree_unflatten(state)
+        optimizer.init(model.trainable_parameters())
+        mx.eval(model.parameters(), optimizer.state)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise ArtifactError(
+            f"{path}: not a readable checkpoint ({error}). Remove {path.parent} and give the same command to begin anew"
+        ) from error
+    return position

@@ -1,0 +1,265 @@
+"""The command ``train-draft``."""
+
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import click
+from tqdm import tqdm
+
+from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
+from spectool.train.shapes import SIZES, shape_of
+
+if TYPE_CHECKING:
+    from spectool.train.curve import Point
+
+
+@click.command("train-draft")
+@click.option(
+    "--tokenizer", required=True, metavar="T", help="Directory, tokenizer.json or hub id; mostly the target's."
+)
+@click.option(
+    "--corpus",
+    required=True,
+    metavar="C",
+    help="Text to train on: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl. It is held in memory.",
+)
+@click.option(
+    "--valid",
+    metavar="V",
+    help="Text to measure on; by default a hundredth of the corpus, which is then not trained on.",
+)
+@click.option("--steps", type=click.IntRange(1), required=True, metavar="N", help="Steps to train for.")
+@out_option
+@click.option(
+    "--size",
+    type=click.Choice(list(SIZES)),
+    default="4m",
+    show_default=True,
+    help="Parameters, where some 11,000 ids are common.",
+)
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Shape from the config.json of a Llama-type model, instead of --size.",
+)
+@click.option("--hidden", type=click.IntRange(1), metavar="N", help="Another hidden size.")
+@click.option("--layers", type=click.IntRange(1), metavar="N", help="Another number of layers.")
+@click.option("--heads", type=click.IntRange(1), metavar="N", help="Another number of attention heads.")
+@click.option("--kv-heads", type=click.IntRange(1), metavar="N", help="Another number of key and value heads.")
+@click.option("--intermediate", type=click.IntRange(1), metavar="N", help="Another intermediate size.")
+@click.option("--rate", type=Finite(0, min_open=True), metavar="R", help="Peak learning rate; by default the size's.")
+@click.option("--step-tokens", type=click.IntRange(2), metavar="N", help="Tokens in a step; by default the size's.")
+@click.option(
+    "--length",
+    type=click.IntRange(2),
+    metavar="N",
+    help="Tokens in a row of a step, half as many in the first two thirds of the steps; by default the size's.",
+)
+@click.option(
+    "--tokens",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Tokens of the corpus to use, from documents in random order; by default as many as the steps take.",
+)
+@click.option(
+    "--min-count",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="Ids that occur less often share one row of the vocabulary while training.",
+)
+@click.option(
+    "--softmax-classes",
+    type=click.IntRange(0),
+    default=3584,
+    show_default=True,
+    metavar="N",
+    help="Classes in the softmax of a step, the others by sample; 0 for all.",
+)
+@click.option("--boundary", metavar="TOKEN", help="Token between documents; by default BOS before and EOS after.")
+@click.option(
+    "--valid-tokens", type=click.IntRange(1), default=20_000, show_default=True, help="Held-out tokens to measure on."
+)
+@click.option(
+    "--measure-every",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Steps between two measurements on held-out text; by default a tenth of all.",
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Steps between two checkpoints; by default a twentieth of all.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Another seed, another model.")
+@text_options
+@json_option
+@guarded
+def train_draft(
+    tokenizer: str,
+    corpus: str,
+    valid: str | None,
+    steps: int,
+    out: Path | None,
+    size: str,
+    config: Path | None,
+    hidden: int | None,
+    layers: int | None,
+    heads: int | None,
+    kv_heads: int | None,
+    intermediate: int | None,
+    rate: float | None,
+    step_tokens: int | None,
+    length: int | None,
+    text_field: str | None,
+    on_error: Any,
+    as_json: bool,
+    **others: Any,
+) -> None:
+    """Train a small Llama-type model from scratch, for mlx-lm to load from OUT.
+
+    Beside it lie training.json (arguments, versions, bits per byte on held-out text), the loss curve
+    as curve.parquet and, with spectool[plots], as a plot. Checkpoints lie beside OUT until all is
+    done; after a kill or Ctrl-C, the same command goes on from there, with the same numbers.
+
+    Several processes share a step under mlx.launch. On Linux, MLX's CPU build links a slow BLAS:
+    preload another, as in the last example (50 times as fast).
+
+    \b
+    Examples:
+        spectool train-draft --tokenizer ./Bielik-11B --corpus pl.txt.zst --steps 3600 -o pl-draft
+        export LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3 OPENBLAS_NUM_THREADS=1
+        mlx.launch -n 2 --backend ring -- spectool train-draft --tokenizer T --corpus C --steps 3600 -o D
+    """
+    context = click.get_current_context()
+    if config is not None and context.get_parameter_source("size") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--size and --config exclude each other: the config has the shape")
+
+    import mlx.core as mx
+
+    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.build.default_paths import default_path, digest, slug
+    from spectool.corpora import open_corpus
+    from spectool.train.curve import CURVE, drawn, read_curve
+    from spectool.train.draft import TrainOptions
+    from spectool.train.draft import train_draft as run
+
+    shape = shape_of(
+        size,
+        config,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        intermediate_size=intermediate,
+    )
+    suited = SIZES[size]
+    options = TrainOptions(
+        shape,
+        steps,
+        rate or suited.rate,
+        step_tokens or suited.step_tokens,
+        length or suited.length,
+        **others,
+    )
+    source = open_corpus(corpus, on_error=on_error, text_field=text_field)
+    measured_on = None if valid is None else open_corpus(valid, on_error=on_error, text_field=text_field)
+    opened = open_tokenizer(tokenizer)
+    path = out or default_path(f"{slug(corpus)}.{opened.fingerprint[:8]}-{digest(options, valid)}.draft")
+
+    def quiet(text: str) -> None:
+        pass
+
+    first = mx.distributed.init().rank() == 0
+    note = say if first else quiet
+    for line in opened.notes:
+        note(f"{opened.name}: {line}")
+    how = {"on_error": on_error, "text_field": text_field}
+    with _Display(steps, first) as display:
+        try:
+            record = run(source, measured_on, opened, path, options, note, display.show, reading, how)
+        except KeyboardInterrupt:
+            if display.last is None:
+                raise
+            display.close()
+            note(f"Interrupted after step {display.last.step:,}; the same command goes on from the last checkpoint.")
+            sys.exit(130)
+    if not first:
+        return
+    if not as_json:
+        say(drawn(read_curve(path / CURVE)))
+    if "curve.svg" not in record["files"]:
+        say("no plot without matplotlib: pip install 'spectool[plots]'")
+    facts = {"path": str(path), **record}
+    show(facts if as_json else _in_short(facts), as_json)
+
+
+def _in_short(record: dict[str, Any]) -> dict[str, Any]:
+    held_out, parameters = record["held_out"], record["parameters"]
+    return {
+        "path": record["path"],
+        "parameters": f"{parameters['stored']:,} ({parameters['trained']:,} while training)",
+        "trained": f"{record['tokens']:,} tokens in {record['steps']:,} steps, {record['seconds']:,} s",
+        "loss": f"{record['loss']:.3f} nats per token in the last step",
+        "held out": f"{held_out['bits_per_byte']:.4f} bits per byte, {held_out['nats_per_token']:.3f} nats per token "
+        f"({held_out['tokens']:,} tokens)",
+        "files": record["files"],
+    }
+
+
+class _Display:
+    """A progress bar in a terminal; elsewhere a line for every measurement."""
+
+    def __init__(self, steps: int, first: bool) -> None:
+        self.last: Point | None = None
+        self._steps, self._first = steps, first
+        self._begun: tuple[int, float] = (0, 0.0)
+        self._bar: tqdm[Any] | None = None
+        self._measured = ""
+
+    def __enter__(self) -> "_Display":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def show(self, point: "Point") -> None:
+        """Show a step."""
+        if self.last is None:
+            self._begin(point)
+        self.last = point
+        if point.bits_per_byte is not None:
+            self._measured = f", {point.bits_per_byte:.3f} bits/byte"
+        figures = f"{point.loss:.3f} nats/token{self._measured}"
+        step, seconds = self._begun
+        left = ""
+        if point.step > step:
+            step_tokens = point.tokens / point.step
+            speed = (point.step - step) * step_tokens / (point.seconds - seconds)
+            figures += f", {speed:,.0f} tokens/s"
+            left = f", {(self._steps - point.step) * step_tokens / speed / 60:.1f} min left"
+        if self._bar is not None and not self._bar.disable:
+            self._bar.set_postfix_str(figures, refresh=False)
+            self._bar.update()
+            if point.step == self._steps:
+                self.close()
+        elif self._first and point.bits_per_byte is not None:
+            say(f"step {point.step:,} of {self._steps:,}: {figures}{left}")
+
+    def _begin(self, point: "Point") -> None:
+        self._begun = (point.step, point.seconds)
+        if self._first:
+            self._bar = tqdm(
+                total=self._steps, initial=point.step - 1, desc="training", unit=" steps", disable=None, smoothing=0.05
+            )

@@ -1,0 +1,52 @@
+"""The loss curve as a plot, in SVG and PNG."""
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from spectool.train.curve import Point, means
+
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.4,
+    "legend.frameon": False,
+    "svg.hashsalt": "spectool",
+    "svg.fonttype": "none",
+}
+_TRAINING, _HELD_OUT = "#0072B2", "#D55E00"  # Okabe and Ito's palette
+_STRETCHES = 400
+
+
+def write_plots(points: Sequence[Point], out: Path) -> None:
+    """Draw loss and held-out bits per byte over tokens: ``curve.svg`` and ``curve.png`` in ``out``."""
+    with matplotlib.rc_context(_STYLE):
+        figure = _figure(points)
+        for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+            drawn = BytesIO()
+            figure.savefig(drawn, format=kind, dpi=200, metadata=metadata)
+            (out / f"curve.{kind}").write_bytes(drawn.getvalue())
+
+
+def _figure(points: Sequence[Point]) -> Figure:
+    step_tokens = points[0].tokens / points[0].step
+    figure = Figure(figsize=(5.2, 3.2), layout="constrained")
+    axes = figure.subplots()
+    smooth = means(points, _STRETCHES)
+    axes.plot([step * step_tokens for step, _ in smooth], [loss for _, loss in smooth], color=_TRAINING)
+    axes.set_xlabel("tokens trained on")
+    axes.set_ylabel("training loss, nats per token", color=_TRAINING)
+    measured = [(point.tokens, point.bits_per_byte) for point in points if point.bits_per_byte is not None]
+    other = axes.twinx()
+    other.grid(visible=False)
+    other.plot(*zip(*measured, strict=True), "o-", color=_HELD_OUT, markersize=4)
+    other.set_ylabel("held out, bits per byte", color=_HELD_OUT)
+    return figure

@@ -1,0 +1,118 @@
+"""Where a training keeps what it has, so that the same command goes on after a kill.
+
+    .OUT.work/
+      key.json                  what the result depends on
+      lock                      held while a training runs
+      stream.npy  text.json     the text, encoded
+      checkpoint.safetensors    weights, state of the optimizer, step and seconds
+      curve.parquet             the loss curve, at least as far as the checkpoint
+      model/                    OUT, while it is written
+
+Another command finds an error there that names what differs, as it does in a finished OUT.
+"""
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from spectool import ArtifactError
+from spectool.artifacts.replacing import check_replaceable
+from spectool.build.count_work import read_json, work_path, write_json
+
+RECORD = "training.json"
+CHECKPOINT = "checkpoint.safetensors"
+_MOST_NAMED = 4  # differences in a message
+
+
+def finished(out: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the record of a training with the same key that is finished; None where there is nothing yet.
+
+    Args:
+        out: Directory of the model.
+        key: What the result depends on, as JSON values.
+
+    Raises:
+        ArtifactError: There is something else.
+    """
+    if not (out / RECORD).is_file():
+        check_replaceable(out, "spectool-draft")
+        return None
+    try:
+        record: dict[str, Any] = json.loads((out / RECORD).read_text(encoding="utf-8"))
+        there = record["arguments"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(f"{out / RECORD}: not readable ({error}). Choose another -o, or remove {out}") from error
+    if there != key:
+        raise ArtifactError(
+            f"{out}: has a model of another training: {_differences(there, key)}. Choose another -o, or remove {out}"
+        )
+    return record
+
+
+@contextmanager
+def working(out: Path, key: Mapping[str, Any]) -> Iterator[Path]:
+    """Give the work directory of ``out``, with what an earlier run with the same key has left.
+
+    It is removed when the block ends well; else it stays, if it has a checkpoint.
+
+    Raises:
+        ArtifactError: Another training is running there, or a checkpoint of one with another key lies there.
+    """
+    work = work_path(out)
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ArtifactError(
+                f"{out}: another training is running there. Wait for it, or choose another -o"
+            ) from error
+        there = read_json(work / "key.json")
+        if there != key:
+            if (work / CHECKPOINT).exists():
+                raise ArtifactError(
+                    f"{out}: another training was begun there: {_differences(there or {}, key)}. Give its command "
+                    f"again to go on with it, choose another -o, or remove {work} to begin anew"
+                )
+            _clear(work)
+            write_json(work / "key.json", key)
+        try:
+            yield work
+        except BaseException:
+            if not (work / CHECKPOINT).exists():
+                shutil.rmtree(work)
+            raise
+        shutil.rmtree(work)
+
+
+def _clear(work: Path) -> None:
+    for path in work.iterdir():
+        if path.name != "lock":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Name the values in which two keys differ."""
+    one, two = _flat(there), _flat(now)
+    names = [name for name in {**one, **two} if one.get(name) != two.get(name)]
+    said = [f"{name} is {_short(one.get(name))} there and {_short(two.get(name))} now" for name in names[:_MOST_NAMED]]
+    more = len(names) - len(said)
+    return "; ".join(said) + (f"; and {more} more" if more else "")
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay out nested values by dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = _flat(value) if isinstance(value, dict) else None
+        flat |= {name: value} if inner is None else {f"{name}.{key}": v for key, v in inner.items()}
+    return flat
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
