@@ -26,6 +26,7 @@ _COMMANDS = {
     "merge-dict": "spectool.build.dictionary_commands:merge_dict",
     "restrict-dict": "spectool.build.dictionary_commands:restrict_dict",
     "train-draft": "spectool.train.command:train_draft",
+    "tune-draft": "spectool.train.tune_command:tune_draft",
     "generate": "spectool.runtime.commands:generate",
     "inspect": "spectool.artifacts.commands:inspect",
     "verify": "spectool.artifacts.commands:verify",

@@ -26,7 +26,7 @@ TOKENIZER = str(demo_path("target") / "tokenizer.json")
 OTHER = str(demo_path("other") / "tokenizer.json")
 COMMANDS = [
     *("align", "build-dict", "count", "demo", "emulate", "export-dict", "generate", "import-dict", "inspect"),
-    *("merge-dict", "restrict-dict", "train-draft", "verify"),
+    *("merge-dict", "restrict-dict", "train-draft", "tune-draft", "verify"),
 ]
 
 

@@ -72,7 +72,8 @@ def test_the_check_can_fail() -> None:
     [
         ["--help"],
         ["--version"],
-        *([name, "--help"] for name in ("build-dict", "align", "generate", "emulate", "demo", "train-draft")),
+        *([name, "--help"] for name in ("build-dict", "align", "generate", "emulate", "demo")),
+        *([name, "--help"] for name in ("train-draft", "tune-draft")),
     ],
 )
 def test_help_is_light(arguments: list[str]) -> None:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from spectool.train.curve import Point, means
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.grid": True,
@@ -28,7 +28,7 @@ _STRETCHES = 400
 
 def write_plots(points: Sequence[Point], out: Path) -> None:
     """Draw loss and held-out bits per byte over tokens: ``curve.svg`` and ``curve.png`` in ``out``."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = _figure(points)
         for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
             drawn = BytesIO()

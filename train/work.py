@@ -14,7 +14,7 @@ Another command finds an error there that names what differs, as it does in a fi
 import fcntl
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,13 +54,18 @@ def finished(out: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 @contextmanager
-def working(out: Path, key: Mapping[str, Any]) -> Iterator[Path]:
+def working(out: Path, key: Mapping[str, Any], worth: Sequence[str] = (CHECKPOINT,)) -> Iterator[Path]:
     """Give the work directory of ``out``, with what an earlier run with the same key has left.
 
-    It is removed when the block ends well; else it stays, if it has a checkpoint.
+    It is removed when the block ends well; else it stays, if it has anything worth keeping.
+
+    Args:
+        out: Directory of the model.
+        key: What the result depends on, as JSON values.
+        worth: Patterns of files that are worth keeping.
 
     Raises:
-        ArtifactError: Another training is running there, or a checkpoint of one with another key lies there.
+        ArtifactError: Another training is running there, or one with another key has left something.
     """
     work = work_path(out)
     work.mkdir(parents=True, exist_ok=True)
@@ -73,7 +78,7 @@ def working(out: Path, key: Mapping[str, Any]) -> Iterator[Path]:
             ) from error
         there = read_json(work / "key.json")
         if there != key:
-            if (work / CHECKPOINT).exists():
+            if _any(work, worth):
                 raise ArtifactError(
                     f"{out}: another training was begun there: {_differences(there or {}, key)}. Give its command "
                     f"again to go on with it, choose another -o, or remove {work} to begin anew"
@@ -83,10 +88,14 @@ def working(out: Path, key: Mapping[str, Any]) -> Iterator[Path]:
         try:
             yield work
         except BaseException:
-            if not (work / CHECKPOINT).exists():
+            if not _any(work, worth):
                 shutil.rmtree(work)
             raise
         shutil.rmtree(work)
+
+
+def _any(work: Path, patterns: Sequence[str]) -> bool:
+    return any(True for pattern in patterns for _ in work.glob(pattern))
 
 
 def _clear(work: Path) -> None:

@@ -1,0 +1,82 @@
+"""How the gradients of several tasks become one: their mean, or s-CDF's correction of the slow ones.
+
+s-CDF (stochastic corrective drafter fine-tuning; "Disparate Impacts of Speculative Decoding", Eq. 9 and
+Algorithm 1) weighs the gradient of a task by its excess over the best one,
+
+    (1/m) sum_T (D_T - D_min) grad D_T,
+
+which is the gradient of (1/m) sum_T (D_T - c)^2 / 2 with c = D_min held constant. The best task gets no
+weight, so nothing raises its divergence on purpose; ties are no matter.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from mlx.utils import tree_map
+
+Objective = Literal["mean", "s-cdf"]
+
+
+def unfairness(divergences: Sequence[float]) -> float:
+    """Return U = (1/m) sum (D_T - D_min)^2 (Definition 1), in nats squared."""
+    best = min(divergences)
+    return sum((divergence - best) ** 2 for divergence in divergences) / len(divergences)
+
+
+def weights(divergences: Sequence[float], objective: Objective, normalize: bool = False) -> list[float]:
+    """Return what each task's gradient is multiplied by.
+
+    Args:
+        divergences: D_T of each task's mini-batch, nats.
+        objective: ``mean`` gives 1/m, ``s-cdf`` (D_T - D_min)/m.
+        normalize: Scale the weights so that they sum to 1; all 0 stay so.
+    """
+    best, m = min(divergences), len(divergences)
+    found = [1 / m if objective == "mean" else (divergence - best) / m for divergence in divergences]
+    total = sum(found)
+    return [weight / total for weight in found] if normalize and total else found
+
+
+class GradientSum:
+    """The weighted sum of the tasks' gradients, task by task, in the memory of two gradients.
+
+    The best divergence is known only at the end. Kept are sum (D_T - c) g_T for the least D_T so far,
+    c, and sum g_T, by which the first grows when c falls: only positive weights, nothing cancels.
+    """
+
+    def __init__(self, objective: Objective, normalize: bool = False) -> None:
+        self._objective, self._normalize = objective, normalize
+        self._divergences: list[float] = []
+        self._plain: Any = None  # sum g_T
+        self._excess: Any = None  # sum (D_T - c) g_T
+
+    def add(self, divergence: float, gradient: Any) -> None:
+        """Add a task.
+
+        Args:
+            divergence: Its D_T, nats.
+            gradient: The gradient of D_T, a tree of arrays.
+        """
+        best = min(self._divergences, default=divergence)
+        self._divergences.append(divergence)
+        if self._objective == "s-cdf":
+            if self._excess is None:
+                self._excess = tree_map(lambda g: g * 0, gradient)
+            elif divergence < best:
+                self._excess = tree_map(lambda e, g: e + (best - divergence) * g, self._excess, self._plain)
+            else:
+                self._excess = tree_map(lambda e, g: e + (divergence - best) * g, self._excess, gradient)
+        self._plain = gradient if self._plain is None else tree_map(lambda a, b: a + b, self._plain, gradient)
+
+    @property
+    def divergences(self) -> list[float]:
+        """D_T of the tasks so far, nats."""
+        return self._divergences
+
+    def total(self) -> Any:
+        """Return the sum of the gradients by `weights`."""
+        divergences, m = self._divergences, len(self._divergences)
+        scale = 1 / m
+        if self._normalize and (sum_of := sum(weights(divergences, self._objective))):
+            scale /= sum_of
+        return tree_map(lambda g: g * scale, self._plain if self._objective == "mean" else self._excess)

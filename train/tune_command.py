@@ -1,0 +1,219 @@
+"""The command ``tune-draft``."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import click
+from tqdm import tqdm
+
+from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
+
+if TYPE_CHECKING:
+    from spectool.train.curve import Point
+    from spectool.train.task_curve import TaskPoint
+
+
+@click.command("tune-draft")
+@click.option("--draft", required=True, metavar="MODEL", help="Model to tune: directory or hub id.")
+@click.option("--target", required=True, metavar="MODEL", help="Model to tune it towards; it is never changed.")
+@click.option(
+    "--corpus",
+    "corpora",
+    required=True,
+    multiple=True,
+    metavar="[NAME=]SPEC",
+    help="Text of a task, such as a language: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl. "
+    "May be repeated.",
+)
+@click.option("--steps", type=click.IntRange(1), required=True, metavar="N", help="Steps to train for.")
+@out_option
+@click.option(
+    "--on",
+    type=click.Choice(["text", "completions", "distribution"]),
+    default="text",
+    show_default=True,
+    help="What it learns: the text, the target's own continuations of it, or the target's probabilities on it.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["mean", "s-cdf"]),
+    default="mean",
+    show_default=True,
+    help="All tasks alike, or each by its distance to the best one.",
+)
+@click.option("--normalize", is_flag=True, help="Scale the weights of the tasks to sum to 1.")
+@click.option(
+    "--alignment",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Of draft and target, to compare the ids that both have where they have different ones.",
+)
+@click.option(
+    "--lora", type=click.IntRange(1), metavar="RANK", help="Train LoRA layers of this rank instead of all weights."
+)
+@click.option("--rate", type=Finite(0, min_open=True), default=1e-4, show_default=True, help="Peak learning rate.")
+@click.option("--batch", type=click.IntRange(1), default=8, show_default=True, help="Rows of each task in a step.")
+@click.option(
+    "--length", type=click.IntRange(2), default=128, show_default=True, help="Tokens in a row of text, at most."
+)
+@click.option(
+    "--completions",
+    type=click.IntRange(1),
+    default=512,
+    show_default=True,
+    help="Prompts of each task for the target to go on from.",
+)
+@click.option(
+    "--prompt-tokens", type=click.IntRange(1), default=32, show_default=True, help="The target's tokens in a prompt."
+)
+@click.option("--max-tokens", type=click.IntRange(1), default=64, show_default=True, help="Tokens it goes on for.")
+@click.option(
+    "--temperature",
+    type=Finite(0),
+    default=1.0,
+    show_default=True,
+    help="Of the target's sampling; 0 takes the most probable token.",
+)
+@click.option(
+    "--valid-rows",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Held-out rows of each task to measure on.",
+)
+@click.option(
+    "--measure-every", type=click.IntRange(1), metavar="N", help="Steps between two measurements; by default a tenth."
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Steps between two checkpoints; by default a twentieth of all.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Another seed, another model.")
+@text_options
+@json_option
+@guarded
+def tune_draft(
+    draft: str,
+    target: str,
+    corpora: tuple[str, ...],
+    steps: int,
+    out: Path | None,
+    alignment: Path | None,
+    text_field: str | None,
+    on_error: Any,
+    as_json: bool,
+    **others: Any,
+) -> None:
+    """Fine-tune a draft model towards a target, for mlx-lm to load from OUT.
+
+    With several tasks, s-CDF moves the draft where the target's speed-up is least: each task's gradient
+    weighs as much as its divergence from the target exceeds that of the best one. Beside the model lie
+    training.json, the loss of every step as curve.parquet, and divergence, KL, acceptance proxy and
+    unfairness of every task as tasks.parquet and, with spectool[plots], as a plot. Checkpoints lie beside
+    OUT until all is done; after a kill or Ctrl-C, the same command goes on from there.
+
+    \b
+    Examples:
+        spectool tune-draft --draft ./small --target ./large --corpus pl.txt.zst --on completions --steps 500 -o D
+        spectool tune-draft --draft ./small --target ./large --corpus pl=pl.txt --corpus uk=uk.txt \\
+            --on distribution --objective s-cdf --steps 500 -o D
+    """
+    named = _named(corpora)
+
+    from spectool.build.default_paths import default_path, digest, slug
+    from spectool.corpora import open_corpus
+    from spectool.train.curve import CURVE, drawn, read_curve
+    from spectool.train.task_curve import TaskPoint, before_and_after
+    from spectool.train.tune import tune_draft as run
+    from spectool.train.tune_options import TuneOptions
+    from spectool.train.tuned_model import open_model
+
+    options = TuneOptions(steps, **others)
+    sources = {name: open_corpus(spec, on_error=on_error, text_field=text_field) for name, spec in named.items()}
+    opened, towards = open_model(draft), open_model(target)
+    path = out or default_path(f"{slug(draft)}-{digest(options, target, corpora, alignment)}.tuned")
+    for model in (opened, towards):
+        for line in model.tokenizer.notes:
+            say(f"{model.name}: {line}")
+    how = {"on_error": on_error, "text_field": text_field}
+    with _Display(steps) as display:
+        try:
+            record = run(opened, towards, sources, path, options, say, alignment, display.show, reading, how)
+        except KeyboardInterrupt:
+            if display.last is None:
+                raise
+            display.close()
+            say(f"Interrupted after step {display.last.step:,}; the same command goes on from the last checkpoint.")
+            sys.exit(130)
+    if "tasks.svg" not in record["files"]:
+        say("no plot without matplotlib: pip install 'spectool[plots]'")
+    facts = {"path": str(path), **record}
+    if as_json:
+        show(facts, as_json)
+        return
+    say(drawn(read_curve(path / CURVE)))
+    before, after = ([TaskPoint(**row) for row in record["measured"][when]] for when in ("before", "after"))
+    click.echo(before_and_after(before, after))
+    click.echo()
+    trained = f"{record['tokens']:,} tokens in {record['steps']:,} steps, {record['seconds']:,} s"
+    show({"path": str(path), "trained": trained, "files": record["files"]}, as_json)
+
+
+def _named(corpora: Sequence[str]) -> dict[str, str]:
+    """Return corpora by the names of their tasks, the corpora's own where none is given."""
+    from spectool.build.default_paths import slug
+
+    named: dict[str, str] = {}
+    for given in corpora:
+        found = re.fullmatch(r"(\w[\w.-]*)=(.+)", given)
+        name, spec = found.groups() if found else (slug(given) or given, given)
+        if name in named:
+            raise click.UsageError(f"--corpus: two tasks are called {name}; give them names, as in NAME={spec}")
+        named[name] = spec
+    return named
+
+
+class _Display:
+    """A progress bar in a terminal; elsewhere a line for every measurement."""
+
+    def __init__(self, steps: int) -> None:
+        self.last: Point | None = None
+        self._steps = steps
+        self._bar: tqdm[Any] | None = None
+        self._measured = ""
+
+    def __enter__(self) -> "_Display":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def show(self, point: "Point", measured: Sequence["TaskPoint"]) -> None:
+        """Show a step."""
+        if self._bar is None:
+            self._bar = tqdm(total=self._steps, initial=point.step - 1, desc="tuning", unit=" steps", disable=None)
+        self.last = point
+        if measured:
+            tasks = ", ".join(f"{task.task} {task.divergence:.3f}" for task in measured)
+            self._measured = f", held out {tasks}"
+        figures = f"{point.loss:.3f} nats/token{self._measured}"
+        if not self._bar.disable:
+            self._bar.set_postfix_str(figures, refresh=False)
+            self._bar.update()
+            if point.step == self._steps:
+                self.close()
+        elif measured:
+            say(f"step {point.step:,} of {self._steps:,}: {figures}")
