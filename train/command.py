@@ -2,17 +2,12 @@
 
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from tqdm import tqdm
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
 from spectool.train.shapes import SIZES, shape_of
-
-if TYPE_CHECKING:
-    from spectool.train.curve import Point
 
 
 @click.command("train-draft")
@@ -144,7 +139,8 @@ def train_draft(
     from spectool.artifacts.tokenizer_source import open_tokenizer
     from spectool.build.default_paths import default_path, digest, slug
     from spectool.corpora import open_corpus
-    from spectool.train.curve import CURVE, drawn, read_curve
+    from spectool.train.curve import CURVE, Point, drawn, read_curve
+    from spectool.train.display import Display
     from spectool.train.draft import TrainOptions
     from spectool.train.draft import train_draft as run
 
@@ -179,9 +175,13 @@ def train_draft(
     for line in opened.notes:
         note(f"{opened.name}: {line}")
     how = {"on_error": on_error, "text_field": text_field}
-    with _Display(steps, first) as display:
+
+    def shown(point: Point) -> None:
+        display.show(point, "" if point.bits_per_byte is None else f"{point.bits_per_byte:.3f} bits/byte")
+
+    with Display(steps, "training", first) as display:
         try:
-            record = run(source, measured_on, opened, path, options, note, display.show, reading, how)
+            record = run(source, measured_on, opened, path, options, note, shown, reading, how)
         except KeyboardInterrupt:
             if display.last is None:
                 raise
@@ -209,57 +209,3 @@ def _in_short(record: dict[str, Any]) -> dict[str, Any]:
         f"({held_out['tokens']:,} tokens)",
         "files": record["files"],
     }
-
-
-class _Display:
-    """A progress bar in a terminal; elsewhere a line for every measurement."""
-
-    def __init__(self, steps: int, first: bool) -> None:
-        self.last: Point | None = None
-        self._steps, self._first = steps, first
-        self._begun: tuple[int, float] = (0, 0.0)
-        self._bar: tqdm[Any] | None = None
-        self._measured = ""
-
-    def __enter__(self) -> "_Display":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        if self._bar is not None:
-            self._bar.close()
-
-    def show(self, point: "Point") -> None:
-        """Show a step."""
-        if self.last is None:
-            self._begin(point)
-        self.last = point
-        if point.bits_per_byte is not None:
-            self._measured = f", {point.bits_per_byte:.3f} bits/byte"
-        figures = f"{point.loss:.3f} nats/token{self._measured}"
-        step, seconds = self._begun
-        left = ""
-        if point.step > step:
-            step_tokens = point.tokens / point.step
-            speed = (point.step - step) * step_tokens / (point.seconds - seconds)
-            figures += f", {speed:,.0f} tokens/s"
-            left = f", {(self._steps - point.step) * step_tokens / speed / 60:.1f} min left"
-        if self._bar is not None and not self._bar.disable:
-            self._bar.set_postfix_str(figures, refresh=False)
-            self._bar.update()
-            if point.step == self._steps:
-                self.close()
-        elif self._first and point.bits_per_byte is not None:
-            say(f"step {point.step:,} of {self._steps:,}: {figures}{left}")
-
-    def _begin(self, point: "Point") -> None:
-        self._begun = (point.step, point.seconds)
-        if self._first:
-            self._bar = tqdm(
-                total=self._steps, initial=point.step - 1, desc="training", unit=" steps", disable=None, smoothing=0.05
-            )

@@ -4,17 +4,11 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from tqdm import tqdm
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
-
-if TYPE_CHECKING:
-    from spectool.train.curve import Point
-    from spectool.train.task_curve import TaskPoint
 
 
 @click.command("tune-draft")
@@ -128,7 +122,8 @@ def tune_draft(
 
     from spectool.build.default_paths import default_path, digest, slug
     from spectool.corpora import open_corpus
-    from spectool.train.curve import CURVE, drawn, read_curve
+    from spectool.train.curve import CURVE, Point, drawn, read_curve
+    from spectool.train.display import Display
     from spectool.train.task_curve import TaskPoint, before_and_after
     from spectool.train.tune import tune_draft as run
     from spectool.train.tune_options import TuneOptions
@@ -142,9 +137,14 @@ def tune_draft(
         for line in model.tokenizer.notes:
             say(f"{model.name}: {line}")
     how = {"on_error": on_error, "text_field": text_field}
-    with _Display(steps) as display:
+
+    def shown(point: Point, measured: Sequence[TaskPoint]) -> None:
+        tasks = ", ".join(f"{task.task} {task.divergence:.3f}" for task in measured)
+        display.show(point, f"held out {tasks}" if measured else "")
+
+    with Display(steps, "tuning") as display:
         try:
-            record = run(opened, towards, sources, path, options, say, alignment, display.show, reading, how)
+            record = run(opened, towards, sources, path, options, say, alignment, shown, reading, how)
         except KeyboardInterrupt:
             if display.last is None:
                 raise
@@ -177,43 +177,3 @@ def _named(corpora: Sequence[str]) -> dict[str, str]:
             raise click.UsageError(f"--corpus: two tasks are called {name}; give them names, as in NAME={spec}")
         named[name] = spec
     return named
-
-
-class _Display:
-    """A progress bar in a terminal; elsewhere a line for every measurement."""
-
-    def __init__(self, steps: int) -> None:
-        self.last: Point | None = None
-        self._steps = steps
-        self._bar: tqdm[Any] | None = None
-        self._measured = ""
-
-    def __enter__(self) -> "_Display":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        if self._bar is not None:
-            self._bar.close()
-
-    def show(self, point: "Point", measured: Sequence["TaskPoint"]) -> None:
-        """Show a step."""
-        if self._bar is None:
-            self._bar = tqdm(total=self._steps, initial=point.step - 1, desc="tuning", unit=" steps", disable=None)
-        self.last = point
-        if measured:
-            tasks = ", ".join(f"{task.task} {task.divergence:.3f}" for task in measured)
-            self._measured = f", held out {tasks}"
-        figures = f"{point.loss:.3f} nats/token{self._measured}"
-        if not self._bar.disable:
-            self._bar.set_postfix_str(figures, refresh=False)
-            self._bar.update()
-            if point.step == self._steps:
-                self.close()
-        elif measured:
-            say(f"step {point.step:,} of {self._steps:,}: {figures}")
