@@ -6,6 +6,7 @@ tokenizers that cannot spell a text (unknown tokens, lossy normalizers) are too 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,10 @@ class CodeLength:
     nats: float
     tokens: int
     bytes: int
+
+    def __add__(self, other: "CodeLength") -> "CodeLength":
+        """Return the measure of two texts together."""
+        return CodeLength(self.nats + other.nats, self.tokens + other.tokens, self.bytes + other.bytes)
 
     @property
     def bits_per_byte(self) -> float:
@@ -60,6 +65,18 @@ def code_length(model: Any, text: HeldOut, length: int, classes: Classes | None 
         for first in range(0, len(row) - 1, length):
             nats += _nats(model, row[first : first + length + 1], sizes)
     return CodeLength(nats, text.tokens, text.bytes)
+
+
+def code_lengths(
+    model: Any, texts: Mapping[str, HeldOut], length: int, classes: Classes | None = None
+) -> dict[str, CodeLength]:
+    """Measure a model on each of several texts; see `code_length`."""
+    return {name: code_length(model, text, length, classes) for name, text in texts.items()}
+
+
+def total(measured: Mapping[str, CodeLength]) -> CodeLength:
+    """Return the measure of all texts together."""
+    return sum(measured.values(), CodeLength(0.0, 0, 0))
 
 
 def _nats(model: Any, row: NDArray[np.int32], log_sizes: mx.array | None) -> float:

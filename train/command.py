@@ -1,12 +1,14 @@
 """The command ``train-draft``."""
 
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
+from spectool.train.named_corpora import named
 from spectool.train.shapes import SIZES, shape_of
 
 
@@ -16,14 +18,26 @@ from spectool.train.shapes import SIZES, shape_of
 )
 @click.option(
     "--corpus",
+    "corpora",
     required=True,
-    metavar="C",
-    help="Text to train on: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl. It is held in memory.",
+    multiple=True,
+    metavar="[NAME=]SPEC",
+    help="Text to train on: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl. It is held in memory. "
+    "May be repeated.",
+)
+@click.option(
+    "--weight",
+    "weights",
+    type=Finite(0, 1_000_000, min_open=True),
+    multiple=True,
+    metavar="W",
+    help="Part of each corpus in the tokens, in their order; by default the same of each.",
 )
 @click.option(
     "--valid",
-    metavar="V",
-    help="Text to measure on; by default a hundredth of the corpus, which is then not trained on.",
+    multiple=True,
+    metavar="SPEC",
+    help="Text to measure on, one for each corpus; by default a hundredth of it, which is then not trained on.",
 )
 @click.option("--steps", type=click.IntRange(1), required=True, metavar="N", help="Steps to train for.")
 @out_option
@@ -57,7 +71,7 @@ from spectool.train.shapes import SIZES, shape_of
     "--tokens",
     type=click.IntRange(1),
     metavar="N",
-    help="Tokens of the corpus to use, from documents in random order; by default as many as the steps take.",
+    help="Tokens of the corpora to use, from documents in random order; by default as many as the steps take.",
 )
 @click.option(
     "--min-count",
@@ -76,7 +90,7 @@ from spectool.train.shapes import SIZES, shape_of
 )
 @click.option("--boundary", metavar="TOKEN", help="Token between documents; by default BOS before and EOS after.")
 @click.option(
-    "--valid-tokens", type=click.IntRange(1), default=20_000, show_default=True, help="Held-out tokens to measure on."
+    "--valid-tokens", type=click.IntRange(1), default=20_000, show_default=True, help="Held-out tokens of each corpus."
 )
 @click.option(
     "--measure-every",
@@ -96,8 +110,9 @@ from spectool.train.shapes import SIZES, shape_of
 @guarded
 def train_draft(
     tokenizer: str,
-    corpus: str,
-    valid: str | None,
+    corpora: tuple[str, ...],
+    weights: tuple[float, ...],
+    valid: tuple[str, ...],
     steps: int,
     out: Path | None,
     size: str,
@@ -127,22 +142,30 @@ def train_draft(
     \b
     Examples:
         spectool train-draft --tokenizer ./Bielik-11B --corpus pl.txt.zst --steps 3600 -o pl-draft
+        spectool train-draft --tokenizer T --corpus pl.txt --corpus uk.txt --weight 2 --weight 1 --steps 3600 -o D
         export LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3 OPENBLAS_NUM_THREADS=1
         mlx.launch -n 2 --backend ring -- spectool train-draft --tokenizer T --corpus C --steps 3600 -o D
     """
     context = click.get_current_context()
     if config is not None and context.get_parameter_source("size") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--size and --config exclude each other: the config has the shape")
+    specs = named(corpora)
+    for option, values in (("--weight", weights), ("--valid", valid)):
+        if values and len(values) != len(specs):
+            raise click.UsageError(
+                f"{len(values)} {option} for {len(specs)} corpora: give one for each, in their order"
+            )
 
     import mlx.core as mx
 
     from spectool.artifacts.tokenizer_source import open_tokenizer
     from spectool.build.default_paths import default_path, digest, slug
-    from spectool.corpora import open_corpus
+    from spectool.corpora import Corpus, open_corpus
     from spectool.train.curve import CURVE, Point, drawn, read_curve
     from spectool.train.display import Display
     from spectool.train.draft import TrainOptions
     from spectool.train.draft import train_draft as run
+    from spectool.train.text import Source
 
     shape = shape_of(
         size,
@@ -162,10 +185,18 @@ def train_draft(
         length or suited.length,
         **others,
     )
-    source = open_corpus(corpus, on_error=on_error, text_field=text_field)
-    measured_on = None if valid is None else open_corpus(valid, on_error=on_error, text_field=text_field)
+
+    def opened_corpus(spec: str | None) -> Corpus | None:
+        return None if spec is None else open_corpus(spec, on_error=on_error, text_field=text_field)
+
+    sources = {}
+    for (name, spec), held_out, weight in zip_longest(specs.items(), valid, weights or [1.0] * len(specs)):
+        corpus = open_corpus(spec, on_error=on_error, text_field=text_field)
+        sources[name] = Source(corpus, opened_corpus(held_out), weight)
     opened = open_tokenizer(tokenizer)
-    path = out or default_path(f"{slug(corpus)}.{opened.fingerprint[:8]}-{digest(options, valid)}.draft")
+    path = out or default_path(
+        f"{slug('-'.join(specs))}.{opened.fingerprint[:8]}-{digest(options, corpora, weights, valid)}.draft"
+    )
 
     def quiet(text: str) -> None:
         pass
@@ -181,7 +212,7 @@ def train_draft(
 
     with Display(steps, "training", first) as display:
         try:
-            record = run(source, measured_on, opened, path, options, note, shown, reading, how)
+            record = run(sources, opened, path, options, note, shown, reading, how)
         except KeyboardInterrupt:
             if display.last is None:
                 raise
@@ -200,6 +231,10 @@ def train_draft(
 
 def _in_short(record: dict[str, Any]) -> dict[str, Any]:
     held_out, parameters = record["held_out"], record["parameters"]
+    apart = {
+        f"held out, {name}": f"{found['bits_per_byte']:.4f} bits per byte, {found['nats_per_token']:.3f} nats per token"
+        for name, found in held_out["corpora"].items()
+    }
     return {
         "path": record["path"],
         "parameters": f"{parameters['stored']:,} ({parameters['trained']:,} while training)",
@@ -207,5 +242,6 @@ def _in_short(record: dict[str, Any]) -> dict[str, Any]:
         "loss": f"{record['loss']:.3f} nats per token in the last step",
         "held out": f"{held_out['bits_per_byte']:.4f} bits per byte, {held_out['nats_per_token']:.3f} nats per token "
         f"({held_out['tokens']:,} tokens)",
+        **(apart if len(apart) > 1 else {}),
         "files": record["files"],
     }

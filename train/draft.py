@@ -11,7 +11,7 @@ import math
 import platform
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -28,19 +28,18 @@ from spectool import SpectoolError, __version__
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.build.count_work import work_path
 from spectool.build.inputs import Progress, Reader
-from spectool.corpora import Corpus
 from spectool.train import checkpoints
-from spectool.train.bits_per_byte import code_length
+from spectool.train.bits_per_byte import CodeLength, code_lengths, total
 from spectool.train.curve import CURVE, Point, read_curve, write_curve
 from spectool.train.export import save_model, save_tokenizer
 from spectool.train.feed import Feed, tokens_needed
 from spectool.train.interruption import deferred_interrupt
-from spectool.train.text import Boundaries, Text, boundaries_of, load, prepare
+from spectool.train.text import Boundaries, Source, Text, boundaries_of, load, prepare
 from spectool.train.training import Trainer, any_of, make_optimizer
 from spectool.train.vocabulary_classes import classes_of
 from spectool.train.work import CHECKPOINT, RECORD, finished, working
 
-_VERSION = 1  # of the way in which arguments make a model
+_VERSION = 2  # of the way in which arguments make a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +53,11 @@ class TrainOptions:
         step_tokens: Tokens predicted in a step.
         length: Tokens predicted in a row; in the first two thirds of the steps half as many.
         seed: Seeds the weights and the order of the text.
-        tokens: Tokens of the corpus to train on; None for as many as the steps take.
+        tokens: Tokens of the corpora to train on; None for as many as the steps take.
         min_count: Ids seen fewer times share one row.
         softmax_classes: Classes in a step's softmax; 0 for all.
         boundary: String of the token between documents; None for BOS and EOS.
-        valid_tokens: Held-out tokens to measure on.
+        valid_tokens: Held-out tokens of each corpus to measure on.
         measure_every: Steps between two measurements; None for a tenth of all.
         checkpoint_every: Steps between two checkpoints; None for a twentieth of all.
     """
@@ -85,8 +84,7 @@ class TrainOptions:
 
 
 def train_draft(
-    corpus: Corpus,
-    valid: Corpus | None,
+    sources: Mapping[str, Source],
     tokenizer: Tokenizer,
     out: Path,
     options: TrainOptions,
@@ -101,8 +99,7 @@ def train_draft(
     as without the kill: to the bit on a CPU; an accelerator may add in another order.
 
     Args:
-        corpus: Text to train on.
-        valid: Text to measure on; by default a part of ``corpus``, which is then not trained on.
+        sources: Text to train on and to measure on, by name.
         tokenizer: The model's.
         out: Directory of the model, made in one step when all is done. Until then the work lies beside it.
         options: See `TrainOptions`.
@@ -122,7 +119,7 @@ def train_draft(
     group = mx.distributed.init()
     _check(options, group.size())
     boundaries = boundaries_of(tokenizer, options.boundary)
-    key = _key(corpus, valid, tokenizer, boundaries, options, group.size(), reading or {})
+    key = _key(sources, tokenizer, boundaries, options, group.size(), reading or {})
     first = group.rank() == 0
     record = finished(out, key) if first else None
     if any_of(group, record is not None):
@@ -133,7 +130,7 @@ def train_draft(
     with working(out, key) if first else nullcontext(work_path(out)) as work:
         if first:
             limit, seed = key["tokens"], options.seed
-            prepare(work, corpus, valid, tokenizer, boundaries, limit, options.valid_tokens, seed, progress, reader)
+            prepare(work, sources, tokenizer, boundaries, limit, options.valid_tokens, seed, progress, reader)
         any_of(group, False)  # the text is there
         run = _Run(tokenizer, options, boundaries, load(work), group, work, progress)
         run.train(shown)
@@ -188,7 +185,7 @@ class _Run:
                     )
                 bits = None
                 if first and (step % measure_every == 0 or step == steps):
-                    bits = code_length(self._model, self._text.held_out, length, classes).bits_per_byte
+                    bits = total(code_lengths(self._model, self._text.held_out, length, classes)).bits_per_byte
                 self._spent = time.perf_counter() - begun
                 self._points.append(Point(step, step * step_tokens, self._spent, loss, bits))
                 shown(self._points[-1])
@@ -208,7 +205,7 @@ class _Run:
         write_curve(folder / CURVE, self._points)
         _plot(self._points, folder)
         loaded = mlx_lm.load(str(folder))
-        measured = code_length(loaded[0], self._text.held_out, self._options.length)
+        measured = code_lengths(loaded[0], self._text.held_out, self._options.length)
         last = self._points[-1]
         record = {
             "arguments": key,
@@ -218,11 +215,10 @@ class _Run:
             "seconds": round(last.seconds, 1),
             "loss": last.loss,
             "held_out": {
-                "bits_per_byte": measured.bits_per_byte,
-                "nats_per_token": measured.nats_per_token,
-                "tokens": measured.tokens,
-                "bytes": measured.bytes,
-                "documents": len(self._text.held_out.documents),
+                **_figures(total(measured), sum(len(text.documents) for text in self._text.held_out.values())),
+                "corpora": {
+                    name: _figures(found, len(self._text.held_out[name].documents)) for name, found in measured.items()
+                },
             },
             "parameters": {"trained": self._parameters, "stored": stored},
             "vocabulary": {
@@ -230,7 +226,7 @@ class _Run:
                 "rare": self._classes.rare,
                 "rare_share_of_text": self._rare_share(),
             },
-            "text": {"tokens": len(self._text.stream), **self._text.inputs},
+            "text": {"tokens": len(self._text.stream), "corpora": self._text.inputs},
             "tokenizer": self._tokenizer.identity,
             "files": sorted([*(file.name for file in folder.iterdir()), RECORD]),
             "device": str(mx.default_device()),
@@ -249,7 +245,7 @@ class _Run:
         self._progress(
             f"{self._parameters:,} parameters, {classes.common:,} common ids of {len(classes.of_id):,} "
             f"({self._rare_share():.2%} of the text are others), {len(self._text.stream):,} tokens of text, "
-            f"{self._text.held_out.tokens:,} held out"
+            f"{sum(text.tokens for text in self._text.held_out.values()):,} held out"
         )
 
     def _rare_share(self) -> float:
@@ -269,6 +265,16 @@ class _Run:
         write_curve(self._work / CURVE, self._points)
         position = checkpoints.Position(len(self._points), self._spent)
         checkpoints.save(self._work / CHECKPOINT, self._model, self._optimizer, position)
+
+
+def _figures(measured: CodeLength, documents: int) -> dict[str, Any]:
+    return {
+        "bits_per_byte": measured.bits_per_byte,
+        "nats_per_token": measured.nats_per_token,
+        "tokens": measured.tokens,
+        "bytes": measured.bytes,
+        "documents": documents,
+    }
 
 
 def _plot(points: list[Point], folder: Path) -> None:
@@ -294,8 +300,7 @@ def _check(options: TrainOptions, processes: int) -> None:
 
 
 def _key(
-    corpus: Corpus,
-    valid: Corpus | None,
+    sources: Mapping[str, Source],
     tokenizer: Tokenizer,
     boundaries: Boundaries,
     options: TrainOptions,
@@ -311,9 +316,17 @@ def _key(
         **chosen,
         "boundaries": asdict(boundaries),
         "tokenizer": tokenizer.fingerprint,
-        "corpus": corpus.spec,
-        "valid": None if valid is None else valid.spec,
-        "files": [list(file) for source in (corpus, valid) if source is not None for file in source.describe_inputs()],
+        "corpora": {
+            name: {
+                "corpus": source.corpus.spec,
+                "valid": None if source.valid is None else source.valid.spec,
+                "weight": source.weight,
+                "files": [
+                    list(file) for text in (source.corpus, source.valid) if text for file in text.describe_inputs()
+                ],
+            }
+            for name, source in sources.items()
+        },
         "reading": reading,
         "processes": processes,
         "version": _VERSION,

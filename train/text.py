@@ -3,18 +3,19 @@
 It is made once and kept in the work directory, so that a run that goes on reads no corpus again:
 
     stream.npy     the training text, int32 [tokens]
-    text.json      the held-out documents, and what was read
+    text.json      the held-out documents of each corpus, and what was read
 
-Without held-out text of its own, a corpus gives some of its documents (`corpora.split`), the same
-ones whatever the run's seed. No text that is held out is trained on, wherever it stands.
+Several corpora share the stream by their weights, their documents in random order. Without held-out
+text of its own, a corpus gives some of its documents (`corpora.split`), the same ones whatever the
+run's seed. No text that is held out is trained on, wherever it stands.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,20 @@ class Boundaries:
     end: int | None
 
 
+class Source(NamedTuple):
+    """Text of one kind, such as a language.
+
+    Attributes:
+        corpus: Text to train on.
+        valid: Text to measure on; None for a part of ``corpus``.
+        weight: Its part of the tokens, beside those of the others.
+    """
+
+    corpus: Corpus
+    valid: Corpus | None = None
+    weight: float = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class HeldOut:
     """Text to measure on.
@@ -67,12 +82,12 @@ class Text:
 
     Attributes:
         stream: Ids of the training text in the order of reading it, int32 ``[tokens]``.
-        held_out: Text to measure on.
+        held_out: Text to measure on, by corpus.
         inputs: What was read, for the record.
     """
 
     stream: NDArray[np.int32]
-    held_out: HeldOut
+    held_out: dict[str, HeldOut]
     inputs: dict[str, Any]
 
 
@@ -100,8 +115,7 @@ def boundaries_of(tokenizer: Tokenizer, boundary: str | None = None) -> Boundari
 
 def prepare(
     work: Path,
-    corpus: Corpus,
-    valid: Corpus | None,
+    sources: Mapping[str, Source],
     tokenizer: Tokenizer,
     boundaries: Boundaries,
     limit: int,
@@ -110,17 +124,17 @@ def prepare(
     progress: Progress,
     reader: Reader = iter,
 ) -> None:
-    """Read and encode the text of a run into ``work``, unless it is there. Holds all of the corpus in memory.
+    """Read and encode the text of a run into ``work``, unless it is there. Holds all corpora in memory.
 
     Args:
         work: The work directory.
-        corpus: Text to train on.
-        valid: Text to measure on; by default a part of ``corpus``.
+        sources: Text by name.
         tokenizer: Encodes it.
         boundaries: Tokens around documents.
-        limit: Tokens to take for training, from documents in random order.
-        valid_tokens: Tokens to measure on; whole documents, so a few more.
-        seed: Chooses the documents to train on.
+        limit: Tokens to take for training, from documents in random order; less where a corpus has less than
+            its part.
+        valid_tokens: Tokens of each corpus to measure on; whole documents, so a few more.
+        seed: Chooses the documents to train on, and their order.
         progress: Called with a phrase when a step begins.
         reader: Iterates over a corpus.
 
@@ -130,48 +144,72 @@ def prepare(
     if (work / "text.json").exists():
         return
     progress("reading text")
-    documents = [(document.id, document.text) for document in reader(corpus)]
-    inputs: dict[str, Any] = {"training": describe_corpus(corpus)}
-    if valid is None:
-        share = max(_SHARE, min(0.5, _FEW / len(documents)))
-        kept_out = [text for name, text in documents if in_valid(name, share)]
-    else:
-        kept_out = [document.text for document in reader(valid)]
-        inputs["held_out"] = describe_corpus(valid)
-    out = set(kept_out)
-    training = [text for _, text in documents if text not in out]
-    inputs["left_out"] = len(documents) - len(training)
-    held_out, size = _held_out(tokenizer, kept_out, boundaries, valid_tokens)
-    if not held_out or not training:
-        raise CorpusError(
-            f"{corpus.spec}: {len(documents)} documents, expected some to train on and others to measure on. "
-            "Give more text, or other text to measure on with --valid"
-        )
-    del documents
+    read = {name: _read(source, reader) for name, source in sources.items()}
+    out = {text for _, kept_out in read.values() for text in kept_out}
+    weights = sum(source.weight for source in sources.values())
+    rng = np.random.default_rng(seed)
+    parts: list[NDArray[np.int32]] = []
+    facts: dict[str, Any] = {}
+    held_out: dict[str, Any] = {}
     progress("encoding text")
-    order = np.random.default_rng(seed).permutation(len(training))
-    stream = _stream(tokenizer, (training[place] for place in order), boundaries, limit)
+    for name, source in sources.items():
+        documents, kept_out = read.pop(name)
+        training = [text for text in documents if text not in out]
+        measured, size = _held_out(tokenizer, kept_out, boundaries, valid_tokens)
+        if not measured or not training:
+            raise CorpusError(
+                f"{source.corpus.spec}: {len(documents)} documents, expected some to train on and others to measure "
+                "on. Give more text, or other text to measure on with --valid"
+            )
+        order = rng.permutation(len(training))
+        texts = (training[place] for place in order)
+        taken = _encoded_documents(tokenizer, texts, boundaries, round(limit * source.weight / weights))
+        parts += taken
+        held_out[name] = {"bytes": size, "documents": measured}
+        facts[name] = {
+            "training": describe_corpus(source.corpus),
+            **({} if source.valid is None else {"held_out": describe_corpus(source.valid)}),
+            "left_out": len(documents) - len(training),
+            "weight": source.weight,
+            "tokens": sum(map(len, taken)),
+        }
+    stream = np.concatenate([parts[place] for place in rng.permutation(len(parts))])
     count_work.save(work, "stream", stream)
-    count_work.write_json(work / "text.json", {"inputs": inputs, "bytes": size, "held_out": held_out})
+    count_work.write_json(work / "text.json", {"inputs": facts, "held_out": held_out})
 
 
 def load(work: Path) -> Text:
     """Read what `prepare` wrote; the stream stays on disk until it is looked at."""
     found = json.loads((work / "text.json").read_text(encoding="utf-8"))
-    documents = tuple(np.array(ids, dtype=np.int32) for ids in found["held_out"])
-    return Text(count_work.load(work, "stream", mapped=True), HeldOut(documents, found["bytes"]), found["inputs"])
+    held_out = {
+        name: HeldOut(tuple(np.array(ids, dtype=np.int32) for ids in kept["documents"]), kept["bytes"])
+        for name, kept in found["held_out"].items()
+    }
+    return Text(count_work.load(work, "stream", mapped=True), held_out, found["inputs"])
 
 
-def _stream(tokenizer: Tokenizer, texts: Iterator[str], boundaries: Boundaries, limit: int) -> NDArray[np.int32]:
-    """Return the ids of ``texts`` with tokens around each, until there are ``limit``."""
+def _read(source: Source, reader: Reader) -> tuple[list[str], list[str]]:
+    """Return all documents of a corpus, and those to measure on."""
+    documents = [(document.id, document.text) for document in reader(source.corpus)]
+    texts = [text for _, text in documents]
+    if source.valid is not None:
+        return texts, [document.text for document in reader(source.valid)]
+    share = max(_SHARE, min(0.5, _FEW / max(1, len(documents))))
+    return texts, [text for name, text in documents if in_valid(name, share)]
+
+
+def _encoded_documents(
+    tokenizer: Tokenizer, texts: Iterator[str], boundaries: Boundaries, limit: int
+) -> list[NDArray[np.int32]]:
+    """Return the ids of ``texts`` with tokens around each, ``limit`` of them; the last document is cut."""
     end = [] if boundaries.end is None else [boundaries.end]
     parts: list[NDArray[np.int32]] = []
-    size = 0
-    while size < limit and (batch := list(islice(texts, _BATCH))):
+    left = limit
+    while left > 0 and (batch := list(islice(texts, _BATCH))):
         for ids in filter(None, tokenizer.encode_batch(batch)):
-            parts.append(np.array([boundaries.begin, *ids, *end], dtype=np.int32))
-            size += len(parts[-1])
-    return np.concatenate(parts)[:limit] if parts else np.empty(0, dtype=np.int32)
+            parts.append(np.array([boundaries.begin, *ids, *end], dtype=np.int32)[: max(0, left)])
+            left -= len(parts[-1])
+    return [part for part in parts if len(part)]
 
 
 def _held_out(

@@ -1,6 +1,5 @@
 """The command ``tune-draft``."""
 
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
+from spectool.train.named_corpora import named
 
 
 @click.command("tune-draft")
@@ -118,7 +118,7 @@ def tune_draft(
         spectool tune-draft --draft ./small --target ./large --corpus pl=pl.txt --corpus uk=uk.txt \\
             --on distribution --objective s-cdf --steps 500 -o D
     """
-    named = _named(corpora)
+    specs = named(corpora)
 
     from spectool.build.default_paths import default_path, digest, slug
     from spectool.corpora import open_corpus
@@ -130,7 +130,7 @@ def tune_draft(
     from spectool.train.tuned_model import open_model
 
     options = TuneOptions(steps, **others)
-    sources = {name: open_corpus(spec, on_error=on_error, text_field=text_field) for name, spec in named.items()}
+    sources = {name: open_corpus(spec, on_error=on_error, text_field=text_field) for name, spec in specs.items()}
     opened, towards = open_model(draft), open_model(target)
     path = out or default_path(f"{slug(draft)}-{digest(options, target, corpora, alignment)}.tuned")
     for model in (opened, towards):
@@ -163,17 +163,3 @@ def tune_draft(
     click.echo()
     trained = f"{record['tokens']:,} tokens in {record['steps']:,} steps, {record['seconds']:,} s"
     show({"path": str(path), "trained": trained, "files": record["files"]}, as_json)
-
-
-def _named(corpora: Sequence[str]) -> dict[str, str]:
-    """Return corpora by the names of their tasks, the corpora's own where none is given."""
-    from spectool.build.default_paths import slug
-
-    named: dict[str, str] = {}
-    for given in corpora:
-        found = re.fullmatch(r"(\w[\w.-]*)=(.+)", given)
-        name, spec = found.groups() if found else (slug(given) or given, given)
-        if name in named:
-            raise click.UsageError(f"--corpus: two tasks are called {name}; give them names, as in NAME={spec}")
-        named[name] = spec
-    return named

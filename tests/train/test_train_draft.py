@@ -181,19 +181,37 @@ def test_size_or_config(tmp_path: Path) -> None:
     assert "--size and --config exclude each other" in result.output
 
 
+def test_a_weight_for_each_corpus(tmp_path: Path) -> None:
+    result = run("--corpus", "sample:uk", "--weight", 1, "--steps", 5, "-o", tmp_path / "draft")
+    assert result.exit_code == 2
+    assert "1 --weight for 2 corpora: give one for each" in result.output
+
+
 def test_other_tokenizers_shapes_and_texts(tmp_path: Path) -> None:
     """A tokenizer.json alone, one end token, untied embeddings, shared key heads, text to measure on."""
     config = tmp_path / "config.json"
     shape = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     config.write_text(json.dumps({**shape, "intermediate_size": 64, "tie_word_embeddings": False}))
     out = tmp_path / "draft"
+    texts = [tmp_path / "pl.txt", tmp_path / "uk.txt"]
+    texts[0].write_text("Nowy akapit, którego nikt jeszcze nie czytał.\n" * 20, encoding="utf-8")
+    texts[1].write_text("Новий абзац, якого ще ніхто не читав.\n" * 20, encoding="utf-8")
     record = trained(
-        *("--tokenizer", Path(OTHER) / "tokenizer.json", "--corpus", "sample:uk", "--valid", "sample:pl"),
+        *("--tokenizer", Path(OTHER) / "tokenizer.json", "--corpus", "ukr=sample:uk", "--weight", 1, "--weight", 3),
+        *("--valid", texts[0], "--valid", texts[1]),
         *("--config", config, "--kv-heads", 1, "--steps", 6, "--min-count", 0, "--softmax-classes", 0),
         *("--measure-every", 6, "--valid-tokens", 500, "-o", out),
     )
     assert record["vocabulary"]["rare"] == 0
-    assert record["text"]["held_out"]["corpus"] == "sample:pl"
+    corpora = record["text"]["corpora"]
+    assert {name: found["held_out"]["corpus"] for name, found in corpora.items()} == {
+        "sample-pl": str(texts[0]),
+        "ukr": str(texts[1]),
+    }
+    assert corpora["ukr"]["tokens"] == pytest.approx(3 * corpora["sample-pl"]["tokens"], abs=2)
+    apart = record["held_out"]["corpora"]
+    assert sum(found["tokens"] for found in apart.values()) == record["held_out"]["tokens"]
+    assert apart["ukr"]["bits_per_byte"] != apart["sample-pl"]["bits_per_byte"]
     model, tokenizer, *_ = mlx_lm.load(str(out))
     assert "lm_head" in model
     assert model.args.num_key_value_heads == 1
