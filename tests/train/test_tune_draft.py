@@ -217,7 +217,7 @@ def test_errors(models: dict[str, Path], tmp_path: Path) -> None:
     message = error_of(run(draft, target, "--objective", "s-cdf", "--steps", 2, "-o", out, corpora=one))
     assert "expected two or more --corpus, got 1" in message
     twice = run(draft, target, "--steps", 2, "-o", out, corpora=[*one, *one])
-    assert twice.exit_code == 2 and "two tasks are called sample-pl" in twice.output
+    assert twice.exit_code == 2 and "two are called sample-pl" in twice.output
     message = error_of(run(tmp_path / "none", target, "--steps", 2, "-o", out))
     assert "no such directory" in message
     arguments = ["--on", "completions", "--prompt-tokens", 100_000, "--steps", 2, "-o", out]
