@@ -13,7 +13,8 @@ would be drafted as if s were its probability, adds
 
 at each of its occurrences; the sum of both is its worth. So an entry may pay by saying the same token with another
 probability. Entries are kept from the most worth on: one number, the least worth that is kept, sets the
-size of the dictionary.
+size of the dictionary. Below half a token in all of the counted text none is kept, whatever room there is: such entries
+are chance, and cost as much on other text as they gain (docs/results.md).
 """
 
 import math
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from spectool.artifacts.dictionary import PROBABILITY_STEP
 from spectool.build.smoothing import Followers, Rows, Windows, smooth, smooth_where_asked
 
+LEAST_WORTH = 0.5  # expected accepted tokens in the counted text
 _FLATTEST = -0.05  # steps are bold where numbers hardly change, but not boundless
 _STEPS = 40  # trials of the least worth; some five are enough
 _ENOUGH = 0.995  # of the entries allowed
@@ -85,13 +87,13 @@ class Automaton:
 
     def best_entries(self, most: int) -> list[Predictions]:
         """Choose at most ``most`` entries, those worth most."""
-        chosen = self.entries_worth(0.0)
+        chosen = self.entries_worth(LEAST_WORTH)
         everything = number_of(chosen)
         if everything <= most:
             return chosen
         few: list[Predictions] | None = None
-        low, high, slope = 0.0, math.inf, -1.0  # of log number over log least: some -1 for most texts
-        least, wanted = everything / max(1, most), most * (1 + _ENOUGH) / 2
+        low, high, slope = LEAST_WORTH, math.inf, -1.0  # of log number over log least: some -1 for most texts
+        least, wanted = low * everything / max(1, most), most * (1 + _ENOUGH) / 2
         before: tuple[float, int] | None = None
         for _ in range(_STEPS):
             chosen = self.entries_worth(least)
