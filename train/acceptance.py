@@ -53,14 +53,22 @@ def acceptance(
 
 def _ratios(draft: Any, target: Any, pairing: Pairing, prompt: mx.array) -> mx.array:
     """Return p/q of the draft's own best tokens, ``[rows, gamma]``."""
-    cache = make_prompt_cache(draft)
-    feed, tokens, chosen = prompt, [], []
+    cache = _prompted(draft, prompt)
+    feed, tokens, chosen = prompt[:, -1:], [], []
     for _ in range(GAMMA):
         log_q = pairing.of_draft(draft(feed, cache=cache)[:, -1])
         feed = mx.argmax(log_q, axis=-1, keepdims=True).astype(prompt.dtype)
         tokens.append(feed)
         chosen.append(mx.take_along_axis(log_q, feed, axis=-1))
     drafts, log_q = mx.concatenate(tokens, axis=1), mx.concatenate(chosen, axis=1)
-    logits = target(mx.concatenate([prompt, drafts[:, :-1]], axis=1))[:, prompt.shape[1] - 1 :]
+    logits = target(mx.concatenate([prompt[:, -1:], drafts[:, :-1]], axis=1), cache=_prompted(target, prompt))
     log_p = mx.take_along_axis(pairing.of_target(logits), drafts[..., None], axis=-1)[..., 0]
     return mx.exp(log_p - log_q)
+
+
+def _prompted(model: Any, prompt: mx.array) -> list[Any]:
+    """Return a cache of ``prompt`` without its last token; the logits there are never computed."""
+    cache: list[Any] = make_prompt_cache(model)
+    if prompt.shape[1] > 1:
+        model(prompt[:, :-1], cache=cache)
+    return cache
