@@ -46,7 +46,7 @@ def train(model: dict[str, Any], out: Path) -> dict[str, Any]:
     """Train a model with the command, its messages in a log beside it; return its record."""
     tokenizer = SHARED / "tokenizers" / model["tokenizer"]
     command = [sys.executable, "-m", "spectool.cli", "train-draft", "--json", "--tokenizer", tokenizer, "-o", out]
-    command += ["--size", model["size"], "--steps", model["steps"]]
+    command += ["--size", model["size"], "--steps", model["steps"], "--softmax-classes", model["softmax_classes"]]
     command += ["--boundary", model["boundary"]] if "boundary" in model else []
     for language, weight in model["text"].items():
         corpora = SHARED / "corpora"

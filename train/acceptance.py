@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from spectool.train.pairing import Pairing
 
 GAMMA = 5
+ROWS = 32  # in a pass
 _CUTS = (1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the longest row: where drafts begin
 
 
@@ -27,7 +28,7 @@ def beginnings(rows: Sequence[NDArray[np.int32]], longest: int) -> list[NDArray[
 
 
 def acceptance(
-    draft: Any, target: Any, pairing: Pairing, prompts: Sequence[NDArray[np.int32]], rows: int, seed: Sequence[int]
+    draft: Any, target: Any, pairing: Pairing, prompts: Sequence[NDArray[np.int32]], seed: Sequence[int]
 ) -> float:
     """Return accepted over drafted tokens; the same ``seed`` tosses the same coins.
 
@@ -36,14 +37,13 @@ def acceptance(
         target: The target.
         pairing: Of two models with one vocabulary.
         prompts: From `beginnings`.
-        rows: Prompts in a pass.
         seed: Seeds the coins.
     """
     rng = np.random.default_rng(list(seed))
     accepted = drafted = 0
     for group in prompts:
-        for first in range(0, len(group), rows):
-            prompt = mx.array(group[first : first + rows])
+        for first in range(0, len(group), ROWS):
+            prompt = mx.array(group[first : first + ROWS])
             ratio = np.array(_ratios(draft, target, pairing, prompt))
             kept = np.cumprod(rng.random(ratio.shape) < np.minimum(1, ratio), axis=1)
             accepted += int(kept.sum())

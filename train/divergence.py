@@ -11,6 +11,7 @@ import mlx.core as mx
 
 from spectool.train.examples import Batch, Example, batch_of
 from spectool.train.pairing import Pairing, log_probabilities_of_target
+from spectool.train.softmax import exponential
 
 
 class Divergence(NamedTuple):
@@ -55,7 +56,7 @@ def distribution_cross_entropy(
         log_p: The target's log-probabilities, ``[places, size]``.
     """
     log_q = pairing.of_draft(model(ids[:, :-1])[rows, places])
-    return -mx.mean(mx.sum(mx.exp(log_p) * log_q, axis=-1))
+    return -mx.mean(mx.sum(exponential(log_p) * log_q, axis=-1))
 
 
 def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
@@ -88,7 +89,7 @@ def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence
         else:
             log_p = log_p_of(target, pairing, batch)
             mean = distribution_cross_entropy(draft, pairing, ids, of_row, places, log_p).item()
-            own: Any = -mx.mean(mx.sum(mx.exp(log_p) * log_p, axis=-1)).item()
+            own: Any = -mx.mean(mx.sum(exponential(log_p) * log_p, axis=-1)).item()
             entropy += own * number
         nats += mean * number
         total += number

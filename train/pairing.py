@@ -18,6 +18,7 @@ from spectool.artifacts.alignment import NONE, Alignment
 from spectool.runtime.model_drafter import require_same_vocabulary
 from spectool.train.examples import NOWHERE, Example
 from spectool.train.passages import byte_ends
+from spectool.train.softmax import log_softmax
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +42,13 @@ class Pairing:
 
     def of_draft(self, logits: mx.array) -> mx.array:
         """Return the draft's log-probabilities ``[…, size]`` over the pairs, float32."""
-        return _log_softmax(logits[..., : self.size] if self.draft is None else logits[..., self.draft])
+        logits = logits[..., : self.size] if self.draft is None else logits[..., self.draft]
+        return log_softmax(logits.astype(mx.float32))
 
     def of_target(self, logits: mx.array) -> mx.array:
         """Return the target's, in the same order."""
-        return _log_softmax(logits[..., : self.size] if self.target is None else logits[..., self.target])
-
-
-def _log_softmax(logits: mx.array) -> mx.array:
-    logits = logits.astype(mx.float32)
-    return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+        logits = logits[..., : self.size] if self.target is None else logits[..., self.target]
+        return log_softmax(logits.astype(mx.float32))
 
 
 def same_vocabulary(draft: Tokenizer, target: Tokenizer) -> bool:

@@ -212,7 +212,7 @@ class _Run:
         if not prompts:
             return None
         seed = [self._options.seed, number]
-        return acceptance(model, self._target.model, self._pairing, prompts, self._options.batch, seed)
+        return acceptance(model, self._target.model, self._pairing, prompts, seed)
 
     def _say_what(self) -> None:
         if self._trainable.unpacked:

@@ -4,7 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from spectool.train.acceptance import GAMMA, acceptance, beginnings
+from spectool.train.acceptance import GAMMA, ROWS, acceptance, beginnings
 from spectool.train.pairing import Pairing
 
 from .tiny_pair import random_model
@@ -31,12 +31,12 @@ def test_beginnings() -> None:
 
 def test_by_hand() -> None:
     draft, target = random_model(seed=1, scale=0.6), random_model(seed=2, scale=0.4)
-    groups = prompts(12)
+    groups = prompts(ROWS + 12)
     coins = np.random.default_rng([7, 1])
     accepted = drafted = 0
     for group in groups:
-        for first in range(0, len(group), 5):
-            batch = group[first : first + 5]
+        for first in range(0, len(group), ROWS):
+            batch = group[first : first + ROWS]
             tosses = coins.random((len(batch), GAMMA))
             for prompt, toss in zip(batch.tolist(), tosses, strict=True):
                 ids, going = list(prompt), True
@@ -48,9 +48,9 @@ def test_by_hand() -> None:
                     ids.append(token)
                 drafted += GAMMA
     assert 0 < accepted < drafted
-    assert acceptance(draft, target, PAIRING, groups, 5, [7, 1]) == pytest.approx(accepted / drafted, abs=1e-9)
+    assert acceptance(draft, target, PAIRING, groups, [7, 1]) == pytest.approx(accepted / drafted, abs=1e-9)
 
 
 def test_a_model_accepts_itself() -> None:
     model = random_model(seed=1, scale=0.6)
-    assert acceptance(model, model, PAIRING, prompts(6), 4, [0]) > 0.99
+    assert acceptance(model, model, PAIRING, prompts(6), [0]) > 0.99

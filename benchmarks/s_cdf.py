@@ -1,0 +1,151 @@
+"""s-CDF beside plain fine-tuning: a draft that knows one language of three, tuned on the same budget.
+
+    python benchmarks/train_models.py three
+    python benchmarks/s_cdf.py                      # every objective with seeds 0, 1 and 2
+    python benchmarks/s_cdf.py --rate 3e-4 --steps 200 --seed 0
+    python benchmarks/s_cdf.py --tables             # only print what is saved
+
+Each run is a ``spectool tune-draft`` on the models of the recipe, two at a time on a CPU; a killed run goes on where
+it was. What it measured before and after goes to ``benchmarks/results/s_cdf.jsonl``, with the commands, and the
+tables give means over the seeds: D_T and the acceptance proxy of each language, unfairness U and the variance of
+acceptance. Curves and plots lie beside the models, in .scratch/models/three/tuned. Corpora come from the folder
+named by SPECTOOL_SHARED.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import click
+import mlx.core as mx
+from real_data import SHARED
+from train_models import MODELS, environment
+
+RESULTS = Path(__file__).parent / "results" / "s_cdf.jsonl"
+LANGUAGES = ("pl", "uk", "crh")
+OBJECTIVES = {"mean": [], "s-cdf": [], "s-cdf, normalized": ["--normalize"]}
+
+
+def tune(
+    objective: str, on: str, steps: int, rate: float, batch: int, length: int, seed: int, valid_rows: int
+) -> dict[str, Any]:
+    """Run one tuning; return its settings and what it measured."""
+    pair = MODELS / "three"
+    options = ["--objective", objective.split(",")[0], *OBJECTIVES[objective], "--on", on]
+    options += [
+        "--steps",
+        steps,
+        "--rate",
+        rate,
+        "--batch",
+        batch,
+        "--length",
+        length,
+        "--seed",
+        seed,
+        "--valid-rows",
+        valid_rows,
+    ]
+    name = "-".join(map(str, options)).replace("--", "").replace("-", "_")
+    out = pair / "tuned" / name
+    messages = out.parent / f"{name}.log"
+    out.parent.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "spectool.cli", "tune-draft", "--json", "--draft", pair / "draft"]
+    command += ["--target", pair / "target", *options, "--measure-every", max(1, steps // 2), "-o", out]
+    for language in LANGUAGES:
+        command += ["--corpus", f"{language}={SHARED / 'corpora' / language}.train.txt.zst"]
+    with messages.open("a") as log:
+        done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=log, text=True, env=environment())
+    if done.returncode:
+        raise click.ClickException(f"{name}: tuning ended with {done.returncode}; see {messages}")
+    record = json.loads(done.stdout)
+    return {
+        "objective": objective,
+        "on": on,
+        "steps": steps,
+        "rate": rate,
+        "batch": batch,
+        "length": length,
+        "seed": seed,
+        "valid_rows": valid_rows,
+        "seconds": record["seconds"],
+        "options": list(map(str, options)),
+        **record["measured"],
+    }
+
+
+def saved() -> list[dict[str, Any]]:
+    """Read the finished runs."""
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+
+
+def markdown(runs: Sequence[dict[str, Any]]) -> str:
+    """Lay out the means over the seeds: the draft as it was, and each objective after."""
+    lines = ["| | " + " | ".join(f"{name}, D_T | accepted" for name in LANGUAGES) + " | U | variance of acceptance |"]
+    lines.append("|---|" + "---:|---:|" * len(LANGUAGES) + "---:|---:|")
+    before = [run["before"] for run in runs if run["objective"] == "mean"]
+    lines.append("| the draft as it was | " + " | ".join(_cells(before)) + " |")
+    for objective in OBJECTIVES:
+        of_it = [run for run in runs if run["objective"] == objective]
+        if of_it:
+            change = [_changes(run) for run in of_it]
+            mean = [f"({statistics.mean(column):+.0%})" for column in zip(*change, strict=True)]
+            cells = _cells([run["after"] for run in of_it])
+            cells[-2:] = [f"{cell} {by}" for cell, by in zip(cells[-2:], mean, strict=True)]
+            lines.append(f"| {objective}, {len(of_it)} seeds | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _changes(run: dict[str, Any]) -> tuple[float, float]:
+    """Return by what part unfairness and the variance of acceptance changed."""
+    one, two = run["before"][0], run["after"][0]
+    return two["unfairness"] / one["unfairness"] - 1, two["acceptance_variance"] / one["acceptance_variance"] - 1
+
+
+def _cells(measured: Sequence[Sequence[dict[str, Any]]]) -> list[str]:
+    cells = []
+    for place in range(len(LANGUAGES)):
+        cells.append(f"{statistics.mean(points[place]['divergence'] for points in measured):.3f}")
+        accepted = [points[place]["acceptance"] for points in measured]
+        cells.append(f"{statistics.mean(accepted):.1%} ± {statistics.pstdev(accepted):.1%}")
+    cells.append(f"{statistics.mean(points[0]['unfairness'] for points in measured):.4f}")
+    cells.append(f"{statistics.mean(points[0]['acceptance_variance'] for points in measured):.5f}")
+    return cells
+
+
+@click.command()
+@click.option(
+    "--objective", "objectives", multiple=True, type=click.Choice(list(OBJECTIVES)), default=["mean", "s-cdf"]
+)
+@click.option("--on", default="distribution", show_default=True)
+@click.option("--steps", default=200, show_default=True)
+@click.option("--rate", default=1e-4, show_default=True)
+@click.option("--batch", default=4, show_default=True)
+@click.option("--length", default=48, show_default=True, help="Tokens of a row; also of those to measure on.")
+@click.option("--seed", "seeds", multiple=True, type=int, default=(0, 1, 2), show_default=True)
+@click.option("--valid-rows", default=160, show_default=True)
+@click.option("--tables", is_flag=True, help="Only print the tables of the saved runs.")
+def main(seeds: tuple[int, ...], objectives: tuple[str, ...], tables: bool, **settings: Any) -> None:
+    """Run what is missing, save it, print a table for each setting."""
+    runs = saved()
+    wanted = [{"objective": o, "seed": seed, **settings} for seed in seeds for o in objectives]
+    missing = [] if tables else [one for one in wanted if not any(one.items() <= run.items() for run in runs)]
+    with ThreadPoolExecutor(1 if mx.default_device() != mx.cpu else 2) as pool, RESULTS.open("a") as file:
+        for run in pool.map(lambda one: tune(**one), missing):
+            runs.append(run)
+            file.write(json.dumps(run) + "\n")
+            file.flush()
+            click.echo(f"{run['options']}: {_changes(run)}", err=True)
+    keys = ("on", "steps", "rate", "batch", "length", "valid_rows")
+    for setting in dict.fromkeys(tuple(run[key] for key in keys) for run in runs):
+        click.echo(", ".join(f"{key} {value}" for key, value in zip(keys, setting, strict=True)) + "\n")
+        click.echo(markdown([run for run in runs if tuple(run[key] for key in keys) == setting]) + "\n")
+
+
+if __name__ == "__main__":
+    main()
