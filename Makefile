@@ -7,11 +7,11 @@ BIN := .venv/bin
 demo: .venv/installed            ## the main job, offline, on what the package bundles
 	@$(BIN)/spectool demo
 
-test: .venv/installed            ## the default tests (under 10 minutes on two cores)
-	$(BIN)/python -m pytest
+test: .venv/installed            ## the default tests, on all cores (under 10 minutes on two)
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: .venv/installed       ## the long tests as well
-	$(BIN)/python -m pytest -m 'slow or not slow'
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'slow or not slow'
 
 check: .venv/installed           ## lint, format, types, import arrows
 	$(BIN)/ruff check .

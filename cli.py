@@ -28,6 +28,8 @@ _COMMANDS = {
     "train-draft": "spectool.train.command:train_draft",
     "tune-draft": "spectool.train.tune_command:tune_draft",
     "generate": "spectool.runtime.commands:generate",
+    "chat": "spectool.runtime.chat_command:chat",
+    "serve": "spectool.runtime.serve_command:serve",
     "inspect": "spectool.artifacts.commands:inspect",
     "verify": "spectool.artifacts.commands:verify",
 }

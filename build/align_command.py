@@ -44,8 +44,8 @@ def align(
     every way of translating its tokens.
 
     What one of the two tokenizers does not keep (case, forms of characters) is named, and text that
-    it touches is left out of the counts. `spectool emulate --draft` uses the alignment; `spectool
-    generate` does not yet.
+    it touches is left out of the counts. `spectool generate` and `spectool chat` draft with it (--draft-model,
+    --alignment), `spectool emulate --draft` replays text with it.
 
     \b
     Example:

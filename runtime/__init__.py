@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from spectool.runtime.generation import generate_step
     from spectool.runtime.hybrid import HybridDrafter
     from spectool.runtime.intersection_translator import IntersectionTranslator
+    from spectool.runtime.loading import load_drafter
     from spectool.runtime.lookup_drafter import LookupDrafter
     from spectool.runtime.model_drafter import ModelDrafter
     from spectool.runtime.model_source import ModelSource
     from spectool.runtime.ngram_source import NgramModel, NgramSource
+    from spectool.runtime.prompt_cache import load_prompt_cache, save_prompt_cache
+    from spectool.runtime.sampling import Sampling
     from spectool.runtime.statistics import DraftStatistics
     from spectool.runtime.strategies import (
         STRATEGIES,
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
         compare_strategies,
         make_translator,
     )
-    from spectool.runtime.streaming import GenerationResponse, stream_generate
+    from spectool.runtime.streaming import GenerationResponse, generate, stream_generate
     from spectool.runtime.string_translators import ContextTranslator, NaiveTranslator, PassThrough
     from spectool.runtime.translated_drafter import TranslatedDrafter, TranslationCounts
     from spectool.runtime.translation import Constraint, DraftContext, DraftSource, Translator
@@ -49,15 +52,20 @@ __all__ = [
     "NgramSource",
     "PassThrough",
     "Proposal",
+    "Sampling",
     "StrategyRun",
     "TranslatedDrafter",
     "TranslationCounts",
     "Translator",
     "anchored_steps",
     "compare_strategies",
+    "generate",
     "generate_step",
+    "load_drafter",
+    "load_prompt_cache",
     "make_translator",
     "replay",
+    "save_prompt_cache",
     "stream_generate",
 ]
 
@@ -84,15 +92,20 @@ __getattr__ = lazy_exports(
         "NgramSource": "ngram_source",
         "PassThrough": "string_translators",
         "Proposal": "drafter",
+        "Sampling": "sampling",
         "StrategyRun": "strategies",
         "TranslatedDrafter": "translated_drafter",
         "TranslationCounts": "translated_drafter",
         "Translator": "translation",
         "anchored_steps": "strategies",
         "compare_strategies": "strategies",
+        "generate": "streaming",
         "generate_step": "generation",
+        "load_drafter": "loading",
+        "load_prompt_cache": "prompt_cache",
         "make_translator": "strategies",
         "replay": "emulator",
+        "save_prompt_cache": "prompt_cache",
         "stream_generate": "streaming",
     },
 )

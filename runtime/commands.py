@@ -7,109 +7,45 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import Finite, guarded, say, show
-from spectool.artifacts.manifest import read_manifest
+from spectool.artifacts.console import guarded, say, show
+from spectool.runtime.model_options import model_options, open_model, template_variables
+from spectool.runtime.option_sections import SectionedCommand, under
+
+_prompt = under("Prompt")
+_cache = under("Cache")
 
 
-@click.command("generate")
-@click.option("--model", required=True, metavar="M", help="Target model: directory or hub id, as for mlx-lm.")
-@click.option(
-    "--dict",
-    "dictionary",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Dictionary built for the model's tokenizer.",
-)
-@click.option("--draft-model", metavar="M2", help="Draft model with the same tokenizer.")
-@click.option(
-    "--history/--no-history",
-    default=True,
-    show_default=True,
-    help="Draft from what the prompt and the answer already said.",
-)
-@click.option("--prompt", metavar="TEXT", help="The prompt; `-` reads standard input.")
-@click.option(
+@click.command("generate", cls=SectionedCommand)
+@_prompt("-p", "--prompt", metavar="TEXT", help="The prompt; `-` reads standard input.")
+@_prompt(
     "--prompt-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Read the prompt from a file.",
 )
-@click.option("--ignore-chat-template", is_flag=True, help="Give the prompt to the model as it is.")
-@click.option(
-    "-m",
-    "--max-tokens",
-    type=click.IntRange(1),
-    default=256,
-    show_default=True,
-    help="Tokens to generate at most.",
-)
-@click.option(
-    "--num-draft-tokens",
-    type=click.IntRange(0),
-    default=8,
-    show_default=True,
-    help="Draft tokens per verification at most; 0 decodes plainly.",
-)
-@click.option(
-    "--min-draft-prob",
-    type=Finite(0, 1),
-    default=0.2,
-    show_default=True,
-    help="End proposals of dictionary and history before they get less probable than this: fewer and surer tokens.",
-)
-@click.option(
-    "--temp",
-    type=Finite(0),
-    default=0.0,
-    show_default=True,
-    help="Sampling temperature; 0 takes the most probable token.",
-)
-@click.option(
-    "--top-p",
-    type=Finite(0, 1),
-    default=0.0,
-    help="Sample from the most probable tokens up to this mass; 0 from all.",
-)
-@click.option(
-    "--top-k",
-    type=click.IntRange(0),
-    default=0,
-    help="Sample from this many most probable tokens; 0 from all.",
-)
-@click.option(
-    "--min-p",
-    type=Finite(0, 1),
-    default=0.0,
-    help="Leave out tokens less probable than this share of the best one.",
-)
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Seed of the sampler.")
-@click.option(
-    "--kv-bits",
-    type=click.Choice(["4", "8"]),
-    help="Quantise the key-value cache from 5,000 tokens on.",
+@_prompt("--prefill-response", metavar="TEXT", help="Begin of the answer, which the model goes on with.")
+@_prompt("--ignore-chat-template", is_flag=True, help="Give the prompt to the model as it is.")
+@model_options
+@_cache(
+    "--prompt-cache-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Go on after the prompt that `mlx_lm.cache_prompt` has saved there.",
 )
 @click.option("--show-drafts", is_flag=True, help="Colour accepted, rejected, corrected and undrafted tokens.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON at the end instead of streaming.")
 @guarded
 def generate(
-    model: str,
-    dictionary: Path | None,
-    draft_model: str | None,
-    history: bool,
     prompt: str | None,
     prompt_file: Path | None,
+    prefill_response: str | None,
     ignore_chat_template: bool,
-    max_tokens: int,
-    num_draft_tokens: int,
-    min_draft_prob: float,
-    temp: float,
-    top_p: float,
-    top_k: int,
-    min_p: float,
-    seed: int | None,
-    kv_bits: str | None,
+    system_prompt: str | None,
+    chat_template_config: str | None,
+    prompt_cache_file: Path | None,
     show_drafts: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Generate text with a target model, sooner, with the output that it would give alone.
 
@@ -117,29 +53,39 @@ def generate(
     distribution. A prompt file and standard input lose one final line end.
 
     \b
-    Example:
+    Examples:
         spectool generate --model ./Bielik-11B --dict pl.dict --prompt "Napisz list do sąsiada."
+        spectool generate --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 --top-p 0.9 --prompt-file list.txt
+        spectool generate --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B --alignment qwen-bielik.align -p "Hej"
     """
     if as_json and show_drafts:
         raise click.UsageError("--json prints JSON alone: leave out --show-drafts")
+    if ignore_chat_template and (system_prompt is not None or prefill_response is not None):
+        raise click.UsageError("--system-prompt and --prefill-response need the chat template that is ignored")
     text = _read_prompt(prompt, prompt_file)
-    if dictionary is not None:
-        read_manifest(dictionary)  # before the model is loaded, which takes longer
-
-    import mlx.core as mx
+    variables = template_variables(chat_template_config)
+    name = options["model"]
+    target, tokenizer, arguments = open_model(options)
 
     from spectool.runtime import display
+    from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after
     from spectool.runtime.drafter import Cycle
-    from spectool.runtime.loading import load_model, make_drafter
     from spectool.runtime.streaming import encode_prompt, stream_generate
     from spectool.runtime.verification import ids
 
-    if seed is not None:
-        mx.random.seed(seed)
-    target, tokenizer = load_model(model)
-    drafter = make_drafter(tokenizer, dictionary, draft_model, history, min_draft_prob)
-    encoded = encode_prompt(tokenizer, _with_template(tokenizer, text, ignore_chat_template))
-    tail = display.Tail(tuple(ids(encoded)[-display.CONTEXT_TOKENS :]))
+    templated = tokenizer.has_chat_template and not ignore_chat_template
+    if not templated and (system_prompt is not None or prefill_response is not None):
+        raise SpectoolError(f"{name}: no chat template, so --system-prompt and --prefill-response have no place")
+    if prompt_cache_file is not None:
+        arguments["prompt_cache"] = _prompt_cache(prompt_cache_file, name, arguments["kv_bits"])
+    if templated:
+        render = rendered if prompt_cache_file is None else rendered_after
+        encoded = render(tokenizer, messages_of(text, system_prompt, prefill_response), variables)
+    elif prompt_cache_file is not None:
+        encoded = encode(tokenizer, text)
+    else:
+        encoded = ids(encode_prompt(tokenizer, text))
+    tail = display.Tail(tuple(encoded[-display.CONTEXT_TOKENS :]))
 
     def decode(tokens: Any) -> str:
         return str(tokenizer.decode(list(tokens), skip_special_tokens=True))
@@ -153,22 +99,12 @@ def generate(
         say(display.legend())
     pieces: list[str] = []
     response = None
-    for response in stream_generate(
-        target,
-        tokenizer,
-        encoded,
-        drafter=drafter,
-        max_tokens=max_tokens,
-        num_draft_tokens=num_draft_tokens,
-        sampler=_sampler(temp, top_p, min_p, top_k, len(tokenizer.vocab)),
-        kv_bits=int(kv_bits) if kv_bits else None,
-        on_cycle=paint if show_drafts else None,
-    ):
+    for response in stream_generate(target, tokenizer, encoded, on_cycle=paint if show_drafts else None, **arguments):
         pieces.append(response.text)
         if not (show_drafts or as_json):
             click.echo(response.text, nl=False)
     if response is None:
-        raise SpectoolError(f"{model}: generated nothing. Give a longer prompt or more --max-tokens")
+        raise SpectoolError(f"{name}: generated nothing. Give a longer prompt or more --max-tokens")
     if show_drafts:
         click.echo(display.finish(decode, tail), nl=False)
     if not as_json:
@@ -180,12 +116,16 @@ def generate(
         facts["sources"] = ", ".join(
             f"{source} {counts['accepted']} of {counts['proposed']}" for source, counts in facts["sources"].items()
         )
+        if "draft length" in facts:
+            facts["draft length"] = _in_words(facts["draft length"])
         for key, value in facts.items():
             say(f"{key:<17}  {value}")
 
 
 def _figures(response: Any) -> dict[str, Any]:
     drafting = response.drafting
+    learnt = drafting.controller.learnt() if drafting.controller else None
+    length = {} if learnt is None else {"draft length": _rounded(learnt._asdict())}
     return {
         "tokens": response.generation_tokens,
         "target passes": drafting.passes,
@@ -195,17 +135,24 @@ def _figures(response: Any) -> dict[str, Any]:
             source: {"proposed": proposed, "accepted": drafting.accepted_by[source]}
             for source, proposed in drafting.proposed_by.items()
         },
+        **length,
         "tokens per second": round(response.generation_tps, 1),
         "finish": response.finish_reason,
     }
 
 
-def _sampler(temp: float, top_p: float, min_p: float, top_k: int, vocabulary: int) -> Any:
-    """Return mlx-lm's sampler, or None for the most probable token."""
-    from mlx_lm.sample_utils import make_sampler
+def _rounded(learnt: dict[str, Any]) -> dict[str, Any]:
+    """Round what the controller learnt; passes by their number of tokens."""
+    passes = {str(size): round(time, 3) for size, time in learnt.pop("pass_ms").items()}
+    return {**{key: round(value, 4) for key, value in learnt.items()}, "pass_ms": passes}
 
-    # mlx-lm refuses a top-k of the whole vocabulary, which is no restriction at all.
-    return make_sampler(temp, top_p=top_p, min_p=min_p, top_k=top_k if top_k < vocabulary else 0) if temp else None
+
+def _in_words(learnt: dict[str, Any]) -> str:
+    return (
+        f"{learnt['draft_length']} pays best: {learnt['speedup']:.2f} x plain decoding expected (published cost model: "
+        f"r {learnt['r']:.3f}, beta {learnt['beta']:.4f}, break-even {learnt['break_even']:.2f}, "
+        f"advises {learnt['advised']}: {learnt['advised_speedup']:.2f} x)"
+    )
 
 
 def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
@@ -237,14 +184,21 @@ def _prompt_bytes(prompt: str | None, prompt_file: Path | None) -> tuple[str, by
     return "standard input", sys.stdin.buffer.read()
 
 
-def _with_template(tokenizer: Any, text: str, ignore_chat_template: bool) -> Any:
-    if ignore_chat_template or tokenizer.chat_template is None:
-        return text
-    messages = [{"role": "user", "content": text}]
-    try:
-        return tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    except Exception as error:  # whatever a template raises
+def _prompt_cache(path: Path, model: str, kv_bits: int | None) -> list[Any]:
+    """Load a prompt cache.
+
+    Raises:
+        SpectoolError: It is none, of another model, or quantised in another way.
+    """
+    from spectool.runtime.prompt_cache import load_prompt_cache
+
+    cache, metadata = load_prompt_cache(path)
+    if metadata.get("model", model) != model:
         raise SpectoolError(
-            f"the model's chat template refuses the prompt ({str(error)[:200]}). Give the prompt as the model "
-            "expects it, with --ignore-chat-template"
-        ) from error
+            f"{path}: a prompt cache of {metadata['model']}, expected one of {model}. Give the model by that name, "
+            "or make the cache anew: mlx_lm.cache_prompt"
+        )
+    found = {entry.bits for entry in cache if hasattr(entry, "bits")}
+    if kv_bits is not None and found - {kv_bits}:
+        raise SpectoolError(f"{path}: quantised to {min(found)} bits, expected --kv-bits {kv_bits}. Leave it out")
+    return cache

@@ -8,7 +8,12 @@ only from the tokens that the target committed.
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+    from spectool.runtime.sampling import Draw
 
 
 class Proposal(NamedTuple):
@@ -17,10 +22,23 @@ class Proposal(NamedTuple):
     Attributes:
         tokens: Target token ids, at most the limit asked for; empty when there is no guess.
         source: Name of the drafter that made it, for statistics and colours.
+        probabilities: Of each token when those before it are right, as the drafter sees it; empty where it does
+            not say.
+        distribution: What each token was drawn from, over the target's vocabulary: float32 [drawn, vocabulary],
+            for the leading tokens that were drawn; None where none was. The one thing on which the output
+            relies: the tokens must have been drawn from it, and whether and how far a proposal is used must be
+            decided before they are.
     """
 
     tokens: Sequence[int]
     source: str
+    probabilities: Sequence[float] = ()
+    distribution: "mx.array | None" = None
+
+    def cut(self, limit: int) -> "Proposal":
+        """Return the proposal of the first ``limit`` tokens."""
+        drawn = None if self.distribution is None else self.distribution[:limit]
+        return Proposal(tuple(self.tokens)[:limit], self.source, tuple(self.probabilities)[:limit], drawn)
 
 
 @runtime_checkable
@@ -41,6 +59,22 @@ class Drafter(Protocol):
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take note of the tokens (ids, at least one) that the target committed in this cycle."""
+
+
+@runtime_checkable
+class Drawing(Protocol):
+    """A drafter that can draw its drafts and tell their distribution, for rejection sampling."""
+
+    def draw_with(self, draw: "Draw | None") -> None:
+        """Draw drafts by ``draw`` from the next ``start`` on; None takes the most probable ones again."""
+
+
+@runtime_checkable
+class Continuing(Protocol):
+    """A drafter that knows what may follow tokens which another one has guessed."""
+
+    def go_on(self, tokens: Sequence[int], limit: int) -> Proposal:
+        """Guess at most ``limit`` tokens after ``tokens``, which are not committed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,30 +4,34 @@
     verify      one target pass over  c d1 .. dk  gives the target's own choice at each position
                                       t0 t1 .. tk
     commit      the draft tokens that equal the target's choices, and the first choice that does not
-                (or tk when all k are right); the rejected ones are trimmed out of the cache
+                (or tk when all k are right); the rejected ones are taken out of the cache, and where
+                that takes some accepted ones along, the next pass feeds these again before c
 
 Every committed token is a choice that the target made after the true history, so a drafter
 can change the speed and nothing else. With a sampler this is exact-match verification: each
 position is sampled on its own, and its sample is the committed token whether or not the
-draft had guessed it.
+draft had guessed it. Drafts drawn from a known distribution can be verified by rejection
+sampling instead, which keeps the distribution too and accepts more of them (verification.py).
 
 Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding.
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import mlx.core as mx
 from mlx_lm.generate import DEFAULT_QUANTIZED_KV_START, generation_stream, maybe_quantize_kv_cache
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
-from spectool.runtime import caches
+from spectool.runtime import caches, windows
+from spectool.runtime.checkpoints import Checkpoints
 from spectool.runtime.drafter import Cycle, Drafter, accepted_length
 from spectool.runtime.prefill import prefill
 from spectool.runtime.proposer import Proposer
+from spectool.runtime.sampling import Draw, LogitsProcessor, Sampler, Sampling, log_probabilities
 from spectool.runtime.statistics import DraftStatistics
-from spectool.runtime.verification import LogitsProcessor, Sampler, choose, ids
+from spectool.runtime.verification import choose, ids
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
 
@@ -37,14 +41,17 @@ def generate_step(
     model: Any,
     *,
     drafter: Drafter | None = None,
-    num_draft_tokens: int = 8,
+    num_draft_tokens: int | None = 8,
     max_tokens: int = 256,
     stop_tokens: Collection[int] = frozenset(),
     sampler: Sampler | None = None,
     logits_processors: Sequence[LogitsProcessor] | None = None,
+    verify: Literal["exact", "rejection"] = "exact",
     max_kv_size: int | None = None,
     prompt_cache: list[Any] | None = None,
+    cached_tokens: Sequence[int] = (),
     prefill_step_size: int = 2048,
+    prompt_progress_callback: Callable[[int, int], None] | None = None,
     kv_bits: int | None = None,
     kv_group_size: int = 64,
     quantized_kv_start: int = DEFAULT_QUANTIZED_KV_START,
@@ -57,19 +64,18 @@ def generate_step(
     Mutates ``prompt_cache`` and ``statistics``. However the generator ends (exhausted, closed
     early, or by an exception from inside or from its consumer) the target's cache holds the
     prompt and the yielded tokens without the last one; before the first yield, the prompt
-    without its last token; after an error in the prompt pass, what it held before. Only a cache
-    that cannot be trimmed (never one that is drafted on) may hold one token more after an error
-    inside a pass.
+    without its last token; after an error in the prompt pass, what it held before. With
+    recurrent layers this can take one more pass, over a few tokens.
 
-    A drafter that raises is switched off with a warning. So is drafting in general once a
-    windowed cache is too full to take rejected tokens back.
+    Any kind of cache can be drafted on. A drafter that raises is switched off with a warning.
 
     Args:
         prompt: Token ids, shape [tokens], at least one. With a ``prompt_cache`` that has content,
-            the tokens that follow it; drafters and processors see these alone.
+            the tokens that follow it.
         model: An mlx-lm model.
         drafter: Source of draft tokens; None decodes plainly.
-        num_draft_tokens: At most so many draft tokens in one cycle; 0 decodes plainly.
+        num_draft_tokens: At most so many draft tokens in one cycle; 0 decodes plainly. None: as many as
+            pay on this machine with this text, which is learnt from cycle to cycle.
         max_tokens: Tokens to generate; -1 for no limit.
         stop_tokens: Token ids that end the generation once yielded.
         sampler: Draws a token from log-probabilities [1, vocabulary]; called once for each
@@ -77,9 +83,16 @@ def generate_step(
         logits_processors: Change the logits [1, vocabulary] of a position, given all tokens
             before it, shape [tokens]. Must be functions of their arguments, since they are
             also asked about positions that are then rejected.
+        verify: ``rejection`` lets draft models that can do so draw their drafts, by the request's own
+            settings, and accepts them by rejection sampling; the sampler must then be a `Sampling`.
+            All other drafts are verified by exact match, and so is everything without a sampler.
         max_kv_size: Window of the cache, in tokens, for models that do not make their own.
         prompt_cache: Cache to continue, one entry for each layer; None makes a fresh one.
+        cached_tokens: Token ids that ``prompt_cache`` holds, so that drafters and processors see
+            the whole text; without them they see the prompt alone.
         prefill_step_size: Prompt tokens in one pass.
+        prompt_progress_callback: Called with the prompt tokens fed so far and their total, as in
+            mlx-lm; when it raises, the generation ends.
         kv_bits: Bits of a quantised cache; None leaves it as it is.
         kv_group_size: Group size of the quantised cache.
         quantized_kv_start: Tokens in the cache from which on it is quantised.
@@ -91,16 +104,20 @@ def generate_step(
         A generator of ``(token id, log-probabilities [vocabulary], whether it was drafted)``.
 
     Raises:
-        RuntimeUnsupported: The prompt is empty, or the model's caches allow no drafting or no
-            quantisation. Raised at the call, before any work.
+        RuntimeUnsupported: The prompt is empty, or the model's caches allow no quantisation.
+            Raised at the call, before any work.
     """
     if prompt.size == 0:
         raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
     cache = make_prompt_cache(model, max_kv_size) if prompt_cache is None else prompt_cache
-    if drafter is not None:
-        caches.require_trimmable(cache, model)
+    processors = tuple(logits_processors or ())
+    draw = _draw(model, verify, sampler, processors)
     if kv_bits is not None:
         caches.require_quantizable(cache, model)
+
+    statistics = DraftStatistics() if statistics is None else statistics
+    proposer = Proposer(drafter, num_draft_tokens, cache, quantized_kv_start if kv_bits else None, draw)
+    statistics.controller = proposer.controller
 
     def quantize() -> None:
         maybe_quantize_kv_cache(cache, quantized_kv_start, kv_group_size, kv_bits)
@@ -109,16 +126,18 @@ def generate_step(
         prompt,
         model,
         cache,
-        Proposer(drafter, num_draft_tokens, cache, quantized_kv_start if kv_bits else None),
+        proposer,
         max_tokens,
         frozenset(stop_tokens),
         sampler,
-        tuple(logits_processors or ()),
+        processors,
         prefill_step_size,
         quantize,
         stream,
-        DraftStatistics() if statistics is None else statistics,
+        statistics,
         on_cycle or (lambda cycle: None),
+        tuple(cached_tokens),
+        prompt_progress_callback or (lambda fed, total: None),
     )
 
 
@@ -136,50 +155,88 @@ def _generate(
     stream: Any,
     statistics: DraftStatistics,
     on_cycle: Callable[[Cycle], None],
+    cached_tokens: tuple[int, ...],
+    progress: Callable[[int, int], None],
 ) -> Generator[tuple[int, mx.array, bool], None, None]:
     """Run the cycles; arguments as in ``generate_step``, resolved."""
-    begin, yielded = caches.offsets(cache), 0
+    checkpoints, begin, yielded = Checkpoints(cache), 0, 0
+    fed: list[int] = []  # tokens of the latest pass
     try:
         with mx.stream(stream):
-            proposer.vocabulary = prefill(model, cache, prompt[:-1], prefill_step_size, quantize)
-            begin = caches.offsets(cache)
+            progress(0, prompt.size)
+            checkpoints.mark(prompt.size - 1, windows_too=True)
+            proposer.vocabulary = prefill(
+                model, cache, prompt[:-1], prefill_step_size, quantize, lambda fed: progress(fed, prompt.size)
+            )
+            begin = prompt.size - 1
             if max_tokens != 0:
-                proposer.start(ids(prompt))
-        frontier = prompt[-1:]
+                proposer.start([*cached_tokens, *ids(prompt)])
+        windows.use_exact_masks(caches.leaves(cache))
+        frontier, again = ids(prompt[-1:]), list[int]()
         # All tokens so far, for the processors: none of them, no copy.
-        history = prompt if processors else None
+        history = mx.concatenate([mx.array(cached_tokens, dtype=prompt.dtype), prompt]) if processors else None
         while yielded != max_tokens:
             with mx.stream(stream):
-                proposal = proposer.propose(max_tokens - yielded - 1 if max_tokens > 0 else None)
+                proposal = proposer.propose(max_tokens - yielded - 1 if max_tokens > 0 else None, len(again))
                 draft = tuple(proposal.tokens)
-                guesses = mx.array(draft, dtype=frontier.dtype)
-                inputs = mx.concatenate([frontier, guesses]) if draft else frontier
+                guesses = mx.array(draft, dtype=prompt.dtype)
+                fed = [*again, *frontier, *draft]
+                inputs = mx.array(fed, dtype=prompt.dtype)
+                checkpoints.mark(len(fed))
                 logits = model(inputs[None], cache=cache)[0, -len(draft) - 1 :]
                 seen = None if history is None else mx.concatenate([history, guesses])
-                tokens, logprobs = choose(logits, sampler, processors, seen)
+                logprobs = log_probabilities(logits, processors, seen)
+                tokens = choose(logprobs, sampler, guesses, proposal.distribution)
                 mx.eval(tokens, logprobs, *(() if seen is None else (seen,)))
                 target = ids(tokens)
                 accepted = accepted_length(draft, target)
                 committed = _until_stop(target[: accepted + 1], stop_tokens)
-                caches.trim(cache, len(draft) - accepted)
+                again = _rewind(checkpoints, begin + yielded + 1 + accepted, fed)
                 quantize()
                 proposer.vocabulary = logprobs.shape[-1]
                 proposer.commit(committed)
             accepted = min(accepted, len(committed))
             statistics.record(proposal.source, len(draft), accepted, len(committed))
             on_cycle(Cycle(draft, proposal.source, accepted, committed))
+            if yielded == 0:
+                progress(prompt.size, prompt.size)
             for row, token in enumerate(committed):
                 yielded += 1
                 yield token, logprobs[row], row < accepted
             if committed[-1] in stop_tokens:
                 return
-            frontier = mx.array(committed[-1:], dtype=frontier.dtype)
+            frontier = list(committed[-1:])
             if history is not None:
                 history = mx.concatenate([history, mx.array(committed, dtype=history.dtype)])
             if statistics.passes % CLEAR_EVERY == 0:
                 mx.clear_cache()
     finally:
-        caches.rewind(cache, begin, yielded)
+        windows.use_host_masks(caches.leaves(cache))
+        missing = _rewind(checkpoints, begin + yielded, fed)
+        if missing:
+            with mx.stream(stream):
+                prefill(model, cache, mx.array(missing, dtype=prompt.dtype), prefill_step_size, quantize)
+
+
+def _rewind(checkpoints: Checkpoints, length: int, fed: Sequence[int]) -> list[int]:
+    """Take the caches back to ``length`` tokens; return which of the latest pass's must be fed again for that."""
+    checkpoints.rewind(length)
+    return list(fed[: length - checkpoints.length])
+
+
+def _draw(model: Any, verify: str, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...]) -> Draw | None:
+    """Return how drafts are drawn for rejection sampling; None where they are not."""
+    if verify not in ("exact", "rejection"):
+        raise RuntimeUnsupported(f"verify: expected 'exact' or 'rejection', got {verify!r}")
+    if verify == "exact" or sampler is None:
+        return None
+    if not isinstance(sampler, Sampling):
+        raise RuntimeUnsupported(
+            f"verify='rejection': expected a sampler that tells its distribution, got {sampler!r}. "
+            "Pass spectool.runtime.Sampling(temp=…), or verify='exact'."
+        )
+    # Built and never computed: the shape alone tells the vocabulary.
+    return Draw(sampler, processors, int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1]))
 
 
 def _until_stop(tokens: Sequence[int], stop_tokens: frozenset[int]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ knows the latest of them. Amortised constant time for each token, a few microsec
 Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text".
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 _REFRESHED = 32  # states told of a new occurrence, longest first: keeps repetitions from growing quadratic
@@ -73,6 +74,19 @@ class History:
                 break
             end[at] = place
             at = link[at]
+
+    def repeat_after(self, tokens: Sequence[int]) -> Repeat:
+        """Return what ``repeat`` were with ``tokens`` appended, as far as it lies in the sequence as it is."""
+        if not tokens:
+            return self.repeat
+        following, link = self._next, self._link
+        at, length = max(link[self._last], 0), self.repeat.length
+        for token in tokens:
+            while at > 0 and token not in following[at]:
+                at = link[at]
+                length = self._length[at]
+            at, length = (following[at][token], length + 1) if token in following[at] else (0, 0)
+        return Repeat(self._end[at] + 1, length)
 
     def _add(self, following: dict[int, int], length: int, end: int) -> int:
         """Add a state; its link is the empty sequence for now."""

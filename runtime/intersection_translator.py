@@ -40,7 +40,7 @@ class IntersectionTranslator:
         self._target_to_draft = target_to_draft
         self._spell = spell
         self._context = AppendedContext()
-        self._constraint = Constraint(within=draft_to_target != NONE)
+        self._constraint = Constraint(within=draft_to_target != NONE, partners=target_to_draft)
 
     def start(self) -> None:
         """Begin a text."""
@@ -57,7 +57,7 @@ class IntersectionTranslator:
         return self._context.read()
 
     def constraint(self) -> Constraint:
-        """Return the mask of draft ids that have a partner."""
+        """Return the mask of draft ids that have a partner, and the partners."""
         return self._constraint
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:

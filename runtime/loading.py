@@ -1,22 +1,30 @@
 """From what a user names to what the loop needs: models, their tokenizers, drafters."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 from spectool import RuntimeUnsupported
+from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.artifacts.tokenizer_source import looks_like_hub_id, open_tokenizer, where
 from spectool.runtime.drafter import Drafter
 from spectool.runtime.hybrid import HybridDrafter
 from spectool.runtime.lookup_drafter import LookupDrafter
+from spectool.runtime.strategies import STRATEGIES, make_translator
+from spectool.runtime.translated_drafter import TranslatedDrafter
+
+DEFAULT_STRATEGY = "anchored"
+MIN_PROBABILITY = 0.2
 
 
-def load_model(name: str) -> tuple[Any, Any]:
+def load_model(name: str, adapter_path: Path | None = None) -> tuple[Any, Any]:
     """Load a model and its tokenizer through mlx-lm; remote code is never executed.
 
     Args:
         name: Directory or hub id.
+        adapter_path: Directory of a trained adapter to put on it.
 
     Returns:
         The model and mlx-lm's ``TokenizerWrapper``.
@@ -31,7 +39,7 @@ def load_model(name: str) -> tuple[Any, Any]:
             f"{name}: no such directory, and not a hub id of the form owner/name. Expected a model in MLX format"
         )
     try:
-        model, tokenizer = mlx_lm.load(name)
+        model, tokenizer = mlx_lm.load(name, adapter_path=None if adapter_path is None else str(adapter_path))
     except Exception as error:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise RuntimeUnsupported(
@@ -53,44 +61,83 @@ def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
     return dictionary
 
 
-def make_drafter(
-    loaded_tokenizer: Any,
-    dictionary: Path | None,
-    draft_model: str | None,
-    history: bool,
-    min_probability: float = 0.0,
+def load_drafter(
+    tokenizer: Any,
+    *,
+    dictionary: str | Path | None = None,
+    draft_model: str | Path | tuple[Any, Any] | None = None,
+    alignment: str | Path | None = None,
+    strategy: str | None = None,
+    history: bool = True,
+    min_probability: float = MIN_PROBABILITY,
 ) -> Drafter | None:
-    """Make the drafter that the options ask for; None when they ask for none.
+    """Make the drafter for a target: from a dictionary, the request's history, a draft model, or all of them.
+
+    A drafter follows one text at a time. It may serve one generation after the other: each begins anew, but for
+    the cache of its draft model, from which what two prompts begin with is not computed again.
+
+    >>> from spectool.runtime.demo_models import demo_path
+    >>> load_drafter(demo_path("target")).name
+    'history'
 
     Args:
-        loaded_tokenizer: The target's tokenizer as mlx-lm loaded it.
-        dictionary: Directory of a dictionary.
-        draft_model: Directory or hub id of a draft model with the same tokenizer.
-        history: Draft from the request's own tokens.
-        min_probability: Least probability of a proposal from the dictionary and the history.
+        tokenizer: The target's: mlx-lm's ``TokenizerWrapper``, or the model's directory or hub id.
+        dictionary: Directory of a dictionary, from ``spectool build-dict``.
+        draft_model: Directory or hub id of a draft model, or the pair that ``mlx_lm.load`` returns.
+        alignment: Directory of an alignment from the draft's tokenizer to the target's, from ``spectool align``.
+            Needed where they differ.
+        strategy: How drafts are translated, one of `STRATEGIES`; ``anchored`` if not given.
+        history: Draft from what prompt and answer have said before.
+        min_probability: End proposals of dictionary and history before they get less probable than this, 0..1.
+
+    Returns:
+        The drafter; None when there is nothing to draft from.
 
     Raises:
-        ArtifactError: The dictionary does not fit.
-        RuntimeUnsupported: The draft model cannot be loaded or has another tokenizer.
+        ArtifactError: The dictionary or the alignment is damaged, or (`FingerprintMismatch`) for other tokenizers.
+        RuntimeUnsupported: The draft model cannot be loaded or its caches cannot be trimmed, its tokenizer is not the
+            target's and there is no alignment, or an option has nothing to act on.
     """
+    if draft_model is None and (alignment is not None or strategy is not None):
+        given = "alignment" if alignment is not None else "strategy"
+        raise RuntimeUnsupported(
+            f"{given}: tells how to use a draft model, and none is given. Name one or leave it out"
+        )
+    if strategy is not None and strategy not in STRATEGIES:
+        raise RuntimeUnsupported(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
+    target = open_tokenizer(tokenizer) if dictionary is not None or draft_model is not None else None
     drafters: list[Drafter] = []
-    tokenizer = open_tokenizer(loaded_tokenizer) if dictionary or draft_model else None
     if dictionary is not None or history:
-        opened = None if tokenizer is None or dictionary is None else open_dictionary(dictionary, tokenizer)
+        opened = None if target is None or dictionary is None else open_dictionary(Path(dictionary), target)
         drafters.append(LookupDrafter(opened, history, min_probability))
-    if tokenizer is not None and draft_model is not None:
-        drafters.append(_model_drafter(draft_model, tokenizer))
+    if target is not None and draft_model is not None:
+        drafters.append(_from_model(draft_model, target, alignment, strategy))
     if len(drafters) > 1:
         return HybridDrafter(drafters)
     return drafters[0] if drafters else None
 
 
-def _model_drafter(name: str, tokenizer: Tokenizer) -> Drafter:
+def _from_model(
+    draft_model: str | Path | tuple[Any, Any], target: Tokenizer, alignment: str | Path | None, strategy: str | None
+) -> Drafter:
     from spectool.runtime.model_drafter import ModelDrafter, require_same_vocabulary
+    from spectool.runtime.model_source import ModelSource
 
-    model, loaded = load_model(name)
+    opened = None if alignment is None else Alignment(Path(alignment))
+    model, loaded = draft_model if isinstance(draft_model, tuple) else load_model(str(draft_model))
+    draft = open_tokenizer(loaded)
+    name = draft.name if isinstance(draft_model, tuple) else str(draft_model)
+    if opened is not None:
+        translator = make_translator(strategy or DEFAULT_STRATEGY, opened, draft, target)
+        # A draft sees the BOS that it was trained with, whatever the target's prompt begins with.
+        return TranslatedDrafter(ModelSource(model, bos=draft.roles.bos, size=draft.size), translator)
     try:
-        require_same_vocabulary(open_tokenizer(loaded).vocabulary, tokenizer.vocabulary)
+        require_same_vocabulary(draft.vocabulary, target.vocabulary)
     except RuntimeUnsupported as error:
-        raise RuntimeUnsupported(f"{name}: {error}") from error
+        command = f"spectool align --draft {shlex.quote(name)} --target {shlex.quote(target.name)} -o pair.align"
+        raise RuntimeUnsupported(f"{name}: {error} Or align the two, and give the alignment: {command}") from error
+    if strategy is not None:
+        raise RuntimeUnsupported(
+            f"strategy: {name} has the target's tokenizer, and its drafts need no translation. Leave it out"
+        )
     return ModelDrafter(model)

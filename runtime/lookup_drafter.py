@@ -66,34 +66,50 @@ class LookupDrafter:
 
     def propose(self, limit: int) -> Proposal:
         """Propose a chain of at most ``limit`` tokens; some microseconds."""
+        return self._chain(self._state, self._repeat, (), limit)
+
+    def go_on(self, tokens: Sequence[int], limit: int) -> Proposal:
+        """Propose what follows ``tokens``, which another drafter has guessed; at most ``limit`` tokens more."""
+        state = self._state
+        for token in tokens:
+            state = self._contexts.advance(state, token)
+        return self._chain(state, self._worth_following(self._history.repeat_after(tokens)), tokens, limit)
+
+    def _chain(self, state: int, repeat: Repeat, begun: Sequence[int], limit: int) -> Proposal:
+        """Chain guesses after what was said and ``begun``."""
         step, floor, said = self._contexts.step, self._min_probability, self._history.tokens
-        state, (place, length) = self._state, self._repeat
-        tokens: list[int] = []
+        place, length = repeat
+        first = len(begun)
+        tokens = list(begun)
+        probabilities: list[float] = []
         probability = 1.0
         asks, known, copied = True, False, False
-        while len(tokens) < limit:
+        while len(probabilities) < limit:
             found = step(state) if asks else None
             trust = self._right[length] / self._asked[length] if length else 0.0
-            if found is not None and (not length or _credit(found) >= trust):
+            if found is not None and (not length or _CREDIT * _for_each(found) >= trust):
                 following, stated, state = found
+                each = _for_each(found)
                 asks, from_history = self._chained, False
             elif length:
                 token = said[place] if place < len(said) else tokens[place - len(said)]
                 following, stated, state = (token,), trust, self._contexts.advance(state, token)
-                from_history = True
+                each, from_history = trust, True
             else:
                 break
             probability *= stated
             if probability < floor:
                 break
             tokens += following
+            probabilities += [each] * len(following)
             known, copied = known or not from_history, copied or from_history
             for token in following if length else ():  # does the history still say the same?
                 if not length:
                     break
                 again = said[place] if place < len(said) else tokens[place - len(said)]
                 place, length = place + 1, min(length + 1, _LONGEST) if token == again else 0
-        return Proposal(tuple(tokens[:limit]), _SOURCES.get((known, copied), self.name))
+        source = _SOURCES.get((known, copied), self.name)
+        return Proposal(tuple(tokens[first : first + limit]), source, tuple(probabilities[:limit]))
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Add committed tokens, and learn how well the history foretold them."""
@@ -119,11 +135,14 @@ class LookupDrafter:
         if self._with_history:
             for token in tokens:
                 self._history.append(int(token))
-            place, length = self._history.repeat
-            self._repeat = Repeat(place, min(length, _LONGEST) if length >= self._shortest else 0)
+            self._repeat = self._worth_following(self._history.repeat)
+
+    def _worth_following(self, repeat: Repeat) -> Repeat:
+        """Return ``repeat``, its length 0 where it is too short to go on with."""
+        return Repeat(repeat.follower, min(repeat.length, _LONGEST) if repeat.length >= self._shortest else 0)
 
 
-def _credit(step: Step) -> float:
-    """Return the probability of one token of a continuation, comparable with what the history promises."""
+def _for_each(step: Step) -> float:
+    """Return the probability of one token of a continuation."""
     count = len(step.tokens)
-    return _CREDIT * (step.probability if count == 1 else step.probability ** (1 / count))
+    return step.probability if count == 1 else step.probability ** (1 / count)

@@ -1,28 +1,26 @@
 """Drafts from a small model that shares the target's tokenizer.
 
-    fed       tokens in the draft model's cache: committed ones, then `ahead` drafts of the last proposal
-    pending   committed tokens that it has not seen; fed together with the next proposal
+    cache     tokens in the draft model's cache: committed ones, then `ahead` drafts of the last proposal
+    pending   committed tokens that it does not hold; fed together with the next proposal
 
 A proposal of k tokens takes k passes: the pending tokens give d1, d1 gives d2, and dk is not
 fed. They are chained on the device and evaluated once.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
-from spectool.runtime import caches
+from spectool.runtime.draft_cache import DraftCache
 from spectool.runtime.drafter import Proposal, accepted_length
-from spectool.runtime.prefill import prefill
+from spectool.runtime.sampling import Draw
 from spectool.runtime.verification import ids
 
 
 class ModelDrafter:
-    """Greedy drafts of a model with a KV cache of its own.
+    """Drafts of a model with a cache of its own, of any kind: the most probable tokens, or drawn ones.
 
     The cache outlives a generation: ``start`` feeds only what differs from what was fed before,
     so that the next turn of a conversation costs the new turn only.
@@ -36,26 +34,23 @@ class ModelDrafter:
         Args:
             model: The draft model.
             name: Name in statistics.
-            p_min: Stop before the first draft token less probable than this (0 to 1). Above 0
+            p_min: Stop where the most probable next token is less probable than this (0 to 1). Above 0
                 each draft token is evaluated by itself, since whether to go on depends on it.
             prefill_step_size: Prompt tokens in one pass.
-
-        Raises:
-            RuntimeUnsupported: The model's caches cannot be trimmed.
         """
         self.name = name
-        self._model = model
+        self.cache = DraftCache(model, prefill_step_size)
         self._p_min = p_min
         self._step_size = prefill_step_size
-        self._cache: list[Any] = make_prompt_cache(model)
-        self._origin = caches.offsets(self._cache)
-        self._fed: list[int] = []
         self._pending: list[int] = []
         self._ahead = 0
-        self._warned = False
-        caches.require_trimmable(self._cache, model)
+        self._draw: Draw | None = None
         # Built and never computed: the shape alone tells the vocabulary.
         self._vocabulary = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
+
+    def draw_with(self, draw: Draw | None) -> None:
+        """Draw drafts by ``draw`` from the next ``start`` on; None takes the most probable ones again."""
+        self._draw = draw
 
     def start(self, prompt: Sequence[int]) -> None:
         """Feed ``prompt`` (token ids) but for its last token, as far as the cache does not hold it.
@@ -64,64 +59,64 @@ class ModelDrafter:
             RuntimeUnsupported: A token is outside the draft model's vocabulary.
         """
         self._check(prompt)
-        kept = accepted_length(self._fed, prompt[:-1])
-        # Measured by the cache itself: an interrupted proposal may have left more in it than noted.
-        if not caches.rewind(self._cache, self._origin, kept):
-            self._cache = make_prompt_cache(self._model)
-            kept = 0
-        self._fed, self._ahead, self._warned = self._fed[:kept], 0, False
-        self._pending = list(prompt[kept:])
+        self.cache.rewind(accepted_length(self.cache.tokens, prompt[:-1]))
+        self._ahead, self._pending = 0, list(prompt[len(self.cache.tokens) :])
         self._feed_pending(keep=1)
 
     def propose(self, limit: int) -> Proposal:
-        """Return at most ``limit`` tokens; none when asked twice, none once a windowed cache is full."""
+        """Return at most ``limit`` tokens; none when asked twice."""
         if limit <= 0 or not self._pending:
             return Proposal((), self.name)
-        # What is fed after the pending tokens must be trimmable again.
-        limit = min(limit, caches.room(self._cache) - len(self._pending) + 1)
-        if limit <= 0:
-            self._warn_full()
-            return Proposal((), self.name)
         self._feed_pending(keep=self._step_size)
-        drafts, passes = self._draft(limit)
-        self._fed += self._pending + drafts[: passes - 1]
+        drafts, distribution, passes = self._draft(limit)
+        self.cache.tokens += self._pending + drafts[: passes - 1]
         self._pending, self._ahead = [], passes - 1
-        return Proposal(drafts, self.name)
+        return Proposal(drafts, self.name, distribution=distribution)
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Follow the target: keep the drafts that came true, trim the others, note the rest as pending.
+        """Follow the target: keep the drafts that came true, take the others back, note the rest as pending.
 
         Raises:
             RuntimeUnsupported: A token is outside the draft model's vocabulary.
         """
         self._check(tokens)
-        right = accepted_length(self._fed[len(self._fed) - self._ahead :], tokens)
-        wrong = self._ahead - right
-        caches.trim(self._cache, wrong)
-        self._fed = self._fed[: len(self._fed) - wrong]
+        sure = len(self.cache.tokens) - self._ahead
+        right = accepted_length(self.cache.tokens[sure:], tokens)
+        self._pending = [*self.cache.rewind(sure + right), *self._pending, *tokens[right:]]
         self._ahead = 0
-        self._pending += tokens[right:]
 
-    def _draft(self, limit: int) -> tuple[list[int], int]:
-        """Feed the pending tokens and then draft after draft; return the drafts and the passes made."""
+    def _draft(self, limit: int) -> tuple[list[int], mx.array | None, int]:
+        """Feed the pending tokens and then draft after draft.
+
+        Returns:
+            The drafts, what they were drawn from if they were, and the passes made.
+        """
         feed = mx.array(self._pending)
+        follows = self._draw is not None and self._draw.processors
+        history = mx.array(self.cache.tokens + self._pending) if follows else None
         drafts: list[mx.array] = []
-        for passes in range(1, limit + 1):
-            logits = self._model(feed[None], cache=self._cache)[0, -1:]
-            feed = mx.argmax(logits, axis=-1)
-            if self._p_min > 0:
-                probability = mx.exp(mx.max(logits) - mx.logsumexp(logits))
-                if float(probability) < self._p_min:
-                    return _ids(drafts), passes
+        distributions: list[mx.array] = []
+        passes = 0
+        while passes < limit:
+            logits = self.cache.feed(feed)[-1:]
+            passes += 1
+            # Of the best token, not of the one drawn: whether to go on must not depend on what is drawn.
+            if self._p_min > 0 and float(mx.exp(mx.max(logits) - mx.logsumexp(logits))) < self._p_min:
+                break
+            if self._draw is None:
+                feed = mx.argmax(logits, axis=-1)
+            else:
+                feed, distribution = self._draw(logits, history)
+                distributions.append(distribution)
+                history = None if history is None else mx.concatenate([history, feed.astype(history.dtype)])
             drafts.append(feed)
-        return _ids(drafts), limit
+        return _ids(drafts), mx.concatenate(distributions) if distributions else None, passes
 
     def _feed_pending(self, keep: int) -> None:
         """Feed all but the last ``keep`` pending tokens."""
         tokens = self._pending[:-keep]
         if tokens:
-            prefill(self._model, self._cache, mx.array(tokens), self._step_size)
-            self._fed += tokens
+            self.cache.prefill(tokens)
             self._pending = self._pending[-keep:]
 
     def _check(self, tokens: Sequence[int]) -> None:
@@ -130,17 +125,6 @@ class ModelDrafter:
             raise RuntimeUnsupported(
                 f"draft model: expected token ids below {self._vocabulary}, got {max(tokens)}. "
                 "Use a draft model with the target's tokenizer."
-            )
-
-    def _warn_full(self) -> None:
-        """Say once that the window is full."""
-        if not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"drafter {self.name!r} stops: its windowed cache is full and cannot take rejected "
-                "drafts back. Decoding goes on without it; the output does not change.",
-                RuntimeWarning,
-                stacklevel=2,
             )
 
 

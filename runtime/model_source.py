@@ -1,7 +1,7 @@
-"""Drafts of any mlx-lm model over draft ids, its KV cache following a context that may change anywhere.
+"""Drafts of any mlx-lm model over draft ids, its cache following a context that may change anywhere.
 
-    fed       what the cache holds: BOS if any, the last context, and the drafts that were fed
-    text      BOS if any, and the present context; fed is trimmed to what both begin with
+    cache     holds BOS if any, the last context, and the drafts that were fed
+    text      BOS if any, and the present context; the cache is taken back to what both begin with
 
 The healing comparison costs no pass of its own: the first pass of a cycle feeds at least the last
 two tokens of the text, so that it gives p(. | all but the last) and p(. | all). A healed token
@@ -9,19 +9,17 @@ then takes the last context token's place in the cache. k draft tokens take k pa
 some of its own.
 """
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
-from mlx_lm.models.cache import make_prompt_cache
 from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
-from spectool.runtime import caches
+from spectool.runtime.draft_cache import DraftCache
 from spectool.runtime.drafter import accepted_length
-from spectool.runtime.prefill import prefill
+from spectool.runtime.sampling import Draw
 from spectool.runtime.translation import Constraint, DraftContext
 from spectool.runtime.verification import ids as evaluated
 
@@ -43,7 +41,7 @@ class _Choice(NamedTuple):
 
 
 class ModelSource:
-    """Greedy drafts of a model with a KV cache of its own.
+    """Drafts of a model, the most probable tokens or drawn ones, with a cache of its own, of any kind.
 
     The cache outlives a text: the next one is fed from where it differs.
 
@@ -74,40 +72,31 @@ class ModelSource:
             most_asked: Plain and healed candidates, each, that ``constraint.allows`` is asked
                 about before the source gives up.
             prefill_step_size: Context tokens in one pass.
-
-        Raises:
-            RuntimeUnsupported: The model's caches cannot be trimmed.
         """
         self.passes = 0
         self.fed_tokens = 0
-        self._model = model
+        self.cache = DraftCache(model, prefill_step_size)
         self._bos = bos
         self._most_asked = most_asked
-        self._step_size = prefill_step_size
-        self._cache: list[Any] = make_prompt_cache(model)
-        self._origin = caches.offsets(self._cache)
-        caches.require_trimmable(self._cache, model)
         # Built and never computed: the shape alone tells the vocabulary.
         self._rows = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
         self._size = self._rows if size is None else min(size, self._rows)
-        self._fed: list[int] = []
-        self._agreed = 0  # leading tokens of fed that the previous context had, too
+        self._agreed = 0  # leading tokens of the cache that the previous context had, too
         self._mask_of: NDArray[np.bool_] | None = None
         self._mask: mx.array | None = None
-        self._warned = False
+        self._partners_of: NDArray[np.int32] | None = None
+        self._partners: tuple[mx.array, mx.array] | None = None
 
     def start(self) -> None:
         """Begin a text."""
         self._agreed = 0
-        self._warned = False
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         """Guess at most ``limit`` draft ids; tell whether the first one is healed.
 
         A plain candidate wins a tie with a healed one. Empty when the constraint lets nothing
-        pass among the first candidates, for an empty context without BOS, and once a windowed
-        cache is full. No healing where nothing stands before the last context token, or where
-        that token is none of the tokenizer's.
+        pass among the first candidates, and for an empty context without BOS. No healing where
+        nothing stands before the last context token, or where that token is none of the tokenizer's.
 
         Raises:
             RuntimeUnsupported: A context token is outside the model's vocabulary.
@@ -119,33 +108,73 @@ class ModelSource:
         healing = len(text) > 1 and len(context.ids) > 0 and constraint.extensions.size > 0 and text[-1] < self._size
         last = 2 if healing else 1
         kept = self._rewind(min(same, len(text) - last))
-        limit = min(limit, caches.room(self._cache) - (len(text) - kept) + 1)
-        if limit <= 0:
-            self._warn_full()
-            return [], False
         logits = self._feed_text(text, kept, last)
         found = self._first(self._choices(logits, constraint, text[-1], healing), constraint)
         if found is None:
             return [], False
         first, healed = found
-        if healed and self._rewind(len(text) - 1) < len(text) - 1:
-            return [first], True
-        return [first, *self._go_on(first, limit - 1, constraint.within is not None)], healed
+        # A recurrent state goes back further than by the replaced token: what was before it is fed again.
+        again = text[self._rewind(len(text) - 1) : -1] if healed else []
+        return [first, *self._go_on([*again, first], limit - 1, constraint.within is not None)], healed
+
+    def draw(
+        self,
+        context: DraftContext,
+        partners: NDArray[np.int32],
+        draw: Draw,
+        history: Sequence[int],
+        limit: int,
+    ) -> tuple[list[int], mx.array | None]:
+        """Draw at most ``limit`` tokens that both vocabularies share; all on the device, evaluated once.
+
+        Nothing is drawn for an empty context without BOS, or where nothing is shared.
+
+        Args:
+            context: The committed text in draft ids.
+            partners: Draft id of each target id, -1 where none; int32 [target ids].
+            draw: How to draw.
+            history: The committed text in target ids; read where ``draw`` has processors.
+            limit: Tokens.
+
+        Returns:
+            Target ids and what each was drawn from, float32 [drawn, vocabulary of the target]; None for none.
+
+        Raises:
+            RuntimeUnsupported: A context token is outside the model's vocabulary.
+        """
+        text, same = self._compare(context)
+        self._agreed = same
+        shared = self._shared(partners)
+        if limit <= 0 or not text or shared is None:
+            return [], None
+        logits = self._feed_text(text, self._rewind(min(same, len(text) - 1)), 1)
+        partner, has_partner = shared
+        seen = mx.array(list(history)) if draw.processors else None
+        drawn: list[mx.array] = []
+        distributions: list[mx.array] = []
+        while True:
+            token, distribution = draw(mx.where(has_partner, logits[-1:, partner], -mx.inf), seen)
+            drawn.append(token)
+            distributions.append(distribution)
+            if len(drawn) == limit:
+                break
+            seen = None if seen is None else mx.concatenate([seen, token.astype(seen.dtype)])
+            logits = self._pass(partner[token])
+        tokens = evaluated(mx.concatenate(drawn))
+        self.cache.tokens += partners[tokens[:-1]].tolist()
+        return tokens, mx.concatenate(distributions)
 
     def _compare(self, context: DraftContext) -> tuple[list[int], int]:
         """Return the text, and how many leading tokens of it are what was fed."""
         begun = self._bos is None or (len(context.ids) > 0 and context.ids[0] == self._bos)
         text = list(context.ids) if begun else [self._bos or 0, *context.ids]
         same = min(self._agreed, context.kept + len(text) - len(context.ids))
-        return text, same + accepted_length(self._fed[same:], text[same:])
+        return text, same + accepted_length(self.cache.tokens[same:], text[same:])
 
     def _rewind(self, kept: int) -> int:
-        """Take the cache back to the first ``kept`` tokens, or to none where it cannot; return how many it has."""
-        # Measured by the cache itself: an interrupted pass may have left more in it than noted.
-        if not caches.rewind(self._cache, self._origin, kept):
-            self._cache = make_prompt_cache(self._model)
-            kept = 0
-        del self._fed[kept:]
+        """Take the cache back to the first ``kept`` tokens, or to fewer where it cannot; return how many it has."""
+        self.cache.rewind(kept)
+        kept = len(self.cache.tokens)
         self._agreed = min(self._agreed, kept)
         return kept
 
@@ -160,12 +189,10 @@ class ModelSource:
             )
         if len(new) > _TOGETHER:
             early, new = new[:-last], new[-last:]
-            prefill(self._model, self._cache, mx.array(early), self._step_size)
-            self.passes += -(-len(early) // self._step_size)
+            self.passes += self.cache.prefill(early)
             self.fed_tokens += len(early)
-            self._fed += early
         logits = self._pass(mx.array(new))[-last:]
-        self._fed += new
+        self.cache.tokens += new
         self._agreed = len(text)
         return logits
 
@@ -173,8 +200,7 @@ class ModelSource:
         """Feed tokens, int32 [tokens]; return all their logits, float32 [tokens, size], lazy."""
         self.passes += 1
         self.fed_tokens += tokens.size
-        logits: mx.array = self._model(tokens[None], cache=self._cache)[0, :, : self._size]
-        return logits.astype(mx.float32)
+        return self.cache.feed(tokens)[:, : self._size].astype(mx.float32)
 
     def _choices(self, logits: mx.array, constraint: Constraint, last: int, healing: bool) -> list[_Choice]:
         """Return the plain and the healed candidates that the constraint's ids leave.
@@ -231,16 +257,16 @@ class ModelSource:
                     yield token, healed
                 begun = begun or (token, healed)
 
-    def _go_on(self, first: int, count: int, masked: bool) -> list[int]:
-        """Return ``count`` tokens after ``first``, chained on the device and evaluated once."""
-        feed = mx.array([first])
+    def _go_on(self, new: list[int], count: int, masked: bool) -> list[int]:
+        """Feed ``new``; return ``count`` tokens after it, chained on the device and evaluated once."""
+        feed = mx.array(new)
         drafts: list[mx.array] = []
         for _ in range(count):
             logits = self._pass(feed)[-1]
             feed = mx.argmax(self._masked(logits, masked), keepdims=True)
             drafts.append(feed)
         tokens = evaluated(mx.concatenate(drafts)) if drafts else []
-        self._fed += [first, *tokens][:count]
+        self.cache.tokens += [*new, *tokens[:-1]] if tokens else []
         return tokens
 
     def _allowed(self, tokens: NDArray[np.int32], within: NDArray[np.bool_] | None) -> mx.array:
@@ -252,6 +278,14 @@ class ModelSource:
         """Return scores [size] with -inf outside the mask, if there is one."""
         return mx.where(self._mask, scores, -mx.inf) if masked and self._mask is not None else scores
 
+    def _shared(self, partners: NDArray[np.int32]) -> tuple[mx.array, mx.array] | None:
+        """Take partners to the device, unless they are there; 0 where there is none, and whether there is one."""
+        if partners is not self._partners_of:
+            known = (partners >= 0) & (partners < self._size)
+            on_device = mx.array(np.where(known, partners, 0)), mx.array(known)
+            self._partners_of, self._partners = partners, on_device if known.any() else None
+        return self._partners
+
     def _set_mask(self, within: NDArray[np.bool_]) -> bool:
         """Take the mask to the device, unless it is there; tell whether it admits anything."""
         if within is not self._mask_of:
@@ -259,14 +293,3 @@ class ModelSource:
             whole[: len(within)] = within[: self._size]
             self._mask_of, self._mask = within, mx.array(whole) if whole.any() else None
         return self._mask is not None
-
-    def _warn_full(self) -> None:
-        """Say once that the window is full."""
-        if not self._warned:
-            self._warned = True
-            warnings.warn(
-                "draft model stops: its windowed cache is full and cannot take rejected drafts back. "
-                "Decoding goes on without it; the output does not change.",
-                RuntimeWarning,
-                stacklevel=3,
-            )

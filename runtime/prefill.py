@@ -12,6 +12,7 @@ def prefill(
     tokens: mx.array,
     step_size: int = 2048,
     quantize: Callable[[], None] = lambda: None,
+    progress: Callable[[int], None] = lambda fed: None,
 ) -> int | None:
     """Feed ``tokens`` in passes of ``step_size``. Mutates ``cache``.
 
@@ -21,6 +22,7 @@ def prefill(
         tokens: Token ids, shape [tokens]; may be empty.
         step_size: Tokens in one pass.
         quantize: Called after each pass.
+        progress: Called after each pass with the tokens fed so far.
 
     Returns:
         The size of the model's vocabulary; None when there was nothing to feed.
@@ -32,4 +34,5 @@ def prefill(
         quantize()
         mx.eval([entry.state for entry in cache])
         mx.clear_cache()
+        progress(min(first + step_size, tokens.size))
     return vocabulary

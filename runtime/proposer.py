@@ -1,13 +1,22 @@
-"""What stands between a drafter and the target: limits, valid ids, and a way out when it fails."""
+"""What stands between a drafter and the target: limits, valid ids, and a way out when it fails.
 
-import warnings
+It sees the beginning and the end of everything that costs time, so it measures for the controller:
+the drafter from the question to the proposal and while it takes note of what was committed, the
+target's pass in between.
+"""
+
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
+from spectool import RuntimeUnsupported
 from spectool.runtime import caches
-from spectool.runtime.drafter import Drafter, Proposal, warn_switched_off
+from spectool.runtime.controller import Controller
+from spectool.runtime.drafter import Drafter, Drawing, Proposal, accepted_length, warn_switched_off
+from spectool.runtime.sampling import Draw
 
 NOTHING = Proposal((), "")
+MOST_AGAIN = 16  # tokens that a pass feeds again before drafts pause for one pass
 
 
 class Proposer:
@@ -16,70 +25,127 @@ class Proposer:
     Attributes:
         vocabulary: Logits of the target for one position; None until its first pass. No draft
             is verified before it is known, since an id outside would read foreign memory.
+        controller: Chooses the draft length; None where it is fixed or there is no drafter.
     """
 
-    def __init__(self, drafter: Drafter | None, count: int, cache: list[Any], quantized_kv_start: int | None) -> None:
-        """Ask ``drafter`` for ``count`` tokens a cycle, as far as ``cache`` can take them back."""
+    def __init__(
+        self,
+        drafter: Drafter | None,
+        count: int | None,
+        cache: list[Any],
+        quantized_kv_start: int | None,
+        draw: Draw | None = None,
+    ) -> None:
+        """Ask ``drafter`` for ``count`` tokens a cycle (None: as many as pay), drawn by ``draw``.
+
+        Fewer where ``cache`` does not allow so many.
+        """
         self.vocabulary: int | None = None
+        self.controller = Controller() if count is None and drafter is not None else None
         self._drafter = drafter
         self._count = count
         self._cache = cache
         self._quantized_kv_start = quantized_kv_start
+        self._draw = draw
+        self._again = self._asked = 0
+        self._proposed: Sequence[int] = ()
+        self._untold: list[int] = []  # committed while the drafter was not asked
+        self._paused = False
+        self._draft_seconds = self._pass_began = 0.0
 
     def start(self, prompt: Sequence[int]) -> None:
         """Tell the drafter the prompt (token ids)."""
         if self._drafter is not None:
             try:
+                if isinstance(self._drafter, Drawing):
+                    self._drafter.draw_with(self._draw)
                 self._drafter.start(prompt)
             except Exception as error:
                 self._switch_off(error)
 
-    def propose(self, left: int | None) -> Proposal:
-        """Return a proposal of at most ``left`` tokens (None: no limit) that can be verified safely."""
-        limit = self._limit(left)
+    def propose(self, left: int | None, again: int = 0) -> Proposal:
+        """Return a proposal that can be verified safely.
+
+        Args:
+            left: At most so many tokens; None for no limit.
+            again: Committed tokens that the next pass feeds once more before the last committed one.
+        """
+        count = self.controller.choose() if self.controller else self._count or 0
+        self._paused = self.controller is not None and count == 0
+        began = perf_counter()
+        limit = max(0, self._limit(count, left, again)) if self.vocabulary is not None else 0
+        proposal = self._ask(limit)
+        self._asked, self._again, self._proposed = limit, again, proposal.tokens
+        self._pass_began = perf_counter()
+        self._draft_seconds = self._pass_began - began
+        return proposal
+
+    def _ask(self, limit: int) -> Proposal:
+        """Return what the drafter proposes, without ids that the target does not have."""
         if self._drafter is None or self.vocabulary is None or limit <= 0:
             return NOTHING
         try:
-            proposal = self._drafter.propose(limit)
+            self._tell()
+            proposal = self._drafter.propose(limit).cut(limit)
+            drawn = proposal.distribution
+            if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self.vocabulary):
+                raise RuntimeUnsupported(
+                    f"distribution of the drafts: expected shape [drafts, {self.vocabulary}], got {drawn.shape}"
+                )
             tokens = []
-            for token in list(proposal.tokens)[:limit]:
+            for token in proposal.tokens:
                 if not 0 <= int(token) < self.vocabulary:
                     break
                 tokens.append(int(token))
-            return Proposal(tokens, proposal.source) if tokens else NOTHING
+            # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
+            return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
         except Exception as error:
             self._switch_off(error)
             return NOTHING
 
     def commit(self, tokens: tuple[int, ...]) -> None:
-        """Tell the drafter what the target committed."""
-        if self._drafter is not None:
+        """Tell the drafter what the target committed; while it is not asked, keep that for later."""
+        pass_ended = perf_counter()
+        if self._drafter is None:
+            return
+        self._untold += tokens
+        if not self._paused:
             try:
-                self._drafter.commit(tokens)
+                self._tell()
             except Exception as error:
                 self._switch_off(error)
+        if self.controller is not None:
+            self.controller.learn(
+                asked=self._asked,
+                proposed=len(self._proposed),
+                accepted=accepted_length(self._proposed, tokens),
+                committed=len(tokens),
+                again=self._again,
+                draft_seconds=self._draft_seconds + perf_counter() - pass_ended,
+                pass_seconds=pass_ended - self._pass_began,
+            )
 
-    def _limit(self, left: int | None) -> int:
-        """Return how many draft tokens the next pass may verify."""
-        limit = self._count if left is None else min(self._count, left)
+    def _tell(self) -> None:
+        """Tell the drafter what it has not been told yet."""
+        if self._drafter is not None and self._untold:
+            untold, self._untold = tuple(self._untold), []
+            self._drafter.commit(untold)
+
+    def _limit(self, count: int, left: int | None, again: int) -> int:
+        """Return how many draft tokens the next pass may verify, of the ``count`` wanted; 0 or less for none."""
+        limit = count if left is None else min(count, left)
         if self._drafter is None or limit <= 0:
             return 0
-        room = caches.room(self._cache)
-        if room <= 1:
-            warnings.warn(
-                "drafting ends here: a windowed cache is full and cannot take rejected tokens back. "
-                "Decoding goes on plainly; the output does not change.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            self._drafter = None
-            return 0
+        if again:
+            # A pass without drafts takes all of it in, and the next one is short again.
+            limit = min(limit, MOST_AGAIN - again)
         if self._quantized_kv_start is not None:
-            # Plain decoding quantises the cache at this length, so no pass may straddle it.
+            # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass
+            # that reaches it must have nothing to take back.
             ahead = self._quantized_kv_start - max(filter(None, caches.offsets(self._cache)), default=0)
             if ahead > 0:
-                limit = min(limit, ahead - 1)
-        return min(limit, room - 1)
+                limit = min(limit, ahead - again - 2)
+        return limit
 
     def _switch_off(self, error: Exception) -> None:
         """Go on without the drafter."""

@@ -11,12 +11,13 @@ import numpy as np
 from mlx_lm.generate import generate_step as plain_generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
-from spectool.runtime.caches import trim
+from spectool.runtime.checkpoints import Checkpoints
 from spectool.runtime.drafter import Drafter, accepted_length
 from spectool.runtime.generation import generate_step
 from spectool.runtime.statistics import DraftStatistics
 
 PLAIN = "plain decoding"
+_CONTEXT = 64  # tokens before a timed pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +114,17 @@ def pass_cost(model: Any, tokens: int, repeat: int = 15) -> float:
     About 1 where verifying is nearly free (a GPU, a Mac); near ``tokens`` where it saves nothing.
     """
     cache = make_prompt_cache(model)
-    mx.eval(model(mx.ones((1, 64), dtype=mx.int32), cache=cache))
+    checkpoints = Checkpoints(cache)
+    checkpoints.mark(_CONTEXT)
+    mx.eval(model(mx.ones((1, _CONTEXT), dtype=mx.int32), cache=cache))
     times: dict[int, list[float]] = {1: [], tokens: []}
     for _ in range(repeat):
         for count, samples in times.items():
+            checkpoints.mark(count)
             started = time.perf_counter()
             mx.eval(model(mx.ones((1, count), dtype=mx.int32), cache=cache))
             samples.append(time.perf_counter() - started)
-            trim(cache, count)
+            checkpoints.rewind(_CONTEXT)
     return median(times[tokens]) / median(times[1])
 
 

@@ -3,6 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from spectool.runtime.controller import Controller
+
 
 @dataclass(slots=True)
 class DraftStatistics:
@@ -16,6 +18,7 @@ class DraftStatistics:
         drafted_passes: Passes that verified at least one draft token.
         proposed_by: Proposed draft tokens by source name.
         accepted_by: Accepted draft tokens by source name.
+        controller: What chooses the draft length of the generation; None where it is fixed.
     """
 
     passes: int = 0
@@ -25,6 +28,7 @@ class DraftStatistics:
     drafted_passes: int = 0
     proposed_by: Counter[str] = field(default_factory=Counter)
     accepted_by: Counter[str] = field(default_factory=Counter)
+    controller: Controller | None = field(default=None, compare=False)
 
     def record(self, source: str, proposed: int, accepted: int, committed: int) -> None:
         """Add one verification: ``committed`` tokens, ``accepted`` of them out of ``proposed``."""

@@ -1,7 +1,7 @@
 """Text as it is generated: mlx-lm's ``stream_generate`` with a drafter."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.drafter import Cycle, Drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.statistics import DraftStatistics
+from spectool.runtime.stop_strings import StopStrings
 
 
 @dataclass
@@ -37,11 +38,21 @@ def stream_generate(
     *,
     drafter: Drafter | None = None,
     max_tokens: int = 256,
-    num_draft_tokens: int = 8,
+    num_draft_tokens: int | None = 8,
     on_cycle: Callable[[Cycle], None] | None = None,
+    stop_strings: Sequence[str] = (),
     **kwargs: Any,
 ) -> Generator[GenerationResponse, None, None]:
     """Generate text after ``prompt``: the same responses as mlx-lm's, sooner.
+
+    >>> from mlx_lm import load
+    >>> from spectool.runtime import load_drafter, stream_generate
+    >>> from spectool.runtime.demo_models import demo_path
+    >>> model, tokenizer = load(str(demo_path("target")))
+    >>> drafter = load_drafter(tokenizer, draft_model=demo_path("draft"))
+    >>> for response in stream_generate(model, tokenizer, "Most w Jaworowcu", drafter=drafter, max_tokens=8):
+    ...     print(response.text, end="", flush=True)
+    zamknięty do końca
 
     Args:
         model: An mlx-lm model.
@@ -49,8 +60,10 @@ def stream_generate(
         prompt: Text, or token ids of shape [tokens].
         drafter: Source of draft tokens; None decodes plainly.
         max_tokens: Tokens to generate; -1 for no limit, not 0.
-        num_draft_tokens: At most so many draft tokens in one cycle.
+        num_draft_tokens: At most so many draft tokens in one cycle; None for as many as pay.
         on_cycle: Called for each cycle before its first token is yielded.
+        stop_strings: Texts that end the generation; the text ends before them. What may be the beginning
+            of one is held back until the next response tells.
         **kwargs: Further options of ``generate_step``.
 
     Yields:
@@ -70,6 +83,7 @@ def stream_generate(
     stream = kwargs.setdefault("stream", generation_stream)
     detokenizer = tokenizer.detokenizer
     eos = frozenset(tokenizer.eos_token_ids)
+    stops = StopStrings(stop_strings)
 
     with wired_limit(model, [stream]):
         steps = generate_step(
@@ -97,8 +111,10 @@ def stream_generate(
                     detokenizer.add_token(token)
                 if finish is not None:
                     detokenizer.finalize()
+                text, stopped = stops.add(detokenizer.last_segment, last=finish is not None)
+                finish = "stop" if stopped else finish
                 yield GenerationResponse(
-                    text=detokenizer.last_segment,
+                    text=text,
                     token=token,
                     logprobs=logprobs,
                     from_draft=from_draft,
@@ -110,6 +126,48 @@ def stream_generate(
                     finish_reason=finish,
                     drafting=drafting,
                 )
+                if stopped:
+                    return
+
+
+def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool = False, **kwargs: Any) -> str:
+    """Generate the whole text after ``prompt``: in place of ``mlx_lm.generate``, with a drafter.
+
+    >>> from mlx_lm import load
+    >>> from spectool.runtime import generate, load_drafter
+    >>> from spectool.runtime.demo_models import demo_path
+    >>> model, tokenizer = load(str(demo_path("target")))
+    >>> generate(model, tokenizer, "Most w Jaworowcu", drafter=load_drafter(tokenizer), max_tokens=8)
+    'zamknięty do końca'
+
+    Args:
+        model: An mlx-lm model.
+        tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer.
+        prompt: Text, or token ids.
+        verbose: Print the text as it comes, and then figures.
+        **kwargs: Options of `stream_generate`.
+
+    Returns:
+        The text.
+
+    Raises:
+        RuntimeUnsupported: As `stream_generate`.
+    """
+    pieces: list[str] = []
+    response = None
+    for response in stream_generate(model, tokenizer, prompt, **kwargs):
+        pieces.append(response.text)
+        if verbose:
+            print(response.text, end="", flush=True)
+    if verbose and response is not None:
+        print(
+            f"\n{'=' * 10}\n"
+            f"Prompt: {response.prompt_tokens} tokens, {response.prompt_tps:.3f} tokens-per-sec\n"
+            f"Generation: {response.generation_tokens} tokens, {response.generation_tps:.3f} tokens-per-sec, "
+            f"{response.drafting.tokens_per_pass:.3f} tokens per pass\n"
+            f"Peak memory: {response.peak_memory:.3f} GB"
+        )
+    return "".join(pieces)
 
 
 def encode_prompt(tokenizer: Any, prompt: str | mx.array | list[int]) -> mx.array:

@@ -9,9 +9,13 @@ A cycle is one ``propose`` and the ``commit`` that follows it. The prompt is no 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from time import perf_counter_ns
+from typing import TYPE_CHECKING
 
 from spectool.runtime.drafter import Proposal
-from spectool.runtime.translation import Allows, DraftSource, Translator, allow_any
+from spectool.runtime.translation import Allows, DraftSource, DrawingSource, Translator, allow_any
+
+if TYPE_CHECKING:
+    from spectool.runtime.sampling import Draw
 
 
 @dataclass(slots=True)
@@ -70,7 +74,8 @@ class TranslatedDrafter:
         Args:
             source: Model over draft ids.
             translator: Strategy between its ids and the target's.
-            num_draft_tokens: Draft tokens guessed in a cycle; they may become more target tokens, or fewer.
+            num_draft_tokens: Draft tokens guessed in a cycle at most, and never more than target tokens are asked
+                for; they may become more of these, or fewer.
             name: Name in statistics; the strategy's where none is given.
         """
         self.name = name or translator.name
@@ -79,6 +84,8 @@ class TranslatedDrafter:
         self._translator = translator
         self._num_draft_tokens = num_draft_tokens
         self._earlier = TranslationCounts()
+        self._draw: Draw | None = None
+        self._tokens: list[int] = []  # committed target ids
         self._strings_before: int | None = None  # the translator's string calls when this cycle began
 
     @property
@@ -91,10 +98,15 @@ class TranslatedDrafter:
         """Counts of all generations so far, the present one included."""
         return self._earlier + self.generation
 
+    def draw_with(self, draw: "Draw | None") -> None:
+        """Draw drafts by ``draw``, where strategy and source allow it; None takes the most probable ones again."""
+        self._draw = draw
+
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a generation after ``prompt`` (target ids)."""
         self._earlier, self.generation = self.total, TranslationCounts()
         self._strings_before = None
+        self._tokens = list(prompt)
         self._source.start()
         self._translator.start()
         if len(prompt):
@@ -111,22 +123,30 @@ class TranslatedDrafter:
         self.generation.nanoseconds += perf_counter_ns() - begun
         if constraint.allows is not allow_any:
             constraint = replace(constraint, allows=self._timed(constraint.allows))
-        drafts, healed = self._source.draft(context, constraint, self._num_draft_tokens)
-        begun = perf_counter_ns()
-        tokens = self._translator.translate(drafts, healed) if drafts else []
-        self.generation.nanoseconds += perf_counter_ns() - begun
+        count = min(limit, self._num_draft_tokens)
+        distribution = None
+        if self._draw is not None and constraint.partners is not None and isinstance(self._source, DrawingSource):
+            tokens, distribution = self._source.draw(context, constraint.partners, self._draw, self._tokens, count)
+            drafted = len(tokens)
+        else:
+            drafts, healed = self._source.draft(context, constraint, count)
+            drafted = len(drafts)
+            begun = perf_counter_ns()
+            tokens = self._translator.translate(drafts, healed) if drafts else []
+            self.generation.nanoseconds += perf_counter_ns() - begun
         self.generation.cycles += 1
         self.generation.without_proposal += not tokens
-        self.generation.drafted += len(drafts)
+        self.generation.drafted += drafted
         self.generation.translated += len(tokens)
         self._note_strings()
-        return Proposal(tokens[:limit], self.name)
+        return Proposal(tokens[:limit], self.name, distribution=distribution)
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Tell the translator what the target committed."""
         begun = perf_counter_ns()
         self._translator.commit(tokens)
         self.generation.nanoseconds += perf_counter_ns() - begun
+        self._tokens += tokens
         self._note_strings()
         self._strings_before = None
 

@@ -7,10 +7,15 @@ draft's view of the committed text; it never changes what the target committed.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+    from spectool.runtime.sampling import Draw
 
 Allows = Callable[[int, bool], bool]
 _NO_IDS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
@@ -47,12 +52,15 @@ class Constraint:
         within: Mask over the draft's ids that every proposed token must be in; None for any. bool.
         allows: ``allows(token, healed)`` tells whether a first token respects the boundary that the
             target has just set; asked about the best candidates, in order, until one passes.
+        partners: Draft id of each target id, -1 where none, where a draft is target ids one by one, so that it
+            can be drawn from a distribution over these; None where it cannot. int32.
     """
 
     extensions: NDArray[np.int32] = field(default_factory=lambda: _NO_IDS)
     first: NDArray[np.int32] | None = None
     within: NDArray[np.bool_] | None = None
     allows: Allows = allow_any
+    partners: NDArray[np.int32] | None = None
 
 
 @runtime_checkable
@@ -103,4 +111,30 @@ class DraftSource(Protocol):
         Greedy: the first token is the best that ``constraint`` lets pass, by p(extension | all but
         the last context token) for healed ones and p(last context token | the same) *
         p(token | context) for plain ones; later ones are the likeliest within the constraint.
+        """
+
+
+@runtime_checkable
+class DrawingSource(DraftSource, Protocol):
+    """A model that can draw drafts within the shared vocabulary, too."""
+
+    def draw(
+        self,
+        context: DraftContext,
+        partners: NDArray[np.int32],
+        draw: "Draw",
+        history: Sequence[int],
+        limit: int,
+    ) -> "tuple[list[int], mx.array | None]":
+        """Draw at most ``limit`` target ids; return them and what each was drawn from.
+
+        Args:
+            context: The committed text in draft ids.
+            partners: As in `Constraint`.
+            draw: How to draw.
+            history: The committed text in target ids.
+            limit: Tokens.
+
+        Returns:
+            Target ids, and float32 [drawn, vocabulary of the target]; None where nothing was drawn.
         """

@@ -25,8 +25,8 @@ from spectool.runtime.demo_models import demo_path
 TOKENIZER = str(demo_path("target") / "tokenizer.json")
 OTHER = str(demo_path("other") / "tokenizer.json")
 COMMANDS = [
-    *("align", "build-dict", "count", "demo", "emulate", "export-dict", "generate", "import-dict", "inspect"),
-    *("merge-dict", "restrict-dict", "train-draft", "tune-draft", "verify"),
+    *("align", "build-dict", "chat", "count", "demo", "emulate", "export-dict", "generate", "import-dict", "inspect"),
+    *("merge-dict", "restrict-dict", "serve", "train-draft", "tune-draft", "verify"),
 ]
 
 

@@ -20,8 +20,42 @@ COMMON = {
 KINDS: dict[str, dict[str, Any]] = {
     "llama": COMMON,
     "qwen2": COMMON,
+    "qwen3": {**COMMON, "head_dim": 32, "max_position_embeddings": 4096, "rope_theta": 1e6},
     # Every second layer has a window of 48 tokens.
     "gemma3_text": {**COMMON, "head_dim": 32, "sliding_window": 48, "sliding_window_pattern": 2},
+    "ministral3": {
+        **COMMON,
+        "head_dim": 32,
+        "sliding_window": 24,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "max_position_embeddings": 4096,
+        "rope_parameters": {"rope_theta": 1e4, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 4096},
+    },
+    # Every second layer is recurrent.
+    "qwen3_5": {
+        **COMMON,
+        "head_dim": 32,
+        "linear_num_value_heads": 2,
+        "linear_num_key_heads": 1,
+        "linear_key_head_dim": 32,
+        "linear_value_head_dim": 32,
+        "full_attention_interval": 2,
+    },
+    # Every layer is recurrent and has attention, too.
+    "falcon_h1": {
+        **COMMON,
+        "head_dim": 32,
+        "mamba_d_head": 16,
+        "mamba_d_ssm": 64,
+        "mamba_d_state": 16,
+        "mamba_n_heads": 4,
+        "ssm_multipliers": [1.0] * 5,
+        "embedding_multiplier": 1.0,
+        "lm_head_multiplier": 1.0,
+        "key_multiplier": 1.0,
+        "ssm_in_multiplier": 1.0,
+        "ssm_out_multiplier": 1.0,
+    },
     "mamba2": {
         "num_heads": 4,
         "head_dim": 16,

@@ -1,15 +1,17 @@
 """The loop's edges: limits, bad drafters, early ends, and the state of the caches after each."""
 
+import copy
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.models.cache import ArraysCache, RotatingKVCache, make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
 from spectool import RuntimeUnsupported
+from spectool.runtime import caches
 from spectool.runtime.drafter import Cycle, Drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.statistics import DraftStatistics
@@ -36,15 +38,43 @@ def generated(model: Any, drafter: Drafter | None, count: int, **options: Any) -
     return [token for token, _, _ in steps]
 
 
+def content(leaf: Any) -> list[mx.array]:
+    """Return what later tokens can see of a cache: of a window, what the next token sees."""
+    if isinstance(leaf, ArraysCache):
+        return [array for array in leaf.cache if array is not None]
+    if isinstance(leaf, RotatingKVCache) and leaf.keys is not None:
+        seen = min(leaf.offset, leaf.max_size - 1)
+        return [leaf._temporal_order(array)[..., -seen:, :] for array in (leaf.keys, leaf.values)]
+    return [] if leaf.keys is None else list(leaf.keys_and_values())
+
+
+class Broken:
+    """A model that breaks off in its n-th pass, when the first layers have been fed and the others have not."""
+
+    def __init__(self, model: Any, fail_at: int, layers: int = 1) -> None:
+        self._model = model
+        self._fail_at = fail_at
+        self._layers = layers
+        self._calls = 0
+
+    def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:
+        self._calls += 1
+        if self._calls == self._fail_at:
+            self._model(tokens, cache=[*cache[: self._layers], *copy.deepcopy(cache[self._layers :])])
+            raise MemoryError
+        return self._model(tokens, cache=cache)
+
+
 def assert_holds(model: Any, cache: Sequence[Any], tokens: Sequence[int]) -> None:
-    """Compare every layer's keys and values with those of a cache that was fed ``tokens`` at once."""
+    """Compare every layer with that of a cache that was fed ``tokens`` at once."""
     fresh = make_prompt_cache(model)
     if tokens:
         mx.eval(model(mx.array([list(tokens)]), cache=fresh))
-    for layer, (is_, should) in enumerate(zip(cache, fresh, strict=True)):
-        assert is_.offset == should.offset == len(tokens), f"layer {layer}"
-        for got, expected in zip(is_.keys_and_values(), should.keys_and_values(), strict=True):
-            assert mx.allclose(got, expected, atol=1e-4), f"layer {layer}"
+    for number, (is_, should) in enumerate(zip(caches.leaves(cache), caches.leaves(fresh), strict=True)):
+        assert caches.offset(is_) == caches.offset(should) in (None, len(tokens)), f"leaf {number}"
+        assert "make_mask" not in vars(is_)
+        for got, expected in zip(content(is_), content(should), strict=True):
+            assert mx.allclose(got, expected, atol=1e-4), f"leaf {number}"
 
 
 def test_yields_what_mlx_lm_yields(model: Any, text: list[int]) -> None:
@@ -174,6 +204,61 @@ def test_exhausted_the_cache_holds_all_but_the_last_token(model: Any, text: list
         assert_holds(model, cache, (PROMPT + yielded)[:-1])
 
 
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"])
+@pytest.mark.parametrize("wrong", [0.0, 0.4])
+def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float) -> None:
+    model = tiny_model(kind)
+    prompt = PROMPT * 4  # 20 tokens: both windows, of 24 and of 48, are crossed
+    text = plain(model, prompt, 40)
+    for stop in (1, 3, 4, 5, 9, 14, 27, 31, 38, 40):
+        cache = make_prompt_cache(model)
+        steps = generate_step(
+            mx.array(prompt), model, drafter=Oracle(text, wrong=wrong), prompt_cache=cache, max_tokens=40
+        )
+        yielded = [next(steps)[0] for _ in range(stop)]
+        assert yielded == text[:stop]
+        if stop == 40:
+            assert list(steps) == []
+        elif stop % 2:
+            steps.close()
+        else:
+            with pytest.raises(LookupError):
+                steps.throw(LookupError())
+        assert_holds(model, cache, (prompt + yielded)[:-1])
+        # The conversation goes on from there, drafted and plain.
+        for drafter in (Oracle(text[stop:]), None):
+            more = generate_step(
+                mx.array(yielded[-1:]), model, drafter=drafter, prompt_cache=copy.deepcopy(cache), max_tokens=40 - stop
+            )
+            assert [token for token, _, _ in more] == text[stop:]
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"])
+@pytest.mark.parametrize("drafted", [True, False])
+def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
+    model = tiny_model(kind)
+    text = plain(model, PROMPT * 4, 60)
+    held = PROMPT * 2
+    for broken in (1, 2, 3, 4, 6, 9, 12):
+        cache, yielded = make_prompt_cache(model), []
+        mx.eval(model(mx.array([held]), cache=cache))
+        steps = generate_step(
+            mx.array(PROMPT * 2),
+            Broken(model, broken, layers=broken % 3),
+            drafter=Oracle(text, wrong=0.3) if drafted else None,
+            prompt_cache=cache,
+            prefill_step_size=4,
+        )
+        with pytest.raises(MemoryError):
+            for token, _, _ in steps:
+                yielded.append(token)
+        # Three passes over the prompt but for its last token.
+        whole = broken > 3
+        assert yielded == text[: len(yielded)]
+        assert bool(yielded) == (broken > 4)
+        assert_holds(model, cache, [*held, *((PROMPT * 2 + yielded)[:-1] if whole else ())])
+
+
 def test_an_exception_of_the_consumer(model: Any, text: list[int]) -> None:
     cache = make_prompt_cache(model)
     steps = generate_step(mx.array(PROMPT), model, drafter=Oracle(text), prompt_cache=cache)
@@ -204,20 +289,10 @@ def test_an_exception_inside_a_pass(model: Any, text: list[int]) -> None:
 
 
 def test_an_exception_in_the_prompt_leaves_the_cache_as_it_was(model: Any) -> None:
-    class Broken:
-        def __init__(self) -> None:
-            self.calls = 0
-
-        def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:
-            self.calls += 1
-            if self.calls == 2:
-                raise MemoryError
-            return model(tokens, cache=cache)
-
     cache = make_prompt_cache(model)
     mx.eval(model(mx.array([[4, 5]]), cache=cache))
     with pytest.raises(MemoryError):
-        next(generate_step(mx.array(PROMPT), Broken(), prompt_cache=cache, prefill_step_size=3))
+        next(generate_step(mx.array(PROMPT), Broken(model, 2), prompt_cache=cache, prefill_step_size=3))
     assert_holds(model, cache, [4, 5])
 
 
@@ -262,13 +337,6 @@ def test_an_empty_prompt_is_refused(model: Any) -> None:
         generate_step(mx.array([], dtype=mx.int32), model)
 
 
-def test_recurrent_models_are_refused_before_any_work_and_run_plainly() -> None:
-    model = tiny_model("mamba2")
-    with pytest.raises(RuntimeUnsupported, match=r"mamba2.*ArraysCache.*without a drafter"):
-        generate_step(mx.array(PROMPT), model, drafter=Oracle([1]))
-    assert generated(model, None, 10) == plain(model, PROMPT, 10)
-
-
 def test_a_window_has_no_quantised_form() -> None:
     with pytest.raises(RuntimeUnsupported, match=r"gemma3_text.*RotatingKVCache.*without kv_bits"):
         generate_step(mx.array(PROMPT), tiny_model("gemma3_text"), kv_bits=8)
@@ -278,8 +346,7 @@ def test_max_kv_size_limits_models_without_a_cache_of_their_own() -> None:
     # qwen2 leaves the choice of cache to mlx-lm, llama makes its own.
     model = tiny_model("qwen2")
     expected = plain(model, PROMPT, 40, max_kv_size=24)
-    with pytest.warns(RuntimeWarning, match="windowed cache is full"):
-        assert generated(model, Oracle(expected, wrong=0.2), 40, max_kv_size=24) == expected
+    assert generated(model, Oracle(expected, wrong=0.2), 40, max_kv_size=24) == expected
 
 
 def test_logits_processors_change_drafted_and_plain_text_alike(model: Any) -> None:

@@ -111,6 +111,39 @@ def test_the_surer_source_is_taken_at_every_step(chain: Dictionary) -> None:
     assert drafter.propose(2).tokens[0] == 2, "a history that keeps changing is no longer believed"
 
 
+def test_going_on_is_proposing_after_the_tokens(chain: Dictionary, phrases: Dictionary) -> None:
+    """What follows a guess is what would follow it if it came true; repeats inside the guess are not seen."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for dictionary in (chain, phrases):
+        for _ in range(300):
+            said, guess = (
+                rng.choices([1, 2, 4, 7, 500], k=rng.randint(0, 9)),
+                rng.choices([1, 2, 4, 7], k=rng.randint(0, 4)),
+            )
+            drafter, after = LookupDrafter(dictionary), LookupDrafter(dictionary)
+            drafter.start(said)
+            before = drafter.propose(6)
+            after.start([*said, *guess])
+            assert drafter.go_on(guess, 6) == after.propose(6)
+            assert drafter.propose(6) == before, "nothing has changed"
+    history = LookupDrafter(history=True)
+    history.start([50, 51, 60, 61, 62, 50])
+    assert history.go_on([51, 60], 3).tokens == (61, 62, 50)
+    assert history.go_on([99], 3).tokens == ()
+
+
+def test_each_token_has_its_probability(chain: Dictionary, phrases: Dictionary) -> None:
+    drafter = LookupDrafter(chain)
+    drafter.start([1])
+    assert drafter.propose(3).probabilities == pytest.approx((0.5, 0.75, 0.25), abs=0.01)
+    drafter = LookupDrafter(phrases)
+    drafter.start([1])
+    assert drafter.propose(8).probabilities == pytest.approx([0.5 ** (1 / 3)] * 3, abs=0.01), "one for the whole phrase"
+    assert len(drafter.propose(2).probabilities) == 2
+
+
 def test_nothing_to_draft_from_is_refused() -> None:
     with pytest.raises(ValueError, match="needs a dictionary, the history, or both"):
         LookupDrafter()
@@ -156,7 +189,7 @@ def test_a_dictionary_of_a_text_saves_passes_on_that_text(tmp_path: Path) -> Non
     tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
     out = tmp_path / "uk.dict"
     corpus = open_corpus("sample:uk")
-    count_and_build(tokenizer, corpus, out, BackoffOptions(), CountOptions(min_count=1), lambda step: None)
+    count_and_build(tokenizer, corpus, out, BackoffOptions(discount=0.3), CountOptions(min_count=1), lambda step: None)
     documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:uk")])
     alone = replay(documents, LookupDrafter(Dictionary(out)))
     assert alone.tokens_per_pass > 3

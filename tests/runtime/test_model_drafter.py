@@ -1,6 +1,6 @@
 """The draft model's cache: it follows the text, feeds nothing twice and survives interruptions."""
 
-import warnings
+import random
 from typing import Any
 
 import mlx.core as mx
@@ -155,26 +155,31 @@ def test_a_smaller_vocabulary_is_switched_off_where_it_ends(model: Any) -> None:
     assert got == plain(model, [1, 200, 3], 9)
 
 
-def test_recurrent_draft_models_are_refused() -> None:
-    with pytest.raises(RuntimeUnsupported, match=r"mamba2.*ArraysCache"):
-        ModelDrafter(tiny_model("mamba2"))
-
-
-def test_a_windowed_draft_stops_when_full_and_starts_anew(model: Any) -> None:
-    drafter = ModelDrafter(tiny_model("gemma3_text"))
-    drafter.start(PROMPT)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        proposed = []
-        for _ in range(70):
-            proposed.append(len(drafter.propose(4).tokens))
-            drafter.commit([5])
-    # Window 48, 4 tokens of the prompt fed before.
-    assert proposed[:40] == [4] * 40
-    assert proposed[45:] == [0] * 25
-    assert len(caught) == 1
-    drafter.start(PROMPT)
-    assert len(drafter.propose(4).tokens) == 4
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"])
+def test_any_kind_of_cache_drafts_as_a_fresh_one_does(kind: str) -> None:
+    model = tiny_model(kind)
+    counted = Counted(model)
+    drafter = ModelDrafter(counted)
+    rng = random.Random(0)
+    text = list(PROMPT)
+    drafter.start(text)
+    for cycle in range(25):
+        fresh = ModelDrafter(model)
+        fresh.start(text)
+        counted.passes.clear()
+        drafts = list(drafter.propose(4).tokens)
+        assert drafts == list(fresh.propose(4).tokens), cycle
+        # A state before each draft is at hand, so that only committed tokens are new.
+        assert counted.passes[1:] == [1, 1, 1]
+        assert counted.passes[0] <= 5
+        right = rng.randint(0, 4)
+        committed = [*drafts[:right], *([(drafts[right] + 1) % 256] if right < 4 else [7])]
+        drafter.commit(committed)
+        text += committed
+    # Another text, far back: from the start, if need be.
+    drafter.start(text[:20])
+    fresh.start(text[:20])
+    assert drafter.propose(4).tokens == fresh.propose(4).tokens
 
 
 def test_vocabularies_are_compared_by_id() -> None:

@@ -19,7 +19,7 @@ VOCABULARY = 64
 BOS = 1
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen2"])
+@pytest.fixture(scope="module", params=["llama", "ministral3", "qwen3_5"])
 def model(request: pytest.FixtureRequest) -> Any:
     return tiny_model(request.param, vocabulary=VOCABULARY, scale=3)
 
@@ -145,7 +145,7 @@ def test_drafts_equal_those_without_a_cache(model: Any, bos: int | None, size: i
     previous: list[int] = []
     healings = 0
     source.start()
-    for _ in range(60):
+    for _ in range(40):
         if rng.random() < 0.05:
             source.start()
             ids, previous = [rng.randrange(VOCABULARY) for _ in range(rng.randint(0, 50))], []
@@ -266,24 +266,6 @@ def test_a_context_outside_the_vocabulary_is_refused_and_forgotten(llama: Any) -
         with pytest.raises(RuntimeUnsupported, match=f"0 to {VOCABULARY - 1}, got {wrong}"):
             source.draft(DraftContext([5, 6, 8, wrong], 2), Constraint(), 2)
     twin.check([5, 6, 8], Constraint(), 2, source.draft(DraftContext([5, 6, 8], 3), Constraint(), 2))
-
-
-def test_caches_that_cannot_be_trimmed_are_refused() -> None:
-    with pytest.raises(RuntimeUnsupported, match="mamba2"):
-        ModelSource(tiny_model("mamba2"))
-
-
-def test_a_full_window_ends_the_drafts_and_a_new_text_begins_them_again() -> None:
-    model = tiny_model("gemma3_text", vocabulary=VOCABULARY)
-    source, twin = ModelSource(model), Twin(model, None, VOCABULARY)
-    rng = random.Random(0)
-    ids = [rng.randrange(VOCABULARY) for _ in range(60)]
-    for length in (10, 30, 44):
-        twin.check(ids[:length], EXTENSIONS, 3, source.draft(DraftContext(ids[:length], 0), EXTENSIONS, 3))
-    with pytest.warns(RuntimeWarning, match="windowed cache is full"):
-        assert source.draft(DraftContext(ids, 44), EXTENSIONS, 3) == ([], False)
-    source.start()
-    twin.check(ids[5:20], EXTENSIONS, 3, source.draft(DraftContext(ids[5:20], 0), EXTENSIONS, 3))
 
 
 def test_nothing_to_choose_from(llama: Any) -> None:

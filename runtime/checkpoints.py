@@ -1,0 +1,140 @@
+"""Taking a prompt cache back, whatever it is made of: by trimming, or to a mark before an earlier pass.
+
+Keys and values of a token can be cut off the end of a cache. A recurrent state cannot: it is the
+sum of all tokens so far. So before a pass the caches that will not give its tokens up again are
+noted down, and going back means going to the nearest mark before the wanted place; the tokens
+between the two are fed again, together with the next ones. All layers then stand at the mark,
+also those that could have been trimmed, since a pass feeds every layer the same tokens.
+
+    fed     a b c | f d1 d2 d3        | mark, then a pass over f d1 d2 d3
+    wanted  a b c   f d1              d2 is wrong
+    held    a b c                     f d1 is fed again before what comes next
+
+Nothing is copied: MLX arrays are values and assigning to a slice changes the Python object only,
+so a second object for the same array goes on seeing the old content.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+
+from spectool.runtime import caches, windows
+
+
+class _Mark(NamedTuple):
+    """The caches before a pass.
+
+    Attributes:
+        length: Tokens held.
+        saved: Attributes of each leaf; None for leaves that are trimmed.
+    """
+
+    length: int
+    saved: list[dict[str, Any] | None]
+
+
+class Checkpoints:
+    """How many tokens a prompt cache holds, and its way back.
+
+    Attributes:
+        length: Tokens held, those of a pass that has been marked and perhaps not run included.
+    """
+
+    def __init__(self, cache: Sequence[Any], length: int = 0, keep: int = 1) -> None:
+        """Follow ``cache``.
+
+        Args:
+            cache: A prompt cache, one entry for each layer. Entries may be replaced (quantised) later.
+            length: Tokens it holds; what was in it before those is never taken out.
+            keep: Marks that stay when the cache is taken back: 1 for going back within the latest pass.
+        """
+        self.length = length
+        self._cache = cache
+        self._keep = keep
+        self._origin = [None if at is None else at - length for at in caches.offsets(cache)]
+        self._marks: list[_Mark] = []
+
+    def mark(self, count: int, *, windows_too: bool = False) -> None:
+        """Note the caches before a pass over ``count`` tokens; to be called before every one.
+
+        Args:
+            count: Tokens that are fed next.
+            windows_too: Also note windows that will drop tokens. Needed to go back by more than one
+                pass, or when the tokens are fed in several. The next single token then costs a copy of
+                the window.
+        """
+        if self._marks and self._marks[-1].length == self.length:
+            self._marks.pop()
+        leaves = caches.leaves(self._cache)
+        saved = [_handles(vars(leaf)) if _is_lost(leaf, count, windows_too) else None for leaf in leaves]
+        self._marks.append(_Mark(self.length, saved))
+        self.length += count
+
+    def rewind(self, length: int) -> int | None:
+        """Take the caches back to ``length`` tokens, or to the nearest place before. Mutates them.
+
+        Works after a pass that broke off, too: what it had fed to some layers is measured layer by layer.
+
+        Returns:
+            Tokens that the caches hold now, at most ``length``: the missing ones are to be fed again.
+            None where there is no way back; the caches are then of no use.
+
+        Raises:
+            RuntimeUnsupported: A cache gave up fewer tokens than it should.
+        """
+        while self.length > length and not self._trim(length):
+            if not self._marks:
+                return None
+            # Newest first: a leaf without saved attributes can take back what came after its own mark only.
+            self._restore(self._marks[-1])
+            if self.length > length:
+                self._marks.pop()
+        del self._marks[: -self._keep]
+        return self.length
+
+    def _trim(self, length: int) -> bool:
+        """Trim every leaf to ``length`` tokens; where one of them cannot, leave all and return False."""
+        surpluses = []
+        for leaf, origin in zip(caches.leaves(self._cache), self._origin, strict=True):
+            at = caches.offset(leaf)
+            if at is None or origin is None:
+                return False
+            surplus = at - origin - length
+            if surplus < 0 or (surplus > 0 and not caches.can_trim(leaf, surplus)):
+                return False
+            surpluses.append((leaf, surplus))
+        for leaf, surplus in surpluses:
+            caches.trim(leaf, surplus)
+        self.length = length
+        while self._marks and self._marks[-1].length > length:
+            self._marks.pop()
+        return True
+
+    def _restore(self, mark: _Mark) -> None:
+        """Put every leaf where it was at ``mark``."""
+        for leaf, origin, saved in zip(caches.leaves(self._cache), self._origin, mark.saved, strict=True):
+            if saved is not None:
+                vars(leaf).update(_handles(saved))
+            else:
+                caches.trim(leaf, leaf.offset - origin - mark.length)
+        self.length = mark.length
+
+
+def _is_lost(leaf: Any, count: int, windows_too: bool) -> bool:
+    """Tell whether ``leaf`` cannot give up ``count`` tokens that are fed next."""
+    if windows.is_window(leaf):
+        return windows_too and not windows.keeps_all(leaf, count)
+    return not leaf.is_trimmable()
+
+
+def _handle(value: Any) -> Any:
+    """Return ``value`` with new objects for its arrays, lists and tuples; the data is shared."""
+    if isinstance(value, mx.array):
+        return value[...]
+    return type(value)(map(_handle, value)) if type(value) in (list, tuple) else value
+
+
+def _handles(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a cache as they are now."""
+    return {name: _handle(value) for name, value in attributes.items()}

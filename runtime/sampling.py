@@ -1,0 +1,165 @@
+"""How a request chooses its tokens, as probabilities: what drawn drafts and rejection sampling need.
+
+A sampler of mlx-lm is a function from log-probabilities to tokens that tells nothing of the
+distribution it draws from. `Sampling` is made from the same numbers and tells it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import mlx.core as mx
+from mlx_lm import sample_utils
+
+Sampler = Callable[[mx.array], mx.array]
+LogitsProcessor = Callable[[mx.array, mx.array], mx.array]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """A sampler like those of mlx-lm's ``make_sampler``, whose distribution is known.
+
+    Attributes:
+        temp: Temperature; 0 takes the most probable token, whatever the rest says.
+        top_p: Most probable tokens up to this mass; 0 and 1 for all.
+        min_p: Least probability, as a share of the best token's; 0 for all.
+        min_tokens_to_keep: So many tokens stay, whatever ``min_p`` says.
+        top_k: So many most probable tokens; 0 for all.
+        xtc_probability: How often all tokens above the threshold but the least of them are left out.
+        xtc_threshold: Least probability of what is left out then, 0 to 0.5.
+        xtc_special_tokens: Token ids that are never left out then.
+    """
+
+    temp: float = 0.0
+    top_p: float = 0.0
+    min_p: float = 0.0
+    min_tokens_to_keep: int = 1
+    top_k: int = 0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    xtc_special_tokens: tuple[int, ...] = ()
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """Draw a token for each row, with mlx-lm's own sampler; lazy.
+
+        Args:
+            logprobs: Log-probabilities [rows, vocabulary].
+        """
+        if self.temp and self.xtc_probability > 0:
+            return row_by_row(self._host, logprobs)  # it tosses one coin a call
+        return self._host(logprobs)
+
+    def probabilities(self, logprobs: mx.array) -> mx.array:
+        """Return the distribution that a token is drawn from; lazy.
+
+        The filters are mlx-lm's, in its order. XTC is a mixture: its coin decides between two filters.
+
+        Args:
+            logprobs: Log-probabilities [..., vocabulary].
+
+        Returns:
+            Probabilities, float32 [..., vocabulary].
+        """
+        if self.temp == 0:
+            return (mx.arange(logprobs.shape[-1]) == mx.argmax(logprobs, axis=-1, keepdims=True)).astype(mx.float32)
+        if 0 < self.top_p < 1:
+            logprobs = sample_utils.apply_top_p(logprobs, self.top_p)
+        if self.min_p != 0:
+            logprobs = sample_utils.apply_min_p(logprobs, self.min_p, self.min_tokens_to_keep)
+        share = self.xtc_probability
+        if share <= 0:
+            return self._at_temperature(logprobs)
+        cut = sample_utils.apply_xtc(logprobs, 1.0, self.xtc_threshold, list(self.xtc_special_tokens))
+        return (1 - share) * self._at_temperature(logprobs) + share * self._at_temperature(cut)
+
+    def _at_temperature(self, logprobs: mx.array) -> mx.array:
+        """Apply what comes after XTC."""
+        if self.top_k > 0:
+            logprobs = sample_utils.apply_top_k(logprobs, self.top_k)
+        return mx.softmax(logprobs.astype(mx.float32) * (1 / self.temp), axis=-1)
+
+    @cached_property
+    def _host(self) -> Sampler:
+        sampler: Sampler = sample_utils.make_sampler(
+            self.temp,
+            self.top_p,
+            self.min_p,
+            self.min_tokens_to_keep,
+            self.top_k,
+            self.xtc_probability,
+            self.xtc_threshold,
+            list(self.xtc_special_tokens),
+        )
+        return sampler
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How drafts are drawn: from the draft's distribution, by the settings of the request.
+
+    Attributes:
+        sampling: The request's sampler.
+        processors: The request's logits processors.
+        vocabulary: Logits of the target for one position.
+    """
+
+    sampling: Sampling
+    processors: tuple[LogitsProcessor, ...]
+    vocabulary: int
+
+    def __call__(self, logits: mx.array, history: mx.array | None) -> tuple[mx.array, mx.array]:
+        """Draw the next draft token; lazy.
+
+        Args:
+            logits: The draft's, over target ids [1, ids]; -inf where the draft has no token, and taken
+                for -inf where ids are missing.
+            history: Target ids before it [tokens]; needed by the processors only.
+
+        Returns:
+            The token [1], one that the draft has, and the distribution it is drawn from, float32 [1, vocabulary].
+        """
+        # Processors may name any id of the target.
+        logits = logits[:, : self.vocabulary]
+        logits = mx.pad(logits, [(0, 0), (0, self.vocabulary - logits.shape[-1])], constant_values=-math.inf)
+        chosen = self.sampling.probabilities(log_probabilities(logits, self.processors, history))
+        # A processor may force a token that the draft does not have.
+        chosen = mx.where(logits > -math.inf, chosen, 0)
+        mass = mx.sum(chosen, axis=-1, keepdims=True)
+        chosen = mx.where(mass > 0, chosen / mass, mx.softmax(logits.astype(mx.float32), axis=-1))
+        return draw_from(chosen), chosen
+
+
+def log_probabilities(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: mx.array | None) -> mx.array:
+    """Apply the processors to each position and normalise; lazy.
+
+    Args:
+        logits: Shape [rows, vocabulary], one row for each position.
+        processors: Applied in order to the logits [1, vocabulary] of each row.
+        tokens: All tokens before the last row, shape [history + rows - 1]: row ``i`` is after
+            ``history + i`` of them. None where there are no processors.
+
+    Returns:
+        Log-probabilities [rows, vocabulary].
+    """
+    if processors and tokens is not None:
+        rows = logits.shape[0]
+        history = tokens.size - rows + 1
+        processed = []
+        for row in range(rows):
+            row_logits = logits[row : row + 1]
+            for processor in processors:
+                row_logits = processor(tokens[: history + row], row_logits)
+            processed.append(row_logits)
+        logits = mx.concatenate(processed)
+    return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+
+
+def draw_from(probabilities: mx.array) -> mx.array:
+    """Draw a token from each distribution [..., vocabulary], which need not sum to 1; lazy."""
+    return mx.random.categorical(mx.log(probabilities))
+
+
+def row_by_row(sampler: Sampler, logprobs: mx.array) -> mx.array:
+    """Call ``sampler`` for each row [1, vocabulary] by itself; return the tokens [rows]."""
+    return mx.concatenate([sampler(logprobs[row : row + 1]) for row in range(logprobs.shape[0])])

@@ -1,0 +1,101 @@
+"""What a server is started with, and the model that it has loaded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm import server as host
+from mlx_lm.generate import DEFAULT_QUANTIZED_KV_START
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.drafter import Drafter
+from spectool.runtime.generation import generate_step
+from spectool.runtime.server_requests import AUTOMATIC
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What a server is started with, under the names that mlx-lm's server reads.
+
+    Attributes:
+        model: Directory or hub id of the model.
+        other_models: Further models that requests may name; they take the place of the loaded one.
+        max_body: Bytes of a request's body.
+        max_prompt_tokens: Tokens of a prompt; None for the model's ``max_position_embeddings``.
+        max_waiting: Requests in line, beside the one being served.
+        num_draft_tokens: Draft tokens per verification at most; `AUTOMATIC` for as many as pay.
+        allowed_origins: Web pages that may ask, as browsers name them; ``*`` for all.
+    """
+
+    model: str
+    other_models: tuple[str, ...] = ()
+    max_body: int = 16 << 20
+    max_prompt_tokens: int | None = None
+    max_waiting: int = 64
+    allowed_origins: tuple[str, ...] = ()
+    num_draft_tokens: int = AUTOMATIC
+    max_tokens: int = 512
+    temp: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    chat_template_args: dict[str, Any] = field(default_factory=dict)
+    prefill_step_size: int = 2048
+    prompt_cache_size: int = 10
+    prompt_cache_bytes: int | None = None
+    kv_bits: int | None = None
+    kv_group_size: int = 64
+    quantized_kv_start: int = DEFAULT_QUANTIZED_KV_START
+    # Read by mlx-lm's server and not offered: no remote code, no adapters, no draft models of its own.
+    trust_remote_code: bool = False
+    adapter_path: None = None
+    draft_model: None = None
+    chat_template: None = None
+    use_default_chat_template: bool = False
+    pipeline: bool = False
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names that requests may use."""
+        return (self.model, *self.other_models)
+
+
+class DraftingProvider(host.ModelProvider):  # type: ignore[misc]
+    """Loads a model, and its drafter with it.
+
+    Attributes:
+        drafter: For the loaded model; None to decode plainly.
+        vocabulary: One more than the largest token id of its tokenizer.
+    """
+
+    drafter: Drafter | None = None
+    vocabulary = 0
+
+    def __init__(self, options: ServerOptions, make_drafter: Callable[[str, Any], Drafter | None]) -> None:
+        """Load as ``options`` say; ``make_drafter`` gets the model's name and tokenizer."""
+        super().__init__(options)
+        self._make_drafter = make_drafter
+
+    def reset(self) -> None:
+        """Forget the model and its drafter."""
+        super().reset()
+        self.drafter = None
+
+    def _load(self, model_path: str, adapter_path: Any = None, draft_model_path: Any = None) -> None:
+        try:
+            super()._load(model_path, adapter_path, draft_model_path)
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise RuntimeUnsupported(
+                f"{model_path}: mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
+                "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
+            ) from error
+        try:
+            self.drafter = self._make_drafter(model_path, self.tokenizer)
+            # Raises where the model allows no drafting; nothing is computed.
+            generate_step(mx.array([0]), self.model, drafter=self.drafter, kv_bits=self.cli_args.kv_bits).close()
+        except BaseException:
+            self.reset()
+            raise
+        self.vocabulary = max(self.tokenizer.get_vocab().values(), default=-1) + 1

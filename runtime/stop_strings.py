@@ -1,0 +1,41 @@
+"""Texts that end a generation, found as it is written."""
+
+from collections.abc import Sequence
+
+
+class StopStrings:
+    """Lets text through up to the first stop string, holding back what may be the beginning of one.
+
+    >>> stops = StopStrings(["END"])
+    >>> stops.add("one E"), stops.add("N"), stops.add("T two END three")
+    (('one ', False), ('', False), ('ENT two ', True))
+    """
+
+    def __init__(self, strings: Sequence[str]) -> None:
+        """Stop at any of ``strings``; empty ones stop nothing."""
+        self._strings = [string for string in strings if string]
+        self._held = ""
+
+    def add(self, text: str, last: bool = False) -> tuple[str, bool]:
+        """Return what of the text so far is certain to stand before any stop string, and whether one was reached.
+
+        Args:
+            text: What was written since the latest call.
+            last: Nothing follows: hold nothing back.
+        """
+        text = self._held + text
+        self._held = ""
+        found = [place for place in map(text.find, self._strings) if place >= 0]
+        if found:
+            return text[: min(found)], True
+        if last:
+            return text, False
+        kept = len(text) - max((_overlap(text, string) for string in self._strings), default=0)
+        self._held = text[kept:]
+        return text[:kept], False
+
+
+def _overlap(text: str, string: str) -> int:
+    """Return the length of the longest end of ``text`` that ``string`` begins with and goes beyond."""
+    most = min(len(text), len(string) - 1)
+    return next((length for length in range(most, 0, -1) if text.endswith(string[:length])), 0)

@@ -1,0 +1,136 @@
+"""What passes and drafts cost on this machine, learnt from their own times.
+
+Times are noisy: first passes of a shape compile, other programs interfere, contexts grow. So every
+figure is the median of a few recent samples, and a figure is trusted from its second sample on.
+"""
+
+from collections import deque
+from itertools import pairwise
+
+WINDOW = 7  # samples a median is taken over
+STALE = 256  # cycles after which a figure is to be measured again
+_LAG = 8  # tokens missed, up to which a proposal costs what it always costs
+
+
+class PassTimes:
+    """Seconds of a target pass by the number of tokens in it.
+
+    Attributes:
+        curve: Expected seconds by tokens, shape [longest + 1]; place 0 is not used. Between measured
+            sizes it is interpolated; beyond them it rises as it did from one token to the largest.
+    """
+
+    def __init__(self, longest: int) -> None:
+        """Expect passes over 1 to ``longest`` tokens."""
+        self.curve = [0.0] * (longest + 1)
+        self._samples: list[deque[float]] = [deque(maxlen=WINDOW) for _ in self.curve]
+        self._seen = [0] * (longest + 1)  # cycle of the latest sample
+        self._medians: dict[int, float] = {}
+        self._cycle = 0
+
+    def add(self, tokens: int, seconds: float) -> None:
+        """Take note of a pass over ``tokens`` (1 to the longest)."""
+        self._cycle += 1
+        samples = self._samples[tokens]
+        if len(samples) > 1 and self._cycle - self._seen[tokens] > STALE:
+            samples.clear()
+            samples.append(self._medians[tokens])  # one voice beside the new samples
+        samples.append(seconds)
+        self._seen[tokens] = self._cycle
+        if len(samples) > 1:
+            self._medians[tokens] = median(samples)
+
+    def known(self, tokens: int) -> bool:
+        """Whether passes over so many tokens were measured twice, and lately."""
+        return tokens in self._medians and self._cycle - self._seen[tokens] <= STALE
+
+    def measured(self) -> dict[int, float]:
+        """Return the curve at the sizes measured at least twice."""
+        return {size: self.curve[size] for size in sorted(self._medians)}
+
+    def at_least(self) -> list[float]:
+        """Return the curve with sizes not known as cheap as the next smaller known one."""
+        curve = self.curve[:]
+        for size in range(2, len(curve)):
+            if not self.known(size):
+                curve[size] = min(curve[size], curve[size - 1])
+        return curve
+
+    def update(self) -> None:
+        """Draw the curve through the medians; there must be one."""
+        points = sorted(self._medians.items())
+        for place in range(len(points) - 1, 0, -1):  # more tokens are not cheaper: a dearer smaller size was disturbed
+            size, time = points[place - 1]
+            points[place - 1] = size, min(time, points[place][1])
+        curve, (first, base) = self.curve, points[0]
+        curve[1 : first + 1] = [base] * first
+        for (low, start), (high, end) in pairwise(points):
+            for size in range(low + 1, high + 1):
+                curve[size] = start + (end - start) * (size - low) / (high - low)
+        last, top = points[-1]
+        slope = max(0.0, top - base) / max(1, last - first)
+        for size in range(last + 1, len(curve)):
+            curve[size] = top + slope * (size - last)
+
+
+class DraftTimes:
+    """Seconds of a drafter in a cycle: a fixed part, a part per token, and what catching up costs.
+
+    Attributes:
+        fixed: Seconds of a cycle in which it was asked, whatever it proposed.
+        per_token: Seconds of each token proposed.
+        per_missed: Seconds of each committed token that it has yet to take in when it was not asked for long.
+    """
+
+    def __init__(self, longest: int) -> None:
+        """Expect proposals of 0 to ``longest`` tokens."""
+        self.fixed = self.per_token = self.per_missed = 0.0
+        self._samples: list[deque[float]] = [deque(maxlen=WINDOW) for _ in range(longest + 1)]
+        self._points: dict[int, tuple[float, int]] = {}  # median seconds and their samples, by tokens
+        self._lags: deque[float] = deque(maxlen=WINDOW)
+        self._begun = False
+
+    def add(self, tokens: int, missed: int, seconds: float) -> None:
+        """Take note of a proposal of ``tokens`` after ``missed`` tokens of which the drafter was not asked.
+
+        The first one prepares the others and does not count.
+        """
+        if not self._begun:
+            self._begun = True
+            return
+        if missed > _LAG and self._points:
+            self._lags.append(max(0.0, seconds - self(tokens)) / missed)
+            self.per_missed = median(self._lags)
+            return
+        samples = self._samples[tokens]
+        samples.append(seconds)
+        self._points[tokens] = median(samples), len(samples)
+
+    def __call__(self, tokens: int, missed: int = 0) -> float:
+        """Return the expected seconds."""
+        return self.fixed + self.per_token * tokens + self.per_missed * missed
+
+    def update(self) -> None:
+        """Put a line through the medians, each weighted by its samples; neither part is negative."""
+        if not self._points:
+            return
+        points = [(size, time, count) for size, (time, count) in self._points.items()]
+        weight = sum([count for _, _, count in points])
+        size = sum([size * count for size, _, count in points]) / weight
+        time = sum([time * count for _, time, count in points]) / weight
+        spread = sum([count * (x - size) ** 2 for x, _, count in points])
+        if spread:
+            slope = sum([count * (x - size) * (y - time) for x, y, count in points]) / spread
+        else:
+            slope = time / size if size else 0.0
+        self.per_token = min(max(0.0, slope), time / size if size else 0.0)
+        self.fixed = time - self.per_token * size
+
+
+def median(samples: deque[float]) -> float:
+    """Return the median; of an even number the lower one, since what disturbs a clock makes it slow.
+
+    >>> median(deque([3.0, 1.0]))
+    1.0
+    """
+    return sorted(samples)[(len(samples) - 1) // 2]

@@ -1,0 +1,82 @@
+"""Rotating caches (sliding windows): taking tokens back, and masks for several tokens at once.
+
+A window of M tokens serves a query with itself and the M - 1 tokens before it. mlx-lm holds it in
+one of three forms (n = entries held, index = where the next single token goes):
+
+    growing   index = offset            nothing dropped yet
+    ring      n = M, index anywhere     single tokens overwrite the oldest entry in place
+    in order  n = M - 1 + s = index     left by a pass over s > 1 tokens: new arrays, the oldest first
+
+So the last s tokens can be cut off again: what remains is what the next query needs. mlx-lm itself
+calls a full window untrimmable.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.cache import RotatingKVCache
+
+
+def is_window(leaf: object) -> bool:
+    """Tell whether a cache is a rotating one."""
+    return isinstance(leaf, RotatingKVCache)
+
+
+def keeps_all(window: Any, count: int = 0) -> bool:
+    """Tell whether a window has dropped nothing so far, and drops nothing when ``count`` tokens more are fed."""
+    return bool(window._idx == window.offset and window.offset + count <= window.max_size)
+
+
+def spare(window: Any) -> int:
+    """Return how many of the latest tokens can be taken back so that the window is still full, or as it grew."""
+    if window._idx == window.offset:
+        return int(window.offset)
+    return max(0, int(window.keys.shape[2] - window.max_size))
+
+
+def take_back(window: Any, count: int) -> None:
+    """Take the last ``count`` tokens out of ``window``. Mutates it.
+
+    Args:
+        window: A rotating cache.
+        count: At most ``spare``, or all tokens of the latest pass. After the latter one stale entry
+            stands where the next token overwrites it, before anything reads it.
+    """
+    if count <= 0:
+        return
+    entries = window.keys.shape[2]
+    if entries > window.max_size:
+        # The host cuts whatever exceeds the window off the front, so none of it may be stale.
+        left = max(entries - count, window.max_size)
+        window.keys, window.values = window.keys[..., :left, :], window.values[..., :left, :]
+    window.offset -= count
+    window._idx -= count
+
+
+def use_exact_masks(leaves: Iterable[Any]) -> None:
+    """Let tokens that are fed at once see what they would see one by one, also in windows that keep their start.
+
+    The host's mask for several tokens moves past the first ``keep`` tokens, which single tokens go on seeing.
+    Mutates the caches until ``use_host_masks``.
+    """
+    for leaf in leaves:
+        if is_window(leaf) and leaf.keep:
+            leaf.make_mask = partial(_mask, leaf)
+
+
+def use_host_masks(leaves: Iterable[Any]) -> None:
+    """Undo ``use_exact_masks``."""
+    for leaf in leaves:
+        vars(leaf).pop("make_mask", None)
+
+
+def _mask(window: Any, N: int, window_size: int | None = None, return_array: bool = False) -> Any:
+    """Return the mask for ``N`` tokens, bool [N, entries]; the host's own where it is right. Same signature."""
+    if N == 1 or window.offset + N <= window.max_size:
+        return type(window).make_mask(window, N, window_size, return_array)
+    before = min(window.max_size - 1, window.offset)
+    rows, columns = mx.arange(before, before + N)[:, None], mx.arange(before + N)
+    recent = rows < columns + window.max_size - window.keep
+    return (rows >= columns) & (recent | (columns < window.keep))

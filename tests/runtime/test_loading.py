@@ -1,0 +1,126 @@
+"""From names to drafters: what is made of which options, what is refused, and what a draft gets to see."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from mlx_lm.tokenizer_utils import TokenizerWrapper
+from transformers import PreTrainedTokenizerFast
+
+from spectool import FingerprintMismatch, RuntimeUnsupported, SpectoolError
+from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.build.alignment import build_alignment
+from spectool.corpora import open_corpus
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.generation import generate_step
+from spectool.runtime.hybrid import HybridDrafter
+from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.lookup_drafter import LookupDrafter
+from spectool.runtime.model_drafter import ModelDrafter
+from spectool.runtime.statistics import DraftStatistics
+from spectool.runtime.strategies import STRATEGIES, make_translator
+from spectool.runtime.translated_drafter import TranslatedDrafter
+
+from .models import plain, tiny_model
+
+PROMPT = "Most w Jaworowcu zamknięty"
+
+
+@pytest.fixture(scope="module")
+def target() -> tuple[Any, Any]:
+    return load_model(str(demo_path("target")))
+
+
+@pytest.fixture(scope="module")
+def other() -> tuple[Any, Any]:
+    """A random draft model with another tokenizer."""
+    path = demo_path("other")
+    tokenizer = TokenizerWrapper(PreTrainedTokenizerFast.from_pretrained(path))
+    return tiny_model(vocabulary=len(tokenizer)), tokenizer
+
+
+@pytest.fixture(scope="module")
+def alignment(other: tuple[Any, Any], target: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("alignment") / "demo.align"
+    sides = open_tokenizer(other[1]), open_tokenizer(target[1])
+    build_alignment(*sides, open_corpus("sample:pl"), path, lambda step: None, sample=0)
+    return path
+
+
+def test_what_is_made(target: tuple[Any, Any], other: tuple[Any, Any], alignment: Path) -> None:
+    tokenizer, draft = target[1], str(demo_path("draft"))
+    assert load_drafter(tokenizer, history=False) is None
+    assert isinstance(load_drafter(tokenizer), LookupDrafter)
+    assert isinstance(load_drafter(tokenizer, draft_model=draft, history=False), ModelDrafter)
+    assert isinstance(load_drafter(tokenizer, draft_model=load_model(draft)), HybridDrafter)
+    by_path = load_drafter(demo_path("target"), draft_model=other, alignment=alignment, history=False)
+    assert isinstance(by_path, TranslatedDrafter) and by_path.name == "anchored"
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_generates_what_the_target_would(
+    strategy: str, target: tuple[Any, Any], other: tuple[Any, Any], alignment: Path
+) -> None:
+    model, tokenizer = target
+    prompt = tokenizer.encode(PROMPT)
+    statistics = DraftStatistics()
+    drafter = load_drafter(tokenizer, draft_model=other, alignment=str(alignment), strategy=strategy, history=False)
+    steps = generate_step(mx.array(prompt), model, drafter=drafter, max_tokens=24, statistics=statistics)
+    assert [token for token, _, _ in steps] == plain(model, prompt, 24)
+    assert set(statistics.proposed_by) == {strategy}
+
+
+def test_a_missing_alignment_is_asked_for(target: tuple[Any, Any], other: tuple[Any, Any]) -> None:
+    with pytest.raises(RuntimeUnsupported) as error:
+        load_drafter(target[1], draft_model=other)
+    command = f"spectool align --draft {demo_path('other')} --target {demo_path('target')} -o pair.align"
+    assert command in str(error.value)
+
+
+def test_refusals(target: tuple[Any, Any], other: tuple[Any, Any], alignment: Path, tmp_path: Path) -> None:
+    tokenizer, draft = target[1], str(demo_path("draft"))
+    refused: list[tuple[dict[str, Any], type[SpectoolError], str]] = [
+        ({"alignment": alignment}, RuntimeUnsupported, "alignment: tells how to use a draft model"),
+        ({"strategy": "naive"}, RuntimeUnsupported, "strategy: tells how to use a draft model"),
+        ({"draft_model": other, "strategy": "magic"}, RuntimeUnsupported, "expected one of none, naive"),
+        ({"draft_model": draft, "strategy": "naive"}, RuntimeUnsupported, "need no translation"),
+        ({"draft_model": draft, "alignment": alignment}, FingerprintMismatch, "spectool align --draft"),
+        ({"draft_model": str(tmp_path / "no")}, RuntimeUnsupported, "no such directory"),
+    ]
+    for options, kind, message in refused:
+        with pytest.raises(kind, match=message):
+            load_drafter(tokenizer, **options)
+
+
+PAIRS = [("qwen2.5", "bielik-11b-v2.5"), ("gemma-3", "qwen2.5"), ("llama-3.2", "bielik-11b-v2.5")]
+CHATS = {
+    "bielik-11b-v2.5": "<s><|im_start|>system\nBądź miły.<|im_end|>\n<|im_start|>user\nHej, świecie!<|im_end|>\n",
+    "qwen2.5": "<|im_start|>system\nBądź miły.<|im_end|>\n<|im_start|>user\nHej, świecie!<|im_end|>\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("draft", "chatting"), PAIRS)
+def test_a_draft_reads_the_chat_in_its_own_special_tokens(
+    draft: str, chatting: str, real: Callable[[str], Tokenizer], tmp_path: Path
+) -> None:
+    """No special token of the target becomes text in the draft's view; those of the same name or role are kept."""
+    sides = real(draft), real(chatting)
+    path = tmp_path / "pair.align"
+    build_alignment(*sides, open_corpus("sample:pl"), path, lambda step: None, sample=0)
+    ids = sides[1].backend.encode(CHATS[chatting], add_special_tokens=False).ids
+    assert set(ids) & sides[1].specials
+    for strategy in ("anchored", "intersection"):
+        translator = make_translator(strategy, Alignment(path), *sides)
+        translator.commit(ids)
+        context = list(translator.draft_context().ids)
+        said = b"".join(sides[0].surfaces[token] for token in context).decode()
+        assert "im_start" not in said and "im_end" not in said
+        assert "Bądź miły." in said and "Hej, świecie!" in said
+        names = {token: name for name, token in sides[0].vocabulary.items()}
+        roles = {sides[0].roles.bos, *sides[0].roles.eos}
+        special = [token for token in context if token in sides[0].specials]
+        assert all(token in roles or names[token] in sides[1].vocabulary for token in special)
+        assert context.count(sides[0].roles.bos) <= 1

@@ -1,0 +1,105 @@
+"""`spectool serve` as a process: it says where it listens, drafts as told, logs, and ends on Ctrl-C."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from openai import OpenAI
+
+from spectool.cli import main
+from spectool.runtime.demo_models import demo_path
+
+TARGET = str(demo_path("target"))
+OTHER = str(demo_path("other"))
+
+
+@contextmanager
+def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], OpenAI]]:
+    """Start the command; give it and a client once it says that it listens."""
+    command = [sys.executable, "-m", "spectool.cli", "serve", "--model", TARGET, "--port", "0", *arguments]
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test run in the background may ignore Ctrl-C, and what it starts would, too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as running:
+        assert running.stderr is not None
+        try:
+            for line in running.stderr:
+                if found := re.match(
+                    r"(http://127\.0\.0\.1:\d+/v1) serves .*, drafting from (.+)\. Ctrl-C ends it", line
+                ):
+                    break
+            else:
+                raise AssertionError("the server ended before it listened")
+            yield running, OpenAI(base_url=found[1], api_key="none", max_retries=0, timeout=60)
+        finally:
+            running.kill()
+
+
+def test_it_serves_until_ctrl_c_in_the_middle_of_an_answer(tmp_path: Path) -> None:
+    built = CliRunner().invoke(
+        main, ["build-dict", "--tokenizer", TARGET, "--corpus", "sample:pl", "-o", str(tmp_path / "pl.dict"), "--json"]
+    )
+    assert built.exit_code == 0, built.output
+    options = ["--dict", str(tmp_path / "pl.dict"), "--draft-model", str(demo_path("draft")), "--json-logs"]
+    with process(*options, "--max-tokens", "7", "--num-draft-tokens", "4") as (running, client):
+        answer = client.completions.create(model="default_model", prompt="Most w Jaworowcu zamknięty do końca")
+        assert answer.usage is not None and answer.usage.completion_tokens == 7
+        stream = client.completions.create(model=TARGET, prompt="Wczoraj", max_tokens=100_000, stream=True)
+        next(iter(stream))
+        running.send_signal(signal.SIGINT)
+        _, rest = running.communicate(timeout=30)
+        assert running.returncode == 0
+        lines = rest.strip().splitlines()
+        assert "Stopping." in lines
+        logged = [json.loads(line) for line in lines if line != "Stopping."]
+        assert logged and all(set(entry) == {"time", "level", "message"} for entry in logged)
+        assert "Traceback" not in rest
+
+
+def test_ctrl_c_without_requests_says_no_more_than_that() -> None:
+    with process("--no-history", "--log-level", "WARNING") as (running, client):
+        assert [model.id for model in client.models.list()] == [TARGET]
+        running.send_signal(signal.SIGINT)
+        _, rest = running.communicate(timeout=30)
+        assert (running.returncode, rest) == (0, "Stopping.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "./nowhere"], "cannot load this model"),
+        (["--model", TARGET, "--draft-model", OTHER], "cannot load this model"),
+        (["--model", TARGET, "--strategy", "anchored"], "none is given"),
+        (["--model", TARGET, "--dict", "nowhere.dict"], "nowhere.dict"),
+        (["--model", TARGET, "--host", "no.such.host.invalid"], "Choose another --host or --port"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(main, ["serve", "--port", "0", *arguments])
+    assert result.exit_code == 1
+    assert message in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.stderr
+
+
+def test_a_port_in_use_is_told_before_the_model_is_loaded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--port", str(taken.getsockname()[1])])
+    assert result.exit_code == 1
+    assert "Choose another --host or --port" in result.stderr
+
+
+@pytest.mark.parametrize("value", ["5", "{", "[]"])
+def test_template_variables_are_an_object(value: str) -> None:
+    result = CliRunner().invoke(main, ["serve", "--model", TARGET, "--chat-template-config", value])
+    assert result.exit_code == 2
