@@ -1,7 +1,7 @@
 """s-CDF beside plain fine-tuning: a draft that fits its target in one language of three, tuned on the same budget.
 
     python benchmarks/train_models.py three
-    python benchmarks/s_cdf.py                      # both objectives with seeds 0, 1 and 2
+    python benchmarks/s_cdf.py                      # every objective with seeds 0, 1 and 2
     python benchmarks/s_cdf.py --rate 3e-4 --steps 200 --seed 0
     python benchmarks/s_cdf.py --tables             # only print what is saved
 
@@ -13,6 +13,7 @@ proxy of each language, unfairness U and the variance of acceptance. Curves and 
 """
 
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -28,7 +29,12 @@ from train_models import MODELS, environment
 
 RESULTS = Path(__file__).parent / "results" / "s_cdf.jsonl"
 LANGUAGES = ("pl", "uk", "crh")
-OBJECTIVES = {"mean": [], "s-cdf": [], "s-cdf, normalized": ["--normalize"]}
+OBJECTIVES: dict[str, list[str]] = {
+    "mean": [],
+    "s-cdf": [],
+    "s-cdf, normalized": ["--normalize"],
+    "s-cdf by KL": ["--weigh-by", "kl"],
+}
 
 
 def tune(draft: Path, out: Path, languages: Sequence[str], options: Sequence[object]) -> dict[str, Any]:
@@ -56,7 +62,7 @@ def unfair_draft() -> Path:
 
 def run(draft: Path, objective: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
     """Run one tuning; return its settings and what it measured."""
-    options = ["--objective", objective.split(",")[0], *OBJECTIVES[objective], "--seed", seed]
+    options = ["--objective", re.split(r",| by", objective)[0], *OBJECTIVES[objective], "--seed", seed]
     for name, value in settings.items():
         options += [f"--{name.replace('_', '-')}", value]
     folder = MODELS / "three" / "tuned"
@@ -74,8 +80,8 @@ def saved() -> list[dict[str, Any]]:
 
 def markdown(runs: Sequence[dict[str, Any]]) -> str:
     """Lay out the means over the seeds: the draft as it was, and each objective after."""
-    lines = ["| | " + " | ".join(f"{name}, D_T | accepted" for name in LANGUAGES) + " | U | variance of acceptance |"]
-    lines.append("|---|" + "---:|---:|" * len(LANGUAGES) + "---:|---:|")
+    lines = ["| | " + " | ".join(f"{name}, D_T | accepted" for name in LANGUAGES) + " | U | U of KL | variance |"]
+    lines.append("|---|" + "---:|---:|" * len(LANGUAGES) + "---:|---:|---:|")
     before = [run["before"] for run in runs if run["objective"] == "mean"]
     lines.append("| the draft as it was | " + " | ".join(_cells(before)) + " |")
     for objective in OBJECTIVES:
@@ -84,15 +90,15 @@ def markdown(runs: Sequence[dict[str, Any]]) -> str:
             change = [_changes(run) for run in of_it]
             mean = [f"({statistics.mean(column):+.0%})" for column in zip(*change, strict=True)]
             cells = _cells([run["after"] for run in of_it])
-            cells[-2:] = [f"{cell} {by}" for cell, by in zip(cells[-2:], mean, strict=True)]
+            cells[-3:] = [f"{cell} {by}" for cell, by in zip(cells[-3:], mean, strict=True)]
             lines.append(f"| {objective}, {len(of_it)} seeds | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _changes(run: dict[str, Any]) -> tuple[float, float]:
-    """Return by what part unfairness and the variance of acceptance changed."""
+def _changes(run: dict[str, Any]) -> list[float]:
+    """Return by what part unfairness, that of KL, and the variance of acceptance changed."""
     one, two = run["before"][0], run["after"][0]
-    return two["unfairness"] / one["unfairness"] - 1, two["acceptance_variance"] / one["acceptance_variance"] - 1
+    return [two[name] / one[name] - 1 for name in ("unfairness", "unfairness_kl", "acceptance_variance")]
 
 
 def _cells(measured: Sequence[Sequence[dict[str, Any]]]) -> list[str]:
@@ -102,6 +108,7 @@ def _cells(measured: Sequence[Sequence[dict[str, Any]]]) -> list[str]:
         accepted = [points[place]["acceptance"] for points in measured]
         cells.append(f"{statistics.mean(accepted):.1%} ± {statistics.pstdev(accepted):.1%}")
     cells.append(f"{statistics.mean(points[0]['unfairness'] for points in measured):.4f}")
+    cells.append(f"{statistics.mean(points[0]['unfairness_kl'] for points in measured):.4f}")
     cells.append(f"{statistics.mean(points[0]['acceptance_variance'] for points in measured):.5f}")
     return cells
 

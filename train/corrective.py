@@ -6,7 +6,9 @@ Algorithm 1) weighs the gradient of a task by its excess over the best one,
     (1/m) sum_T (D_T - D_min) grad D_T,
 
 which is the gradient of (1/m) sum_T (D_T - c)^2 / 2 with c = D_min held constant. The best task gets no
-weight, so nothing raises its divergence on purpose; ties are no matter.
+weight, so nothing raises its divergence on purpose; ties are no matter. D_T is the cross-entropy there. It contains the
+target's own entropy, by which languages differ whatever the draft does: with KL in its place (``--weigh-by kl``) the
+gradients are the same and the weights those of the draft's own errors.
 """
 
 from collections.abc import Sequence

@@ -66,6 +66,11 @@ def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
     )
 
 
+def entropy_of(log_p: mx.array) -> mx.array:
+    """Return the mean of -sum_x p(x) log p(x) over places, nats."""
+    return -mx.mean(mx.sum(exponential(log_p) * log_p, axis=-1))
+
+
 def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence[Example], rows: int) -> Divergence:
     """Measure a draft on rows, a few at once.
 
@@ -89,7 +94,7 @@ def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence
         else:
             log_p = log_p_of(target, pairing, batch)
             mean = distribution_cross_entropy(draft, pairing, ids, of_row, places, log_p).item()
-            own: Any = -mx.mean(mx.sum(exponential(log_p) * log_p, axis=-1)).item()
+            own: Any = entropy_of(log_p).item()
             entropy += own * number
         nats += mean * number
         total += number

@@ -1,10 +1,11 @@
 """How every task fares: a row for each measurement and task, in a Parquet file, a table and a plot.
 
-    tasks.parquet    step, task, divergence, kl, acceptance, unfairness, acceptance_variance
+    tasks.parquet    step, task, divergence, kl, acceptance, unfairness, unfairness_kl, acceptance_variance
 
 ``divergence`` is D_T, the mean cross-entropy of draft against target on held-out text, nats; ``kl`` is KL(p || q);
-``acceptance`` is the proxy of `acceptance`, 0 to 1. ``unfairness`` (nats squared) and ``acceptance_variance`` are
-of all tasks of the step. Null where the target's distribution, or a shared vocabulary, is not there.
+``acceptance`` is the proxy of `acceptance`, 0 to 1. ``unfairness`` and ``unfairness_kl`` (U of D_T and of KL, nats
+squared) and ``acceptance_variance`` are of all tasks of the step. Null where the target's distribution, or a shared
+vocabulary, is not there.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from spectool.build.count_work import renaming
 from spectool.train.corrective import unfairness
 
 TASKS = "tasks.parquet"
-_FIGURES = ("divergence", "kl", "acceptance", "unfairness", "acceptance_variance")
+_FIGURES = ("divergence", "kl", "acceptance", "unfairness", "unfairness_kl", "acceptance_variance")
 _SCHEMA = pa.schema([("step", pa.int64()), ("task", pa.string()), *((name, pa.float64()) for name in _FIGURES)])
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito's palette
 
@@ -35,6 +36,7 @@ class TaskPoint(NamedTuple):
     kl: float | None
     acceptance: float | None
     unfairness: float
+    unfairness_kl: float | None
     acceptance_variance: float | None
 
 
@@ -46,11 +48,11 @@ def points_of(
     acceptances: Sequence[float | None],
 ) -> list[TaskPoint]:
     """Return the rows of a measurement, the figures of all tasks with each."""
-    known = [value for value in acceptances if value is not None]
-    spread = float(np.var(known)) if len(known) == len(names) else None
-    dispersion = unfairness(divergences)
+    accepted, distances = ([x for x in values if x is not None] for values in (acceptances, kls))
+    spread = float(np.var(accepted)) if len(accepted) == len(names) else None
+    of_kl = unfairness(distances) if len(distances) == len(names) else None
     columns = zip(names, divergences, kls, acceptances, strict=True)
-    return [TaskPoint(step, *row, dispersion, spread) for row in columns]
+    return [TaskPoint(step, *row, unfairness(divergences), of_kl, spread) for row in columns]
 
 
 def write_tasks(path: Path, points: Sequence[TaskPoint]) -> None:
@@ -81,6 +83,9 @@ def before_and_after(before: Sequence[TaskPoint], after: Sequence[TaskPoint]) ->
     lines = [table(header, rows)]
     if len(rows) > 1:
         lines.append("unfairness U         " + " → ".join(f"{point.unfairness:.5g}" for point in pairs[0]))
+    of_kl = [point.unfairness_kl for point in pairs[0]]
+    if len(rows) > 1 and None not in of_kl:
+        lines.append("U of KL              " + " → ".join(f"{value:.5g}" for value in of_kl))
     if len(rows) > 1 and None not in spread:
         lines.append("acceptance variance  " + " → ".join(f"{value:.5g}" for value in spread))
     return "\n".join(lines)

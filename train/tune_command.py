@@ -39,6 +39,14 @@ from spectool.train.named_corpora import named
     show_default=True,
     help="All tasks alike, or each by its distance to the best one.",
 )
+@click.option(
+    "--weigh-by",
+    type=click.Choice(["cross-entropy", "kl"]),
+    default="cross-entropy",
+    show_default=True,
+    help="What s-cdf measures that distance in: as published, or without the target's own entropy, which "
+    "differs between languages.",
+)
 @click.option("--normalize", is_flag=True, help="Scale the weights of the tasks to sum to 1.")
 @click.option(
     "--alignment",

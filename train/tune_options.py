@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from spectool import SpectoolError
 from spectool.corpora import Corpus
@@ -12,7 +12,7 @@ from spectool.train.pairing import Pairing
 from spectool.train.tasks import Supervision
 from spectool.train.tuned_model import Opened
 
-_VERSION = 1  # of the way in which arguments make a model
+_VERSION = 2  # of the way in which arguments make a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class TuneOptions:
         seed: Seeds the order of the rows, the target's sampling, LoRA's layers and the coins of the acceptance proxy.
         on: What the draft learns from.
         objective: How the tasks' gradients become one.
+        weigh_by: What a task's distance to the best one is measured in.
         normalize: Whether their weights are scaled to sum to 1.
         lora: Rank of LoRA's layers; None to train all weights.
         length: Tokens in a row.
@@ -44,6 +45,7 @@ class TuneOptions:
     seed: int = 0
     on: Supervision = "text"
     objective: Objective = "mean"
+    weigh_by: Literal["cross-entropy", "kl"] = "cross-entropy"
     normalize: bool = False
     lora: int | None = None
     length: int = 128
@@ -74,6 +76,11 @@ def check(
         raise SpectoolError(
             "--objective s-cdf weighs tasks by their distance to the best one: expected two or more --corpus, got "
             f"{len(corpora)}. Give a --corpus NAME=SPEC for each task, or --objective mean"
+        )
+    if options.weigh_by == "kl" and options.on != "distribution":
+        raise SpectoolError(
+            f"--weigh-by kl needs the target's probabilities: expected --on distribution, got --on {options.on}. Give "
+            "--on distribution, or --weigh-by cross-entropy"
         )
     if options.on == "distribution" and pairing is None:
         raise SpectoolError(

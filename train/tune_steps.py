@@ -9,7 +9,7 @@ import mlx.optimizers as optim
 from mlx.nn.utils import value_and_grad
 
 from spectool.train.corrective import GradientSum
-from spectool.train.divergence import cross_entropy, distribution_cross_entropy, log_p_of
+from spectool.train.divergence import cross_entropy, distribution_cross_entropy, entropy_of, log_p_of
 from spectool.train.examples import Batch, Draws, batch_of
 from spectool.train.pairing import Pairing
 from spectool.train.tasks import Task
@@ -55,23 +55,31 @@ class Tuner:
             D_T of each task's mini-batch before the step, nats; places that were learned.
         """
         options = self._options
-        gradients, places = GradientSum(options.objective, options.normalize), 0
+        gradients, losses, places = GradientSum(options.objective, options.normalize), list[float](), 0
         for task, draws in zip(self._tasks, self._draws, strict=True):
             batch = batch_of([task.train[place] for place in draws.of(step)], self._pairing is not None)
-            divergence, gradient = value_and_grad(self._model, self._loss(batch))()
-            mx.eval(divergence, gradient)
-            gradients.add(float(divergence.item()), gradient)
+            loss_of, entropy = self._loss(batch)
+            loss, gradient = value_and_grad(self._model, loss_of)()
+            mx.eval(loss, entropy, gradient)
+            losses.append(_number(loss))
+            gradients.add(losses[-1] - _number(entropy), gradient)
             places += len(batch.rows)
         clipped, _ = optim.clip_grad_norm(gradients.total(), _LONGEST_GRADIENT)  # type: ignore[no-untyped-call]
         self._optimizer.learning_rate = mx.array(rate_at(step, options.steps, options.rate))
         self._optimizer.update(self._model, clipped)
         mx.eval(self._model.parameters(), self._optimizer.state)
-        return gradients.divergences, places
+        return losses, places
 
-    def _loss(self, batch: Batch) -> Any:
-        """Return the function whose value is D_T."""
+    def _loss(self, batch: Batch) -> tuple[Any, mx.array]:
+        """Return the function whose value is D_T, and what of it is no distance: p's own entropy, or nothing."""
         ids, rows, places = mx.array(batch.draft), mx.array(batch.rows), mx.array(batch.places)
         if self._pairing is None:
-            return partial(cross_entropy, self._model, ids, rows, places)
+            return partial(cross_entropy, self._model, ids, rows, places), mx.array(0.0)
         log_p = log_p_of(self._target, self._pairing, batch)
-        return partial(distribution_cross_entropy, self._model, self._pairing, ids, rows, places, log_p)
+        loss = partial(distribution_cross_entropy, self._model, self._pairing, ids, rows, places, log_p)
+        return loss, entropy_of(log_p) if self._options.weigh_by == "kl" else mx.array(0.0)
+
+
+def _number(value: mx.array) -> float:
+    number: Any = value.item()
+    return float(number)

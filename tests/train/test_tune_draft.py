@@ -73,6 +73,8 @@ def test_the_files(made: tuple[Path, dict[str, Any]]) -> None:
     for one, two in zip(points[::2], points[1::2], strict=True):
         gap = abs(one.divergence - two.divergence)
         assert one.unfairness == two.unfairness == pytest.approx(gap**2 / 2)
+        assert one.kl is not None and two.kl is not None
+        assert one.unfairness_kl == two.unfairness_kl == pytest.approx((one.kl - two.kl) ** 2 / 2)
         assert one.acceptance is not None and two.acceptance is not None
         assert one.acceptance_variance == pytest.approx((one.acceptance - two.acceptance) ** 2 / 4)
     stored_rows = record["measured"]["after"]
@@ -233,3 +235,17 @@ def test_the_command_is_there() -> None:
         [sys.executable, "-m", "spectool.cli", "tune-draft", "--help"], capture_output=True, text=True, check=True
     )
     assert "spectool tune-draft --draft" in done.stdout
+
+
+def test_weights_by_kl_are_those_of_the_drafts_own_errors(models: dict[str, Path], tmp_path: Path) -> None:
+    """The task that is best by cross-entropy is learned when another one is best by KL."""
+    common = ("--objective", "s-cdf", "--on", "distribution", "--steps", 1, "--rate", 0.01, "--seed", 3)
+    found = {}
+    for weigh_by in ("cross-entropy", "kl"):
+        out = tmp_path / weigh_by
+        found[weigh_by] = tuned(models["draft"], models["target"], *common, "--weigh-by", weigh_by, "-o", out)
+    assert found["kl"]["loss"] == found["cross-entropy"]["loss"], "the first step's divergences are the same"
+    after = {name: [row["divergence"] for row in record["measured"]["after"]] for name, record in found.items()}
+    assert after["kl"] != after["cross-entropy"]
+    result = run(models["draft"], models["target"], "--weigh-by", "kl", "--steps", 1, "-o", tmp_path / "text")
+    assert result.exit_code == 1 and "--weigh-by kl needs the target's probabilities" in result.stderr
