@@ -7,8 +7,8 @@
 
 The draft of the recipe is first tuned towards the target on Polish alone, which makes it unfair; all runs begin there.
 Each is a ``spectool tune-draft``, two at a time on a CPU; a killed run goes on where it was. What it measured before
-and after goes to ``benchmarks/results/s_cdf.jsonl``, and the tables give means over the seeds: D_T and the acceptance
-proxy of each language, unfairness U and the variance of acceptance. Curves and plots lie beside the models, in
+and after goes to ``benchmarks/results/s_cdf.jsonl``, and the tables give means over the seeds: D_T and the
+acceptance of each language, unfairness U and the variance of acceptance. Curves and plots lie beside the models, in
 .scratch/models/three/tuned. Corpora come from the folder named by SPECTOOL_SHARED.
 """
 
@@ -82,7 +82,7 @@ def markdown(runs: Sequence[dict[str, Any]]) -> str:
     """Lay out the means over the seeds: the draft as it was, and each objective after."""
     lines = ["| | " + " | ".join(f"{name}, D_T | accepted" for name in LANGUAGES) + " | U | U of KL | variance |"]
     lines.append("|---|" + "---:|---:|" * len(LANGUAGES) + "---:|---:|---:|")
-    before = [run["before"] for run in runs if run["objective"] == "mean"]
+    before = [run["before"] for run in runs]
     lines.append("| the draft as it was | " + " | ".join(_cells(before)) + " |")
     for objective in OBJECTIVES:
         of_it = [run for run in runs if run["objective"] == objective]

@@ -2,7 +2,8 @@
 
 From the beginnings of held-out rows the draft goes on greedily for gamma tokens; the target scores the same
 places, and a token is accepted while u < min(1, p/q). The rate is accepted tokens, up to the first that is not,
-over drafted ones. It follows a training; it is no acceptance rate of a decoding.
+over drafted ones. It is no acceptance rate of a decoding: a draft that is sure of nothing has a small q, so that p/q is
+large, and can do better by it the less it knows. `divergence.measure` gives the rate of rejection sampling itself.
 """
 
 from collections.abc import Sequence

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mlx.core as mx
+import numpy as np
 
 from spectool.train.examples import Batch, Example, batch_of
 from spectool.train.pairing import Pairing, log_probabilities_of_target
@@ -20,11 +21,14 @@ class Divergence(NamedTuple):
     Attributes:
         cross_entropy: D_T, nats per place.
         kl: KL(p || q), nats per place; None where p is not known.
+        acceptance: alpha_T, the mean of sum_x min(p(x), q(x)): the share of tokens drawn from q that rejection sampling
+            accepts (Leviathan et al. 2023, Theorem 3.5); None likewise.
         places: Places that were measured.
     """
 
     cross_entropy: float
     kl: float | None
+    acceptance: float | None
     places: int
 
 
@@ -81,8 +85,7 @@ def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence
         examples: The rows.
         rows: How many at once.
     """
-    nats = entropy = 0.0
-    total = 0
+    sums, total = np.zeros(3), 0
     for first in range(0, len(examples), rows):
         batch = batch_of(examples[first : first + rows], pairing is not None)
         number = len(batch.rows)
@@ -90,12 +93,15 @@ def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence
             continue
         ids, of_row, places = mx.array(batch.draft), mx.array(batch.rows), mx.array(batch.places)
         if pairing is None:
-            mean: Any = cross_entropy(draft, ids, of_row, places).item()
+            means = mx.stack([cross_entropy(draft, ids, of_row, places), mx.array(0.0), mx.array(0.0)])
         else:
-            log_p = log_p_of(target, pairing, batch)
-            mean = distribution_cross_entropy(draft, pairing, ids, of_row, places, log_p).item()
-            own: Any = entropy_of(log_p).item()
-            entropy += own * number
-        nats += mean * number
+            log_p, log_q = log_p_of(target, pairing, batch), pairing.of_draft(draft(ids[:, :-1])[of_row, places])
+            p = exponential(log_p)
+            overlap = mx.mean(mx.sum(mx.minimum(p, exponential(log_q)), axis=-1))
+            means = mx.stack([-mx.mean(mx.sum(p * log_q, axis=-1)), entropy_of(log_p), overlap])
+        sums += number * np.array(means, dtype=np.float64)
         total += number
-    return Divergence(nats / total, None if pairing is None else (nats - entropy) / total, total)
+    nats, entropy, overlap_of_all = (sums / total).tolist()
+    if pairing is None:
+        return Divergence(nats, None, None, total)
+    return Divergence(nats, nats - entropy, overlap_of_all, total)

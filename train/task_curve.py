@@ -1,9 +1,10 @@
 """How every task fares: a row for each measurement and task, in a Parquet file, a table and a plot.
 
-    tasks.parquet    step, task, divergence, kl, acceptance, unfairness, unfairness_kl, acceptance_variance
+    tasks.parquet    step, task, divergence, kl, acceptance, proxy, unfairness, unfairness_kl, acceptance_variance
 
 ``divergence`` is D_T, the mean cross-entropy of draft against target on held-out text, nats; ``kl`` is KL(p || q);
-``acceptance`` is the proxy of `acceptance`, 0 to 1. ``unfairness`` and ``unfairness_kl`` (U of D_T and of KL, nats
+``acceptance`` is alpha_T, the share of drawn drafts that rejection sampling accepts, and ``proxy`` what `acceptance`
+estimates from short greedy drafts, both 0 to 1. ``unfairness`` and ``unfairness_kl`` (U of D_T and of KL, nats
 squared) and ``acceptance_variance`` are of all tasks of the step. Null where the target's distribution, or a shared
 vocabulary, is not there.
 """
@@ -20,9 +21,10 @@ import pyarrow.parquet as pq
 from spectool.artifacts.console import table
 from spectool.build.count_work import renaming
 from spectool.train.corrective import unfairness
+from spectool.train.divergence import Divergence
 
 TASKS = "tasks.parquet"
-_FIGURES = ("divergence", "kl", "acceptance", "unfairness", "unfairness_kl", "acceptance_variance")
+_FIGURES = ("divergence", "kl", "acceptance", "proxy", "unfairness", "unfairness_kl", "acceptance_variance")
 _SCHEMA = pa.schema([("step", pa.int64()), ("task", pa.string()), *((name, pa.float64()) for name in _FIGURES)])
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito's palette
 
@@ -35,24 +37,25 @@ class TaskPoint(NamedTuple):
     divergence: float
     kl: float | None
     acceptance: float | None
+    proxy: float | None
     unfairness: float
     unfairness_kl: float | None
     acceptance_variance: float | None
 
 
 def points_of(
-    step: int,
-    names: Sequence[str],
-    divergences: Sequence[float],
-    kls: Sequence[float | None],
-    acceptances: Sequence[float | None],
+    step: int, names: Sequence[str], measured: Sequence[Divergence], proxies: Sequence[float | None]
 ) -> list[TaskPoint]:
     """Return the rows of a measurement, the figures of all tasks with each."""
-    accepted, distances = ([x for x in values if x is not None] for values in (acceptances, kls))
-    spread = float(np.var(accepted)) if len(accepted) == len(names) else None
-    of_kl = unfairness(distances) if len(distances) == len(names) else None
-    columns = zip(names, divergences, kls, acceptances, strict=True)
-    return [TaskPoint(step, *row, unfairness(divergences), of_kl, spread) for row in columns]
+    distances = [found.kl for found in measured if found.kl is not None]
+    accepted = [found.acceptance for found in measured if found.acceptance is not None]
+    of_all = (
+        unfairness([found.cross_entropy for found in measured]),
+        unfairness(distances) if len(distances) == len(names) else None,
+        float(np.var(accepted)) if len(accepted) == len(names) else None,
+    )
+    rows = zip(names, measured, proxies, strict=True)
+    return [TaskPoint(step, name, f.cross_entropy, f.kl, f.acceptance, proxy, *of_all) for name, f, proxy in rows]
 
 
 def write_tasks(path: Path, points: Sequence[TaskPoint]) -> None:
@@ -116,7 +119,7 @@ def write_task_plots(points: Sequence[TaskPoint], out: Path) -> None:
 def _figure(points: Sequence[TaskPoint]) -> Any:
     from matplotlib.figure import Figure
 
-    panels = {"divergence": "D, nats per token", "acceptance": "acceptance proxy", "unfairness": "unfairness U, nats²"}
+    panels = {"divergence": "D, nats per token", "acceptance": "acceptance", "unfairness": "unfairness U, nats²"}
     shown = {name: label for name, label in panels.items() if getattr(points[0], name) is not None}
     figure = Figure(figsize=(3.4 * len(shown), 3.0), layout="constrained")
     axes = figure.subplots(1, len(shown), squeeze=False)[0]

@@ -201,11 +201,10 @@ class _Run:
         """Measure a draft on the held-out rows of all tasks."""
         options, pairing, target = self._options, self._pairing, self._target.model
         found = [measure(model, target, pairing, task.valid, options.batch) for task in self._tasks]
-        accepted = [self._accepted(model, task, number) for number, task in enumerate(self._tasks)]
-        names = [task.name for task in self._tasks]
-        return points_of(step, names, [f.cross_entropy for f in found], [f.kl for f in found], accepted)
+        proxies = [self._proxy(model, task, number) for number, task in enumerate(self._tasks)]
+        return points_of(step, [task.name for task in self._tasks], found, proxies)
 
-    def _accepted(self, model: Any, task: Task, number: int) -> float | None:
+    def _proxy(self, model: Any, task: Task, number: int) -> float | None:
         if self._pairing is None or not self._pairing.same_vocabulary:
             return None
         prompts = beginnings([example.draft for example in task.valid], self._options.length)

@@ -12,7 +12,7 @@ from spectool.train.pairing import Pairing
 from spectool.train.tasks import Supervision
 from spectool.train.tuned_model import Opened
 
-_VERSION = 2  # of the way in which arguments make a model
+_VERSION = 3  # of the way in which arguments make a model
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def test_divergence_by_hand(kind: str, pairing: Pairing) -> None:
     else:
         made = [paired_example(tokenizer, TARGET, used.same_vocabulary, text, 20) for text in TEXTS[:5]]
     examples = [example for example in made if example is not None]
-    nats, kl, places = 0.0, 0.0, 0
+    nats, kl, overlap, places = 0.0, 0.0, 0.0, 0
     for example in examples:
         log_q = np.array(draft(mx.array(example.draft[None])))[0]
         for place, at in enumerate(example.at.tolist()):
@@ -111,17 +111,20 @@ def test_divergence_by_hand(kind: str, pairing: Pairing) -> None:
                 p, q = log_softmax(logits[of_target]), log_softmax(log_q[place][of_draft])
                 nats -= (np.exp(p) * q).sum()
                 kl += (np.exp(p) * (p - q)).sum()
+                overlap += np.minimum(np.exp(p), np.exp(q)).sum()
                 places += 1
     found = measure(draft, target, used, examples, 2)
     assert found.places == places > 20
     assert found.cross_entropy == pytest.approx(nats / places, rel=1e-4)
     assert found.kl is None if used is None else found.kl == pytest.approx(kl / places, rel=1e-3)
+    assert found.acceptance is None if used is None else found.acceptance == pytest.approx(overlap / places, rel=1e-4)
 
 
 def test_a_model_does_not_differ_from_itself() -> None:
     model = random_model("target", seed=1, scale=0.7)
     examples = [e for t in TEXTS[:4] if (e := paired_example(TARGET, TARGET, True, t, 20)) is not None]
-    assert measure(model, model, Pairing(TARGET.size), examples, 3).kl == pytest.approx(0, abs=1e-6)
+    found = measure(model, model, Pairing(TARGET.size), examples, 3)
+    assert found.kl == pytest.approx(0, abs=1e-6) and found.acceptance == pytest.approx(1, abs=1e-5)
 
 
 def test_examples_are_kept(tmp_path: Path) -> None:

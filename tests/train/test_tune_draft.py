@@ -56,7 +56,8 @@ def test_it_fits_better(made: tuple[Path, dict[str, Any]]) -> None:
     for one, two in zip(before, after, strict=True):
         assert two["divergence"] < one["divergence"] - 0.01
         assert two["kl"] == pytest.approx(one["kl"] + two["divergence"] - one["divergence"], abs=1e-4)
-        assert 0 <= two["acceptance"] <= 1
+        assert 0 <= two["proxy"] <= 1
+        assert one["acceptance"] < two["acceptance"] < 1
     losses = [point.loss for point in read_curve(out / CURVE)]
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
     assert [point.step for point in read_curve(out / CURVE)] == list(range(1, 21))
