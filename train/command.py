@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
-from spectool.train.named_corpora import named
+from spectool.train.run_options import named, run_options
 from spectool.train.shapes import SIZES, shape_of
 
 
@@ -92,19 +92,7 @@ from spectool.train.shapes import SIZES, shape_of
 @click.option(
     "--valid-tokens", type=click.IntRange(1), default=20_000, show_default=True, help="Held-out tokens of each corpus."
 )
-@click.option(
-    "--measure-every",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Steps between two measurements on held-out text; by default a tenth of all.",
-)
-@click.option(
-    "--checkpoint-every",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Steps between two checkpoints; by default a twentieth of all.",
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Another seed, another model.")
+@run_options
 @text_options
 @json_option
 @guarded

@@ -8,13 +8,11 @@ ids (`export`) and measured as mlx-lm loads it (`bits_per_byte`). What lies wher
 
 import json
 import math
-import platform
 import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ import mlx_lm
 import numpy as np
 from mlx_lm.models.llama import Model, ModelArgs
 
-from spectool import SpectoolError, __version__
+from spectool import SpectoolError
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.build.count_work import work_path
 from spectool.build.inputs import Progress, Reader
@@ -37,7 +35,7 @@ from spectool.train.interruption import deferred_interrupt
 from spectool.train.text import Boundaries, Source, Text, boundaries_of, load, prepare
 from spectool.train.training import Trainer, any_of, make_optimizer
 from spectool.train.vocabulary_classes import classes_of
-from spectool.train.work import CHECKPOINT, RECORD, finished, working
+from spectool.train.work import CHECKPOINT, finish, finished, working
 
 _VERSION = 2  # of the way in which arguments make a model
 
@@ -228,17 +226,8 @@ class _Run:
             },
             "text": {"tokens": len(self._text.stream), "corpora": self._text.inputs},
             "tokenizer": self._tokenizer.identity,
-            "files": sorted([*(file.name for file in folder.iterdir()), RECORD]),
-            "device": str(mx.default_device()),
-            "versions": {
-                "spectool": __version__,
-                "python": platform.python_version(),
-                **{name: version(name) for name in ("mlx", "mlx-lm", "numpy")},
-            },
         }
-        (folder / RECORD).write_text(json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-        folder.replace(out.resolve())
-        return record
+        return finish(folder, out, record)
 
     def _say_what(self) -> None:
         classes = self._classes

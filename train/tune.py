@@ -5,21 +5,17 @@ draft is measured against the target at intervals (`acceptance`, `divergence`). 
 What lies where until the end is in `work` and `tasks`.
 """
 
-import json
 import math
-import platform
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import mlx.core as mx
 import mlx_lm
 
-from spectool import SpectoolError, __version__
+from spectool import SpectoolError
 from spectool.build.count_work import work_path
 from spectool.build.inputs import Progress, Reader
 from spectool.corpora import Corpus
@@ -36,7 +32,7 @@ from spectool.train.training import make_optimizer
 from spectool.train.tune_options import TuneOptions, check, key_of
 from spectool.train.tune_steps import Tuner
 from spectool.train.tuned_model import Opened, Trainable
-from spectool.train.work import CHECKPOINT, RECORD, finished, working
+from spectool.train.work import CHECKPOINT, finish, finished, working
 
 
 def tune_draft(
@@ -185,17 +181,8 @@ class _Run:
             "unpacked": self._trainable.unpacked,
             "text": self._facts,
             "tokenizer": self._draft.tokenizer.identity,
-            "files": sorted([*(file.name for file in folder.iterdir()), RECORD]),
-            "device": str(mx.default_device()),
-            "versions": {
-                "spectool": __version__,
-                "python": platform.python_version(),
-                **{name: version(name) for name in ("mlx", "mlx-lm", "numpy")},
-            },
         }
-        (folder / RECORD).write_text(json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-        folder.replace(out.resolve())
-        return record
+        return finish(folder, out, record)
 
     def _measure(self, model: Any, step: int) -> list[TaskPoint]:
         """Measure a draft on the held-out rows of all tasks."""

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
-from spectool.train.named_corpora import named
+from spectool.train.run_options import named, run_options
 
 
 @click.command("tune-draft")
@@ -87,16 +87,7 @@ from spectool.train.named_corpora import named
     show_default=True,
     help="Held-out rows of each task to measure on.",
 )
-@click.option(
-    "--measure-every", type=click.IntRange(1), metavar="N", help="Steps between two measurements; by default a tenth."
-)
-@click.option(
-    "--checkpoint-every",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Steps between two checkpoints; by default a twentieth of all.",
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Another seed, another model.")
+@run_options
 @text_options
 @json_option
 @guarded

@@ -13,13 +13,17 @@ Another command finds an error there that names what differs, as it does in a fi
 
 import fcntl
 import json
+import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from spectool import ArtifactError
+import mlx.core as mx
+
+from spectool import ArtifactError, __version__
 from spectool.artifacts.replacing import check_replaceable
 from spectool.build.count_work import read_json, work_path, write_json
 
@@ -125,3 +129,24 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
 def _short(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def finish(folder: Path, out: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """Write the record of a run into the model's directory, and put that in its place.
+
+    Returns:
+        The record, with the files, the device and the versions of what made them.
+    """
+    record = {
+        **record,
+        "files": sorted([*(file.name for file in folder.iterdir()), RECORD]),
+        "device": str(mx.default_device()),
+        "versions": {
+            "spectool": __version__,
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("mlx", "mlx-lm", "numpy")},
+        },
+    }
+    (folder / RECORD).write_text(json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    folder.replace(out.resolve())
+    return record
