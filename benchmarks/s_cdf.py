@@ -2,7 +2,7 @@
 
     python benchmarks/train_models.py three
     python benchmarks/s_cdf.py                      # every objective with seeds 0, 1 and 2
-    python benchmarks/s_cdf.py --rate 3e-4 --steps 200 --seed 0
+    python benchmarks/s_cdf.py --rate 2e-4 --steps 100 --seed 0
     python benchmarks/s_cdf.py --tables             # only print what is saved
 
 The draft of the recipe is first tuned towards the target on Polish alone, which makes it unfair; all runs begin there.
@@ -118,8 +118,8 @@ def _cells(measured: Sequence[Sequence[dict[str, Any]]]) -> list[str]:
     "--objective", "objectives", multiple=True, type=click.Choice(list(OBJECTIVES)), default=["mean", "s-cdf"]
 )
 @click.option("--on", default="distribution", show_default=True)
-@click.option("--steps", default=100, show_default=True)
-@click.option("--rate", default=2e-4, show_default=True)
+@click.option("--steps", default=300, show_default=True)
+@click.option("--rate", default=5e-4, show_default=True)
 @click.option("--batch", default=4, show_default=True)
 @click.option("--length", default=48, show_default=True, help="Tokens of a row; also of those to measure on.")
 @click.option("--seed", "seeds", multiple=True, type=int, default=(0, 1, 2), show_default=True)
