@@ -1,4 +1,7 @@
-"""The options that ``generate`` and ``chat`` share beside those of sampling: model, drafting, template, cache."""
+"""The options that ``generate`` and ``chat`` share beside those of sampling: model, drafting, template, cache.
+
+``serve`` has those of drafting, too.
+"""
 
 import json
 from collections.abc import Callable
@@ -28,9 +31,7 @@ _model = under("Model")
 _drafting = under("Drafting")
 _template = under("Chat template")
 _cache = under("Cache")
-_OPTIONS = (
-    _model("--model", required=True, metavar="M", help="Target model: directory or hub id, as for mlx-lm."),
-    _model("--adapter-path", type=click.Path(path_type=Path), metavar="DIR", help="Trained adapter of the model."),
+_DRAFTING = (
     _drafting(
         "--dict",
         "dictionary",
@@ -67,6 +68,20 @@ _OPTIONS = (
         show_default=True,
         help="End proposals of dictionary and history before they get less probable than this: fewer, surer tokens.",
     ),
+)
+
+
+def drafting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what drafts, and how much."""
+    for option in reversed(_DRAFTING):
+        command = option(command)
+    return command
+
+
+_OPTIONS = (
+    _model("--model", required=True, metavar="M", help="Target model: directory or hub id, as for mlx-lm."),
+    _model("--adapter-path", type=click.Path(path_type=Path), metavar="DIR", help="Trained adapter of the model."),
+    drafting_options,
     _drafting(
         "--verify",
         type=click.Choice(["exact", "rejection"]),

@@ -11,14 +11,12 @@ import click
 
 from spectool.artifacts.console import Finite, guarded, say
 from spectool.artifacts.manifest import read_manifest
-from spectool.runtime.model_options import template_variables
+from spectool.runtime.model_options import drafting_options, template_variables
 from spectool.runtime.option_sections import SectionedCommand, under
 from spectool.runtime.server_requests import AUTOMATIC, MAX_DRAFT_TOKENS
-from spectool.runtime.strategies import STRATEGIES
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _model = under("Model")
-_drafting = under("Drafting")
 _address = under("Who may ask, and how much")
 _defaults = under("Defaults of requests that do not say")
 _cache = under("Cache")
@@ -34,39 +32,7 @@ _logging = under("Log")
     metavar="M3",
     help="Another model that requests may name, drafted for from the history alone. Can be repeated.",
 )
-@_drafting(
-    "--dict",
-    "dictionary",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Dictionary built for the model's tokenizer.",
-)
-@_drafting(
-    "--history/--no-history",
-    default=True,
-    show_default=True,
-    help="Draft from what the prompt and the answer already said.",
-)
-@_drafting("--draft-model", metavar="M2", help="Draft model: directory or hub id.")
-@_drafting(
-    "--alignment",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Alignment of M2's tokenizer with the model's, from `spectool align`; needed where they differ.",
-)
-@_drafting("--strategy", type=click.Choice(STRATEGIES), help="How drafts are translated then; anchored by default.")
-@_drafting(
-    "--num-draft-tokens",
-    type=click.IntRange(0, MAX_DRAFT_TOKENS),
-    help="Draft tokens per verification at most, 0 for none; by default as many as pay, which is measured.",
-)
-@_drafting(
-    "--min-draft-prob",
-    type=Finite(0, 1),
-    default=0.2,
-    show_default=True,
-    help="End proposals of dictionary and history before they get less probable than this: fewer, surer tokens.",
-)
+@drafting_options
 @_address("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @_address(
     "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any that is free."
@@ -155,6 +121,8 @@ def serve(
     Example:
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
+    if num_draft_tokens is not None and num_draft_tokens > MAX_DRAFT_TOKENS:
+        raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {MAX_DRAFT_TOKENS}, got {num_draft_tokens}")
     variables = template_variables(chat_template_config)
     for artifact in (dictionary, alignment):
         if artifact is not None:
