@@ -290,7 +290,8 @@ def _cell(name: str, value: Any) -> str:
 
 def _ngrams(tokenizer: Any, corpus: Any, order: int) -> Any:
     """Count an n-gram model over the draft's tokens."""
-    from spectool.runtime.ngram_source import NgramModel, NgramSource
+    from spectool.runtime.ngram_model import NgramModel
+    from spectool.runtime.ngram_source import NgramSource
 
     say(f"counting {order}-grams of {tokenizer.name} on {corpus.spec}")
     documents = _encoded(tokenizer, (document.text for document in reading(corpus)))

@@ -26,7 +26,8 @@ from tqdm import tqdm
 from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
 from spectool.build import build_alignment
 from spectool.runtime.anchored_translator import AnchoredTranslator
-from spectool.runtime.ngram_source import NgramModel, NgramSource
+from spectool.runtime.ngram_model import NgramModel
+from spectool.runtime.ngram_source import NgramSource
 from spectool.runtime.strategies import anchored_steps, compare_strategies, make_translator
 
 RESULTS = Path(__file__).parent / "results" / "ladder.jsonl"

@@ -28,7 +28,8 @@ from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.anchored_translator import AnchoredTranslator
 from spectool.runtime.drafter import accepted_length
-from spectool.runtime.ngram_source import NgramModel, NgramSource
+from spectool.runtime.ngram_model import NgramModel
+from spectool.runtime.ngram_source import NgramSource
 from spectool.runtime.string_translators import ContextTranslator
 from spectool.runtime.translation import Translator
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from spectool.runtime.lookup_drafter import LookupDrafter
     from spectool.runtime.model_drafter import ModelDrafter
     from spectool.runtime.model_source import ModelSource
-    from spectool.runtime.ngram_source import NgramModel, NgramSource
+    from spectool.runtime.ngram_model import NgramModel
+    from spectool.runtime.ngram_source import NgramSource
     from spectool.runtime.prompt_cache import load_prompt_cache, save_prompt_cache
     from spectool.runtime.sampling import Sampling
     from spectool.runtime.statistics import DraftStatistics
@@ -88,7 +89,7 @@ __getattr__ = lazy_exports(
         "ModelDrafter": "model_drafter",
         "ModelSource": "model_source",
         "NaiveTranslator": "string_translators",
-        "NgramModel": "ngram_source",
+        "NgramModel": "ngram_model",
         "NgramSource": "ngram_source",
         "PassThrough": "string_translators",
         "Proposal": "drafter",

@@ -52,6 +52,7 @@ def test_offline_packages_need_no_models(package: str) -> None:
         "history",
         "loading",
         "lookup_drafter",
+        "ngram_model",
         "ngram_source",
         "statistics",
         "strategies",

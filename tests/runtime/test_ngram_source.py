@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool.artifacts import Tokenizer
-from spectool.runtime.ngram_source import NgramModel, NgramSource
+from spectool.runtime.ngram_model import NgramModel
+from spectool.runtime.ngram_source import NgramSource
 from spectool.runtime.translation import Constraint, DraftContext, DraftSource
 
 SIZE = 12
