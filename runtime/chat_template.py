@@ -1,6 +1,6 @@
 """Messages as the model expects to read them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from spectool import SpectoolError
@@ -37,20 +37,43 @@ def rendered_after(tokenizer: Any, messages: Sequence[Message], variables: Mappi
     Raises:
         SpectoolError: The template refuses the messages, or does not show the user's as it is.
     """
-    marked = [{**message, "content": _PLACE} if message["role"] == "user" else message for message in messages]
-    begin = _text(tokenizer, marked, variables).find(_PLACE)
-    if begin < 0:
-        raise SpectoolError(
-            "the chat template changes the prompt, so what follows the prompt cache is unknown. "
-            "Use --ignore-chat-template"
-        )
+    begin = _place(_text(tokenizer, _users(messages, lambda text: _PLACE), variables))
     return encode(tokenizer, _text(tokenizer, messages, variables)[begin:])
+
+
+def rendered_up_to(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
+    """Return the ids of all up to the end of what the user's message says: what `rendered_after` goes on from.
+
+    Raises:
+        SpectoolError: The template refuses the messages, or does not show the user's as it is.
+    """
+    text = _text(tokenizer, _users(messages, lambda text: text + _PLACE), variables)
+    return encode(tokenizer, text[: _place(text)])
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
     """Return the ids of rendered text; the template has already written its special tokens."""
     ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
     return ids
+
+
+def _users(messages: Sequence[Message], change: Callable[[str], str]) -> list[Message]:
+    """Return the messages with the user's changed."""
+    return [
+        {**message, "content": change(message["content"])} if message["role"] == "user" else message
+        for message in messages
+    ]
+
+
+def _place(text: str) -> int:
+    """Return where the mark stands in rendered text."""
+    place = text.find(_PLACE)
+    if place < 0:
+        raise SpectoolError(
+            "the chat template changes the prompt, so where the prompt cache ends is unknown. "
+            "Use --ignore-chat-template"
+        )
+    return place
 
 
 def _text(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from spectool import SpectoolError
 from spectool.artifacts.console import guarded, say, show
 from spectool.runtime.model_options import model_options, open_model, template_variables
 from spectool.runtime.option_sections import SectionedCommand, under
+from spectool.runtime.saved_prompt import check_saving, names_of, open_prompt, save_prompt
 
 _prompt = under("Prompt")
 _cache = under("Cache")
@@ -30,7 +31,14 @@ _cache = under("Cache")
     "--prompt-cache-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Go on after the prompt that `mlx_lm.cache_prompt` has saved there.",
+    help="Go on after the prompt that --save-prompt-cache or `mlx_lm.cache_prompt` has saved there.",
+)
+@_cache(
+    "--save-prompt-cache",
+    "saved_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Save the prompt as the model and the draft model have read it, and end without an answer.",
 )
 @click.option("--show-drafts", is_flag=True, help="Colour accepted, rejected, corrected and undrafted tokens.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON at the end instead of streaming.")
@@ -43,6 +51,7 @@ def generate(
     system_prompt: str | None,
     chat_template_config: str | None,
     prompt_cache_file: Path | None,
+    saved_file: Path | None,
     show_drafts: bool,
     as_json: bool,
     **options: Any,
@@ -57,18 +66,24 @@ def generate(
         spectool generate --model ./Bielik-11B --dict pl.dict --prompt "Napisz list do sąsiada."
         spectool generate --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 --top-p 0.9 --prompt-file list.txt
         spectool generate --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B --alignment qwen-bielik.align -p "Hej"
+        spectool generate --model ./Bielik-11B --prompt-file statute.txt --save-prompt-cache statute.safetensors
+        spectool generate --model ./Bielik-11B --prompt-cache-file statute.safetensors -p "Co mówi artykuł 5?"
     """
     if as_json and show_drafts:
         raise click.UsageError("--json prints JSON alone: leave out --show-drafts")
     if ignore_chat_template and (system_prompt is not None or prefill_response is not None):
         raise click.UsageError("--system-prompt and --prefill-response need the chat template that is ignored")
+    if saved_file is not None:
+        check_saving(saved_file, prompt_cache_file, prefill_response, show_drafts)
+        options |= {"dictionary": None, "history": False}  # which have no cache
     text = _read_prompt(prompt, prompt_file)
     variables = template_variables(chat_template_config)
     name = options["model"]
+    made_with = names_of(options)
     target, tokenizer, arguments = open_model(options)
 
     from spectool.runtime import display
-    from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after
+    from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after, rendered_up_to
     from spectool.runtime.drafter import Cycle
     from spectool.runtime.streaming import encode_prompt, stream_generate
     from spectool.runtime.verification import ids
@@ -77,14 +92,17 @@ def generate(
     if not templated and (system_prompt is not None or prefill_response is not None):
         raise SpectoolError(f"{name}: no chat template, so --system-prompt and --prefill-response have no place")
     if prompt_cache_file is not None:
-        arguments["prompt_cache"] = _prompt_cache(prompt_cache_file, name, arguments["kv_bits"])
+        arguments |= open_prompt(prompt_cache_file, target, arguments, made_with)
     if templated:
-        render = rendered if prompt_cache_file is None else rendered_after
+        render = rendered_up_to if saved_file else rendered_after if prompt_cache_file else rendered
         encoded = render(tokenizer, messages_of(text, system_prompt, prefill_response), variables)
     elif prompt_cache_file is not None:
         encoded = encode(tokenizer, text)
     else:
         encoded = ids(encode_prompt(tokenizer, text))
+    if saved_file is not None:
+        show(save_prompt(saved_file, target, tokenizer, encoded, arguments, made_with), as_json)
+        return
     tail = display.Tail(tuple(encoded[-display.CONTEXT_TOKENS :]))
 
     def decode(tokens: Any) -> str:
@@ -182,23 +200,3 @@ def _prompt_bytes(prompt: str | None, prompt_file: Path | None) -> tuple[str, by
     if sys.stdin is None or (prompt is None and sys.stdin.isatty()):
         raise click.UsageError("give --prompt TEXT, --prompt-file FILE, or text on standard input")
     return "standard input", sys.stdin.buffer.read()
-
-
-def _prompt_cache(path: Path, model: str, kv_bits: int | None) -> list[Any]:
-    """Load a prompt cache.
-
-    Raises:
-        SpectoolError: It is none, of another model, or quantised in another way.
-    """
-    from spectool.runtime.prompt_cache import load_prompt_cache
-
-    cache, metadata = load_prompt_cache(path)
-    if metadata.get("model", model) != model:
-        raise SpectoolError(
-            f"{path}: a prompt cache of {metadata['model']}, expected one of {model}. Give the model by that name, "
-            "or make the cache anew: mlx_lm.cache_prompt"
-        )
-    found = {entry.bits for entry in cache if hasattr(entry, "bits")}
-    if kv_bits is not None and found - {kv_bits}:
-        raise SpectoolError(f"{path}: quantised to {min(found)} bits, expected --kv-bits {kv_bits}. Leave it out")
-    return cache

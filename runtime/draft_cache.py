@@ -18,6 +18,7 @@ class DraftCache:
     """The cache of a draft model, of any kind.
 
     Attributes:
+        model: Whose cache it is.
         tokens: What the cache is known to hold. The owner adds what it has fed, since the ids of a
             chain of drafts are known only once it is evaluated.
     """
@@ -25,7 +26,7 @@ class DraftCache:
     def __init__(self, model: Any, prefill_step_size: int = 2048) -> None:
         """Make a cache for ``model``, an mlx-lm model, to be filled in passes of ``prefill_step_size``."""
         self.tokens: list[int] = []
-        self._model = model
+        self.model = model
         self._step_size = prefill_step_size
         self._cache: list[Any] = make_prompt_cache(model)
         self._checkpoints = Checkpoints(self._cache, keep=KEPT_MARKS)
@@ -34,7 +35,7 @@ class DraftCache:
         """Take the cache back to its first ``kept`` tokens, or to fewer; return those that are now missing."""
         reached = self._checkpoints.rewind(kept)
         if reached is None:
-            self._cache, reached = make_prompt_cache(self._model), 0
+            self._cache, reached = make_prompt_cache(self.model), 0
             self._checkpoints = Checkpoints(self._cache, keep=KEPT_MARKS)
         missing = self.tokens[reached:kept]
         del self.tokens[reached:]
@@ -43,13 +44,13 @@ class DraftCache:
     def feed(self, tokens: mx.array) -> mx.array:
         """Run one pass over ``tokens`` [tokens]; return the logits [tokens, vocabulary], lazy."""
         self._checkpoints.mark(tokens.size, windows_too=True)
-        logits: mx.array = self._model(tokens[None], cache=self._cache)[0]
+        logits: mx.array = self.model(tokens[None], cache=self._cache)[0]
         return logits
 
     def prefill(self, tokens: Sequence[int]) -> int:
         """Feed ``tokens`` and note them; no logits. Return the passes that it took."""
         self._checkpoints.mark(len(tokens), windows_too=True)
-        prefill(self._model, self._cache, mx.array(list(tokens)), self._step_size)
+        prefill(self.model, self._cache, mx.array(list(tokens)), self._step_size)
         self.tokens += tokens
         return -(-len(tokens) // self._step_size)
 
@@ -64,7 +65,7 @@ class DraftCache:
         Raises:
             RuntimeUnsupported: It has other layers, or another length.
         """
-        expected = len(list(caches.leaves(make_prompt_cache(self._model))))
+        expected = len(list(caches.leaves(make_prompt_cache(self.model))))
         got = len(list(caches.leaves(cache)))
         lengths = {at for at in caches.offsets(cache) if at is not None}
         if got != expected or lengths - {len(tokens)}:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from spectool.runtime.drafter import Continuing, Drafter, Drawing, Proposal, accepted_length, warn_switched_off
 
 if TYPE_CHECKING:
+    from spectool.runtime.draft_cache import DraftCache
     from spectool.runtime.sampling import Draw
 
 PRIOR = 0.5  # of a token being right, or of what a drafter says of it
@@ -153,6 +154,12 @@ class HybridDrafter:
     def costs_a_pass(self) -> bool:
         """Whether all members do: with a cheap member, proposals may come for free."""
         return all(getattr(drafter, "costs_a_pass", False) for drafter in self._drafters)
+
+    @property
+    def cache(self) -> "DraftCache | None":
+        """The cache of the first member that asks a draft model; None where none does."""
+        caches = (getattr(drafter, "cache", None) for drafter in self._drafters)
+        return next((cache for cache in caches if cache is not None), None)
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Pass it on to the members that can draw."""

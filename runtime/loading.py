@@ -41,12 +41,17 @@ def load_model(name: str, adapter_path: Path | None = None) -> tuple[Any, Any]:
     try:
         model, tokenizer = mlx_lm.load(name, adapter_path=None if adapter_path is None else str(adapter_path))
     except Exception as error:
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise RuntimeUnsupported(
-            f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
-            "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
-        ) from error
+        raise cannot_load(name, error) from error
     return model, tokenizer
+
+
+def cannot_load(name: str, error: Exception) -> RuntimeUnsupported:
+    """Return what to tell of a model that mlx-lm has failed to load with ``error``."""
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return RuntimeUnsupported(
+        f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
+        "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
+    )
 
 
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:

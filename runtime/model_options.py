@@ -68,6 +68,14 @@ _DRAFTING = (
         show_default=True,
         help="End proposals of dictionary and history before they get less probable than this: fewer, surer tokens.",
     ),
+    _drafting(
+        "--verify",
+        type=click.Choice(["exact", "rejection"]),
+        default="exact",
+        show_default=True,
+        help="Above temperature 0: exact keeps drafts that equal what is drawn; rejection keeps more of a model's, "
+        "from the same distribution.",
+    ),
 )
 
 
@@ -82,14 +90,6 @@ _OPTIONS = (
     _model("--model", required=True, metavar="M", help="Target model: directory or hub id, as for mlx-lm."),
     _model("--adapter-path", type=click.Path(path_type=Path), metavar="DIR", help="Trained adapter of the model."),
     drafting_options,
-    _drafting(
-        "--verify",
-        type=click.Choice(["exact", "rejection"]),
-        default="exact",
-        show_default=True,
-        help="Above temperature 0: exact keeps drafts that equal what is drawn; rejection keeps more of a model's, "
-        "from the same distribution.",
-    ),
     _template("--system-prompt", metavar="TEXT", help="What the model is told before anything else."),
     _template(
         "--chat-template-config",

@@ -20,7 +20,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.draft_cache import DraftCache
 from spectool.runtime.drafter import accepted_length
 from spectool.runtime.sampling import Draw
-from spectool.runtime.translation import Constraint, DraftContext
+from spectool.runtime.translation import Constraint, DraftContext, allow_any
 from spectool.runtime.verification import ids as evaluated
 
 _TOGETHER = 32  # new context tokens whose logits are computed with the last one's rather than fed before
@@ -109,13 +109,16 @@ class ModelSource:
         last = 2 if healing else 1
         kept = self._rewind(min(same, len(text) - last))
         logits = self._feed_text(text, kept, last)
+        masked = constraint.within is not None
+        if not healing and constraint.first is None and constraint.allows is allow_any:
+            return self._go_on(self._best(logits, masked), limit, masked), False
         found = self._first(self._choices(logits, constraint, text[-1], healing), constraint)
         if found is None:
             return [], False
         first, healed = found
         # A recurrent state goes back further than by the replaced token: what was before it is fed again.
         again = text[self._rewind(len(text) - 1) : -1] if healed else []
-        return [first, *self._go_on([*again, first], limit - 1, constraint.within is not None)], healed
+        return self._go_on(mx.array([first]), limit, masked, again), healed
 
     def draw(
         self,
@@ -257,17 +260,20 @@ class ModelSource:
                     yield token, healed
                 begun = begun or (token, healed)
 
-    def _go_on(self, new: list[int], count: int, masked: bool) -> list[int]:
-        """Feed ``new``; return ``count`` tokens after it, chained on the device and evaluated once."""
-        feed = mx.array(new)
-        drafts: list[mx.array] = []
-        for _ in range(count):
-            logits = self._pass(feed)[-1]
-            feed = mx.argmax(self._masked(logits, masked), keepdims=True)
+    def _go_on(self, first: mx.array, limit: int, masked: bool, again: Sequence[int] = ()) -> list[int]:
+        """Feed ``again`` and ``first`` [1]; return it and what follows, chained on the device and evaluated once."""
+        drafts, feed = [first], mx.concatenate([mx.array(list(again), dtype=first.dtype), first]) if again else first
+        while len(drafts) < limit:
+            feed = self._best(self._pass(feed), masked)
             drafts.append(feed)
-        tokens = evaluated(mx.concatenate(drafts)) if drafts else []
-        self.cache.tokens += [*new, *tokens[:-1]] if tokens else []
+        tokens = evaluated(mx.concatenate(drafts))
+        if limit > 1:
+            self.cache.tokens += [*again, *tokens[:-1]]
         return tokens
+
+    def _best(self, logits: mx.array, masked: bool) -> mx.array:
+        """Return the most probable token [1] after the last position of ``logits`` [tokens, size], lazy."""
+        return mx.argmax(self._masked(logits[-1], masked), keepdims=True)
 
     def _allowed(self, tokens: NDArray[np.int32], within: NDArray[np.bool_] | None) -> mx.array:
         """Return those of ``tokens`` that the model has and the mask admits."""

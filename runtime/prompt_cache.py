@@ -1,61 +1,105 @@
 """Prompt caches on disk: the target's, and the draft model's beside it with a length of its own.
 
 The file is mlx-lm's own format: the target's caches, then the draft's. Its metadata tells where the
-draft's begin and which tokens they hold, since a draft model drops and adds tokens on its own:
+draft's begin and which tokens both hold, since a draft model drops and adds tokens on its own:
 
     spectool_target_caches   caches of the target, "28"
+    spectool_target_tokens   token ids that they hold, JSON
     spectool_draft_tokens    token ids that the draft's hold, JSON
+    spectool_draft_model     fingerprint of the draft model
 
-A file that mlx-lm has saved has neither and loads as a target's cache.
+A file that mlx-lm has saved has none of them and loads as a target's cache.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from mlx_lm.models import cache as host
 
 from spectool import RuntimeUnsupported
+from spectool.artifacts.fingerprint import short
+from spectool.runtime import caches
 from spectool.runtime.draft_cache import DraftCache
+from spectool.runtime.drafter import Drafter
+from spectool.runtime.model_fingerprint import fingerprint
+from spectool.runtime.translation import DraftSource
 
 TARGET_CACHES = "spectool_target_caches"
+TARGET_TOKENS = "spectool_target_tokens"
 DRAFT_TOKENS = "spectool_draft_tokens"
+DRAFT_MODEL = "spectool_draft_model"
+_SUFFIX = ".safetensors"
 
 
-class HasDraftCache(Protocol):
-    """A ``ModelDrafter`` or a ``ModelSource``."""
+class SavedPrompt(NamedTuple):
+    """What a file holds.
 
-    cache: DraftCache
+    Attributes:
+        cache: The target's prompt cache.
+        metadata: Text that was kept with it.
+        tokens: Token ids that the target's cache holds; empty where the file does not tell.
+        draft_tokens: Tokens that the draft model's cache in it holds; 0 where there is none.
+    """
+
+    cache: list[Any]
+    metadata: dict[str, str]
+    tokens: list[int]
+    draft_tokens: int
+
+
+def draft_cache_of(draft: Drafter | DraftSource | None) -> DraftCache | None:
+    """Return the cache of the draft model that a drafter asks; None where it asks none."""
+    cache: DraftCache | None = getattr(draft, "cache", None)
+    return cache
 
 
 def save_prompt_cache(
-    path: Path | str, cache: list[Any], draft: HasDraftCache | None = None, metadata: Mapping[str, str] | None = None
+    path: Path | str,
+    cache: list[Any],
+    draft: Drafter | DraftSource | None = None,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    tokens: Sequence[int] = (),
 ) -> None:
     """Write a prompt cache to a .safetensors file, with that of the draft model.
 
+    It is written beside the file and then renamed, so that an interruption leaves the old one whole.
+
     Args:
-        path: File to write.
+        path: File to write; its name ends in ``.safetensors``.
         cache: The target's prompt cache, as a closed generation leaves it.
-        draft: The draft model whose cache is saved too; None for none.
+        draft: Whose draft model's cache is saved too, as `load_drafter` makes it; None for none.
         metadata: Text to keep with it.
+        tokens: Token ids that ``cache`` holds, for ``cached_tokens`` of a later generation.
+
+    Raises:
+        RuntimeUnsupported: The file has another name, or cannot be written.
     """
-    marks = dict(metadata or {})
+    path = Path(path)
+    if path.suffix != _SUFFIX:
+        raise RuntimeUnsupported(f"{path}: expected a file name that ends in {_SUFFIX}. Call it {path}{_SUFFIX}")
+    marks = {**(metadata or {}), TARGET_CACHES: str(len(cache)), TARGET_TOKENS: json.dumps(list(tokens))}
     entries = list(cache)
-    if draft is not None:
-        of_draft, tokens = draft.cache.content()
-        # An empty cache has no arrays to write, and is what a draft model begins with anyway.
-        if tokens:
-            marks |= {TARGET_CACHES: str(len(cache)), DRAFT_TOKENS: json.dumps(tokens)}
-            entries += of_draft
-    host.save_prompt_cache(str(path), entries, marks)
+    held = draft_cache_of(draft)
+    # An empty cache has no arrays to write, and is what a draft model begins with anyway.
+    if held is not None and held.tokens:
+        of_draft, drafted = held.content()
+        marks |= {DRAFT_TOKENS: json.dumps(drafted), DRAFT_MODEL: fingerprint(held.model)}
+        entries += of_draft
+    written = path.with_name(f".{path.name}.part{_SUFFIX}")
+    try:
+        host.save_prompt_cache(str(written), entries, marks)
+        written.replace(path)
+    except (OSError, RuntimeError) as error:
+        raise RuntimeUnsupported(f"{path}: cannot be written ({error}). Choose another place") from error
+    finally:
+        written.unlink(missing_ok=True)
 
 
-def load_prompt_cache(path: Path | str, draft: HasDraftCache | None = None) -> tuple[list[Any], dict[str, str]]:
-    """Read a prompt cache; give ``draft`` its part, if the file has one and ``draft`` is asked for.
-
-    Returns:
-        The target's prompt cache, and the metadata it was saved with.
+def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = None) -> SavedPrompt:
+    """Read a prompt cache; give the draft model of ``draft`` its part, if the file has one.
 
     Raises:
         RuntimeUnsupported: The file is none of a prompt cache, or its draft part is of another model.
@@ -64,17 +108,34 @@ def load_prompt_cache(path: Path | str, draft: HasDraftCache | None = None) -> t
         entries, metadata = host.load_prompt_cache(str(path), return_metadata=True)
         metadata = dict(metadata or {})
         split = int(metadata.pop(TARGET_CACHES, len(entries)))
-        tokens = [int(token) for token in json.loads(metadata.pop(DRAFT_TOKENS, "[]"))]
-        if not 0 < split <= len(entries) or (split == len(entries)) != (not tokens):
+        tokens, drafted = (_ids(metadata.pop(name, "[]")) for name in (TARGET_TOKENS, DRAFT_TOKENS))
+        drafted_by = metadata.pop(DRAFT_MODEL, "")
+        if not 0 < split <= len(entries) or (split == len(entries)) != (not drafted):
             raise ValueError(f"{split} caches of the target among {len(entries)}")
+        lengths = {at for at in caches.offsets(entries[:split]) if at is not None}
+        if tokens and lengths - {len(tokens)}:
+            raise ValueError(f"caches of {lengths} tokens, and {len(tokens)} token ids")
     except Exception as error:
         raise RuntimeUnsupported(
             f"{path}: expected a prompt cache, got {type(error).__name__}: {error}. "
-            "Save one with spectool.runtime.save_prompt_cache or mlx_lm.cache_prompt."
+            "Save one with `spectool generate --save-prompt-cache` or `mlx_lm.cache_prompt`."
         ) from error
-    if draft is not None and tokens:
+    held = draft_cache_of(draft)
+    if held is not None and drafted:
+        expected = fingerprint(held.model)
+        if drafted_by != expected:
+            known_as = f" ({metadata['draft_model']})" if "draft_model" in metadata else ""
+            raise RuntimeUnsupported(
+                f"{path}: its draft cache is of model {short(drafted_by)}{known_as}, the draft model is "
+                f"{short(expected)}. Draft with that model, or save the prompt anew with this one: "
+                "spectool generate --save-prompt-cache"
+            )
         try:
-            draft.cache.replace(entries[split:], tokens)
+            held.replace(entries[split:], drafted)
         except RuntimeUnsupported as error:
             raise RuntimeUnsupported(f"{path}: {error}") from error
-    return entries[:split], metadata
+    return SavedPrompt(entries[:split], metadata, tokens, len(drafted))
+
+
+def _ids(text: str) -> list[int]:
+    return [int(token) for token in json.loads(text)]

@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -102,6 +102,7 @@ def serve(
     history: bool,
     num_draft_tokens: int | None,
     min_draft_prob: float,
+    verify: Literal["exact", "rejection"],
     host: str,
     port: int,
     kv_bits: str | None,
@@ -149,6 +150,7 @@ def serve(
     started = ServerOptions(
         model=model,
         num_draft_tokens=AUTOMATIC if num_draft_tokens is None else num_draft_tokens,
+        verify=verify,
         kv_bits=int(kv_bits) if kv_bits else None,
         chat_template_args=variables,
         **options,

@@ -26,6 +26,7 @@ from mlx_lm.models.cache import LRUPromptCache
 
 from spectool import RuntimeUnsupported
 from spectool.runtime import caches
+from spectool.runtime.sampling import Sampling
 from spectool.runtime.server_metrics import Metrics
 from spectool.runtime.server_model import DraftingProvider
 from spectool.runtime.server_requests import AUTOMATIC, RequestRefused
@@ -245,7 +246,7 @@ class DraftingGenerator(host.ResponseGenerator):  # type: ignore[misc]
         """Generate for ``served``, of whose prompt the cache lacks ``prompt``.
 
         ``draft_model`` and ``input_embeddings`` are None: the server loads no draft models as mlx-lm
-        does, and takes no images.
+        does, and takes no images. ``sampler`` is mlx-lm's, in whose place one stands that tells its distribution.
         """
         cached = len(served.tokens) - len(prompt)
         began = first = time.perf_counter()
@@ -264,8 +265,8 @@ class DraftingGenerator(host.ResponseGenerator):  # type: ignore[misc]
                     prompt=prompt,
                     drafter=self.model_provider.drafter,
                     num_draft_tokens=None if num_draft_tokens == AUTOMATIC else num_draft_tokens,
-                    # The most probable token of all positions at once, and not of one after the other.
-                    sampler=None if args.sampling.temperature == 0 else sampler,
+                    verify=self.cli_args.verify,
+                    sampler=_sampler(args.sampling, self.model_provider.tokenizer),
                     cached_tokens=served.tokens[:cached],
                     prompt_progress_callback=progress,
                     statistics=served.drafting,
@@ -308,6 +309,21 @@ class DraftingGenerator(host.ResponseGenerator):  # type: ignore[misc]
         for source, proposed in drafting.proposed_by.items():
             add("drafted_tokens_total", proposed, source=source)
             add("accepted_tokens_total", drafting.accepted_by[source], source=source)
+
+
+def _sampler(asked: Any, tokenizer: Any) -> Sampling | None:
+    """Return the sampler of a request; None takes the most probable tokens of all positions at once."""
+    if asked.temperature == 0:
+        return None
+    return Sampling(
+        asked.temperature,
+        top_p=asked.top_p,
+        min_p=asked.min_p,
+        top_k=asked.top_k,
+        xtc_probability=asked.xtc_probability,
+        xtc_threshold=asked.xtc_threshold,
+        xtc_special_tokens=(*tokenizer.encode("\n"), *tokenizer.eos_token_ids),
+    )
 
 
 def _context_length(model: Any) -> int | None:

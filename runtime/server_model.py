@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import mlx.core as mx
 from mlx_lm import server as host
 from mlx_lm.generate import DEFAULT_QUANTIZED_KV_START
 
-from spectool import RuntimeUnsupported
 from spectool.runtime.drafter import Drafter
 from spectool.runtime.generation import generate_step
+from spectool.runtime.loading import cannot_load
 from spectool.runtime.server_requests import AUTOMATIC
 
 
@@ -25,6 +25,7 @@ class ServerOptions:
         max_prompt_tokens: Tokens of a prompt; None for the model's ``max_position_embeddings``.
         max_waiting: Requests in line, beside the one being served.
         num_draft_tokens: Draft tokens per verification at most; `AUTOMATIC` for as many as pay.
+        verify: How drafts are verified above temperature 0, as in ``generate_step``.
         allowed_origins: Web pages that may ask, as browsers name them; ``*`` for all.
     """
 
@@ -35,6 +36,7 @@ class ServerOptions:
     max_waiting: int = 64
     allowed_origins: tuple[str, ...] = ()
     num_draft_tokens: int = AUTOMATIC
+    verify: Literal["exact", "rejection"] = "exact"
     max_tokens: int = 512
     temp: float = 0.0
     top_p: float = 1.0
@@ -86,15 +88,14 @@ class DraftingProvider(host.ModelProvider):  # type: ignore[misc]
         try:
             super()._load(model_path, adapter_path, draft_model_path)
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise RuntimeUnsupported(
-                f"{model_path}: mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
-                "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
-            ) from error
+            raise cannot_load(model_path, error) from error
         try:
             self.drafter = self._make_drafter(model_path, self.tokenizer)
-            # Raises where the model allows no drafting; nothing is computed.
-            generate_step(mx.array([0]), self.model, drafter=self.drafter, kv_bits=self.cli_args.kv_bits).close()
+            # Raises what a request would, before the first one; nothing is computed.
+            options = self.cli_args
+            generate_step(
+                mx.array([0]), self.model, drafter=self.drafter, kv_bits=options.kv_bits, verify=options.verify
+            ).close()
         except BaseException:
             self.reset()
             raise

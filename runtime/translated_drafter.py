@@ -15,6 +15,7 @@ from spectool.runtime.drafter import Proposal
 from spectool.runtime.translation import Allows, DraftSource, DrawingSource, Translator, allow_any
 
 if TYPE_CHECKING:
+    from spectool.runtime.draft_cache import DraftCache
     from spectool.runtime.sampling import Draw
 
 
@@ -67,15 +68,20 @@ class TranslatedDrafter:
     """
 
     def __init__(
-        self, source: DraftSource, translator: Translator, num_draft_tokens: int = 4, *, name: str | None = None
+        self,
+        source: DraftSource,
+        translator: Translator,
+        num_draft_tokens: int | None = None,
+        *,
+        name: str | None = None,
     ) -> None:
         """Join ``source`` and ``translator``.
 
         Args:
             source: Model over draft ids.
             translator: Strategy between its ids and the target's.
-            num_draft_tokens: Draft tokens guessed in a cycle at most, and never more than target tokens are asked
-                for; they may become more of these, or fewer.
+            num_draft_tokens: Draft tokens guessed in a cycle at most; None: as many as target tokens are asked
+                for, and never more. They may become more of these, or fewer.
             name: Name in statistics; the strategy's where none is given.
         """
         self.name = name or translator.name
@@ -92,6 +98,12 @@ class TranslatedDrafter:
     def costs_a_pass(self) -> bool:
         """Whether each draft token costs a forward pass of a model."""
         return bool(getattr(self._source, "costs_a_pass", False))
+
+    @property
+    def cache(self) -> "DraftCache | None":
+        """The cache of the source's model; None where it has none."""
+        cache: DraftCache | None = getattr(self._source, "cache", None)
+        return cache
 
     @property
     def total(self) -> TranslationCounts:
@@ -123,7 +135,7 @@ class TranslatedDrafter:
         self.generation.nanoseconds += perf_counter_ns() - begun
         if constraint.allows is not allow_any:
             constraint = replace(constraint, allows=self._timed(constraint.allows))
-        count = min(limit, self._num_draft_tokens)
+        count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)
         distribution = None
         if self._draw is not None and constraint.partners is not None and isinstance(self._source, DrawingSource):
             tokens, distribution = self._source.draw(context, constraint.partners, self._draw, self._tokens, count)

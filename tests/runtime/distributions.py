@@ -114,3 +114,10 @@ def follow(
                 changed = processor(mx.array([*prompt, *prefix]), changed)
             known[prefix] = np.array(changed[0], dtype=np.float64)
     return known.__getitem__
+
+
+def check(name: str, tokens: NDArray[Any], exact: Floats) -> float:
+    """Print and return how probable it is that tokens [draws, length] came from ``exact`` [vocabulary, ...]."""
+    p = p_value(table(tokens, exact.shape[0]), exact)
+    print(f"{name}: p {p:.3g}")
+    return p

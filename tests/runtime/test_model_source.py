@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.model_source import ModelSource
+from spectool.runtime.sampling import Draw, Sampling
 from spectool.runtime.translation import Constraint, DraftContext, DraftSource
 
 from .models import tiny_model
@@ -208,6 +209,40 @@ def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any) -> Non
     assert counted.passes == [1]
     assert source.passes == 6 + 3 + 3 + 1
     assert source.fed_tokens == 52 + 4 + 4 + 1
+
+
+class Traced(Counted):
+    """Inside `mx.compile` its logits are placeholders, which MLX refuses to evaluate."""
+
+    placeholder = mx.zeros(1)
+
+    def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array:
+        return super().__call__(tokens, cache) + self.placeholder
+
+
+PARTNERS = np.arange(VOCABULARY, dtype=np.int32)
+
+
+@pytest.mark.parametrize("strategy", ["intersection", "intersection, drawn", "anchored"])
+def test_the_first_evaluation_comes_after_the_last_pass(llama: Any, strategy: str) -> None:
+    """A chain of 8 drafts stays on the device; only a boundary check must see the first token."""
+    traced = Traced(llama)
+    source = ModelSource(traced)
+    within = Constraint(within=PARTNERS % 3 > 0, partners=np.where(PARTNERS % 3 > 0, PARTNERS, -1))
+    draw = Draw(Sampling(temp=0.8), (), VOCABULARY)
+
+    def propose(placeholder: mx.array) -> mx.array:
+        traced.placeholder = placeholder
+        context = DraftContext(list(range(2, 20)), 0)
+        if strategy == "intersection, drawn" and within.partners is not None:
+            source.draw(context, within.partners, draw, (), 8)
+        else:
+            source.draft(context, within if strategy == "intersection" else EXTENSIONS, 8)
+        return placeholder
+
+    with pytest.raises(ValueError, match="eval an array during function transformations"):
+        mx.compile(propose)(mx.zeros(1))
+    assert len(traced.passes) == (1 if strategy == "anchored" else 8)
 
 
 def test_a_refused_healed_token_leaves_the_cache(llama: Any) -> None:

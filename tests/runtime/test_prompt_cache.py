@@ -1,5 +1,6 @@
 """Saved prompt caches: what comes back goes on as if it had never been away, target and draft."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,20 @@ from mlx_lm.models.cache import save_prompt_cache as host_save
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.generation import generate_step
+from spectool.runtime.hybrid import HybridDrafter
+from spectool.runtime.intersection_translator import IntersectionTranslator
 from spectool.runtime.model_drafter import ModelDrafter
+from spectool.runtime.model_fingerprint import fingerprint
 from spectool.runtime.model_source import ModelSource
-from spectool.runtime.prompt_cache import load_prompt_cache, save_prompt_cache
+from spectool.runtime.prompt_cache import draft_cache_of, load_prompt_cache, save_prompt_cache
 from spectool.runtime.statistics import DraftStatistics
+from spectool.runtime.translated_drafter import TranslatedDrafter
 from spectool.runtime.translation import Constraint, DraftContext
 
 from .drafters import Oracle
 from .models import KINDS, perturbed, plain, tiny_model
 
+SAME = np.arange(256, dtype=np.int32)
 PROMPT = [7, 8, 9, 7, 8] * 4
 
 
@@ -36,11 +42,13 @@ def test_target_and_draft_go_on(kind: str, tmp_path: Path) -> None:
     drafter, cache = ModelDrafter(noisy), make_prompt_cache(model)
     text = plain(model, PROMPT, 30)
     assert conversation(model, drafter, cache, 12) == text[:12]
-    save_prompt_cache(path, cache, drafter, {"note": "zażółć"})
+    save_prompt_cache(path, cache, drafter, {"note": "zażółć"}, tokens=[*PROMPT, *text[:11]])
 
     loaded = ModelDrafter(noisy)
-    cache, metadata = load_prompt_cache(path, loaded)
-    assert metadata == {"note": "zażółć"}
+    saved = load_prompt_cache(path, loaded)
+    assert saved.metadata == {"note": "zażółć"}
+    assert saved.tokens == [*PROMPT, *text[:11]]
+    assert saved.draft_tokens == len(drafter.cache.tokens)
     # The draft's last proposal is in its cache: a length of its own.
     assert loaded.cache.tokens == drafter.cache.tokens
     assert loaded.cache.tokens[: len(PROMPT)] == PROMPT
@@ -55,7 +63,7 @@ def test_target_and_draft_go_on(kind: str, tmp_path: Path) -> None:
             mx.array(text[11:12]),
             model,
             drafter=one,
-            prompt_cache=load_prompt_cache(path)[0],
+            prompt_cache=load_prompt_cache(path).cache,
             cached_tokens=whole[:-1],
             max_tokens=18,
             statistics=total,
@@ -92,33 +100,69 @@ def test_files_without_a_draft(tmp_path: Path) -> None:
         lambda: save_prompt_cache(path, cache, drafter),
     ):
         save()
-        loaded, metadata = load_prompt_cache(path, drafter)
-        assert metadata == {}
+        saved = load_prompt_cache(path, drafter)
+        assert (saved.metadata, saved.tokens, saved.draft_tokens) == ({}, [], 0)
         assert drafter.cache.tokens == []
-        steps = generate_step(mx.array(text[4:5]), model, prompt_cache=loaded, max_tokens=5)
+        steps = generate_step(mx.array(text[4:5]), model, prompt_cache=saved.cache, max_tokens=5)
         assert [token for token, _, _ in steps] == text[5:]
+
+
+def test_what_a_loaded_drafter_is_made_of(tmp_path: Path) -> None:
+    """A draft model is found behind a translator, and behind a hybrid."""
+    path, model = tmp_path / "cache.safetensors", tiny_model()
+    translator = IntersectionTranslator(SAME, SAME, {}.__getitem__)
+    saved = HybridDrafter([Oracle([]), TranslatedDrafter(ModelSource(model), translator)], 0.0)
+    saved.start(PROMPT)
+    saved.propose(4)
+    save_prompt_cache(path, [KVCache()], saved)
+    loaded = TranslatedDrafter(ModelSource(model), translator)
+    assert load_prompt_cache(path, loaded).draft_tokens == len(PROMPT) + 3
+    assert loaded.cache is not None and loaded.cache.tokens[: len(PROMPT)] == PROMPT
+    for nothing in (HybridDrafter([Oracle([])]), Oracle([]), None):
+        assert draft_cache_of(nothing) is None
+        load_prompt_cache(path, nothing)
 
 
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     path, model = tmp_path / "cache.safetensors", tiny_model()
     cache, drafter = make_prompt_cache(model), ModelDrafter(model)
     conversation(model, drafter, cache, 5)
-    save_prompt_cache(path, cache, drafter)
-    with pytest.raises(RuntimeUnsupported, match=r"cache.safetensors: draft cache: expected 4 caches .* got 2"):
-        load_prompt_cache(path, ModelDrafter(tiny_model("falcon_h1")))
-    save_prompt_cache(path, cache, drafter, {})
-    host_save(str(path), [*cache, *drafter.cache.content()[0]], {"spectool_target_caches": "2"})
-    with pytest.raises(RuntimeUnsupported, match="expected a prompt cache, got ValueError"):
-        load_prompt_cache(path)
-    host_save(
-        str(path),
-        [*cache, *drafter.cache.content()[0]],
-        {"spectool_target_caches": "2", "spectool_draft_tokens": "[1, 2]"},
-    )
-    with pytest.raises(RuntimeUnsupported, match="expected 2 caches of 2 tokens, got 2 of"):
-        load_prompt_cache(path, ModelDrafter(model))
+    save_prompt_cache(path, cache, drafter, {"draft_model": "./tiny"})
+    for other in (tiny_model("falcon_h1"), tiny_model(seed=1), perturbed(model, noise=1e-6)):
+        with pytest.raises(
+            RuntimeUnsupported, match=r"safetensors: its draft cache is of model .*\(./tiny\), the draft"
+        ):
+            load_prompt_cache(path, ModelDrafter(other))
+    load_prompt_cache(path, ModelDrafter(tiny_model()))
+    entries, tokens = drafter.cache.content()
+    draft = {"spectool_draft_model": fingerprint(model), "spectool_draft_tokens": json.dumps(tokens)}
+    for metadata, message in (
+        ({"spectool_target_caches": "2"}, "expected a prompt cache, got ValueError"),
+        ({**draft, "spectool_target_caches": "2", "spectool_target_tokens": "[5]"}, "and 1 token ids"),
+        ({**draft, "spectool_target_caches": "3"}, "expected 2 caches of .* tokens, got 1 of"),
+        (
+            {**draft, "spectool_target_caches": "2", "spectool_draft_tokens": "[1, 2]"},
+            "expected 2 caches of 2 tokens, got 2 of",
+        ),
+    ):
+        host_save(str(path), [*cache, *entries], metadata)
+        with pytest.raises(RuntimeUnsupported, match=message):
+            load_prompt_cache(path, ModelDrafter(model))
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(RuntimeUnsupported, match="expected a prompt cache"):
         load_prompt_cache(path)
     with pytest.raises(RuntimeUnsupported, match="expected a prompt cache"):
         load_prompt_cache(tmp_path / "absent.safetensors")
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    path, cache = tmp_path / "cache.safetensors", make_prompt_cache(tiny_model())
+    conversation(tiny_model(), ModelDrafter(tiny_model()), cache, 5)
+    with pytest.raises(RuntimeUnsupported, match=r"cache.bin: expected a file name .* Call it .*cache.bin.safetensors"):
+        save_prompt_cache(tmp_path / "cache.bin", cache)
+    with pytest.raises(RuntimeUnsupported, match="cannot be written"):
+        save_prompt_cache(tmp_path / "absent" / "cache.safetensors", cache)
+    path.mkdir()
+    with pytest.raises(RuntimeUnsupported, match="cannot be written"):
+        save_prompt_cache(path, cache)
+    assert list(tmp_path.iterdir()) == [path]
