@@ -4,21 +4,25 @@ mlx-lm trims all layers but reports the count of the first only, and asks a cach
 trimmed without asking by how much. The functions here look at every single cache, also inside ``CacheList``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from mlx_lm.models.cache import RotatingKVCache
 
 from spectool import RuntimeUnsupported
 from spectool.runtime import windows
 
 
-def leaves(cache: Sequence[Any]) -> Iterator[Any]:
-    """Yield the caches that hold arrays, in order: ``CacheList`` members one by one."""
+def leaves(cache: Sequence[Any]) -> list[Any]:
+    """Return the caches that hold arrays, in order: ``CacheList`` members one by one."""
+    found: list[Any] = []
     for entry in cache:
         members = getattr(entry, "caches", None)
         if members is None:
-            yield entry
+            found.append(entry)
         else:
-            yield from leaves(members)
+            found += leaves(members)
+    return found
 
 
 def require_quantizable(cache: Sequence[Any], model: object) -> None:
@@ -51,7 +55,7 @@ def offsets(cache: Sequence[Any]) -> list[int | None]:
 
 def can_trim(leaf: Any, count: int) -> bool:
     """Tell whether the last ``count`` (> 0) tokens can be cut off ``leaf`` without loss."""
-    if windows.is_window(leaf):
+    if isinstance(leaf, RotatingKVCache):
         return count <= windows.spare(leaf)
     return bool(leaf.is_trimmable())
 
@@ -62,7 +66,7 @@ def trim(leaf: Any, count: int) -> None:
     Raises:
         RuntimeUnsupported: It gave up fewer tokens than asked, and cannot be used any more.
     """
-    if windows.is_window(leaf):
+    if isinstance(leaf, RotatingKVCache):
         windows.take_back(leaf, count)
     elif count > 0:
         trimmed = leaf.trim(count)

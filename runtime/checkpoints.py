@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mlx.core as mx
+from mlx_lm.models.cache import RotatingKVCache
 
 from spectool.runtime import caches, windows
 
@@ -64,11 +65,14 @@ class Checkpoints:
                 pass, or when the tokens are fed in several. The next single token then costs a copy of
                 the window.
         """
-        if self._marks and self._marks[-1].length == self.length:
-            self._marks.pop()
-        leaves = caches.leaves(self._cache)
-        saved = [_handles(vars(leaf)) if _is_lost(leaf, count, windows_too) else None for leaf in leaves]
-        self._marks.append(_Mark(self.length, saved))
+        marked = bool(self._marks) and self._marks[-1].length == self.length
+        # What a mark saves beside windows depends on its place only: the one gone back to still serves.
+        if windows_too or not marked:
+            if marked:
+                self._marks.pop()
+            leaves = caches.leaves(self._cache)
+            saved = [_handles(vars(leaf)) if _is_lost(leaf, count, windows_too) else None for leaf in leaves]
+            self._marks.append(_Mark(self.length, saved))
         self.length += count
 
     def rewind(self, length: int) -> int | None:
@@ -95,17 +99,17 @@ class Checkpoints:
 
     def _trim(self, length: int) -> bool:
         """Trim every leaf to ``length`` tokens; where one of them cannot, leave all and return False."""
+        if None in self._origin:
+            return False
         surpluses = []
         for leaf, origin in zip(caches.leaves(self._cache), self._origin, strict=True):
-            at = caches.offset(leaf)
-            if at is None or origin is None:
-                return False
-            surplus = at - origin - length
+            surplus = leaf.offset - origin - length
             if surplus < 0 or (surplus > 0 and not caches.can_trim(leaf, surplus)):
                 return False
             surpluses.append((leaf, surplus))
         for leaf, surplus in surpluses:
-            caches.trim(leaf, surplus)
+            if surplus:
+                caches.trim(leaf, surplus)
         self.length = length
         while self._marks and self._marks[-1].length > length:
             self._marks.pop()
@@ -123,16 +127,17 @@ class Checkpoints:
 
 def _is_lost(leaf: Any, count: int, windows_too: bool) -> bool:
     """Tell whether ``leaf`` cannot give up ``count`` tokens that are fed next."""
-    if windows.is_window(leaf):
+    if isinstance(leaf, RotatingKVCache):
         return windows_too and not windows.keeps_all(leaf, count)
     return not leaf.is_trimmable()
 
 
 def _handle(value: Any) -> Any:
     """Return ``value`` with new objects for its arrays, lists and tuples; the data is shared."""
-    if isinstance(value, mx.array):
+    kind = type(value)
+    if kind is mx.array:
         return value[...]
-    return type(value)(map(_handle, value)) if type(value) in (list, tuple) else value
+    return kind([_handle(part) for part in value]) if kind is list or kind is tuple else value
 
 
 def _handles(attributes: dict[str, Any]) -> dict[str, Any]:

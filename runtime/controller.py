@@ -223,19 +223,26 @@ class Controller:
         best = max(range(self._reach() + 1), key=lambda k: tokens[k] / seconds[k])
         speed = tokens[best] / seconds[best]
         self.chosen = best if speed * seconds[0] > 1 + MARGIN else 0
-        self._look = self._worth_a_look(speed)
+        self._look = self._worth_a_look(speed, tokens, seconds)
         lag = self.drafts.per_missed * self._missed
         self._price = max(0.0, (seconds[self._look] + lag) / seconds[0] - tokens[self._look])
         self._savings = min(self._savings, max(SAVINGS, self._price))
 
-    def _worth_a_look(self, speed: float) -> int:
-        """Return a draft length that may turn out better than ``speed`` (tokens per second); 0 for none."""
+    def _worth_a_look(self, speed: float, tokens: list[float], seconds: list[float]) -> int:
+        """Return a draft length that may turn out better than ``speed`` (tokens per second); 0 for none.
+
+        ``tokens`` and ``seconds`` are what is expected of each.
+        """
         known = self.passes.known
         if not self.chosen:
             # The length that would gain most for what a look costs, if the drafter had become good.
-            hopes = self._gains([HOPE] * self.longest, optimistic=True)
-            prices = [max(SHARE, -gain) for gain in self._gains(self._accepted.steps)]
-            return max(range(1, self._reach() + 1), key=lambda k: hopes[k] / prices[k])
+            hoped, least = self._expect([HOPE] * self.longest, optimistic=True)
+            plain = seconds[0]
+
+            def gain_for_its_price(k: int) -> float:
+                return (hoped[k] - least[k] / plain) / max(SHARE, seconds[k] / plain - tokens[k])
+
+            return max(range(1, self._reach() + 1), key=gain_for_its_price)
         unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
         if not unknown:
             return 0
@@ -251,11 +258,6 @@ class Controller:
     def _reach(self) -> int:
         """Return the longest length that does not go too far beyond what was measured."""
         return min(2 * max(self.passes.measured()) - 1, self.longest)
-
-    def _gains(self, steps: list[float], *, optimistic: bool = False) -> list[float]:
-        """Return the plain passes that a cycle saves, by draft length, if ``steps`` were the acceptance."""
-        tokens, seconds = self._expect(steps, optimistic=optimistic)
-        return [count - time / seconds[0] for count, time in zip(tokens, seconds, strict=True)]
 
     def _expect(self, steps: list[float], *, optimistic: bool = False) -> tuple[list[float], list[float]]:
         """Return the expected tokens and seconds of a cycle by draft length, shape [longest + 1] each.

@@ -73,10 +73,8 @@ def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array
     drawn = min(distribution.shape[-2], rows - 1)
     missing = [(0, 0)] * target.ndim
     missing[-2] = (0, rows - distribution.shape[-2])
-    # Where nothing was drawn q is 0 and leaves p. Where p = q nothing is left but what rounding rejects.
-    residual = mx.maximum(target - mx.pad(distribution, missing), 0)
-    residual = mx.where(mx.sum(residual, axis=-1, keepdims=True) > 0, residual, target)
-    instead = draw_from(residual)
+    # Where nothing was drawn q is 0 and leaves p. Where p = q a trace of p is left, for what rounding rejects.
+    instead = draw_from(mx.maximum(target - mx.pad(distribution, missing), 1e-20 * target))
     at = draft[..., :drawn, None]
     p = mx.take_along_axis(target[..., :drawn, :], at, axis=-1)[..., 0]
     q = mx.take_along_axis(distribution[..., :drawn, :], at, axis=-1)[..., 0]

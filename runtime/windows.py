@@ -19,11 +19,6 @@ import mlx.core as mx
 from mlx_lm.models.cache import RotatingKVCache
 
 
-def is_window(leaf: object) -> bool:
-    """Tell whether a cache is a rotating one."""
-    return isinstance(leaf, RotatingKVCache)
-
-
 def keeps_all(window: Any, count: int = 0) -> bool:
     """Tell whether a window has dropped nothing so far, and drops nothing when ``count`` tokens more are fed."""
     return bool(window._idx == window.offset and window.offset + count <= window.max_size)
@@ -50,7 +45,7 @@ def take_back(window: Any, count: int) -> None:
     if entries > window.max_size:
         # The host cuts whatever exceeds the window off the front, so none of it may be stale.
         left = max(entries - count, window.max_size)
-        window.keys, window.values = window.keys[..., :left, :], window.values[..., :left, :]
+        window.keys, window.values = window.keys[:, :, :left], window.values[:, :, :left]
     window.offset -= count
     window._idx -= count
 
@@ -62,7 +57,7 @@ def use_exact_masks(leaves: Iterable[Any]) -> None:
     Mutates the caches until ``use_host_masks``.
     """
     for leaf in leaves:
-        if is_window(leaf) and leaf.keep:
+        if isinstance(leaf, RotatingKVCache) and leaf.keep:
             leaf.make_mask = partial(_mask, leaf)
 
 

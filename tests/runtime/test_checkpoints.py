@@ -132,3 +132,30 @@ def test_a_mark_copies_nothing() -> None:
     before = mx.get_active_memory()
     Checkpoints(cache).mark(1, windows_too=True)
     assert mx.get_active_memory() == before
+
+
+def test_a_mark_serves_again_after_going_back_to_it() -> None:
+    leaf = ArraysCache(1)
+    leaf[0] = mx.ones(3)
+    checkpoints = Checkpoints([leaf])
+    for _ in range(3):
+        checkpoints.mark(2)
+        leaf[0][:2] = 5  # in place: neither the mark nor what is restored from it may change along
+        assert checkpoints.rewind(1) == 0
+        assert leaf[0].tolist() == [1, 1, 1]
+
+
+def test_a_window_is_noted_where_a_mark_without_it_stands() -> None:
+    cache = [RotatingKVCache(max_size=12)]
+    checkpoints = Checkpoints(cache)
+    text = [token % 8 + 1 for token in range(20)]
+    checkpoints.mark(len(text))
+    feed(cache, text)
+    checkpoints.mark(1)
+    feed(cache, [9])
+    assert checkpoints.rewind(len(text)) == len(text)
+    checkpoints.mark(2, windows_too=True)
+    feed(cache, [9])
+    feed(cache, [9])
+    assert checkpoints.rewind(len(text)) == len(text)
+    assert_same(cache, text, lambda: [RotatingKVCache(max_size=12)])
