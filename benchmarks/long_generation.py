@@ -88,7 +88,6 @@ def drafters(models: Path) -> dict[str, Callable[[], Made]]:
 
     return {
         "none": lambda: (None, []),
-        "dictionary": lambda: (LookupDrafter(dictionary, history=False), []),
         "dictionary + history": lambda: (LookupDrafter(dictionary, history=True), []),
         "dictionary + history + draft model": hybrid,
         "draft model, anchored": translated,
