@@ -47,18 +47,20 @@ Made = tuple[Drafter | None, list[Any]]  # a drafter, and what holds the cache o
 
 @click.command()
 @click.option("--models", type=click.Path(path_type=Path), default=MODELS, help="Where the trained models are.")
+@click.option("--drafter", "names", multiple=True, help="Of those in the table, by name; all of them by default.")
 @click.option("--tokens", default=10_000, show_default=True)
 @click.option("--every", default=500, show_default=True, help="Tokens between two readings.")
 @click.option("--window", default=512, show_default=True, help="Of the cache that wraps, in tokens.")
 @click.option("--save/--no-save", default=True)
-def main(models: Path, tokens: int, every: int, window: int, save: bool) -> None:
+def main(models: Path, names: tuple[str, ...], tokens: int, every: int, window: int, save: bool) -> None:
     """Generate, print and save."""
     target, loaded = load_model(str(models / LANGUAGE / "target"))
     prompt = open_tokenizer(loaded).encode(next(iter(real_corpus(LANGUAGE, "valid"))).text)[:_PROMPT]
     lines = []
-    for name, make in drafters(models).items():
+    made = drafters(models)
+    for name in names or made:
         for size in (None, window):
-            lines.append({"drafter": name, "window": size, **measured(target, prompt, make, size, tokens, every)})
+            lines.append({"drafter": name, "window": size, **measured(target, prompt, made[name], size, tokens, every)})
             click.echo(json.dumps(lines[-1]))
     if save:
         with RESULTS.open("a", encoding="utf-8") as file:
