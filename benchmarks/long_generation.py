@@ -76,9 +76,9 @@ def drafters(models: Path) -> dict[str, Callable[[], Made]]:
     folder = models / LANGUAGE
     dictionary = Dictionary(real_artifacts.dictionary(folder, LANGUAGE))
     same = load_model(str(SAME_TOKENIZER[LANGUAGE]))[0]
-    other, loaded = load_model(str(folder / "qwen"))
+    other, loaded = load_model(str(folder / "apt4"))
     sides = open_tokenizer(loaded), open_tokenizer(str(folder / "target"))
-    alignment = Alignment(real_artifacts.alignment(folder, "qwen", LANGUAGE))
+    alignment = Alignment(real_artifacts.alignment(folder, "apt4", LANGUAGE))
 
     def hybrid() -> Made:
         model = ModelDrafter(same)
