@@ -24,7 +24,7 @@ import mlx.core as mx
 import numpy as np
 import real_artifacts
 from memory import resident_mb
-from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.models.cache import KVCache, RotatingKVCache
 from real_data import real_corpus
 from tqdm import tqdm
 from train_models import MODELS
@@ -40,6 +40,7 @@ from spectool.runtime.translated_drafter import TranslatedDrafter
 
 RESULTS = Path(__file__).parent / "results" / "long_generation.jsonl"
 LANGUAGE = "pl"
+CACHES: dict[str, Callable[[], Any]] = {"growing": KVCache, "window of 512": lambda: RotatingKVCache(max_size=512)}
 _PROMPT = 24  # tokens
 
 Made = tuple[Drafter | None, list[Any]]  # a drafter, and what holds the cache of its draft model
@@ -50,17 +51,19 @@ Made = tuple[Drafter | None, list[Any]]  # a drafter, and what holds the cache o
 @click.option("--drafter", "names", multiple=True, help="Of those in the table, by name; all of them by default.")
 @click.option("--tokens", default=10_000, show_default=True)
 @click.option("--every", default=500, show_default=True, help="Tokens between two readings.")
-@click.option("--window", default=512, show_default=True, help="Of the cache that wraps, in tokens.")
+@click.option("--cache", "kinds", multiple=True, type=click.Choice(list(CACHES)), default=list(CACHES))
 @click.option("--save/--no-save", default=True)
-def main(models: Path, names: tuple[str, ...], tokens: int, every: int, window: int, save: bool) -> None:
+def main(models: Path, names: tuple[str, ...], tokens: int, every: int, kinds: tuple[str, ...], save: bool) -> None:
     """Generate, print and save."""
     target, loaded = load_model(str(models / LANGUAGE / "target"))
     prompt = open_tokenizer(loaded).encode(next(iter(real_corpus(LANGUAGE, "valid"))).text)[:_PROMPT]
     lines = []
     made = drafters(models)
     for name in names or made:
-        for size in (None, window):
-            lines.append({"drafter": name, "window": size, **measured(target, prompt, made[name], size, tokens, every)})
+        for kind in kinds:
+            lines.append(
+                {"drafter": name, "cache": kind, **measured(target, prompt, made[name], CACHES[kind], tokens, every)}
+            )
             click.echo(json.dumps(lines[-1]))
     if save:
         with RESULTS.open("a", encoding="utf-8") as file:
@@ -97,11 +100,11 @@ def drafters(models: Path) -> dict[str, Callable[[], Made]]:
 
 
 def measured(
-    target: Any, prompt: list[int], make: Callable[[], Made], window: int | None, tokens: int, every: int
+    target: Any, prompt: list[int], make: Callable[[], Made], make_cache: Callable[[], Any], tokens: int, every: int
 ) -> dict[str, Any]:
     """Generate once and return the readings and what grew."""
     drafter, owners = make()
-    cache = make_prompt_cache(target, window)
+    cache = [make_cache() for _ in target.layers]
     steps = generate_step(
         mx.array(prompt),
         target,
