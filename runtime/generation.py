@@ -179,14 +179,13 @@ def _generate(
             with mx.stream(stream):
                 proposal = proposer.propose(max_tokens - yielded - 1 if max_tokens > 0 else None, len(again))
                 draft = tuple(proposal.tokens)
-                guesses = mx.array(draft, dtype=prompt.dtype)
                 fed = [*again, *frontier, *draft]
                 inputs = mx.array(fed, dtype=prompt.dtype)
                 checkpoints.mark(len(fed))
                 logits = model(inputs[None], cache=cache)[0, -len(draft) - 1 :]
-                seen = None if history is None else mx.concatenate([history, guesses])
+                seen = None if history is None else mx.concatenate([history, mx.array(draft, dtype=history.dtype)])
                 logprobs = log_probabilities(logits, processors, seen)
-                tokens = choose(logprobs, sampler, guesses, proposal.distribution)
+                tokens = choose(logprobs, sampler, draft, proposal.distribution)
                 mx.eval(tokens, logprobs, *(() if seen is None else (seen,)))
                 target = ids(tokens)
                 accepted = accepted_length(draft, target)

@@ -16,6 +16,7 @@ and Appendix A.1; Chen et al. 2023, Accelerating Large Language Model Decoding w
 Sampling, Algorithm 2.
 """
 
+from collections.abc import Sequence
 from typing import cast
 
 import mlx.core as mx
@@ -29,7 +30,7 @@ def ids(tokens: mx.array) -> list[int]:
 
 
 def choose(
-    logprobs: mx.array, sampler: Sampler | None, draft: mx.array, distribution: mx.array | None = None
+    logprobs: mx.array, sampler: Sampler | None, draft: Sequence[int], distribution: mx.array | None = None
 ) -> mx.array:
     """Choose a token at each position; lazy, nothing is evaluated.
 
@@ -39,7 +40,7 @@ def choose(
     Args:
         logprobs: The target's log-probabilities [rows, vocabulary].
         sampler: Draws from log-probabilities [1, vocabulary]; None takes the maximum.
-        draft: Draft tokens [rows - 1].
+        draft: Draft tokens, as many as rows but one.
         distribution: What each draft was drawn from, [drawn, vocabulary]; None where nothing was drawn.
 
     Returns:
@@ -52,7 +53,7 @@ def choose(
         return row_by_row(sampler, logprobs)
     if distribution is None:
         return sampler(logprobs)
-    return accept_or_resample(sampler.probabilities(logprobs), draft, distribution)
+    return accept_or_resample(sampler.probabilities(logprobs), mx.array(list(draft), dtype=mx.int32), distribution)
 
 
 def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array) -> mx.array:

@@ -210,7 +210,7 @@ def test_disjoint_distributions_accept_nothing() -> None:
 
 def test_choose_takes_the_rule_that_fits() -> None:
     logprobs = log_probabilities(mx.array(np.random.default_rng(1).normal(0, 1, (3, SMALL))), (), None)
-    draft, q = mx.array([5, 5]), mx.array([[0.0] * 5 + [1.0]] * 2)
+    draft, q = (5, 5), mx.array([[0.0] * 5 + [1.0]] * 2)
     best = mx.argmax(logprobs, axis=-1).tolist()
     assert choose(logprobs, None, draft, q).tolist() == best, "greedy"
     assert choose(logprobs, lambda row: mx.argmax(row, axis=-1), draft, q).tolist() == best, "opaque"
