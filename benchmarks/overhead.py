@@ -18,7 +18,9 @@ Dictionary (counted on the beginning of the training text) and history draft for
 from ``train_models.py``), which goes on from real texts; ``--draft`` is a draft model with its tokenizer, for
 rejection sampling. What marks and rewinding cost depends on the layers, so hollow models have the caches of
 large ones, feed them, compute nothing else, and say a real text: as many drafts are accepted as in use, and the thread
-hardly sleeps, as beside a fast device.
+hardly sleeps, as beside a fast device. They say it twice, in the target's vocabulary and in bytes: the loop does the
+same for both, but logits of 256 numbers leave the processor's caches as they are, and those of 32,000 push the loop
+out of them. What lies between the two figures is the price of cold caches, which no code of the loop can save.
 
 Prints Markdown tables and adds JSON lines to ``benchmarks/results/overhead.jsonl``. Tokenizers and corpora come
 from the folder named by SPECTOOL_SHARED.
@@ -41,9 +43,11 @@ from unittest.mock import patch
 
 import click
 import mlx.core as mx
+import tokenizers
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 from mlx_lm.sample_utils import make_logits_processors
 from real_data import encoded, real_corpus
+from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts import Tokenizer, open_tokenizer
 from spectool.build.backoff_dictionary import BackoffOptions, count_and_build
@@ -76,8 +80,9 @@ LOOP = "the loop itself"
 PROMPT = 128  # tokens
 TOKENS = 256  # of a generation
 LEFT_OUT = 16  # cycles at the beginning of a generation
-# Caches of 32 layers by the name of their case.
+# Caches by the name of their case: of the small target, then of models with 32 layers.
 HOLLOW: dict[str, Callable[[], list[Any]]] = {
+    "2 KV": lambda: [KVCache() for _ in range(2)],
     "32 KV": lambda: [KVCache() for _ in range(32)],
     "26 windows, 6 KV": lambda: [*(RotatingKVCache(max_size=64) for _ in range(26)), *(KVCache() for _ in range(6))],
     "24 recurrent, 8 KV": lambda: [*(ArraysCache(2) for _ in range(24)), *(KVCache() for _ in range(8))],
@@ -278,6 +283,26 @@ def _cases(
         hollow = partial(Case, model=Hollow(make_cache, text, tokenizer.size), prompts=prompts[:1], drafter=drafter)
         yield hollow(name, options={"num_draft_tokens": 4})
         yield hollow(f"{name}, auto", options={"num_draft_tokens": None})
+    with tempfile.TemporaryDirectory() as scratch:
+        letters = open_tokenizer(_bytes_alone())
+        text = [token for document in encoded(letters, real_corpus(language, "valid"), 40_000) for token in document]
+        drafter = load_drafter(
+            letters, dictionary=_dictionary(letters, language, 400_000, Path(scratch) / "bytes.dict")
+        )
+        for name, make_cache in HOLLOW.items():
+            hollow = partial(
+                Case, model=Hollow(make_cache, text, letters.size), prompts=[text[:PROMPT]], drafter=drafter
+            )
+            yield hollow(f"{name}, bytes", options={"num_draft_tokens": 4})
+
+
+def _bytes_alone() -> tokenizers.Tokenizer:
+    """Return a tokenizer with a token for each byte, and no others."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    found = tokenizers.Tokenizer(models.BPE({letter: id_ for id_, letter in enumerate(alphabet)}, []))
+    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    found.decoder = decoders.ByteLevel()
+    return found
 
 
 def _dictionary(tokenizer: Tokenizer, language: str, tokens: int, out: Path) -> Path:

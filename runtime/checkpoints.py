@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mlx.core as mx
-from mlx_lm.models.cache import RotatingKVCache
+from mlx_lm.models.cache import KVCache, QuantizedKVCache, RotatingKVCache
 
 from spectool.runtime import caches, windows
+
+_GIVES_UP_ANY = (KVCache, QuantizedKVCache)  # as they are: these can be trimmed by whatever they hold
 
 
 class _Mark(NamedTuple):
@@ -28,11 +30,11 @@ class _Mark(NamedTuple):
 
     Attributes:
         length: Tokens held.
-        saved: Attributes of each leaf; None for leaves that are trimmed.
+        saved: Attributes of the leaves that cannot be trimmed, by their place.
     """
 
     length: int
-    saved: list[dict[str, Any] | None]
+    saved: dict[int, dict[str, Any]]
 
 
 class Checkpoints:
@@ -55,6 +57,17 @@ class Checkpoints:
         self._keep = keep
         self._origin = [None if at is None else at - length for at in caches.offsets(cache)]
         self._marks: list[_Mark] = []
+        self._entries: list[Any] = []
+        self._leaves: list[Any] = []
+        self._doubtful: list[int] = []
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """Find the leaves, and the places of those that may not give up their tokens, where entries are new."""
+        if self._entries != self._cache:
+            self._entries = list(self._cache)
+            self._leaves = caches.leaves(self._entries)
+            self._doubtful = [place for place, leaf in enumerate(self._leaves) if type(leaf) not in _GIVES_UP_ANY]
 
     def mark(self, count: int, *, windows_too: bool = False) -> None:
         """Note the caches before a pass over ``count`` tokens; to be called before every one.
@@ -65,14 +78,14 @@ class Checkpoints:
                 pass, or when the tokens are fed in several. The next single token then costs a copy of
                 the window.
         """
+        self._look_up()
         marked = bool(self._marks) and self._marks[-1].length == self.length
         # What a mark saves beside windows depends on its place only: the one gone back to still serves.
         if windows_too or not marked:
             if marked:
                 self._marks.pop()
-            leaves = caches.leaves(self._cache)
-            saved = [_handles(vars(leaf)) if _is_lost(leaf, count, windows_too) else None for leaf in leaves]
-            self._marks.append(_Mark(self.length, saved))
+            lost = (place for place in self._doubtful if _is_lost(self._leaves[place], count, windows_too))
+            self._marks.append(_Mark(self.length, {place: _handles(vars(self._leaves[place])) for place in lost}))
         self.length += count
 
     def rewind(self, length: int) -> int | None:
@@ -87,6 +100,7 @@ class Checkpoints:
         Raises:
             RuntimeUnsupported: A cache gave up fewer tokens than it should.
         """
+        self._look_up()
         while self.length > length and not self._trim(length):
             if not self._marks:
                 return None
@@ -101,13 +115,13 @@ class Checkpoints:
         """Trim every leaf to ``length`` tokens; where one of them cannot, leave all and return False."""
         if None in self._origin:
             return False
-        surpluses = []
-        for leaf, origin in zip(caches.leaves(self._cache), self._origin, strict=True):
-            surplus = leaf.offset - origin - length
-            if surplus < 0 or (surplus > 0 and not caches.can_trim(leaf, surplus)):
+        surpluses = [leaf.offset - at - length for leaf, at in zip(self._leaves, self._origin, strict=True)]
+        if min(surpluses, default=0) < 0:
+            return False
+        for place in self._doubtful:
+            if surpluses[place] and not caches.can_trim(self._leaves[place], surpluses[place]):
                 return False
-            surpluses.append((leaf, surplus))
-        for leaf, surplus in surpluses:
+        for leaf, surplus in zip(self._leaves, surpluses, strict=True):
             if surplus:
                 caches.trim(leaf, surplus)
         self.length = length
@@ -117,9 +131,9 @@ class Checkpoints:
 
     def _restore(self, mark: _Mark) -> None:
         """Put every leaf where it was at ``mark``."""
-        for leaf, origin, saved in zip(caches.leaves(self._cache), self._origin, mark.saved, strict=True):
-            if saved is not None:
-                vars(leaf).update(_handles(saved))
+        for place, (leaf, origin) in enumerate(zip(self._leaves, self._origin, strict=True)):
+            if place in mark.saved:
+                vars(leaf).update(_handles(mark.saved[place]))
             else:
                 caches.trim(leaf, leaf.offset - origin - mark.length)
         self.length = mark.length

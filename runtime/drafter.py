@@ -7,7 +7,6 @@ only from the tokens that the target committed.
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -77,8 +76,7 @@ class Continuing(Protocol):
         """Guess at most ``limit`` tokens after ``tokens``, which are not committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cycle:
+class Cycle(NamedTuple):
     """One propose-verify-commit cycle, for displays and logs.
 
     Attributes:
@@ -101,10 +99,12 @@ def accepted_length(draft: Sequence[object], target: Sequence[object]) -> int:
     >>> accepted_length([4, 5, 6], [4, 5, 9, 1])
     2
     """
-    for count, (guess, truth) in enumerate(zip(draft, target, strict=False)):
+    count = 0
+    for guess, truth in zip(draft, target, strict=False):
         if guess != truth:
-            return count
-    return min(len(draft), len(target))
+            break
+        count += 1
+    return count
 
 
 def warn_switched_off(drafter: Drafter, error: Exception) -> None:

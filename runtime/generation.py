@@ -180,9 +180,9 @@ def _generate(
                 proposal = proposer.propose(max_tokens - yielded - 1 if max_tokens > 0 else None, len(again))
                 draft = tuple(proposal.tokens)
                 fed = [*again, *frontier, *draft]
-                inputs = mx.array(fed, dtype=prompt.dtype)
+                inputs = mx.array([fed], dtype=prompt.dtype)
                 checkpoints.mark(len(fed))
-                logits = model(inputs[None], cache=cache)[0, -len(draft) - 1 :]
+                logits = model(inputs, cache=cache)[0, -len(draft) - 1 :]
                 seen = None if history is None else mx.concatenate([history, mx.array(draft, dtype=history.dtype)])
                 logprobs = log_probabilities(logits, processors, seen)
                 tokens = choose(logprobs, sampler, draft, proposal.distribution)
@@ -240,7 +240,6 @@ def _draw(model: Any, verify: str, sampler: Sampler | None, processors: tuple[Lo
 
 def _until_stop(tokens: Sequence[int], stop_tokens: frozenset[int]) -> tuple[int, ...]:
     """Return ``tokens`` up to and with the first stop token."""
-    for position, token in enumerate(tokens):
-        if token in stop_tokens:
-            return tuple(tokens[: position + 1])
-    return tuple(tokens)
+    if stop_tokens.isdisjoint(tokens):
+        return tuple(tokens)
+    return tuple(tokens[: 1 + next(place for place, token in enumerate(tokens) if token in stop_tokens)])

@@ -86,17 +86,16 @@ class Proposer:
             return NOTHING
         try:
             self._tell()
-            proposal = self._drafter.propose(limit).cut(limit)
-            drawn = proposal.distribution
+            proposal = self._drafter.propose(limit)
+            drawn = None if proposal.distribution is None else proposal.distribution[:limit]
             if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self.vocabulary):
                 raise RuntimeUnsupported(
                     f"distribution of the drafts: expected shape [drafts, {self.vocabulary}], got {drawn.shape}"
                 )
-            tokens = []
-            for token in proposal.tokens:
-                if not 0 <= int(token) < self.vocabulary:
-                    break
-                tokens.append(int(token))
+            tokens = [int(token) for token in proposal.tokens[:limit]]
+            if tokens and not 0 <= min(tokens) <= max(tokens) < self.vocabulary:
+                wrong = (place for place, token in enumerate(tokens) if not 0 <= token < self.vocabulary)
+                del tokens[next(wrong) :]
             # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
             return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
         except Exception as error:
