@@ -1,4 +1,4 @@
-"""The benchmark format: generations that were timed, and every cycle of theirs. Tables are drawn from it, without models.
+"""The benchmark format: generations that were timed, and every cycle of theirs. Tables need nothing else.
 
     generations.parquet   a row for each generation, in the order in which they ran; columns as in `GENERATIONS`
     cycles.parquet        a row for each cycle of each drafted generation; columns as in `CYCLES`
