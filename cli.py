@@ -20,6 +20,7 @@ _COMMANDS = {
     "build-dict": "spectool.build.build_dict_command:build_dict",
     "align": "spectool.build.align_command:align",
     "count": "spectool.build.count_command:count",
+    "bench": "spectool.bench.command:bench",
     "emulate": "spectool.emulate:emulate",
     "export-dict": "spectool.build.dictionary_commands:export_dict",
     "import-dict": "spectool.build.dictionary_commands:import_dict",

@@ -9,6 +9,7 @@ drafter, strategy and draft length of a model, in an order that changes from blo
 compared with each other, so that a busy machine slows all alike.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spectool import ArtifactError
-from spectool.artifacts.manifest import Manifest, expect_format, read_manifest
+from spectool.artifacts.manifest import Manifest, expect_format, read_manifest, verify_files
 
 FORMAT = "spectool-benchmark"
 VERSION = 1
@@ -47,7 +48,7 @@ GENERATIONS = pa.schema(
         "drafted_passes": pa.int32(),  # that verified at least one draft token
         "proposed": pa.int32(),
         "accepted": pa.int32(),
-        "prompt_seconds": pa.float64(),  # before the first cycle: feeding the prompt to drafters
+        "prompt_seconds": pa.float64(),  # before the first cycle: drafter and target read the prompt
         "seconds": pa.float64(),  # from the first cycle to the last token
         "draft_seconds": pa.float64(),  # of those, in the drafter
         "pass_seconds": pa.float64(),  # of those, in the target's passes
@@ -55,7 +56,7 @@ GENERATIONS = pa.schema(
         "peak_memory": pa.int64(),  # bytes that MLX held at most
         "first_difference": pa.int32(),  # tokens that are plain decoding's before one that is not; null if all are
         "gap": pa.float64(),  # there, between the two best log-probabilities of a single step; null likewise
-        "output": pa.list_(pa.int32()),  # token ids
+        "output": pa.list_(pa.field("element", pa.int32())),  # token ids
     },
     {"spectool-benchmark": str(VERSION)},
 )
@@ -113,6 +114,32 @@ class Benchmark:
     def cycles(self) -> pa.Table:
         """All cycles, columns as in `CYCLES`."""
         return read_rows(self.path / "cycles.parquet", CYCLES)
+
+    def verify(self) -> None:
+        """Compare all hashes, and the sums of cycles with their generations.
+
+        Raises:
+            ArtifactError: Something differs.
+        """
+        verify_files(self.path, self.manifest)
+        sums: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+        for cycle in self.cycles.to_pylist():
+            counted = ("proposed", "accepted", "committed")
+            sums[cycle["block"], cycle["order"]].update({"passes": 1, **{name: cycle[name] for name in counted}})
+        for row in self.generations.to_pylist():
+            if row["drafter"] == PLAIN:
+                continue
+            found = sums.pop((row["block"], row["order"]), Counter())
+            expected = {name: row[name] for name in ("passes", "proposed", "accepted")} | {"committed": row["tokens"]}
+            if found != Counter(expected):
+                place = f"block {row['block']}, generation {row['order']}"
+                raise ArtifactError(
+                    f"{self.path}: {place}: its cycles have {dict(found)}, expected {expected}. Measure the run again"
+                )
+        if sums:
+            raise ArtifactError(
+                f"{self.path}: cycles of {len(sums)} generations that are not there. Measure the run again"
+            )
 
 
 def write_block(directory: Path, generations: Iterable[Mapping[str, Any]], cycles: Iterable[Mapping[str, Any]]) -> None:

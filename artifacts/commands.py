@@ -89,14 +89,15 @@ def verify(paths: tuple[Path, ...]) -> None:
         spectool verify pl.dict qwen-bielik.align pl.counts
     """
     from spectool import ArtifactError
-    from spectool.artifacts import alignment, counts, dictionary
+    from spectool.artifacts import alignment, benchmark, counts, dictionary
     from spectool.artifacts.describe import describe
     from spectool.artifacts.manifest import read_manifest
 
-    readers: dict[str, type[dictionary.Dictionary] | type[alignment.Alignment] | type[counts.Counts]] = {
+    readers: dict[str, Any] = {
         dictionary.FORMAT: dictionary.Dictionary,
         alignment.FORMAT: alignment.Alignment,
         counts.FORMAT: counts.Counts,
+        benchmark.FORMAT: benchmark.Benchmark,
     }
     for path in paths:
         manifest = read_manifest(path)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spectool import ArtifactError
-from spectool.artifacts import alignment, counts, dictionary
+from spectool.artifacts import alignment, benchmark, counts, dictionary
 from spectool.artifacts.console import repairs, table
 from spectool.artifacts.fingerprint import short
 from spectool.artifacts.manifest import Manifest
@@ -31,6 +31,8 @@ def _describe(manifest: Manifest) -> dict[str, Any]:
         facts[f"{role} tokenizer"] = (
             f"{tokenizer['name']} ({tokenizer['size']:,} ids, {short(tokenizer['fingerprint'])})"
         )
+    if manifest.format == benchmark.FORMAT:
+        return facts | _benchmark(manifest) | {"bytes": f"{manifest.total_bytes:,}"}
     facts["corpus"] = _corpus(manifest.inputs)
     if manifest.format == dictionary.FORMAT:
         facts |= _dictionary(manifest)
@@ -46,6 +48,22 @@ def _corpus(inputs: Mapping[str, Any]) -> str:
     repaired = repairs(inputs.get("repaired", {}))
     text = f"{inputs['corpus']}: {inputs.get('documents', 0):,} documents, {inputs.get('characters', 0):,} characters"
     return text + (f"; repaired: {repaired}" if repaired else "")
+
+
+def _benchmark(manifest: Manifest) -> dict[str, Any]:
+    arguments, s = manifest.arguments, manifest.statistics
+    drafters = [drafter["name"] for model in arguments["models"] for drafter in model["drafters"]]
+    machine = s["machine"]
+    prompts, times, tokens = s["prompts"], arguments["repetitions"], arguments["tokens"]
+    return {
+        "experiment": arguments["name"],
+        "drafters": ", ".join(dict.fromkeys(drafters)),
+        "draft lengths": ", ".join(map(str, arguments["num_draft_tokens"])),
+        "prompts": f"{prompts:,}, {times} times each, at most {tokens} tokens after each",
+        "generations": f"{s['generations']:,}, {s['different']:,} of them not plain decoding's output",
+        "machine": f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['device']}",
+        "began": s["began"],
+    }
 
 
 def _dictionary(manifest: Manifest) -> dict[str, Any]:

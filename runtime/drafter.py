@@ -85,12 +85,16 @@ class Cycle(NamedTuple):
         accepted: How many of ``proposal`` the target agreed with (a prefix of it).
         committed: Tokens that the target committed: the accepted ones, then one of its own
             (the last is an accepted one where a stop token inside the draft ended the text).
+        draft_seconds: Time of the drafter, in proposing and in taking note of what was committed.
+        pass_seconds: Time of the target, from the end of the proposal to the tokens committed.
     """
 
     proposal: tuple[int, ...]
     source: str
     accepted: int
     committed: tuple[int, ...]
+    draft_seconds: float = 0.0
+    pass_seconds: float = 0.0
 
 
 def accepted_length(draft: Sequence[object], target: Sequence[object]) -> int:

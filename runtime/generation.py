@@ -196,7 +196,8 @@ def _generate(
                 proposer.commit(committed)
             accepted = min(accepted, len(committed))
             statistics.record(proposal.source, len(draft), accepted, len(committed))
-            on_cycle(Cycle(draft, proposal.source, accepted, committed))
+            times = proposer.draft_seconds, proposer.pass_seconds
+            on_cycle(Cycle(draft, proposal.source, accepted, committed, *times))
             if yielded == 0:
                 progress(prompt.size, prompt.size)
             for row, token in enumerate(committed):

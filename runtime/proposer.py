@@ -26,6 +26,8 @@ class Proposer:
         vocabulary: Logits of the target for one position; None until its first pass. No draft
             is verified before it is known, since an id outside would read foreign memory.
         controller: Chooses the draft length; None where it is fixed or there is no drafter.
+        draft_seconds: Time of the drafter in the latest cycle, in proposing and in taking note of what was committed.
+        pass_seconds: Time of the target in it, from the end of the proposal to the tokens committed.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Proposer:
         self._proposed: Sequence[int] = ()
         self._untold: list[int] = []  # committed while the drafter was not asked
         self._paused = False
-        self._draft_seconds = self._pass_began = 0.0
+        self.draft_seconds = self.pass_seconds = self._pass_began = 0.0
 
     def start(self, prompt: Sequence[int]) -> None:
         """Tell the drafter the prompt (token ids)."""
@@ -77,7 +79,7 @@ class Proposer:
         proposal = self._ask(limit)
         self._asked, self._again, self._proposed = limit, again, proposal.tokens
         self._pass_began = perf_counter()
-        self._draft_seconds = self._pass_began - began
+        self.draft_seconds = self._pass_began - began
         return proposal
 
     def _ask(self, limit: int) -> Proposal:
@@ -105,6 +107,7 @@ class Proposer:
     def commit(self, tokens: tuple[int, ...]) -> None:
         """Tell the drafter what the target committed; while it is not asked, keep that for later."""
         pass_ended = perf_counter()
+        self.pass_seconds = pass_ended - self._pass_began
         if self._drafter is None:
             return
         self._untold += tokens
@@ -113,6 +116,7 @@ class Proposer:
                 self._tell()
             except Exception as error:
                 self._switch_off(error)
+        self.draft_seconds += perf_counter() - pass_ended
         if self.controller is not None:
             self.controller.learn(
                 asked=self._asked,
@@ -120,8 +124,8 @@ class Proposer:
                 accepted=accepted_length(self._proposed, tokens),
                 committed=len(tokens),
                 again=self._again,
-                draft_seconds=self._draft_seconds + perf_counter() - pass_ended,
-                pass_seconds=pass_ended - self._pass_began,
+                draft_seconds=self.draft_seconds,
+                pass_seconds=self.pass_seconds,
             )
 
     def _tell(self) -> None:

@@ -134,7 +134,7 @@ def test_ids_outside_the_vocabulary_end_the_proposal(model: Any, text: list[int]
     cycles: list[Cycle] = []
     assert generated(model, Fixed([text[0], bad, 3]), 5, on_cycle=cycles.append) == text[:5]
     assert {cycle.proposal for cycle in cycles} <= {(text[0],), ()}
-    assert cycles[0] == Cycle((text[0],), "fixed", 1, (text[0], text[1]))
+    assert cycles[0][:4] == ((text[0],), "fixed", 1, (text[0], text[1]))
 
 
 def test_proposals_are_cut_at_the_limit(model: Any, text: list[int]) -> None:
@@ -313,7 +313,7 @@ def test_a_stop_token_inside_an_accepted_draft(model: Any, text: list[int]) -> N
     )
     assert got == drafter.committed == text[: at + 1]
     assert (total.tokens, total.accepted, total.passes) == (at + 1, at + 1, 1)
-    assert cycles == [Cycle(tuple(text[:39]), "oracle", at + 1, tuple(text[: at + 1]))]
+    assert [cycle[:4] for cycle in cycles] == [(tuple(text[:39]), "oracle", at + 1, tuple(text[: at + 1]))]
     assert_holds(model, cache, PROMPT + text[:at])
 
 

@@ -1,0 +1,141 @@
+"""``spectool bench``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from spectool.artifacts.console import Finite, guarded, json_option, say, show
+from spectool.runtime.model_options import DraftLength
+
+_PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
+
+
+@click.command()
+@click.argument("experiment", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=False)
+@click.option("--model", metavar="M", help="Target model: directory or hub id.")
+@click.option(
+    "--drafter",
+    "drafters",
+    multiple=True,
+    metavar="SPEC",
+    help="What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored, with "
+    "name=… before it for the tables; may be repeated.",
+)
+@click.option("--prompts", multiple=True, metavar="SOURCE", help=f"Where prompts come from: {_PROMPTS}; repeatable.")
+@click.option("--count", type=click.IntRange(1), help="Prompts of each kind, or of a corpus.  [default: 12]")
+@click.option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus.  [default: whole documents]")
+@click.option("--stride", type=click.IntRange(1), help="Tokens from a window to the next.  [default: half a window]")
+@click.option(
+    "--num-draft-tokens",
+    type=DraftLength(1),
+    multiple=True,
+    metavar="K",
+    help="Draft length, or auto; may be repeated.  [default: 2, 4]",
+)
+@click.option("--tokens", type=click.IntRange(1), help="To generate after each prompt, at most.  [default: 128]")
+@click.option("--repetitions", type=click.IntRange(1), help="Of every prompt.  [default: 1]")
+@click.option("--temp", "temperature", type=Finite(0), help="Temperature.  [default: 0]")
+@click.option("--seed", type=click.IntRange(0), help="Of the order of the ways, and of sampling.  [default: 0]")
+@click.option("--tdp", "watts", type=Finite(0), help="Watts to estimate energy with, where it cannot be measured.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Directory to write.")
+@json_option
+@guarded
+def bench(
+    experiment: Path | None,
+    model: str | None,
+    drafters: tuple[str, ...],
+    prompts: tuple[str, ...],
+    count: int | None,
+    window: int | None,
+    stride: int | None,
+    watts: float | None,
+    out: Path,
+    as_json: bool,
+    **changes: Any,
+) -> None:
+    """Measure drafters side by side: prompts in every way, every cycle recorded.
+
+    Each prompt is decoded plainly, by mlx-lm's own loop, and with every drafter, strategy and draft length, in an
+    order that changes from prompt to prompt. Killed, it goes on where it was: give the same command again.
+    What EXPERIMENT (TOML) says, options change. `spectool report RUN` turns the run into tables and a page.
+
+    \b
+    Examples:
+        spectool bench --model ./Bielik-11B --drafter dict=pl.dict,history --prompts pl -o bielik.bench
+        spectool bench --model ./Bielik-11B --drafter model=./Qwen,align=qwen.align,strategy=context+anchored \\
+            --prompts pl:question --prompts wiki-pl --window 1024 --stride 512 --count 50 -o bielik.bench
+        spectool bench experiment.toml --num-draft-tokens auto -o auto.bench
+    """
+    from spectool.bench.experiment import Experiment, ModelSpec, read_experiment
+    from spectool.bench.running import Progress, run_experiment
+
+    keys: dict[str, Any] = {} if experiment is None else read_experiment(experiment)
+    changes["num_draft_tokens"] = changes["num_draft_tokens"] or None
+    keys |= {key: value for key, value in changes.items() if value is not None}
+    if model is not None or drafters:
+        if model is None:
+            raise click.UsageError("--drafter needs --model")
+        keys["models"] = (ModelSpec(Path(model).name, model, tuple(map(_drafter, drafters))),)
+    if prompts:
+        keys["prompts"] = tuple(_prompts(source, count, window, stride) for source in prompts)
+    elif count is not None or window is not None or stride is not None:
+        raise click.UsageError("--count, --window and --stride belong to --prompts")
+    planned = Experiment(**{"models": (), "prompts": (), **keys})
+    with tqdm(unit=" generations", disable=None) as bar:
+
+        def begin(done: int, total: int) -> None:
+            bar.reset(total)
+            bar.initial = bar.n = done  # what was measured before says nothing about the speed
+            bar.refresh()
+
+        run = run_experiment(planned, out, watts, Progress(begin, lambda: bar.update(1), _noted(bar)))
+    show({"path": str(out), **_facts(run)}, as_json)
+
+
+def _noted(bar: Any) -> Any:
+    def note(phrase: str) -> None:
+        if bar.disable:
+            say(phrase)
+        else:
+            bar.set_description(phrase)
+
+    return note
+
+
+def _drafter(text: str) -> Any:
+    """Read ``--drafter``."""
+    from spectool.bench.experiment import DrafterSpec
+
+    named = {"name": "name", "model": "draft_model", "align": "alignment", "dict": "dictionary"}
+    found: dict[str, Any] = {}
+    for part in text.split(","):
+        key, given, value = part.partition("=")
+        if key == "history" and not given:
+            found["history"] = True
+        elif key == "strategy" and value:
+            found["strategies"] = tuple(value.split("+"))
+        elif key in named and value:
+            found[named[key]] = value
+        else:
+            expected = "history, strategy=…, " + ", ".join(f"{name}=…" for name in named)
+            raise click.UsageError(f"--drafter {text}: {part!r}: expected one of {expected}")
+    default = [Path(found[key]).name for key in ("draft_model", "dictionary") if key in found]
+    return DrafterSpec(**{"name": "+".join([*default, *(["history"] if "history" in found else [])]), **found})
+
+
+def _prompts(text: str, count: int | None, window: int | None, stride: int | None) -> Any:
+    """Read ``--prompts``."""
+    from spectool.bench.experiment import COUNT, LANGUAGES, Prompts
+
+    language, _, kind = text.partition(":")
+    if language in LANGUAGES:
+        return Prompts(language=language, kinds=(kind,) if kind else (), count=count or COUNT)
+    window = window or 0
+    return Prompts(source=text, window=window, stride=stride or -(-window // 2), count=count or COUNT)
+
+
+def _facts(run: Any) -> dict[str, Any]:
+    statistics = run.manifest.statistics
+    return {key: statistics[key] for key in ("blocks", "generations", "different", "seconds")}

@@ -1,0 +1,40 @@
+"""What the times of a run depend on."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from spectool import __version__
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def machine() -> dict[str, Any]:
+    """Return this machine's system, processor, memory and device, and the versions of what runs on it."""
+    import mlx.core as mx
+
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": processor(),
+        "cores": os.cpu_count() or 0,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "device": str(mx.default_device()),
+        "mlx": version("mlx"),
+        "mlx_lm": version("mlx-lm"),
+        "spectool": __version__,
+    }
+
+
+def processor() -> str:
+    """Return the name of the processor, as the system tells it."""
+    if platform.system() == "Darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    if _CPUINFO.exists():
+        for line in _CPUINFO.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()

@@ -1,0 +1,240 @@
+"""Runs of the bundled models: what is recorded, resuming, and refusals."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from spectool import ArtifactError
+from spectool.artifacts.benchmark import PLAIN, Benchmark, Row, read_block, write_block
+from spectool.artifacts.manifest import seal
+from spectool.cli import main
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafter import Drafter, accepted_length
+from spectool.runtime.loading import load_drafter, load_model
+
+TARGET = str(demo_path("target"))
+TOKENS = 20
+SECONDS = ("prompt_seconds", "seconds", "draft_seconds", "pass_seconds", "joules", "peak_memory")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a dictionary, prompts and an experiment."""
+    folder = tmp_path_factory.mktemp("bench")
+    built = run("build-dict", "--tokenizer", TARGET, "--corpus", "sample:pl", "-o", folder / "pl.dict")
+    assert built.exit_code == 0, built.output
+    lines = ["Most w Jaworowcu zamknięty do", "Jak naprawić przebitą dętkę", "Wczoraj wieczorem w domu"]
+    (folder / "prompts.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "experiment.toml").write_text(
+        f"""
+        name = "demo"
+        tokens = {TOKENS}
+        num_draft_tokens = [2, "auto"]
+        [[prompts]]
+        source = "{folder / "prompts.txt"}"
+        language = "pl"
+        kinds = ["news"]
+        [[models]]
+        name = "target"
+        path = "{TARGET}"
+        [[models.drafters]]
+        name = "dictionary"
+        dictionary = "{folder / "pl.dict"}"
+        history = true
+        [[models.drafters]]
+        name = "draft"
+        draft_model = "{demo_path("draft")}"
+        """,
+        encoding="utf-8",
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def measured(work: Path) -> Path:
+    out = work / "whole.bench"
+    result = run("bench", work / "experiment.toml", "-o", out, "--tdp", 20, "--json")
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert (facts["blocks"], facts["generations"], facts["different"]) == (3, 15, 0)
+    return out
+
+
+def untimed(run: Benchmark) -> list[Row]:
+    """Return generations without what depends on time; draft lengths that are learnt do."""
+    rows = run.generations.to_pylist()
+    fixed = [row for row in rows if row["num_draft_tokens"] is not None]
+    return [{key: value for key, value in row.items() if key not in SECONDS} for row in fixed]
+
+
+def replayed(drafter: Drafter, prompt: list[int], output: list[int]) -> tuple[int, int]:
+    """Return passes and accepted drafts with the output in the target's place, two drafts a cycle."""
+    drafter.start(prompt)
+    passes = position = accepted = 0
+    while position < len(output):
+        proposal = drafter.propose(min(2, TOKENS - position - 1))
+        right = accepted_length(proposal.tokens, output[position:])
+        committed = output[position : position + right + 1]
+        drafter.commit(committed)
+        passes, accepted, position = passes + 1, accepted + right, position + len(committed)
+    return passes, accepted
+
+
+def test_every_prompt_is_decoded_in_every_way(measured: Path) -> None:
+    rows = Benchmark(measured).generations.to_pylist()
+    ways = {(PLAIN, 0), *((name, k) for name in ("dictionary", "draft") for k in (2, None))}
+    for block in range(3):
+        mine = [row for row in rows if row["block"] == block]
+        assert [row["order"] for row in mine] == list(range(5))
+        assert {(row["drafter"], row["num_draft_tokens"]) for row in mine} == ways
+        assert len({(row["prompt"], row["kind"], row["language"], row["prompt_tokens"]) for row in mine}) == 1
+        assert len({tuple(row["output"]) for row in mine}) == 1
+    orders = [tuple(row["drafter"] for row in rows if row["block"] == block) for block in range(3)]
+    assert len(set(orders)) > 1
+
+
+def test_cycles_add_up_to_generations(measured: Path) -> None:
+    run = Benchmark(measured)
+    cycles: dict[Any, list[Row]] = {}
+    for cycle in run.cycles.to_pylist():
+        cycles.setdefault((cycle["block"], cycle["order"]), []).append(cycle)
+    drafted = [row for row in run.generations.to_pylist() if row["drafter"] != PLAIN]
+    assert len(cycles) == len(drafted) == 12
+    for row in drafted:
+        mine = cycles[row["block"], row["order"]]
+        assert [cycle["cycle"] for cycle in mine] == list(range(row["passes"]))
+        for name in ("proposed", "accepted"):
+            assert sum(cycle[name] for cycle in mine) == row[name]
+        assert sum(cycle["committed"] for cycle in mine) == row["tokens"] == len(row["output"])
+        assert [cycle["position"] for cycle in mine] == [
+            sum(cycle["committed"] for cycle in mine[:place]) for place in range(len(mine))
+        ]
+        assert sum(cycle["seconds"] for cycle in mine) <= row["seconds"]
+        assert row["draft_seconds"] + row["pass_seconds"] <= row["seconds"]
+        assert row["joules"] == pytest.approx(20 * row["seconds"], rel=0.2)
+
+
+def test_counts_are_those_of_a_replay(work: Path, measured: Path) -> None:
+    drafter = load_drafter(TARGET, dictionary=work / "pl.dict")
+    _, tokenizer = load_model(TARGET)
+    rows = Benchmark(measured).generations.to_pylist()
+    lines = (work / "prompts.txt").read_text(encoding="utf-8").splitlines()
+    mine = [row for row in rows if (row["drafter"], row["num_draft_tokens"]) == ("dictionary", 2)]
+    assert len(mine) == 3
+    for row in mine:
+        prompt = tokenizer.encode(lines[int(row["prompt"][-3:]) - 1])
+        assert len(prompt) == row["prompt_tokens"]
+        assert replayed(drafter, prompt, row["output"]) == (row["passes"], row["accepted"])
+
+
+def test_the_manifest_tells_machine_and_sizes(measured: Path) -> None:
+    manifest = Benchmark(measured).manifest
+    statistics = manifest.statistics
+    assert statistics["machine"]["cores"] == os.cpu_count()
+    assert statistics["power"] == {"source": "stated", "watts": 20.0}
+    weights = {name: (demo_path(name) / "model.safetensors").stat().st_size for name in ("target", "draft")}
+    assert statistics["sizes"]["target"] == pytest.approx(weights["target"], rel=0.05)
+    assert statistics["draft_sizes"] == {"draft": pytest.approx(weights["draft"], rel=0.05)}
+    for command in ("inspect", "verify"):
+        result = run(command, measured)
+        assert result.exit_code == 0, result.output
+
+
+def test_a_run_whose_cycles_are_not_its_generations_is_refused(work: Path, measured: Path) -> None:
+    run_, damaged = Benchmark(measured), work / "damaged"
+    damaged.mkdir()
+    cycles = run_.cycles.to_pylist()
+    write_block(damaged, run_.generations.to_pylist(), cycles[:-1])
+    seal(damaged, replace(run_.manifest, files={}))
+    last = cycles[-1]
+    with pytest.raises(ArtifactError, match=f"block {last['block']}, generation {last['order']}: its cycles have"):
+        Benchmark(damaged).verify()
+
+
+def test_a_finished_run_is_not_measured_again(work: Path, measured: Path) -> None:
+    before = (measured / "manifest.json").stat().st_mtime_ns
+    result = run("bench", work / "experiment.toml", "-o", measured, "--json")
+    assert result.exit_code == 0, result.output
+    assert (measured / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_a_killed_run_goes_on_and_says_the_same(work: Path, measured: Path) -> None:
+    out = work / "killed.bench"
+    command = [sys.executable, "-m", "spectool.cli", "bench", str(work / "experiment.toml"), "-o", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        first = work / "killed.bench.partial" / "block-00000"
+        while not first.exists():
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    kept = (first / "generations.parquet").read_bytes()
+    assert not out.exists()
+    result = run("bench", work / "experiment.toml", "-o", out)
+    assert result.exit_code == 0, result.output
+    resumed = Benchmark(out)
+    assert untimed(resumed) == untimed(Benchmark(measured))
+    assert not first.exists()
+    (work / "kept").mkdir()
+    (work / "kept" / "generations.parquet").write_bytes(kept)
+    shutil.copy(measured / "cycles.parquet", work / "kept")
+    block = [row for row in resumed.generations.to_pylist() if row["block"] == 0]
+    assert read_block(work / "kept").generations == block
+
+
+def test_another_experiment_is_not_mixed_in(work: Path, measured: Path) -> None:
+    result = run("bench", work / "experiment.toml", "--tokens", TOKENS + 1, "-o", measured)
+    assert result.exit_code == 1
+    assert "is the run of another experiment" in result.stderr
+    partial = work / "begun.bench.partial"
+    partial.mkdir()
+    (partial / "experiment.json").write_text("{}")
+    result = run("bench", work / "experiment.toml", "-o", work / "begun.bench")
+    assert result.exit_code == 1
+    assert "holds the beginning of another experiment's run" in result.stderr
+
+
+def test_options_are_an_experiment_too(work: Path) -> None:
+    out = work / "options.bench"
+    spec = f"name=both,dict={work / 'pl.dict'},history,model={demo_path('draft')}"
+    result = run(
+        *("bench", "--model", TARGET, "--drafter", spec, "--prompts", "pl:list", "--count", 1, "--tokens", 6),
+        *("--num-draft-tokens", 3, "--temp", 0.8, "-o", out),
+    )
+    assert result.exit_code == 0, result.output
+    rows = Benchmark(out).generations.to_pylist()
+    assert sorted((row["drafter"], row["num_draft_tokens"], row["kind"]) for row in rows) == [
+        ("both", 3, "list"),
+        (PLAIN, 0, "list"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--drafter", "history"), "--drafter needs --model"),
+        (("--model", TARGET, "--drafter", "speed=2"), "'speed=2': expected one of history"),
+        (("--model", TARGET, "--drafter", "history"), "prompts: expected at least one source"),
+        (("--count", 3), "belong to --prompts"),
+        (("--model", TARGET, "--prompts", "pl"), "drafters: expected at least one"),
+        (("--model", TARGET, "--drafter", "align=x", "--prompts", "pl"), "expected something that drafts"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(tmp_path: Path, arguments: tuple[object, ...], expected: str) -> None:
+    result = run("bench", *arguments, "-o", tmp_path / "x.bench")
+    assert result.exit_code != 0
+    assert expected in result.stderr
+    assert not list(tmp_path.iterdir())
