@@ -1,5 +1,6 @@
 """``spectool bench``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,12 @@ _PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a c
 
 @click.command()
 @click.argument("experiment", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=False)
+@click.option(
+    "--paths",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help='Where the models, artifacts and corpora of EXPERIMENT lie here: TOML, "name there" = "path here".',
+)
 @click.option("--model", metavar="M", help="Target model: directory or hub id.")
 @click.option(
     "--drafter",
@@ -24,7 +31,7 @@ _PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a c
     "name=… before it for the tables; may be repeated.",
 )
 @click.option("--prompts", multiple=True, metavar="SOURCE", help=f"Where prompts come from: {_PROMPTS}; repeatable.")
-@click.option("--count", type=click.IntRange(1), help="Prompts of each kind, or of a corpus.  [default: 12]")
+@click.option("--count", type=click.IntRange(1), help="Prompts of each kind, or of each corpus.  [default: 12]")
 @click.option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus.  [default: whole documents]")
 @click.option("--stride", type=click.IntRange(1), help="Tokens from a window to the next.  [default: half a window]")
 @click.option(
@@ -44,6 +51,7 @@ _PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a c
 @guarded
 def bench(
     experiment: Path | None,
+    paths: Path | None,
     model: str | None,
     drafters: tuple[str, ...],
     prompts: tuple[str, ...],
@@ -68,10 +76,12 @@ def bench(
             --prompts pl:question --prompts wiki-pl --window 1024 --stride 512 --count 50 -o bielik.bench
         spectool bench experiment.toml --num-draft-tokens auto -o auto.bench
     """
-    from spectool.bench.experiment import Experiment, ModelSpec, read_experiment
+    from spectool.bench.experiment import Experiment, ModelSpec, read_experiment, read_paths, with_paths
     from spectool.bench.running import Progress, run_experiment
 
     keys: dict[str, Any] = {} if experiment is None else read_experiment(experiment)
+    if paths is not None:
+        keys = with_paths(keys, read_paths(paths))
     changes["num_draft_tokens"] = changes["num_draft_tokens"] or None
     keys |= {key: value for key, value in changes.items() if value is not None}
     if model is not None or drafters:
@@ -79,10 +89,9 @@ def bench(
             raise click.UsageError("--drafter needs --model")
         keys["models"] = (ModelSpec(Path(model).name, model, tuple(map(_drafter, drafters))),)
     if prompts:
-        keys["prompts"] = tuple(_prompts(source, count, window, stride) for source in prompts)
-    elif count is not None or window is not None or stride is not None:
-        raise click.UsageError("--count, --window and --stride belong to --prompts")
-    planned = Experiment(**{"models": (), "prompts": (), **keys})
+        keys["prompts"] = tuple(map(_prompts, prompts))
+    keys["prompts"] = tuple(_changed(source, count, window, stride) for source in keys.get("prompts", ()))
+    planned = Experiment(**{"models": (), **keys})
     with tqdm(unit=" generations", disable=None) as bar:
 
         def begin(done: int, total: int) -> None:
@@ -125,15 +134,25 @@ def _drafter(text: str) -> Any:
     return DrafterSpec(**{"name": "+".join([*default, *(["history"] if "history" in found else [])]), **found})
 
 
-def _prompts(text: str, count: int | None, window: int | None, stride: int | None) -> Any:
+def _prompts(text: str) -> Any:
     """Read ``--prompts``."""
-    from spectool.bench.experiment import COUNT, LANGUAGES, Prompts
+    from spectool.bench.experiment import LANGUAGES, Prompts
 
     language, _, kind = text.partition(":")
     if language in LANGUAGES:
-        return Prompts(language=language, kinds=(kind,) if kind else (), count=count or COUNT)
-    window = window or 0
-    return Prompts(source=text, window=window, stride=stride or -(-window // 2), count=count or COUNT)
+        return Prompts(language=language, kinds=(kind,) if kind else ())
+    return Prompts(source=text)
+
+
+def _changed(source: Any, count: int | None, window: int | None, stride: int | None) -> Any:
+    """Apply ``--count`` to a source of prompts, and the other two to one that is a corpus."""
+    from spectool.bench.experiment import BUILT_IN
+
+    changes = {} if count is None else {"count": count}
+    if source.source != BUILT_IN and (window is not None or stride is not None):
+        tokens = source.window if window is None else window
+        changes |= {"window": tokens, "stride": -(-tokens // 2) if stride is None else stride}
+    return replace(source, **changes)
 
 
 def _facts(run: Any) -> dict[str, Any]:

@@ -26,6 +26,7 @@ An experiment is a TOML file, or the options of ``spectool bench``::
 
     [[models]]
     name = "Bielik 11B"
+    languages = ["pl"]                    # of the prompts that it gets; all of them by default
     path = "speakleash/Bielik-11B-v3.0-Instruct-MLX-8bit"
 
     [[models.drafters]]                   # at least one for each model
@@ -38,6 +39,7 @@ An experiment is a TOML file, or the options of ``spectool bench``::
     name = "dictionary"
     dictionary = "pl.dict"
     history = true
+    languages = ["pl"]                    # likewise; drafters for different languages may have one name
 
 Paths are seen from where the command is run, as in its options.
 """
@@ -45,7 +47,7 @@ Paths are seen from where the command is run, as in its options.
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,6 +98,7 @@ class DrafterSpec:
         strategies: Of translation, each measured by itself; none where the tokenizers are the same.
         dictionary: Directory.
         history: Draft from what prompt and output have said before.
+        languages: Of the prompts that it drafts for; none for all.
     """
 
     name: str
@@ -104,6 +107,7 @@ class DrafterSpec:
     strategies: tuple[str, ...] = ()
     dictionary: str | None = None
     history: bool = False
+    languages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +118,17 @@ class ModelSpec:
         name: In the tables.
         path: Directory or hub id.
         drafters: What drafts for it.
+        languages: Of the prompts that it gets; none for all.
     """
 
     name: str
     path: str
     drafters: tuple[DrafterSpec, ...]
+    languages: tuple[str, ...] = ()
+
+    def drafters_for(self, language: str) -> list[DrafterSpec]:
+        """Return the drafters for prompts in a language."""
+        return [drafter for drafter in self.drafters if language in (drafter.languages or (language,))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +166,12 @@ class Experiment:
             _expect(getattr(self, key) >= least, key, f"a number from {least} on", getattr(self, key))
         _different([model.name for model in self.models], "models")
         for model in self.models:
+            known = {source.language for source in self.prompts}
+            _expect(not model.languages or known & set(model.languages), f"{model.name}: languages", "prompts", "none")
             _expect(model.drafters, f"{model.name}: drafters", "at least one", "none")
-            _different([PLAIN, *(drafter.name for drafter in model.drafters)], f"{model.name}: drafters")
+            for language in known:
+                names = [drafter.name for drafter in model.drafters_for(language)]
+                _different([PLAIN, *names], f"{model.name}: drafters")
             for drafter in model.drafters:
                 _check_drafter(f"{model.name}: drafter {drafter.name}", drafter)
         for source in self.prompts:
@@ -170,21 +184,55 @@ class Experiment:
         return described
 
 
+def with_paths(keys: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+    """Return the keys of an experiment with other paths: whatever names a model, an artifact or a corpus."""
+
+    def other(part: Table, *names: str) -> Table:
+        given = {name: getattr(part, name) for name in names}
+        return replace(part, **{name: paths.get(value, value) for name, value in given.items()})  # type: ignore[type-var]
+
+    models = (
+        replace(
+            other(model, "path"),
+            drafters=tuple(other(drafter, "draft_model", "alignment", "dictionary") for drafter in model.drafters),
+        )
+        for model in keys.get("models", ())
+    )
+    prompts = (other(source, "source") for source in keys.get("prompts", ()))
+    return {**keys, "models": tuple(models), "prompts": tuple(prompts)}
+
+
+def read_paths(path: Path) -> dict[str, str]:
+    """Read a TOML file of nothing but ``"name in an experiment" = "path here"``.
+
+    Raises:
+        SpectoolError: It cannot be read, or says something else.
+    """
+    found = _read_toml(path)
+    for name, value in found.items():
+        _expect(isinstance(value, str), f"{path}: {name}", "a path", value)
+    return found
+
+
 def read_experiment(path: Path) -> dict[str, Any]:
     """Read the keys of an experiment from a TOML file; `Experiment` takes them.
 
     Raises:
         SpectoolError: It cannot be read, or something in it is not what it should be; names the key.
     """
-    try:
-        with path.open("rb") as stream:
-            text = tomllib.load(stream)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpectoolError(f"{path}: expected an experiment in TOML, got {error}{_HELP}") from error
+    text = _read_toml(path)
     try:
         return _keys(text)
     except SpectoolError as error:
         raise SpectoolError(f"{path}: {error}") from error
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            return tomllib.load(stream)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpectoolError(f"{path}: expected an experiment in TOML, got {error}{_HELP}") from error
 
 
 _HELP = ". docs/measuring.md shows an experiment"

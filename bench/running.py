@@ -11,9 +11,10 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
 from typing import Any
+
+from mlx.utils import tree_flatten
 
 from spectool import ArtifactError
 from spectool.artifacts.benchmark import FORMAT, PLAIN, VERSION, Benchmark, Row, read_block, write_block
@@ -22,10 +23,12 @@ from spectool.artifacts.replacing import check_replaceable, writing
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.artifacts.tokenizer_source import open_tokenizer
 from spectool.bench.energy import Meter, metering
-from spectool.bench.experiment import Experiment, ModelSpec
+from spectool.bench.experiment import DrafterSpec, Experiment, ModelSpec
 from spectool.bench.machine import machine
+from spectool.bench.measuring import Target, Way
 from spectool.bench.prompt_sources import Prompt, encoded, fingerprint, load_prompts
 from spectool.build.count_work import read_json, write_json
+from spectool.runtime.loading import load_drafter, load_model
 
 _EXPERIMENT, _SIZES = "experiment.json", "sizes.json"
 
@@ -66,10 +69,15 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, progr
     _take_up(work, out, {"experiment": experiment.described(), "prompts": fingerprint(prompts)})
     if (out / MANIFEST).exists():
         return Benchmark(out)
-    ways = [_number_of_ways(experiment, model) for model in experiment.models]
-    blocks = list(product(range(len(ways)), range(experiment.repetitions), range(len(prompts))))
+    blocks = [
+        (place, repetition, prompt)
+        for place, model in enumerate(experiment.models)
+        for repetition in range(experiment.repetitions)
+        for prompt in prompts
+        if prompt.language in (model.languages or (prompt.language,))
+    ]
     missing = [number for number in range(len(blocks)) if not _folder(work, number).exists()]
-    generations = [ways[model] for model, _, _ in blocks]
+    generations = [_ways(experiment, experiment.models[place], prompt.language) for place, _, prompt in blocks]
     left = sum(generations[number] for number in missing)
     progress.begin(sum(generations) - left, sum(generations))
     with metering(watts) as meter:
@@ -79,10 +87,10 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, progr
                 progress.say(f"loading {model.name}")
                 measuring = _Measuring(experiment, model, meter, progress)
                 _note_sizes(work, measuring.sizes())
-                measuring.warm_up(prompts[blocks[mine[0]][2]])
+                measuring.warm_up(blocks[mine[0]][2])
                 for number in mine:
                     _, repetition, prompt = blocks[number]
-                    measuring.block(work, number, prompts[prompt], repetition)
+                    measuring.block(work, number, prompt, repetition)
         power = {"source": meter.source, "watts": meter.watts}
     return _finish(work, out, experiment, tokenizers, prompts, len(blocks), power)
 
@@ -102,24 +110,22 @@ def _take_up(work: Path, out: Path, experiment: Row) -> None:
         raise ArtifactError(f"{work}: holds the beginning of another experiment's run. {advice}")
 
 
-def _number_of_ways(experiment: Experiment, model: ModelSpec) -> int:
-    """Count plain decoding, and every combination of drafter, strategy and draft length."""
-    return 1 + len(experiment.num_draft_tokens) * sum(len(drafter.strategies) or 1 for drafter in model.drafters)
+def _ways(experiment: Experiment, model: ModelSpec, language: str) -> int:
+    """Count plain decoding, and every combination of drafter, strategy and draft length for prompts in a language."""
+    drafters = model.drafters_for(language)
+    return 1 + len(experiment.num_draft_tokens) * sum(len(drafter.strategies) or 1 for drafter in drafters)
 
 
 class _Measuring:
     """A loaded model with its drafters."""
 
     def __init__(self, experiment: Experiment, spec: ModelSpec, meter: Meter, progress: Progress) -> None:
-        from spectool.bench.measuring import Target, Way
-        from spectool.runtime.loading import load_drafter, load_model
-
         self._spec, self._seed, self._progress = spec, experiment.seed, progress
         self._model, self._tokenizer = load_model(spec.path)
         stop = frozenset(self._tokenizer.eos_token_ids)
         self._target = Target(spec.name, self._model, stop, experiment.tokens, experiment.temperature, meter)
         self._drafts: dict[str, Any] = {}  # loaded once, whatever they are used for
-        self._ways = [Way(PLAIN, None, 0, None)]
+        self._ways: list[tuple[DrafterSpec | None, Way]] = [(None, Way(PLAIN, None, 0, None))]
         for drafter in spec.drafters:
             progress.say(f"loading {drafter.name}")
             if drafter.draft_model is not None and drafter.draft_model not in self._drafts:
@@ -133,7 +139,8 @@ class _Measuring:
                     strategy=strategy,
                     history=drafter.history,
                 )
-                self._ways += [Way(drafter.name, strategy, k, loaded) for k in experiment.num_draft_tokens]
+                for k in experiment.num_draft_tokens:
+                    self._ways.append((drafter, Way(drafter.name, strategy, k, loaded)))
 
     def sizes(self) -> Row:
         """Return the bytes of weights, of the model and of each drafter's."""
@@ -146,13 +153,19 @@ class _Measuring:
 
     def warm_up(self, prompt: Prompt) -> None:
         self._progress.say("warming up")
-        self._target.warm_up(encoded(prompt, self._tokenizer), self._ways)
+        self._target.warm_up(encoded(prompt, self._tokenizer), self._ways_for(prompt))
+
+    def _ways_for(self, prompt: Prompt) -> list[Way]:
+        drafters = [None, *self._spec.drafters_for(prompt.language)]
+        return [way for drafter, way in self._ways if drafter in drafters]
 
     def block(self, work: Path, number: int, prompt: Prompt, repetition: int) -> None:
         """Measure a block and put it in its place, all of it or nothing."""
         labels = {"language": prompt.language, "kind": prompt.kind, "prompt": prompt.name, "repetition": repetition}
         ids = encoded(prompt, self._tokenizer)
-        block = self._target.measure(number, ids, self._ways, (self._seed, number), labels, self._progress.step)
+        block = self._target.measure(
+            number, ids, self._ways_for(prompt), (self._seed, number), labels, self._progress.step
+        )
         unfinished = work / "block.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()
@@ -161,8 +174,6 @@ class _Measuring:
 
 
 def _bytes(model: Any) -> int:
-    from mlx.utils import tree_flatten
-
     weights: dict[str, Any] = dict(tree_flatten(model.parameters()))
     return sum(weight.nbytes for weight in weights.values())
 

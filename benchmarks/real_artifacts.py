@@ -17,9 +17,20 @@ def dictionary(recipe: Path, language: str) -> Path:
 
 def alignment(recipe: Path, draft: str, language: str) -> Path:
     """Return the alignment from one of the recipe's drafts to its target."""
-    out = ARTIFACTS / f"{recipe.name}-{draft}.align"
-    sides = "--draft", recipe / draft, "--target", recipe / "target"
-    return _made(out, "align", *sides, "--corpus", _training_text(language))
+    return alignment_of(f"{recipe.name}-{draft}", recipe / draft, recipe / "target", language)
+
+
+def alignment_of(name: str, draft: Path, target: Path, language: str) -> Path:
+    """Return the alignment from one model's tokenizer to another's."""
+    sides = "--draft", draft, "--target", target
+    return _made(ARTIFACTS / f"{name}.align", "align", *sides, "--corpus", _training_text(language))
+
+
+def dictspec(name: str, target: Path, language: str) -> Path:
+    """Return DictSpec's compact dictionary (section 4.5 of its paper) of a model's tokenizer."""
+    options = "--method", "dictspec", "--orders", "n123", "--entries", 200_000, "--min-prob", 0.8
+    command = "build-dict", *options, "--tokenizer", target, "--corpus", _training_text(language)
+    return _made(ARTIFACTS / f"{name}.dict", *command)
 
 
 def _training_text(language: str) -> Path:

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from spectool import SpectoolError
-from spectool.bench.experiment import DrafterSpec, Experiment, ModelSpec, Prompts, read_experiment
+from spectool.bench.experiment import (
+    DrafterSpec,
+    Experiment,
+    ModelSpec,
+    Prompts,
+    read_experiment,
+    read_paths,
+    with_paths,
+)
 
 WHOLE = """
 name = "Polish"
@@ -121,3 +129,32 @@ def test_json_has_every_setting() -> None:
     described = replace(GOOD, num_draft_tokens=(4, None)).described()
     assert described["num_draft_tokens"] == [4, "auto"]
     assert described["models"][0]["drafters"][0]["history"] is True
+
+
+def test_drafters_of_one_name_serve_different_languages() -> None:
+    polish, ukrainian = (
+        DrafterSpec("dictionary", dictionary=f"{code}.dict", languages=(code,)) for code in ("pl", "uk")
+    )
+    model = ModelSpec("large", "some/large", (polish, ukrainian, DRAFTER))
+    sources = Prompts(language="pl"), Prompts(language="uk")
+    assert Experiment((model,), sources).models[0].drafters_for("uk") == [ukrainian, DRAFTER]
+    both = replace(polish, languages=("uk", "pl"))
+    with pytest.raises(SpectoolError, match="'dictionary' twice"):
+        Experiment((replace(model, drafters=(both, ukrainian)),), sources)
+    with pytest.raises(SpectoolError, match="large: languages: expected prompts, got none"):
+        Experiment((replace(model, languages=("en",)),), sources)
+
+
+def test_paths_are_replaced_where_they_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "paths.toml"
+    file.write_text('"some/large" = "./large"\n"pl.dict" = "/there/pl.dict"\n"wiki-pl" = "pl.txt"\n', encoding="utf-8")
+    (tmp_path / "experiment.toml").write_text(WHOLE, encoding="utf-8")
+    keys = with_paths(read_experiment(tmp_path / "experiment.toml"), read_paths(file))
+    found = Experiment(**keys)
+    assert found.models[0].path == "./large"
+    assert [drafter.draft_model for drafter in found.models[0].drafters] == ["some/small", None]
+    assert [drafter.dictionary for drafter in found.models[0].drafters] == [None, "/there/pl.dict"]
+    assert [source.source for source in found.prompts] == ["built-in", "pl.txt"]
+    file.write_text("large = 3\n", encoding="utf-8")
+    with pytest.raises(SpectoolError, match=r"paths\.toml: large: expected a path, got 3"):
+        read_paths(file)

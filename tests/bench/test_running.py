@@ -222,13 +222,19 @@ def test_options_are_an_experiment_too(work: Path) -> None:
     ]
 
 
+HISTORY = ("--model", TARGET, "--drafter", "history")
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (("--drafter", "history"), "--drafter needs --model"),
         (("--model", TARGET, "--drafter", "speed=2"), "'speed=2': expected one of history"),
-        (("--model", TARGET, "--drafter", "history"), "prompts: expected at least one source"),
-        (("--count", 3), "belong to --prompts"),
+        (HISTORY, "prompts: expected at least one source"),
+        (
+            ("--model", TARGET, "--drafter", "history", "--prompts", "sample:pl", "--stride", 3),
+            "expected 1 to the window",
+        ),
         (("--model", TARGET, "--prompts", "pl"), "drafters: expected at least one"),
         (("--model", TARGET, "--drafter", "align=x", "--prompts", "pl"), "expected something that drafts"),
     ],
