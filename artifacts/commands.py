@@ -89,7 +89,7 @@ def verify(paths: tuple[Path, ...]) -> None:
         spectool verify pl.dict qwen-bielik.align pl.counts
     """
     from spectool import ArtifactError
-    from spectool.artifacts import alignment, benchmark, counts, dictionary
+    from spectool.artifacts import alignment, benchmark, counts, dictionary, fairness
     from spectool.artifacts.describe import describe
     from spectool.artifacts.manifest import read_manifest
 
@@ -98,6 +98,7 @@ def verify(paths: tuple[Path, ...]) -> None:
         alignment.FORMAT: alignment.Alignment,
         counts.FORMAT: counts.Counts,
         benchmark.FORMAT: benchmark.Benchmark,
+        fairness.FORMAT: fairness.Fairness,
     }
     for path in paths:
         manifest = read_manifest(path)

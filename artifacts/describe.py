@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spectool import ArtifactError
-from spectool.artifacts import alignment, benchmark, counts, dictionary
+from spectool.artifacts import alignment, benchmark, counts, dictionary, fairness
 from spectool.artifacts.console import repairs, table
 from spectool.artifacts.fingerprint import short
 from spectool.artifacts.manifest import Manifest
@@ -40,6 +40,8 @@ def _describe(manifest: Manifest) -> dict[str, Any]:
         facts |= _alignment(manifest)
     elif manifest.format == counts.FORMAT:
         facts |= _counts(manifest)
+    elif manifest.format == fairness.FORMAT:
+        facts |= _fairness(manifest)
     facts["bytes"] = f"{manifest.total_bytes:,}"
     return facts
 
@@ -112,6 +114,25 @@ def _counts(manifest: Manifest) -> dict[str, Any]:
         f"{unit} counted": f"{manifest.statistics['total']:,}",
         "smallest count": f"{arguments['min_count']:,}; what occurs less often is left out",
         "orders": table(header, rows).splitlines(),
+    }
+
+
+def _fairness(manifest: Manifest) -> dict[str, Any]:
+    arguments, s = manifest.arguments, manifest.statistics
+    facts: dict[str, Any] = {
+        "target": arguments["target"],
+        "measured on": ", ".join(f"{task} ({rows:,} rows)" for task, rows in s["tasks"].items()),
+    }
+    for name, draft in s["drafts"].items():
+        by_task = [(task, draft["acceptance"][task], speed) for task, speed in draft["speedup"].items()]
+        known = [f"{task} {speed:.2f} ({alpha:.1%})" for task, alpha, speed in by_task if speed is not None]
+        facts[f"draft {name}"] = (
+            ", ".join(known) + " expected speed (acceptance)" if known else "compared on text alone"
+        )
+    return facts | {
+        "dictionaries": ", ".join(s["dictionaries"]) or "none",
+        "draft tokens a pass": f"{arguments['gamma']:,}",
+        "verdict": s["verdict"],
     }
 
 

@@ -1,5 +1,6 @@
 """``spectool bench``."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from spectool.artifacts.console import Finite, guarded, json_option, say, show
+from spectool.artifacts.console import Finite, guarded, json_option, say, show, table
 from spectool.runtime.model_options import DraftLength
 
 _PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
@@ -31,20 +32,21 @@ _PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a c
     "name=… before it for the tables; may be repeated.",
 )
 @click.option("--prompts", multiple=True, metavar="SOURCE", help=f"Where prompts come from: {_PROMPTS}; repeatable.")
-@click.option("--count", type=click.IntRange(1), help="Prompts of each kind, or of each corpus.  [default: 12]")
-@click.option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus.  [default: whole documents]")
-@click.option("--stride", type=click.IntRange(1), help="Tokens from a window to the next.  [default: half a window]")
+@click.option("--count", type=click.IntRange(1), help="Prompts of each kind, or of each corpus; 12 by default.")
+@click.option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; whole documents by default.")
+@click.option("--stride", type=click.IntRange(1), help="Tokens from a window to the next; half a window by default.")
 @click.option(
     "--num-draft-tokens",
     type=DraftLength(1),
     multiple=True,
     metavar="K",
-    help="Draft length, or auto; may be repeated.  [default: 2, 4]",
+    help="Draft length, or auto; may be repeated; 2 and 4 by default.",
 )
-@click.option("--tokens", type=click.IntRange(1), help="To generate after each prompt, at most.  [default: 128]")
-@click.option("--repetitions", type=click.IntRange(1), help="Of every prompt.  [default: 1]")
-@click.option("--temp", "temperature", type=Finite(0), help="Temperature.  [default: 0]")
-@click.option("--seed", type=click.IntRange(0), help="Of the order of the ways, and of sampling.  [default: 0]")
+@click.option("--tokens", type=click.IntRange(1), help="To generate after each prompt, at most; 128 by default.")
+@click.option("--repetitions", type=click.IntRange(1), help="Of every prompt; 1 by default.")
+@click.option("--temp", "temperature", type=Finite(0), help="Temperature; 0 by default.")
+@click.option("--seed", type=click.IntRange(0), help="Of the order of the ways, and of sampling; 0 by default.")
+@click.option("--ignore-eos", is_flag=True, default=None, help="Go on behind the end that the model sees.")
 @click.option("--tdp", "watts", type=Finite(0), help="Watts to estimate energy with, where it cannot be measured.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Directory to write.")
 @json_option
@@ -76,8 +78,11 @@ def bench(
             --prompts pl:question --prompts wiki-pl --window 1024 --stride 512 --count 50 -o bielik.bench
         spectool bench experiment.toml --num-draft-tokens auto -o auto.bench
     """
+    from spectool import ArtifactError
     from spectool.bench.experiment import Experiment, ModelSpec, read_experiment, read_paths, with_paths
     from spectool.bench.running import Progress, run_experiment
+    from spectool.report.summary import figures_of_ways, verdict_of
+    from spectool.report.trials import read_trials
 
     keys: dict[str, Any] = {} if experiment is None else read_experiment(experiment)
     if paths is not None:
@@ -100,7 +105,21 @@ def bench(
             bar.refresh()
 
         run = run_experiment(planned, out, watts, Progress(begin, lambda: bar.update(1), _noted(bar)))
-    show({"path": str(out), **_facts(run)}, as_json)
+    statistics = run.manifest.statistics
+    facts = {"path": str(out), **{key: statistics[key] for key in ("blocks", "generations", "different", "seconds")}}
+    try:
+        trials = read_trials(run)
+    except ArtifactError as error:  # outputs too short to compare
+        show(facts, as_json)
+        say(str(error))
+        return
+    ways = figures_of_ways(trials)
+    if as_json:
+        show(facts | {"ways": ways}, as_json)
+        return
+    click.echo(_summary(ways) + "\n")
+    show(facts | {"in words": [verdict_of(trials, model).sentence for model in trials.models]}, as_json)
+    say(f"tables and plots: spectool report {out}")
 
 
 def _noted(bar: Any) -> Any:
@@ -155,6 +174,23 @@ def _changed(source: Any, count: int | None, window: int | None, stride: int | N
     return replace(source, **changes)
 
 
-def _facts(run: Any) -> dict[str, Any]:
-    statistics = run.manifest.statistics
-    return {key: statistics[key] for key in ("blocks", "generations", "different", "seconds")}
+def _summary(ways: Sequence[Mapping[str, Any]]) -> str:
+    """Lay out the main figures of all ways; intervals are of 95%, over prompts."""
+    several = len({way["model"] for way in ways}) > 1
+    header = ["drafter", "strategy", "k", "speed-up", "95% interval", "acceptance", "tokens per pass", "prompts"]
+    rows = []
+    for way in ways:
+        low, high = way["low"], way["high"]
+        rows.append(
+            [
+                f"{way['model']}: {way['drafter']}" if several else way["drafter"],
+                way["strategy"] or "",
+                "auto" if way["num_draft_tokens"] is None else str(way["num_draft_tokens"]),
+                f"{way['speedup']:.2f}",
+                "" if low is None else f"{max(0.0, low):.2f} to {high:.2f}",
+                "" if way["acceptance"] is None else f"{way['acceptance']:.0%}",
+                f"{way['tokens_per_pass']:.2f}",
+                str(way["prompts"]),
+            ]
+        )
+    return table(header, rows)

@@ -7,6 +7,7 @@ An experiment is a TOML file, or the options of ``spectool bench``::
     repetitions = 1
     temperature = 0.0
     seed = 0
+    ignore_eos = false                    # true: go on behind the end that the model sees, for outputs of one length
     num_draft_tokens = [2, 4, "auto"]
 
     [[prompts]]                           # one table for each source
@@ -144,6 +145,7 @@ class Experiment:
         repetitions: Of every prompt.
         temperature: 0 takes the most probable token, and outputs are compared with plain decoding's.
         seed: Of the order in a block, and of sampling.
+        ignore_eos: Go on behind the end that the model sees: all outputs have ``tokens`` tokens.
     """
 
     models: tuple[ModelSpec, ...]
@@ -154,6 +156,7 @@ class Experiment:
     repetitions: int = 1
     temperature: float = 0.0
     seed: int = 0
+    ignore_eos: bool = False
 
     def __post_init__(self) -> None:
         """Check what a file and the options of a command can get wrong alike."""

@@ -169,7 +169,8 @@ class Target:
 
         def fed(count: int, total: int) -> None:
             nonlocal began
-            began = time.perf_counter()
+            if count < total:  # the last call comes after the first token
+                began = time.perf_counter()
 
         statistics, output = DraftStatistics(), list[int]()
         asked = time.perf_counter()

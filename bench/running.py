@@ -122,7 +122,7 @@ class _Measuring:
     def __init__(self, experiment: Experiment, spec: ModelSpec, meter: Meter, progress: Progress) -> None:
         self._spec, self._seed, self._progress = spec, experiment.seed, progress
         self._model, self._tokenizer = load_model(spec.path)
-        stop = frozenset(self._tokenizer.eos_token_ids)
+        stop = frozenset(() if experiment.ignore_eos else self._tokenizer.eos_token_ids)
         self._target = Target(spec.name, self._model, stop, experiment.tokens, experiment.temperature, meter)
         self._drafts: dict[str, Any] = {}  # loaded once, whatever they are used for
         self._ways: list[tuple[DrafterSpec | None, Way]] = [(None, Way(PLAIN, None, 0, None))]

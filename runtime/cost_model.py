@@ -1,48 +1,8 @@
-"""The published cost model of speculative decoding, fitted to this machine's own times.
-
-    speedup(alpha, k) = (1 + alpha k) / ((k + 1) r + 1 + beta k^2)      break-even: alpha = r + beta k
-
-``r`` is the time of a draft step and ``beta k^2`` all that grows with the draft besides, both in
-plain passes of the target. The break-even is the published one; solving ``speedup = 1`` exactly
-gives ``r (k + 1) / k + beta k``.
-
-Source: paper on cross-family speculative decoding for Polish, section 6.2, equations 3 to 6.
-"""
+"""The published cost model of speculative decoding, fitted to this machine's own times as they are measured."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
-
-class CostModel(NamedTuple):
-    """The two constants of the model.
-
-    Attributes:
-        r: Seconds of a draft step / seconds of a plain pass.
-        beta: Overhead that grows with the square of the draft length, in plain passes.
-    """
-
-    r: float
-    beta: float
-
-    def speedup(self, alpha: float, k: int) -> float:
-        """Return the speed against plain decoding at acceptance rate ``alpha`` and draft length ``k``.
-
-        >>> round(CostModel(0.071, 0.19).speedup(0.446, 2), 2)
-        0.96
-        """
-        return (1 + alpha * k) / ((k + 1) * self.r + 1 + self.beta * k * k) if k else 1.0
-
-    def break_even(self, k: int) -> float:
-        """Return the acceptance rate from which on drafting ``k`` tokens pays.
-
-        >>> round(CostModel(0.071, 0.19).break_even(2), 2)
-        0.45
-        """
-        return self.r + self.beta * k
-
-    def advise(self, alpha: float, longest: int) -> int:
-        """Return the draft length of highest speed at acceptance rate ``alpha``, 0 to ``longest``."""
-        return max(range(longest + 1), key=lambda k: self.speedup(alpha, k))
+from spectool.cost_model import CostModel
 
 
 def fit_cost_model(passes: Mapping[int, float], draft: Callable[[int], float]) -> CostModel | None:

@@ -90,7 +90,7 @@ def sweep(
         outcome = run_sweep(grid, out, workers or os.cpu_count() or 1, on_error, text_field, progress, say)
     files = write_report(outcome.rows, out)
     if files == [REPORT]:
-        say("no plots without matplotlib: pip install 'spectool[plots]', and run the same command again")
+        say("no plots without matplotlib: pip install 'spectool[report]', and run the same command again")
     facts: dict[str, Any] = {
         "path": str(out),
         "runs": len(outcome.rows),

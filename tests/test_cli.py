@@ -25,8 +25,30 @@ from spectool.runtime.demo_models import demo_path
 TOKENIZER = str(demo_path("target") / "tokenizer.json")
 OTHER = str(demo_path("other") / "tokenizer.json")
 COMMANDS = [
-    *("align", "build-dict", "chat", "count", "demo", "emulate", "export-dict", "generate", "import-dict", "inspect"),
-    *("merge-dict", "restrict-dict", "serve", "train-draft", "tune-draft", "verify"),
+    *(
+        "advise",
+        "align",
+        "bench",
+        "build-dict",
+        "chat",
+        "count",
+        "demo",
+        "emulate",
+        "export-dict",
+        "fairness",
+        "generate",
+    ),
+    *(
+        "import-dict",
+        "inspect",
+        "merge-dict",
+        "report",
+        "restrict-dict",
+        "serve",
+        "train-draft",
+        "tune-draft",
+        "verify",
+    ),
 ]
 
 

@@ -37,7 +37,7 @@ def test_importing_is_light(package: str) -> None:
     assert not loaded_by(f"import {package}") & set(HEAVY)
 
 
-@pytest.mark.parametrize("package", ["spectool.artifacts", "spectool.build", "spectool.corpora"])
+@pytest.mark.parametrize("package", ["spectool.artifacts", "spectool.build", "spectool.corpora", "spectool.report"])
 def test_offline_packages_need_no_models(package: str) -> None:
     assert not loaded_by(f"import {package}") & set(HEAVY)
 
@@ -74,7 +74,7 @@ def test_the_check_can_fail() -> None:
         ["--help"],
         ["--version"],
         *([name, "--help"] for name in ("build-dict", "align", "generate", "emulate", "demo")),
-        *([name, "--help"] for name in ("train-draft", "tune-draft")),
+        *([name, "--help"] for name in ("train-draft", "tune-draft", "bench", "report", "fairness", "advise")),
     ],
 )
 def test_help_is_light(arguments: list[str]) -> None:

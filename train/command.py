@@ -121,7 +121,7 @@ def train_draft(
     """Train a small Llama-type model from scratch, for mlx-lm to load from OUT.
 
     Beside it lie training.json (arguments, versions, bits per byte on held-out text), the loss curve
-    as curve.parquet and, with spectool[plots], as a plot. Checkpoints lie beside OUT until all is
+    as curve.parquet and, with spectool[report], as a plot. Checkpoints lie beside OUT until all is
     done; after a kill or Ctrl-C, the same command goes on from there, with the same numbers.
 
     Several processes share a step under mlx.launch. On Linux, MLX's CPU build links a slow BLAS:
@@ -212,7 +212,7 @@ def train_draft(
     if not as_json:
         say(drawn(read_curve(path / CURVE)))
     if "curve.svg" not in record["files"]:
-        say("no plot without matplotlib: pip install 'spectool[plots]'")
+        say("no plot without matplotlib: pip install 'spectool[report]'")
     facts = {"path": str(path), **record}
     show(facts if as_json else _in_short(facts), as_json)
 

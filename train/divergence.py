@@ -75,6 +75,26 @@ def entropy_of(log_p: mx.array) -> mx.array:
     return -mx.mean(mx.sum(exponential(log_p) * log_p, axis=-1))
 
 
+def log_q_of(draft: Any, pairing: Pairing, batch: Batch) -> mx.array:
+    """Return the draft's log-probabilities there, ``[places, size]``."""
+    return pairing.of_draft(draft(mx.array(batch.draft)[:, :-1])[mx.array(batch.rows), mx.array(batch.places)])
+
+
+def place_by_place(log_p: mx.array, log_q: mx.array) -> mx.array:
+    """Return what `measure` means over places: cross-entropy, entropy of p (nats), sum_x min(p(x), q(x)).
+
+    Args:
+        log_p: The target's log-probabilities, ``[places, size]``.
+        log_q: The draft's, likewise.
+
+    Returns:
+        float32 ``[3, places]``.
+    """
+    p = exponential(log_p)
+    overlap = mx.sum(mx.minimum(p, exponential(log_q)), axis=-1)
+    return mx.stack([-mx.sum(p * log_q, axis=-1), -mx.sum(p * log_p, axis=-1), overlap])
+
+
 def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence[Example], rows: int) -> Divergence:
     """Measure a draft on rows, a few at once.
 
@@ -91,14 +111,12 @@ def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence
         number = len(batch.rows)
         if not number:
             continue
-        ids, of_row, places = mx.array(batch.draft), mx.array(batch.rows), mx.array(batch.places)
         if pairing is None:
+            ids, of_row, places = mx.array(batch.draft), mx.array(batch.rows), mx.array(batch.places)
             means = mx.stack([cross_entropy(draft, ids, of_row, places), mx.array(0.0), mx.array(0.0)])
         else:
-            log_p, log_q = log_p_of(target, pairing, batch), pairing.of_draft(draft(ids[:, :-1])[of_row, places])
-            p = exponential(log_p)
-            overlap = mx.mean(mx.sum(mx.minimum(p, exponential(log_q)), axis=-1))
-            means = mx.stack([-mx.mean(mx.sum(p * log_q, axis=-1)), entropy_of(log_p), overlap])
+            found = place_by_place(log_p_of(target, pairing, batch), log_q_of(draft, pairing, batch))
+            means = mx.mean(found, axis=1)
         sums += number * np.array(means, dtype=np.float64)
         total += number
     nats, entropy, overlap_of_all = (sums / total).tolist()

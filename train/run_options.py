@@ -30,11 +30,12 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def named(given: Sequence[str]) -> dict[str, str]:
-    """Return what names corpora, by the names that they are given, or by their own.
+def named(given: Sequence[str], option: str = "--corpus") -> dict[str, str]:
+    """Return corpora or models, by the names that they are given, or by their own.
 
     Args:
         given: ``NAME=SPEC`` or ``SPEC`` each.
+        option: What gives them.
 
     Raises:
         click.UsageError: Two have one name.
@@ -46,6 +47,6 @@ def named(given: Sequence[str]) -> dict[str, str]:
         parts = re.fullmatch(r"(\w[\w.-]*)=(.+)", text)
         name, spec = parts.groups() if parts else (slug(text) or text, text)
         if name in found:
-            raise click.UsageError(f"--corpus: two are called {name}; give them names, as in NAME={spec}")
+            raise click.UsageError(f"{option}: two are called {name}; give them names, as in NAME={spec}")
         found[name] = spec
     return found

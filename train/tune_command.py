@@ -108,7 +108,7 @@ def tune_draft(
     With several tasks, s-CDF moves the draft where the target's speed-up is least: each task's gradient
     weighs as much as its divergence from the target exceeds that of the best one. Beside the model lie
     training.json, the loss of every step as curve.parquet, and divergence, KL, acceptance proxy and
-    unfairness of every task as tasks.parquet and, with spectool[plots], as a plot. Checkpoints lie beside
+    unfairness of every task as tasks.parquet and, with spectool[report], as a plot. Checkpoints lie beside
     OUT until all is done; after a kill or Ctrl-C, the same command goes on from there.
 
     \b
@@ -151,7 +151,7 @@ def tune_draft(
             say(f"Interrupted after step {display.last.step:,}; the same command goes on from the last checkpoint.")
             sys.exit(130)
     if "tasks.svg" not in record["files"]:
-        say("no plot without matplotlib: pip install 'spectool[plots]'")
+        say("no plot without matplotlib: pip install 'spectool[report]'")
     facts = {"path": str(path), **record}
     if as_json:
         show(facts, as_json)

@@ -71,6 +71,9 @@ def measured(work: Path) -> Path:
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert (facts["blocks"], facts["generations"], facts["different"]) == (3, 15, 0)
+    assert {(way["drafter"], way["num_draft_tokens"], way["prompts"]) for way in facts["ways"]} == {
+        (name, k, 3) for name in ("dictionary", "draft") for k in (2, None)
+    }
     return out
 
 
@@ -126,6 +129,26 @@ def test_cycles_add_up_to_generations(measured: Path) -> None:
         assert sum(cycle["seconds"] for cycle in mine) <= row["seconds"]
         assert row["draft_seconds"] + row["pass_seconds"] <= row["seconds"]
         assert row["joules"] == pytest.approx(20 * row["seconds"], rel=0.2)
+
+
+def test_plain_decoding_is_timed_from_its_first_pass(work: Path) -> None:
+    out = work / "one.bench"
+    result = run("bench", work / "experiment.toml", "--tokens", 1, "-o", out)
+    assert result.exit_code == 0, result.output
+    assert "none drafted beside plain decoding with 8 tokens or more" in result.stderr
+    seconds: dict[str, list[float]] = {}
+    for row in Benchmark(out).generations.to_pylist():
+        seconds.setdefault(row["drafter"], []).append(row["seconds"])
+    # One pass each: what it costs is the same, within what a busy machine adds.
+    assert min(seconds[PLAIN]) > min(seconds["dictionary"]) / 4
+
+
+def test_outputs_may_go_on_behind_their_end(work: Path) -> None:
+    out = work / "on.bench"
+    result = run("bench", work / "experiment.toml", "--tokens", 60, "--ignore-eos", "-o", out)
+    assert result.exit_code == 0, result.output
+    assert {row["tokens"] for row in Benchmark(out).generations.to_pylist()} == {60}
+    assert "95% interval" in result.stdout
 
 
 def test_counts_are_those_of_a_replay(work: Path, measured: Path) -> None:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import mlx.core as mx
 import pytest
 
+from spectool.cost_model import CostModel
 from spectool.runtime.controller import LONGEST, Controller
-from spectool.runtime.cost_model import CostModel, fit_cost_model
+from spectool.runtime.cost_model import fit_cost_model
 from spectool.runtime.drafter import Drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.proposer import Proposer

@@ -248,7 +248,7 @@ def test_without_matplotlib_there_are_tables(
     result = sweep(folder / "grid.toml", "-o", folder / "out")
     assert result.exit_code == 0, result.output
     (line,) = result.stderr.splitlines()
-    assert line == "no plots without matplotlib: pip install 'spectool[plots]', and run the same command again"
+    assert line == "no plots without matplotlib: pip install 'spectool[report]', and run the same command again"
     assert "![" not in (folder / "out" / "report.md").read_text()
 
 

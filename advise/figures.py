@@ -1,0 +1,56 @@
+"""Figures that say where they come from."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number and its origin.
+
+    Attributes:
+        value: The number; None where nothing tells.
+        origin: ``measured``, ``stated``, ``assumed``, ``computed`` or ``unknown``, and after a colon how.
+    """
+
+    value: float | None
+    origin: str
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a number."""
+        return self.value is not None
+
+    @property
+    def kind(self) -> str:
+        """The first word of the origin."""
+        return self.origin.partition(":")[0]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figure as JSON has it."""
+        return {"value": self.value, "origin": self.origin}
+
+
+def measured(value: float, how: str) -> Figure:
+    """Return a number found by looking, counting or timing here."""
+    return Figure(value, f"measured: {how}")
+
+
+def stated(value: float) -> Figure:
+    """Return a number that the user gave."""
+    return Figure(value, "stated")
+
+
+def assumed(value: float, why: str) -> Figure:
+    """Return a number that nobody has looked at here."""
+    return Figure(value, f"assumed: {why}")
+
+
+def computed(value: float, how: str) -> Figure:
+    """Return a number that follows from others."""
+    return Figure(value, f"computed: {how}")
+
+
+def unknown(why: str) -> Figure:
+    """Return no number."""
+    return Figure(None, f"unknown: {why}")

@@ -1,0 +1,63 @@
+"""The whole report of a run: its sections in their order, and its files."""
+
+import os
+from pathlib import Path
+
+from spectool.artifacts.benchmark import Benchmark
+from spectool.report import costs, passes, plots, summary, tables
+from spectool.report.cycles import read_cycles
+from spectool.report.page import Figure, Section, html, markdown
+from spectool.report.trials import Trials
+
+HTML, MARKDOWN = "report.html", "report.md"
+
+
+def sections(run: Benchmark, trials: Trials) -> list[Section]:
+    """Lay out everything that a run can tell."""
+    arguments, statistics = run.manifest.arguments, run.manifest.statistics
+    cycles = read_cycles(run, trials.left_out)
+    found = [
+        _with(summary.answer(trials), plots.speedups(trials)),
+        summary.measured(trials, arguments, statistics),
+        tables.speed(trials),
+        tables.languages(trials),
+        tables.acceptance(trials),
+        tables.draft_length(trials),
+        _with(tables.buckets(trials), *plots.by_acceptance(trials)),
+        tables.break_evens(trials),
+        costs.cost_model(trials, statistics.get("sizes", {}), statistics.get("draft_sizes", {})),
+        _with(costs.time_spent(trials), *plots.cycle_times(trials)),
+        _with(passes.tokens_per_pass(trials, cycles), plots.against_geometric(trials, cycles)),
+        passes.sources(trials, cycles),
+        costs.energy(trials, statistics.get("power", {})),
+        passes.differences(trials),
+    ]
+    return [section for section in found if section is not None]
+
+
+def write_report(run: Benchmark, trials: Trials, folder: Path) -> list[str]:
+    """Write the page, its Markdown and the plots of the latter into ``folder``, each file whole or not at all.
+
+    Returns:
+        Names of the files.
+    """
+    title = f"{run.manifest.arguments.get('name') or run.path.name}: does drafting pay?"
+    parts = sections(run, trials)
+    figures = [part for section in parts for part in section.parts if isinstance(part, Figure)]
+    files = {HTML: html(title, parts), MARKDOWN: markdown(title, parts, lambda figure, number: _name(number))}
+    files |= {_name(number): figure.svg for number, figure in enumerate(figures, 1)}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        partial = folder / f".{name}.{os.getpid()}.partial"
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(folder / name)
+    return list(files)
+
+
+def _with(section: Section, *figures: Figure) -> Section:
+    """Put figures before the tables of a section."""
+    return Section(section.title, section.text, [*figures, *section.parts])
+
+
+def _name(number: int) -> str:
+    return f"figure-{number}.svg"

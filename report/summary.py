@@ -1,0 +1,202 @@
+"""The answer in words: does drafting pay here, in which way, how sure is that, and where least."""
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from spectool.report.cells import percent, size
+from spectool.report.costs import cycle_seconds
+from spectool.report.page import Section
+from spectool.report.statistics import LEVEL, Estimate, mean_interval
+from spectool.report.trials import LEAST, Trials, Way, chosen, pooled_acceptance, pooled_tokens_per_pass
+
+
+class Verdict(NamedTuple):
+    """What a run says about a target.
+
+    Attributes:
+        way: The fastest way of drafting.
+        speedup: Its speed-up, mean over prompts, with its 95% interval.
+        best_of: How many ways it is the best of.
+        allowing: The same with the interval that allows for this (Bonferroni's): the luckiest of many looks faster
+            than it is.
+    """
+
+    way: Way
+    speedup: Estimate
+    best_of: int
+    allowing: Estimate
+
+    @property
+    def pays(self) -> bool | None:
+        """Whether drafting pays; None where that cannot be told."""
+        if self.allowing.low is None or self.allowing.high is None:
+            return None
+        return True if self.allowing.low > 1 else False if self.allowing.high < 1 else None
+
+    @property
+    def sentence(self) -> str:
+        """The verdict as one sentence, the target first."""
+        says = {True: "drafting pays", False: "drafting does not pay", None: "it cannot be told whether drafting pays"}
+        which = f"the fastest of {self.best_of} ways" if self.best_of > 1 else "the only way measured"
+        return (
+            f"{self.way.model}: {says[self.pays]}; {which}, {self.way.label}, is "
+            f"{self.speedup.value:.2f} times as fast as plain decoding ({_interval(self)})."
+        )
+
+
+def verdict_of(trials: Trials, model: str) -> Verdict:
+    """Find the fastest way of a target."""
+    found = {way: [trial.speedup for trial in chosen(trials.drafted, way)] for way in trials.ways if way.model == model}
+    best = max(found, key=lambda way: fmean(found[way]))
+    allowing = mean_interval(found[best], 1 - (1 - LEVEL) / len(found))
+    return Verdict(best, mean_interval(found[best]), len(found), allowing)
+
+
+def figures_of_ways(trials: Trials) -> list[dict[str, Any]]:
+    """Return the main figures of every way, for programs."""
+    found = []
+    for way in trials.ways:
+        some = chosen(trials.drafted, way)
+        speedup = mean_interval([trial.speedup for trial in some])
+        found.append(
+            {
+                "model": way.model,
+                "drafter": way.drafter,
+                "strategy": way.strategy,
+                "num_draft_tokens": way.k,
+                "prompts": speedup.n,
+                "speedup": speedup.value,
+                "low": speedup.low,
+                "high": speedup.high,
+                "acceptance": pooled_acceptance(some),
+                "tokens_per_pass": pooled_tokens_per_pass(some),
+                "different": sum(len(trial.gaps) for trial in some),
+            }
+        )
+    return found
+
+
+def answer(trials: Trials) -> Section:
+    """The opening section."""
+    text = []
+    for model in trials.models:
+        verdict = verdict_of(trials, model)
+        text += [verdict.sentence, _reason(trials, verdict), _least(trials, verdict), _others(trials, verdict)]
+    text += [
+        "Drafting means that something cheap guesses the next k tokens and the large model, the target, checks all of "
+        "them in one pass; it keeps those that it would have written itself. The text stays the same. Whether it comes "
+        "sooner depends on how many guesses are right (acceptance) and on what guessing and checking cost here.",
+        "Intervals are over prompts: they say what other prompts of these kinds would give on this machine, in the "
+        "state it was in. They say nothing about other machines, models or texts.",
+    ]
+    return Section("The answer", [paragraph for paragraph in text if paragraph])
+
+
+def measured(trials: Trials, arguments: Mapping[str, Any], statistics: Mapping[str, Any]) -> Section:
+    """What was measured, where and when."""
+    machine = statistics.get("machine", {})
+    made_of = [str(machine[key]) for key in ("system", "processor", "device") if machine.get(key)]
+    versions = [f"{key} {machine[key]}" for key in ("spectool", "mlx", "mlx_lm") if machine.get(key)]
+    began, minutes = str(statistics.get("began"))[:16].replace("T", " "), statistics.get("seconds", 0) / 60
+    text = [
+        f"“{arguments.get('name')}”, begun {began}, took {minutes:.1f} minutes on {', '.join(made_of)}, "
+        f"{machine.get('cores')} cores, {size(machine.get('memory_bytes'))} of memory, with {', '.join(versions)}."
+    ]
+    for model in trials.models:
+        prompts = [
+            f"{len(some)} in {language} ({', '.join(dict.fromkeys(trial.kind for trial in some))})"
+            for name, language in trials.scopes
+            if name == model and (some := chosen(trials.plain, None, model, language))
+        ]
+        weights = size(statistics.get("sizes", {}).get(model))
+        text.append(f"Target {model}, {weights} of weights; prompts: {', '.join(prompts)}.")
+    if drafts := statistics.get("draft_sizes"):
+        text.append(f"Draft models: {', '.join(f'{name}, {size(weights)}' for name, weights in drafts.items())}.")
+    repetitions = max(trial.repetitions for trial in trials.plain)
+    text.append(
+        f"Every prompt was decoded in all ways, one after the other and in an order that changes, to at most "
+        f"{arguments.get('tokens')} tokens, {'once' if repetitions == 1 else f'{repetitions} times'} in each, "
+        f"{_sampling(arguments)}."
+    )
+    if trials.left_out:
+        text.append(
+            f"Left out of all that follows: {len(trials.left_out)} prompts whose output has fewer than {LEAST} "
+            "tokens in some way, since their speed is chance."
+        )
+    return Section("What was measured", text)
+
+
+def _reason(trials: Trials, verdict: Verdict) -> str:
+    """Why: what a cycle yields, and what it costs."""
+    some = chosen(trials.drafted, verdict.way)
+    plain = chosen(trials.plain, model=verdict.way.model)
+    step = sum(trial.seconds for trial in plain) / sum(trial.tokens for trial in plain)
+    draft, passing, rest = (seconds / step for seconds in cycle_seconds(some))
+    return (
+        f"The reason: the target accepts {percent(pooled_acceptance(some))} of the draft tokens, so that a cycle "
+        f"yields {pooled_tokens_per_pass(some):.2f} tokens; it takes {draft + passing + rest:.2f} times as long as a "
+        f"step of plain decoding, of which {passing:.2f} go to the target's pass, {draft:.2f} to drafting and "
+        f"{rest:.2f} to the rest."
+    )
+
+
+def _least(trials: Trials, verdict: Verdict) -> str:
+    """Where this way helps least and most."""
+    some = chosen(trials.drafted, verdict.way)
+    groups: dict[str, list[float]] = {}
+    languages = len({trial.language for trial in some}) > 1
+    for trial in some:
+        groups.setdefault(f"{trial.language}, {trial.kind}" if languages else trial.kind, []).append(trial.speedup)
+    if len(groups) < 2:
+        return ""
+    means = {name: mean_interval(values) for name, values in groups.items()}
+    least, most = (pick(means, key=lambda name: means[name].value) for pick in (min, max))
+    slower = [name for name, found in means.items() if found.value < 1]
+    rest = f" On average it slows these down: {'; '.join(slower)}." if slower else ""
+    return f"It helps least for {least} ({_spelt(means[least])}) and most for {most} ({_spelt(means[most])}).{rest}"
+
+
+def _others(trials: Trials, verdict: Verdict) -> str:
+    """How the other ways do."""
+    if verdict.best_of < 2:
+        return ""
+    ways = [way for way in trials.ways if way.model == verdict.way.model]
+    found = [mean_interval([trial.speedup for trial in chosen(trials.drafted, way)]) for way in ways]
+    faster = sum(one.low is not None and one.low > 1 for one in found)
+    slower = sum(one.high is not None and one.high < 1 for one in found)
+    unsure = len(found) - faster - slower
+    told = f"; for {unsure} that cannot be told" if unsure else ""
+    return (
+        f"Of {len(found)} ways, {faster} {_are(faster)} faster than plain decoding and {slower} {_are(slower)} slower, "
+        f"each taken by itself at 95%{told}."
+    )
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _interval(verdict: Verdict) -> str:
+    found, allowing = verdict.speedup, verdict.allowing
+    if found.low is None:
+        return "one prompt, from which nothing follows for others"
+    spelt = f"95% interval {_ends(found)} over {found.n} prompts"
+    if verdict.best_of < 2:
+        return spelt
+    return f"{spelt}; {_ends(allowing)} allowing for the choice of the fastest"
+
+
+def _spelt(found: Estimate) -> str:
+    if found.low is None:
+        return f"{found.value:.2f} times, one prompt"
+    return f"{found.value:.2f} times, {_ends(found)}, {found.n} prompts"
+
+
+def _ends(found: Estimate) -> str:
+    return f"{max(0.0, found.low or 0.0):.2f} to {found.high:.2f}"  # no speed-up is negative
+
+
+def _sampling(arguments: Mapping[str, Any]) -> str:
+    temperature = arguments.get("temperature", 0)
+    return f"at temperature {temperature:g}, seed {arguments.get('seed')}" if temperature else "at temperature 0"

@@ -1,0 +1,235 @@
+"""The command: a run becomes a page whose figures are the run's, and which opens by itself."""
+
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from matplotlib.image import imread
+
+from spectool.artifacts.benchmark import Benchmark, Row
+from spectool.cli import main
+from spectool.cost_model import CostModel
+from spectool.report.compose import sections
+from spectool.report.cost_fit import fit_cost
+from spectool.report.costs import observations
+from spectool.report.page import Section, Table
+from spectool.report.summary import verdict_of
+from spectool.report.trials import chosen, read_trials
+
+from .runs import STEP, Truth, rows_of, write_run
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    generations, cycles = rows_of()
+    for row in generations:
+        row["joules"] = 30 * row["seconds"]
+    different = [row for row in generations if row["drafter"] == "history"][:3]
+    for row, gap in zip(different, (0.001, 0.1, 2.0), strict=True):
+        row["first_difference"], row["gap"] = 5, gap
+    power = {"source": "stated", "watts": 30.0}
+    return write_run(tmp_path_factory.mktemp("runs") / "some.bench", generations, cycles, power=power)
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> dict[str, Section]:
+    opened = Benchmark(run)
+    return {section.title: section for section in sections(opened, read_trials(opened))}
+
+
+def cells(section: Section, row: str, number: int = 0) -> dict[str, str]:
+    """A row of the number-th table of a section, by column."""
+    table = [part for part in section.parts if isinstance(part, Table)][number]
+    found = next(cells for cells in table.rows if cells[0] == row)
+    return dict(zip(table.header, found, strict=True))
+
+
+def call(*arguments: str) -> str:
+    done = CliRunner().invoke(main, ["report", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def told(run: Path) -> dict[str, Any]:
+    """What the command says, and by that its files beside the run."""
+    found: dict[str, Any] = json.loads(call(str(run), "--json"))
+    return found
+
+
+def test_all_files_are_written_beside_the_run(run: Path, told: dict[str, Any]) -> None:
+    folder = run.with_name("some.bench-report")
+    assert told["path"] == str(folder)
+    assert sorted(told["files"]) == sorted(path.name for path in folder.iterdir())
+    assert {"report.html", "report.md"} < set(told["files"])
+    page = (folder / "report.md").read_text(encoding="utf-8")
+    plots = re.findall(r"\(<(figure-\d\.svg)>\)", page)
+    assert sorted(plots) == sorted(name for name in told["files"] if name.endswith(".svg"))
+    for plot in plots:
+        assert xml.etree.ElementTree.parse(folder / plot).getroot().tag.endswith("svg")
+    best = max(told["ways"], key=lambda way: way["speedup"])
+    assert (best["drafter"], best["strategy"], best["prompts"]) == ("qwen", "anchored", 32)
+    assert best["low"] < best["speedup"] < best["high"]
+    assert f"{best['speedup']:.2f} times as fast" in told["verdict"][0]
+
+
+def test_the_same_run_gives_the_same_bytes(run: Path, told: dict[str, Any], tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    assert "target: drafting pays; the fastest of 6 ways, qwen, anchored" in call(str(run), "-o", str(page))
+    assert len(list(page.iterdir())) == len(told["files"])
+    for file in page.iterdir():
+        assert file.read_bytes() == (Path(told["path"]) / file.name).read_bytes(), file.name
+
+
+def test_acceptance_and_speed_are_those_of_the_run(run: Path, page: dict[str, Section]) -> None:
+    table = Benchmark(run).generations.to_pylist()
+    rows = [
+        row
+        for row in table
+        if (row["drafter"], row["strategy"], row["num_draft_tokens"]) == ("qwen", "anchored", 4)
+        and (row["language"], row["kind"]) == ("pl", "question")
+    ]
+    plain = {row["block"]: row for row in table if row["drafter"] == "plain"}
+    alpha = sum(row["accepted"] / row["proposed"] for row in rows) / len(rows)
+    ratios = [plain[row["block"]]["seconds"] / 64 / (row["seconds"] / row["tokens"]) for row in rows]
+    assert len(rows) == 8
+    label = "qwen, anchored, k = 4"
+    assert cells(page["Acceptance"], label)["question"].startswith(f"{100 * alpha:.0f} ± ")
+    assert cells(page["Speed"], label)["question"].startswith(f"{sum(ratios) / 8:.2f} ± ")
+    rates = [row["tokens"] / row["seconds"] for row in rows]
+    assert cells(page["Speed"], label, 2)["question"] == f"{sum(rates) / 8:.1f}"
+    assert float(cells(page["Speed"], "plain", 2)["all"]) == pytest.approx(1 / STEP, rel=0.03)
+    both = cells(page["Languages side by side"], label)
+    assert float(both["pl: tokens per pass"]) > float(both["uk: tokens per pass"])
+    best = cells(page["Languages side by side"], "the fastest of all ways")
+    assert float(best["uk: speed-up"].split()[0]) >= float(both["uk: speed-up"].split()[0])
+
+
+def test_a_break_even_is_where_the_model_has_it(page: dict[str, Section]) -> None:
+    # Cycles cost what the model says, so that the lines meet plain decoding at its exact break-even.
+    exact = 100 * CostModel(0.07, 0.05).exact_break_even(4)
+    told = cells(page["Break-even"], "qwen, anchored, k = 4")["all"]
+    value, reach = map(float, re.match(r"(\d+) ± (\d+)%", told).groups())  # type: ignore[union-attr]
+    assert abs(value - exact) <= reach + 1
+    for k in (2, 4):
+        model = cells(page["Cost model"], "qwen, anchored")
+        assert model[f"k = {k}: exact"] != model[f"k = {k}: r + βk"]
+        assert float(model[f"k = {k}: exact"][:-1]) == pytest.approx(
+            100 * CostModel(0.07, 0.05).exact_break_even(k), abs=3
+        )
+    assert cells(page["Cost model"], "qwen, anchored")["r by size"] == "0.073"
+
+
+def test_time_energy_sources_and_differences(page: dict[str, Section]) -> None:
+    time = cells(page["Where the time goes"], "qwen, naive, k = 2")
+    assert float(time["drafting"]) == pytest.approx(1000 * STEP * 0.07 * 3, rel=0.03)
+    assert float(time["in plain steps"]) == pytest.approx(CostModel(0.07, 0.05).cost(2), rel=0.03)
+    assert float(cells(page["Energy and memory"], "plain")["J/token"]) == pytest.approx(30 * STEP, rel=0.03)
+    assert "as stated" in page["Energy and memory"].text[0]
+    assert "Sources of drafts" not in page  # every way has one
+    told = cells(page["Is the output the same?"], "history, k = 2")
+    assert (told["that differ"], told["near-ties"], told["largest gap"]) == ("2", "1", "2")
+
+
+def test_several_sources_are_told_apart(tmp_path: Path) -> None:
+    generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=3)
+    for cycle in cycles[::3]:
+        cycle["source"] = "dictionary"
+    opened = Benchmark(write_run(tmp_path / "x.bench", generations, cycles))
+    found = {section.title: section for section in sections(opened, read_trials(opened))}
+    shares = [cells(found["Sources of drafts"], f"qwen, naive, k = 2: {name}") for name in ("qwen", "dictionary")]
+    assert sum(float(share["of all cycles"][:-1]) for share in shares) == pytest.approx(100, abs=1)
+    assert "Languages side by side" not in found
+
+
+def test_a_draft_as_long_as_pays_and_several_targets(tmp_path: Path) -> None:
+    generations: list[Row] = []
+    cycles: list[Row] = []
+    for number, model in enumerate(("small", "large")):
+        for rows, drawn in zip((generations, cycles), rows_of(model=model, repetitions=2, prompts=3), strict=True):
+            rows += [row | {"block": row["block"] + 100 * number} for row in drawn]
+    of_model = {row["block"]: row["model"] for row in generations}
+    for row in generations:
+        if of_model[row["block"]] == "large" and row["drafter"] != "plain":
+            row["num_draft_tokens"] = None if row["num_draft_tokens"] == 4 else 2
+    opened = Benchmark(write_run(tmp_path / "x.bench", generations, cycles))
+    trials = read_trials(opened)
+    found = {section.title: section for section in sections(opened, trials)}
+    assert [part.caption.rpartition("Here: ")[2] for part in found["Acceptance"].parts] == [
+        *("language pl, target small.", "language uk, target small."),
+        *("language pl, target large.", "language uk, target large."),
+    ]
+    assert cells(found["Acceptance"], "qwen, naive, k as pays", 2)["question"] != "—"
+    assert cells(found["Draft length"], "qwen, naive", 2)["accepted, k = 4"] == "—"
+    timed = cells(found["Cost model"], "large: qwen, naive")
+    assert timed["r"].endswith("(timed)") and float(timed["r timed"]) == pytest.approx(0.07, rel=0.03)
+    assert {trial.repetitions for trial in trials.drafted} == {2}
+
+
+@pytest.mark.parametrize(
+    ("agreement", "cost", "pays"),
+    [(0.8, CostModel(0.02, 0.01), True), (0.2, CostModel(0.2, 0.1), False)],
+)
+def test_verdicts(tmp_path: Path, agreement: float, cost: CostModel, pays: bool) -> None:
+    generations, cycles = rows_of([Truth("qwen", "anchored", agreement, cost)], ["pl"], prompts=12)
+    trials = read_trials(Benchmark(write_run(tmp_path / "x.bench", generations, cycles)))
+    verdict = verdict_of(trials, "target")
+    assert verdict.pays is pays and verdict.best_of == 2
+    assert verdict.allowing.low < verdict.speedup.low < verdict.speedup.high < verdict.allowing.high
+
+
+def test_one_prompt_gives_no_verdict(tmp_path: Path) -> None:
+    generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=1)
+    told = call(str(write_run(tmp_path / "x.bench", generations, cycles)))
+    assert "it cannot be told whether drafting pays" in told and "one prompt, from which nothing follows" in told
+
+
+def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
+    held, runs = [0, 0, 0], 24
+    truth = Truth("qwen", "anchored", 0.6, CostModel(0.071, 0.05))
+    for seed in range(runs):
+        generations, cycles = rows_of([truth], ["pl"], ["list"], prompts=12, seed=seed, noise=0.05)
+        trials = read_trials(Benchmark(write_run(tmp_path / f"{seed}.bench", generations, cycles)))
+        found = fit_cost(observations(trials.drafted))
+        assert found is not None
+        held[0] += found.r.low <= 0.071 <= found.r.high
+        held[1] += found.beta.low <= 0.05 <= found.beta.high
+        line = verdict_of(trials, "target").speedup
+        some = chosen(trials.drafted, verdict_of(trials, "target").way)
+        expected = [t.tokens_per_pass / truth.cost.cost(t.way.k or 0) for t in some]
+        held[2] += line.low <= sum(expected) / len(expected) <= line.high
+    print(f"seeds 0 to {runs - 1}; r, beta, speed-up held:", held)
+    assert min(held) >= 20
+
+
+def test_what_is_missing_is_said(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = CliRunner().invoke(main, ["report", str(tmp_path / "none.bench")])
+    assert done.exit_code == 1 and "no such artifact" in done.output
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = CliRunner().invoke(main, ["report", str(run)])
+    assert done.exit_code == 1
+    assert "report needs matplotlib: pip install 'spectool[report]'" in done.output
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome to open the page in")
+def test_the_page_opens_in_a_browser_without_a_network(told: dict[str, Any], tmp_path: Path) -> None:
+    page, shot = Path(told["path"]) / "report.html", tmp_path / "shot.png"
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    options += ["--proxy-server=127.0.0.1:9", "--disable-background-networking", "--enable-logging=stderr"]
+    options += [f"--screenshot={shot}", "--window-size=500,2500"]
+    done = subprocess.run([str(BROWSER), *options, f"file://{page}"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "Refused to" not in done.stderr and "Content Security Policy" not in done.stderr
+    seen = imread(shot)
+    blue = np.abs(seen[:, :, :3] - np.array([0x00, 0x72, 0xB2]) / 255).max(axis=2) < 0.02
+    assert seen.shape[:2] == (2500, 500)
+    assert blue.sum() > 100  # the first figure is drawn
