@@ -25,30 +25,9 @@ from spectool.runtime.demo_models import demo_path
 TOKENIZER = str(demo_path("target") / "tokenizer.json")
 OTHER = str(demo_path("other") / "tokenizer.json")
 COMMANDS = [
-    *(
-        "advise",
-        "align",
-        "bench",
-        "build-dict",
-        "chat",
-        "count",
-        "demo",
-        "emulate",
-        "export-dict",
-        "fairness",
-        "generate",
-    ),
-    *(
-        "import-dict",
-        "inspect",
-        "merge-dict",
-        "report",
-        "restrict-dict",
-        "serve",
-        "train-draft",
-        "tune-draft",
-        "verify",
-    ),
+    *("advise", "align", "bench", "build-dict", "chat", "count", "demo", "emulate", "export-dict", "fairness"),
+    *("generate", "import-dict", "inspect", "merge-dict", "report", "restrict-dict", "serve", "train-draft"),
+    *("tune-draft", "verify"),
 ]
 
 
