@@ -11,25 +11,8 @@ from matplotlib.lines import Line2D
 
 from spectool.artifacts.runs import Row
 from spectool.build.sweep_report import best_of, by_series, mean_of, number, pearson, size_of
+from spectool.plot_style import COLOURS, MARKERS, STYLE
 
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 5,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "svg.hashsalt": "spectool",
-    "svg.fonttype": "none",
-}
-# Okabe and Ito's palette: told apart by colour-blind readers, and in print by the markers beside it.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-_MARKERS = "osD^vPX*"
 _WIDTH = 3.5  # inches of one panel
 _SPEEDUP = "tokens per pass"
 
@@ -39,7 +22,7 @@ def write_plots(rows: Sequence[Row], out: Path) -> list[str]:
     series = by_series(rows)
     names = []
     if series:
-        with matplotlib.rc_context(_STYLE):
+        with matplotlib.rc_context(STYLE):
             for name, draw in _PLOTS.items():
                 figure = draw(series)
                 if figure is not None:
@@ -49,7 +32,7 @@ def write_plots(rows: Sequence[Row], out: Path) -> list[str]:
 
 def _fertility(series: Mapping[str, Sequence[Row]]) -> Figure | None:
     """Fertility against the best of the sweep (paper: Figure 1)."""
-    colours, markers = _keys(series, "language", _COLOURS), _keys(series, "tokenizer", _MARKERS)
+    colours, markers = _keys(series, "language", COLOURS), _keys(series, "tokenizer", MARKERS)
     figure, panels = _panels(series, 3.4)
     for panel, (name, rows) in zip(panels, series.items(), strict=True):
         best = best_of(rows)
@@ -77,8 +60,8 @@ def _sizes(series: Mapping[str, Sequence[Row]]) -> Figure | None:
     if all(len({size_of(row) for row in rows}) < 2 for rows in series.values()):
         return None
     chosen = {name: _longest_order(rows) for name, rows in series.items()}
-    colours = _keys(chosen, "min_prob", _COLOURS)
-    markers = _keys(chosen, "min_prob", _MARKERS)
+    colours = _keys(chosen, "min_prob", COLOURS)
+    markers = _keys(chosen, "min_prob", MARKERS)
     figure, panels = _panels(series, 3.0)
     for panel, (name, rows) in zip(panels, chosen.items(), strict=True):
         sizes = sorted({size for row in rows if (size := size_of(row)) is not None})
@@ -104,7 +87,7 @@ def _orders(series: Mapping[str, Sequence[Row]]) -> Figure | None:
     ordered = {name: rows for name, rows in series.items() if len({row["order"] for row in rows}) > 1}
     if not ordered:
         return None
-    colours, markers = _keys(ordered, "order", _COLOURS), _keys(ordered, "order", _MARKERS)
+    colours, markers = _keys(ordered, "order", COLOURS), _keys(ordered, "order", MARKERS)
     pairs = sorted({(row["language"], row["tokenizer"]) for rows in ordered.values() for row in rows}, reverse=True)
     figure, panels = _panels(ordered, 0.9 + 0.24 * len(pairs), sharex=True)
     for panel, (name, rows) in zip(panels, ordered.items(), strict=True):
@@ -132,7 +115,7 @@ def _dial(series: Mapping[str, Sequence[Row]]) -> Figure | None:
     if all(len({row["min_prob"] for row in rows}) < 2 for rows in largest.values()):
         return None
     languages = sorted({row["language"] for rows in largest.values() for row in rows})
-    colours = _keys(largest, "tokenizer", _COLOURS)
+    colours = _keys(largest, "tokenizer", COLOURS)
     strokes = dict(zip(largest, ("-", "--", ":", "-."), strict=False))
     figure, panels = _panels(languages, 3.0, sharex=True)
     for panel, language in zip(panels, languages, strict=True):

@@ -9,11 +9,8 @@ from matplotlib.figure import Figure as Drawing
 
 from spectool.fairness.formulas import Z
 from spectool.fairness.verdict import PLAIN, speeds
+from spectool.plot_style import COLOURS, MARKERS, STYLE
 from spectool.report.page import Figure
-from spectool.train.curve_plot import STYLE
-
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito's palette
-_MARKERS = "osD^vPX"
 
 
 def plots(figures: Mapping[str, Any]) -> dict[str, Figure]:
@@ -49,8 +46,8 @@ def _speeds(figures: Mapping[str, Any]) -> Drawing:
             [speed.value for _, speed in points],
             [place + shift for place, _ in points],
             xerr=[Z * speed.error for _, speed in points],
-            fmt=_MARKERS[number % len(_MARKERS)],
-            color=_COLOURS[number % len(_COLOURS)],
+            fmt=MARKERS[number % len(MARKERS)],
+            color=COLOURS[number % len(COLOURS)],
             markersize=5,
             label=name,
         )
@@ -66,11 +63,11 @@ def _fitness(draft: Mapping[str, Any]) -> Drawing:
     axes = drawing.subplots()
     axes.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
     for number, (task, at) in enumerate(draft["tasks"].items()):
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = COLOURS[number % len(COLOURS)]
         fitness = 1 - at["draft_misfit"]
         ends = [max(0.0, fitness - at["target_misfit"]), min(1.0, fitness + at["target_misfit"])]
         axes.plot([fitness, fitness], ends, color=colour, alpha=0.35, linewidth=4, solid_capstyle="butt")
-        marker = _MARKERS[number % len(_MARKERS)]
+        marker = MARKERS[number % len(MARKERS)]
         axes.plot(fitness, at["acceptance"], marker, color=colour, markersize=6, label=task, linestyle="none")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)

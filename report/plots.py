@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import PercentFormatter
 
+from spectool.plot_style import COLOURS, MARKERS, STYLE
 from spectool.report.costs import cycle_seconds
 from spectool.report.cycles import Cycles, expected_tokens
 from spectool.report.page import Figure
@@ -18,24 +19,6 @@ from spectool.report.statistics import mean_interval
 from spectool.report.tables import break_even_of
 from spectool.report.trials import Trial, Trials, Way, chosen, pooled_tokens_per_pass
 
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 5,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "svg.hashsalt": "spectool",
-    "svg.fonttype": "none",
-}
-# Okabe and Ito's palette: told apart by colour-blind readers, and in print by the markers beside it.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-_MARKERS = "osD^vPX*"
 _WIDTH = 6.5  # inches
 
 
@@ -51,11 +34,11 @@ def speedups(trials: Trials) -> Figure:
                 found = mean_interval([trial.speedup for trial in chosen(here, way)])
                 arm = 0.0 if found.high is None else found.high - found.value
                 axes.errorbar(
-                    found.value, labels.index(way.label) + shift, xerr=arm, fmt=_MARKERS[number % 8],
-                    color=_COLOURS[number % 8], elinewidth=1, markersize=4,
+                    found.value, labels.index(way.label) + shift, xerr=arm, fmt=MARKERS[number % 8],
+                    color=COLOURS[number % 8], elinewidth=1, markersize=4,
                 )  # fmt: skip
             name = trials.scope_name(model, language)
-            axes.plot([], [], _MARKERS[number % 8], color=_COLOURS[number % 8], markersize=4, label=name)
+            axes.plot([], [], MARKERS[number % 8], color=COLOURS[number % 8], markersize=4, label=name)
         axes.axvline(1, color="#444444", linewidth=1, linestyle="--")
         axes.set_yticks(range(len(labels)), labels)
         axes.set_ylim(len(labels) - 0.4, -0.6)
@@ -105,7 +88,7 @@ def against_geometric(trials: Trials, cycles: Mapping[Way, Sequence[Cycles]]) ->
             points = [pair for way, pair in pairs.items() if way.drafter == name and pair[0] is not None]
             if points:
                 axes.plot(
-                    *zip(*points, strict=True), _MARKERS[number % 8], color=_COLOURS[number % 8], label=name,
+                    *zip(*points, strict=True), MARKERS[number % 8], color=COLOURS[number % 8], label=name,
                     linestyle="none",
                 )  # fmt: skip
         ends = [1.0, max(max(expected or 1, measured) for expected, measured in pairs.values()) + 0.1]
@@ -134,7 +117,7 @@ def cycle_times(trials: Trials) -> list[Figure]:
             axes = canvas.subplots()
             left = np.zeros(len(ways))
             for number, name in enumerate(("drafting", "target's pass", "rest")):
-                axes.barh(range(len(ways)), parts[:, number], left=left, color=_COLOURS[number], label=name, height=0.7)
+                axes.barh(range(len(ways)), parts[:, number], left=left, color=COLOURS[number], label=name, height=0.7)
                 left += parts[:, number]
             axes.plot(np.array(tokens) * step * 1000, range(len(ways)), "|", color="#000000", markersize=12,
                       markeredgewidth=2, label="plain decoding, same tokens")  # fmt: skip
@@ -152,10 +135,10 @@ def cycle_times(trials: Trials) -> list[Figure]:
 
 
 def _cloud(panel: Any, some: Sequence[Trial], number: int, name: str) -> None:
-    colour = _COLOURS[number % 8]
+    colour = COLOURS[number % 8]
     alpha = [trial.acceptance for trial in some if trial.acceptance is not None]
     panel.plot(
-        alpha, [trial.speedup for trial in some], _MARKERS[number % 8], color=colour, label=name, linestyle="none",
+        alpha, [trial.speedup for trial in some], MARKERS[number % 8], color=colour, label=name, linestyle="none",
         markersize=3.5, alpha=0.6,
     )  # fmt: skip
     found = break_even_of(some)
@@ -176,11 +159,11 @@ def _fastest_strategies(trials: Trials, model: str) -> list[str]:
 @contextmanager
 def _canvas(width: float, height: float) -> Iterator[tuple[Canvas, Any]]:
     """Give a figure, and a function that returns it as SVG, the same for the same run."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         canvas = Canvas(figsize=(width, height), layout="constrained")
 
         def svg() -> str:
-            with matplotlib.rc_context(_STYLE):
+            with matplotlib.rc_context(STYLE):
                 out = BytesIO()
                 canvas.savefig(out, format="svg", metadata={"Date": None})
             return out.getvalue().decode()

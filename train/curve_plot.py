@@ -3,26 +3,15 @@
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 
+from spectool import plot_style
 from spectool.train.curve import Point, means
 
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.4,
-    "legend.frameon": False,
-    "svg.hashsalt": "spectool",
-    "svg.fonttype": "none",
-}
-_TRAINING, _HELD_OUT = "#0072B2", "#D55E00"  # Okabe and Ito's palette
+STYLE = {**plot_style.STYLE, "axes.spines.right": True}  # a second axis stands there
+_TRAINING, _HELD_OUT = plot_style.COLOURS[:2]
 _STRETCHES = 400
 
 

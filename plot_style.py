@@ -1,0 +1,22 @@
+"""How all plots look: the same style, and colours that colour-blind readers can tell apart."""
+
+from typing import Any
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "spectool",
+    "svg.fonttype": "none",
+}
+# Okabe and Ito's palette: told apart by colour-blind readers, and in print by the markers beside it.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+MARKERS = "osD^vPX*"
