@@ -9,8 +9,8 @@ drafter, strategy and draft length of a model, in an order that changes from blo
 compared with each other, so that a busy machine slows all alike.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,14 +48,15 @@ GENERATIONS = pa.schema(
         "drafted_passes": pa.int32(),  # that verified at least one draft token
         "proposed": pa.int32(),
         "accepted": pa.int32(),
-        "prompt_seconds": pa.float64(),  # before the first cycle: drafter and target read the prompt
+        "prompt_seconds": pa.float64(),  # the target reads the prompt, once for the block: equal in all its rows
+        "draft_prompt_seconds": pa.float64(),  # the drafter reads it, before the clock; its cache lives on in the block
         "seconds": pa.float64(),  # from the first cycle to the last token
         "draft_seconds": pa.float64(),  # of those, in the drafter
         "pass_seconds": pa.float64(),  # of those, in the target's passes
         "joules": pa.float64(),  # over `seconds`; null where nothing tells
         "peak_memory": pa.int64(),  # bytes that MLX held at most
-        "first_difference": pa.int32(),  # tokens that are plain decoding's before one that is not; null if all are
-        "gap": pa.float64(),  # there, between the two best log-probabilities of a single step; null likewise
+        "first_difference": pa.int32(),  # tokens equal to plain decoding's before one that is not; null: all, or drawn
+        "gap": pa.float64(),  # there, between the two best logits in one pass over all before; null likewise
         "output": pa.list_(pa.field("element", pa.int32())),  # token ids
     },
     {"spectool-benchmark": str(VERSION)},
@@ -122,39 +123,59 @@ class Benchmark:
             ArtifactError: Something differs.
         """
         verify_files(self.path, self.manifest)
-        sums: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
-        for cycle in self.cycles.to_pylist():
-            counted = ("proposed", "accepted", "committed")
-            sums[cycle["block"], cycle["order"]].update({"passes": 1, **{name: cycle[name] for name in counted}})
-        for row in self.generations.to_pylist():
+        of_generation = ["block", "order"]
+        counted = ["proposed", "accepted", "committed"]
+        summed = self.cycles.group_by(of_generation).aggregate(
+            [("cycle", "count"), *((name, "sum") for name in counted)]
+        )
+        sums = {
+            (row["block"], row["order"]): (*(row[f"{name}_sum"] for name in counted), row["cycle_count"])
+            for row in summed.to_pylist()
+        }
+        columns = [*of_generation, "drafter", "proposed", "accepted", "tokens", "passes"]
+        for row in self.generations.select(columns).to_pylist():
             if row["drafter"] == PLAIN:
                 continue
-            found = sums.pop((row["block"], row["order"]), Counter())
-            expected = {name: row[name] for name in ("passes", "proposed", "accepted")} | {"committed": row["tokens"]}
-            if found != Counter(expected):
-                place = f"block {row['block']}, generation {row['order']}"
+            found = sums.pop((row["block"], row["order"]), (0, 0, 0, 0))
+            expected = tuple(row[name] for name in columns[3:])
+            if found != expected:
                 raise ArtifactError(
-                    f"{self.path}: {place}: its cycles have {dict(found)}, expected {expected}. Measure the run again"
+                    f"{self.path}: block {row['block']}, generation {row['order']}: its cycles have {found} proposed, "
+                    f"accepted and committed tokens and passes, expected {expected}. Measure the run again"
                 )
         if sums:
-            raise ArtifactError(
-                f"{self.path}: cycles of {len(sums)} generations that are not there. Measure the run again"
-            )
+            raise ArtifactError(f"{self.path}: cycles of {len(sums)} unknown generations. Measure the run again")
 
 
 def write_block(directory: Path, generations: Iterable[Mapping[str, Any]], cycles: Iterable[Mapping[str, Any]]) -> None:
-    """Write the two files of some generations into ``directory``, which must exist."""
+    """Write the two files of some generations into ``directory``, which must exist, down to the disk."""
     for (name, schema), rows in zip(_FILES.items(), (generations, cycles), strict=True):
-        pq.write_table(pa.Table.from_pylist(list(rows), schema), directory / name, compression="zstd")
+        with (directory / name).open("wb") as file:
+            pq.write_table(pa.Table.from_pylist(list(rows), schema), file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
 
 
-def read_block(directory: Path) -> Block:
-    """Read what `write_block` wrote.
+def read_block(directory: Path) -> tuple[pa.Table, pa.Table]:
+    """Read the generations and the cycles that `write_block` wrote.
 
     Raises:
         ArtifactError: A file is missing, damaged, or has other columns.
     """
-    return Block(*(read_rows(directory / name, schema).to_pylist() for name, schema in _FILES.items()))
+    generations, cycles = (read_rows(directory / name, schema) for name, schema in _FILES.items())
+    return generations, cycles
+
+
+def join_blocks(blocks: Sequence[Path], out: Path) -> None:
+    """Write the two files of all ``blocks`` into ``out``, one block after the other.
+
+    Raises:
+        ArtifactError: As `read_block`.
+    """
+    for name, schema in _FILES.items():
+        with pq.ParquetWriter(out / name, schema, compression="zstd") as writer:
+            for block in blocks:
+                writer.write_table(read_rows(block / name, schema))
 
 
 def read_rows(file: Path, schema: pa.Schema) -> pa.Table:

@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from spectool.artifacts.console import Finite, guarded, json_option, say, show, table
 from spectool.runtime.model_options import DraftLength
+from spectool.runtime.strategies import STRATEGIES
 
 _PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
 
@@ -29,7 +30,7 @@ _PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a c
     multiple=True,
     metavar="SPEC",
     help="What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored, with "
-    "name=… before it for the tables; may be repeated.",
+    f"name=… before it for the tables; may be repeated. Strategies: {', '.join(STRATEGIES)}.",
 )
 @click.option("--prompts", multiple=True, metavar="SOURCE", help=f"Where prompts come from: {_PROMPTS}; repeatable.")
 @click.option("--count", type=click.IntRange(1), help="Prompts of each kind, or of each corpus; 12 by default.")
@@ -80,9 +81,11 @@ def bench(
     """
     from spectool import ArtifactError
     from spectool.bench.experiment import Experiment, ModelSpec, read_experiment, read_paths, with_paths
-    from spectool.bench.running import Progress, run_experiment
-    from spectool.report.summary import figures_of_ways, verdict_of
-    from spectool.report.trials import read_trials
+    from spectool.bench.progress import Progress
+    from spectool.bench.running import run_experiment
+    from spectool.bench.work import work_path
+    from spectool.report.summary import figures_of_ways, verdicts
+    from spectool.report.trials import LEAST, read_trials
 
     keys: dict[str, Any] = {} if experiment is None else read_experiment(experiment)
     if paths is not None:
@@ -95,7 +98,9 @@ def bench(
         keys["models"] = (ModelSpec(Path(model).name, model, tuple(map(_drafter, drafters))),)
     if prompts:
         keys["prompts"] = tuple(map(_prompts, prompts))
-    keys["prompts"] = tuple(_changed(source, count, window, stride) for source in keys.get("prompts", ()))
+    if "prompts" not in keys:
+        raise click.UsageError(f"no prompts: give --prompts ({_PROMPTS}), or an EXPERIMENT that has some")
+    keys["prompts"] = tuple(_changed(source, count, window, stride) for source in keys["prompts"])
     planned = Experiment(**{"models": (), **keys})
     with tqdm(unit=" generations", disable=None) as bar:
 
@@ -103,22 +108,34 @@ def bench(
             bar.reset(total)
             bar.initial = bar.n = done  # what was measured before says nothing about the speed
             bar.refresh()
+            if done:
+                say(f"going on: {done} of {total} generations were measured before")
 
-        run = run_experiment(planned, out, watts, Progress(begin, lambda: bar.update(1), _noted(bar)))
+        try:
+            run = run_experiment(planned, out, watts, Progress(begin, lambda: bar.update(1), _noted(bar)))
+        except KeyboardInterrupt:
+            if (kept := work_path(out.resolve())).exists():
+                say(f"{kept} has what was measured; the same command goes on with it")
+            raise
     statistics = run.manifest.statistics
     facts = {"path": str(out), **{key: statistics[key] for key in ("blocks", "generations", "different", "seconds")}}
     try:
         trials = read_trials(run)
     except ArtifactError as error:  # outputs too short to compare
         show(facts, as_json)
-        say(str(error))
+        say(f"{error}. Where the model sees an end early, --ignore-eos goes on behind it")
         return
     ways = figures_of_ways(trials)
+    if trials.left_out:
+        say(
+            f"left out: {len(trials.left_out)} of {facts['blocks']} blocks, fewer than {LEAST} tokens in some way. "
+            "Where the model sees an end early, --ignore-eos goes on behind it"
+        )
     if as_json:
         show(facts | {"ways": ways}, as_json)
         return
     click.echo(_summary(ways) + "\n")
-    show(facts | {"in words": [verdict_of(trials, model).sentence for model in trials.models]}, as_json)
+    show(facts | {"in words": [verdict.sentence for verdict in verdicts(trials)]}, as_json)
     say(f"tables and plots: spectool report {out}")
 
 
@@ -147,7 +164,7 @@ def _drafter(text: str) -> Any:
         elif key in named and value:
             found[named[key]] = value
         else:
-            expected = "history, strategy=…, " + ", ".join(f"{name}=…" for name in named)
+            expected = "history, strategy=…+…, " + ", ".join(f"{name}=…" for name in named)
             raise click.UsageError(f"--drafter {text}: {part!r}: expected one of {expected}")
     default = [Path(found[key]).name for key in ("draft_model", "dictionary") if key in found]
     return DrafterSpec(**{"name": "+".join([*default, *(["history"] if "history" in found else [])]), **found})

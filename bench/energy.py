@@ -14,12 +14,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+from xml.parsers.expat import ExpatError
 
 RAPL = Path("/sys/class/powercap")
 _EVERY = 100  # milliseconds between two samples of powermetrics
+_PATIENCE = 3.0  # seconds for its first sample, and for its end
 
 
 class Meter(Protocol):
@@ -86,29 +88,37 @@ class Rapl:
 
 
 class PowerMetrics:
-    """Apple's power sampler, read by a thread while the block runs."""
+    """Apple's power sampler, read by a thread while blocks run."""
 
     source = "powermetrics"
     watts: float | None = None
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         """Read what ``process`` prints."""
+        assert process.stdout is not None
         self._joules = 0.0
-        self._process = process
-        threading.Thread(target=self._read, daemon=True).start()
+        self._stream: Any = process.stdout
+        self._sampled = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the first sample, so long at most; return whether it came."""
+        return self._sampled.wait(seconds)
 
     def begin(self) -> float:
         """Return the joules so far."""
         return self._joules
 
     def end(self, begun: float) -> float | None:
-        """Return the joules since a reading, to a tenth of a second."""
-        return self._joules - begun
+        """Return the joules since a reading, to a tenth of a second; None where no samples come any more."""
+        return self._joules - begun if self._sampled.is_set() and self._thread.is_alive() else None
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for sample in samples(iter(lambda: self._process.stdout.read(4096), b"")):  # type: ignore[union-attr]
-            self._joules += joules_of(sample)
+        with suppress(KeyError, ValueError, plistlib.InvalidFileException, ExpatError, OSError):
+            for sample in samples(iter(lambda: self._stream.read1(1 << 16), b"")):
+                self._joules += joules_of(sample)
+                self._sampled.set()
 
 
 def samples(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -147,11 +157,15 @@ def _counters() -> Meter:
 @contextmanager
 def _power_metrics() -> Iterator[Meter]:
     command = ["sudo", "-n", "powermetrics", "--samplers", "cpu_power,gpu_power", "-f", "plist", "-i", str(_EVERY)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=1 << 16)
     try:
-        time.sleep(0.5)
-        permitted = process.poll() is None
-        yield PowerMetrics(process) if permitted else Stated(None)
+        meter = PowerMetrics(process)
+        yield meter if meter.wait(_PATIENCE) else Stated(None)
     finally:
-        process.terminate()
-        process.wait()
+        # It runs as root: where it may not be told to stop, it ends when nobody reads any more.
+        with suppress(PermissionError):
+            process.terminate()
+        if process.stdout is not None:
+            process.stdout.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE)

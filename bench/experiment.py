@@ -49,6 +49,7 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -110,6 +111,11 @@ class DrafterSpec:
     history: bool = False
     languages: tuple[str, ...] = ()
 
+    @property
+    def artifacts(self) -> list[str]:
+        """The paths of its artifacts."""
+        return [path for path in (self.dictionary, self.alignment) if path is not None]
+
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
@@ -165,14 +171,19 @@ class Experiment:
         _expect(self.num_draft_tokens, "num_draft_tokens", "at least one draft length", "none")
         for length in self.num_draft_tokens:
             _expect(length is None or 0 < length <= _LONGEST, "num_draft_tokens", f"1 to {_LONGEST} or auto", length)
-        for key, least in (("tokens", 1), ("repetitions", 1), ("temperature", 0)):
-            _expect(getattr(self, key) >= least, key, f"a number from {least} on", getattr(self, key))
+        for key, least in (("tokens", 1), ("repetitions", 1), ("temperature", 0), ("seed", 0)):
+            value = getattr(self, key)
+            _expect(isfinite(value) and value >= least, key, f"a number from {least} on", getattr(self, key))
         _different([model.name for model in self.models], "models")
         for model in self.models:
             known = {source.language for source in self.prompts}
             _expect(not model.languages or known & set(model.languages), f"{model.name}: languages", "prompts", "none")
             _expect(model.drafters, f"{model.name}: drafters", "at least one", "none")
-            for language in known:
+            for drafter in model.drafters:
+                served = set(drafter.languages or known) & set(model.languages or known) & known
+                _expect(served, f"{model.name}: drafter {drafter.name}: languages", "of the model's prompts", "none")
+            for language in known & set(model.languages or known):
+                _expect(model.drafters_for(language), f"{model.name}: drafters", f"one for {language}", "none")
                 names = [drafter.name for drafter in model.drafters_for(language)]
                 _different([PLAIN, *names], f"{model.name}: drafters")
             for drafter in model.drafters:
@@ -334,6 +345,7 @@ def _check_prompts(where: str, source: Prompts) -> None:
 
 def _different(names: list[str], where: str) -> None:
     for place, name in enumerate(names):
+        _expect(name.isprintable(), where, "names that can be printed", repr(name))
         _expect(name not in names[:place], where, "different names", f"{name!r} twice")
 
 

@@ -1,7 +1,8 @@
 """One prompt in every way: plain decoding and each drafter, one after the other, timed cycle by cycle.
 
 All ways of a block begin from copies of one cache that holds the prompt but for its last two tokens, so a long prompt
-is computed once. A drafter is told the whole prompt each time; what that takes is kept apart from generating.
+is computed once. Drafters read the prompt before the clock; what that takes is kept apart. A draft model keeps what it
+has read, so that of the ways that share one, the first in a block pays.
 """
 
 import copy
@@ -14,6 +15,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from mlx_lm.generate import generate_step as plain_generate_step
+from mlx_lm.generate import generation_stream, wired_limit
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import SpectoolError
@@ -53,7 +55,7 @@ class Generated:
 
     output: list[int]
     statistics: DraftStatistics
-    prompt_seconds: float
+    draft_prompt_seconds: float
     seconds: float
     joules: float | None
     cycles: list[Row]
@@ -108,7 +110,9 @@ class Target:
             labels: Columns that all rows have: language, kind, prompt, repetition.
             on_way: Called after each.
         """
-        cache, rng = self._begin(prompt), np.random.default_rng(list(seed))
+        rng, asked = np.random.default_rng(list(seed)), time.perf_counter()
+        cache = self._begin(prompt)
+        prompt_seconds = time.perf_counter() - asked
         drawn = int(rng.integers(1 << 32))
         found: list[tuple[Way, Generated, int]] = []
         for place in rng.permutation(len(ways)):
@@ -138,7 +142,8 @@ class Target:
                     "drafted_passes": statistics.drafted_passes,
                     "proposed": statistics.proposed,
                     "accepted": statistics.accepted,
-                    "prompt_seconds": generated.prompt_seconds,
+                    "prompt_seconds": prompt_seconds,
+                    "draft_prompt_seconds": generated.draft_prompt_seconds,
                     "seconds": generated.seconds,
                     "draft_seconds": sum(cycle["draft_seconds"] for cycle in generated.cycles),
                     "pass_seconds": sum(cycle["pass_seconds"] for cycle in generated.cycles),
@@ -157,15 +162,18 @@ class Target:
         return cache
 
     def _generate(self, way: Way, prompt: Sequence[int], cache: list[Any], tokens: int) -> Generated:
-        generate = self._plainly if way.drafter is None else self._drafted
-        return generate(way, prompt, cache, tokens)
+        with wired_limit(self._model, [generation_stream]):
+            if way.drafter is None:
+                return self._plainly(prompt, cache, tokens)
+            return self._drafted(way, way.drafter, prompt, cache, tokens)
 
     def _sampler(self) -> Sampling | None:
         return Sampling(temp=self._temperature) if self._temperature else None
 
-    def _plainly(self, way: Way, prompt: Sequence[int], cache: list[Any], tokens: int) -> Generated:
+    def _plainly(self, prompt: Sequence[int], cache: list[Any], tokens: int) -> Generated:
         """Decode with the host's own loop, which computes the next token while the last one is read."""
-        began = time.perf_counter()
+        reading, asked = self._meter.begin(), time.perf_counter()
+        began = ended = asked
 
         def fed(count: int, total: int) -> None:
             nonlocal began
@@ -173,20 +181,25 @@ class Target:
                 began = time.perf_counter()
 
         statistics, output = DraftStatistics(), list[int]()
-        asked = time.perf_counter()
         rest = mx.array(list(prompt[-_LEFT:]))
         options = {"prompt_cache": cache, "sampler": self._sampler(), "prompt_progress_callback": fed}
-        reading = self._meter.begin()
         for token, _ in plain_generate_step(rest, self._model, max_tokens=tokens, **options):
+            ended = time.perf_counter()
             output.append(int(token))
             statistics.record("", 0, 0, 1)
             if token in self._stop_tokens:
                 break
-        return self._timed(output, statistics, asked, began, reading, [])
+        return Generated(output, statistics, 0.0, ended - began, self._joules(reading, asked, began, ended), [])
 
-    def _drafted(self, way: Way, prompt: Sequence[int], cache: list[Any], tokens: int) -> Generated:
-        statistics, cycles = DraftStatistics(), list[Row]()
-        began = last = asked = time.perf_counter()
+    def _drafted(self, way: Way, drafter: Drafter, prompt: Sequence[int], cache: list[Any], tokens: int) -> Generated:
+        statistics, cycles, output = DraftStatistics(), list[Row](), list[int]()
+        started = time.perf_counter()
+        try:
+            _read_prompt(drafter, prompt)
+        except Exception as error:
+            raise self._failed(way, f"{type(error).__name__}: {error}") from error
+        reading, asked = self._meter.begin(), time.perf_counter()
+        began = last = ended = asked
 
         def on_cycle(cycle: Cycle) -> None:
             nonlocal began, last
@@ -208,47 +221,37 @@ class Target:
             )
             last = now
 
-        rest, before = mx.array(list(prompt[-_LEFT:])), list(prompt[:-_LEFT])
-        reading = self._meter.begin()
-        if way.drafter is not None:
-            # A draft model reads the prompt when it is first asked: before the clock of the first cycle runs.
-            way.drafter.start(prompt)
-            way.drafter.propose(1)
         steps = generate_step(
-            rest,
+            mx.array(list(prompt[-_LEFT:])),
             self._model,
-            drafter=way.drafter,
+            drafter=drafter,
             num_draft_tokens=way.num_draft_tokens,
             max_tokens=tokens,
             stop_tokens=self._stop_tokens,
             sampler=self._sampler(),
             prompt_cache=cache,
-            cached_tokens=before,
+            cached_tokens=list(prompt[:-_LEFT]),
             statistics=statistics,
             on_cycle=on_cycle,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # a drafter that is switched off measures nothing
             try:
-                output = [token for token, _, _ in steps]
+                for token, _, _ in steps:
+                    ended = time.perf_counter()
+                    output.append(token)
             except RuntimeWarning as warning:
-                raise SpectoolError(f"{self.name}: {warning} It cannot be measured: leave it out") from warning
-        return self._timed(output, statistics, asked, began, reading, cycles)
+                raise self._failed(way, str(warning)) from warning
+        joules = self._joules(reading, asked, began, ended)
+        return Generated(output, statistics, asked - started, ended - began, joules, cycles)
 
-    def _timed(
-        self,
-        output: list[int],
-        statistics: DraftStatistics,
-        asked: float,
-        began: float,
-        reading: float,
-        cycles: list[Row],
-    ) -> Generated:
-        """Take the time now; energy goes to the prompt and to generating in proportion to their time."""
-        joules, ended = self._meter.end(reading), time.perf_counter()
-        share = (ended - began) / (ended - asked)
-        measured = None if joules is None else joules * share
-        return Generated(output, statistics, began - asked, ended - began, measured, cycles)
+    def _joules(self, reading: float, asked: float, began: float, ended: float) -> float | None:
+        """Return the energy from ``began`` on; what came before since ``asked`` takes its share by time."""
+        joules, now = self._meter.end(reading), time.perf_counter()
+        return None if joules is None else joules * (ended - began) / (now - asked)
+
+    def _failed(self, way: Way, reason: str) -> SpectoolError:
+        return SpectoolError(f"{self.name}: drafter {way.name} fails and cannot be measured: {reason}. Leave it out")
 
     def _difference(self, prompt: Sequence[int], plain: list[int], output: list[int]) -> Row:
         """Say where an output leaves plain decoding's; at a temperature both are drawn, and nothing is said."""
@@ -256,3 +259,10 @@ class Target:
         if found is None:
             return {"first_difference": None, "gap": None}
         return {"first_difference": found.position, "gap": found.gap}
+
+
+def _read_prompt(drafter: Drafter, prompt: Sequence[int]) -> None:
+    """Tell a drafter the prompt, and ask it and its members once: a draft model reads when it is first asked."""
+    drafter.start(prompt)
+    for member in getattr(drafter, "drafters", (drafter,)):
+        member.propose(1)

@@ -2,8 +2,9 @@
 
 import hashlib
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from spectool import CorpusError
 from spectool.artifacts.tokenizer import Tokenizer
-from spectool.bench.experiment import BUILT_IN, CHATTED, KINDS, Prompts
+from spectool.bench.experiment import BUILT_IN, CHATTED, KINDS, LANGUAGES, Prompts
 from spectool.corpora import open_corpus
 
 
@@ -44,14 +45,22 @@ def load_prompts(sources: Sequence[Prompts], tokenizer: Tokenizer) -> list[Promp
     Raises:
         CorpusError: A source cannot be read, or has no prompt.
     """
-    found: list[Prompt] = []
+    found: list[list[Prompt]] = []
     for source in sources:
-        made = list(_built_in(source) if source.source == BUILT_IN else _of_corpus(source, tokenizer))
+        try:
+            made = list(_built_in(source) if source.source == BUILT_IN else _of_corpus(source, tokenizer))
+        except CorpusError as error:
+            raise CorpusError(f"{error}. Built-in prompts: {', '.join(LANGUAGES)}") from error
         if not made:
             wanted = f"windows of {source.window} tokens" if source.window else "prompts"
             raise CorpusError(f"{source.source}: expected {wanted}, got none. Give longer text or a smaller window")
-        found += made
-    return found
+        found.append(made)
+    names = Counter(prompt.name for made in found for prompt in made)
+    return [
+        replace(prompt, name=f"{prompt.name} of source {number}") if names[prompt.name] > 1 else prompt
+        for number, made in enumerate(found, 1)
+        for prompt in made
+    ]
 
 
 def fingerprint(prompts: Sequence[Prompt]) -> str:
@@ -76,14 +85,20 @@ def _of_corpus(source: Prompts, tokenizer: Tokenizer) -> Iterator[Prompt]:
 
 
 def _windows(source: Prompts, tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield text of ``window`` tokens each, ``stride`` from one to the next, none beyond the end of a document."""
-    for document in open_corpus(source.source):
-        ids = tokenizer.encode(document.text)
-        for first in range(0, len(ids) - source.window + 1, source.stride):
-            # A window may begin or end inside a character.
-            text = tokenizer.bytes_of(ids[first : first + source.window]).decode(errors="ignore")
-            if text:
-                yield text
+    """Yield text of ``window`` tokens each, ``stride`` from one to the next, none beyond the end of a document.
+
+    The first windows of as many documents as prompts are wanted come first, then their second ones, and so on: windows
+    of one document overlap and are alike.
+    """
+    encoded = (tokenizer.encode(document.text) for document in open_corpus(source.source))
+    documents = list(islice((ids for ids in encoded if len(ids) >= source.window), source.count))
+    for first in range(0, max(map(len, documents), default=0), source.stride):
+        for ids in documents:
+            if first + source.window <= len(ids):
+                # A window may begin or end inside a character.
+                text = tokenizer.bytes_of(ids[first : first + source.window]).decode(errors="ignore")
+                if text:
+                    yield text
 
 
 def encoded(prompt: Prompt, tokenizer: Any) -> list[int]:

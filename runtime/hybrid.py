@@ -125,6 +125,9 @@ class HybridDrafter:
     A member that raises is switched off with a warning until the next ``start``; the others
     go on. Drafters with the attribute ``costs_a_pass = True`` are the expensive ones; those that are
     `Continuing` go on with what these have guessed.
+
+    Attributes:
+        drafters: The members.
     """
 
     def __init__(
@@ -141,9 +144,9 @@ class HybridDrafter:
             draft_cost: Time of a draft token of a model, in target passes; None measures it.
             clock: Seconds.
         """
-        self._drafters = tuple(drafters)
-        self.name = "hybrid(" + ", ".join(drafter.name for drafter in self._drafters) + ")"
-        self._members = [_Source(drafter) for drafter in self._drafters]
+        self.drafters = tuple(drafters)
+        self.name = "hybrid(" + ", ".join(drafter.name for drafter in self.drafters) + ")"
+        self._members = [_Source(drafter) for drafter in self.drafters]
         self._sources: list[_Source] = []  # those that have not failed
         self._draft_cost = draft_cost
         self._clock = clock
@@ -153,17 +156,17 @@ class HybridDrafter:
     @property
     def costs_a_pass(self) -> bool:
         """Whether all members do: with a cheap member, proposals may come for free."""
-        return all(getattr(drafter, "costs_a_pass", False) for drafter in self._drafters)
+        return all(getattr(drafter, "costs_a_pass", False) for drafter in self.drafters)
 
     @property
     def cache(self) -> "DraftCache | None":
         """The cache of the first member that asks a draft model; None where none does."""
-        caches = (getattr(drafter, "cache", None) for drafter in self._drafters)
+        caches = (getattr(drafter, "cache", None) for drafter in self.drafters)
         return next((cache for cache in caches if cache is not None), None)
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Pass it on to the members that can draw."""
-        for drafter in self._drafters:
+        for drafter in self.drafters:
             if isinstance(drafter, Drawing):
                 drafter.draw_with(draw)
 

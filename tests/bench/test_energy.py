@@ -55,21 +55,38 @@ def test_samples_are_split_wherever_chunks_end() -> None:
         assert [round(joules_of(part), 6) for part in samples(chunks)] == [0.1, 0.4, 0.9]
 
 
-def test_a_process_that_prints_samples_is_read() -> None:
+def test_a_process_that_prints_samples_is_read_as_they_come() -> None:
     script = (
         "import plistlib, sys, time\n"
         "for _ in range(3):\n"
         "    values = {'elapsed_ns': 100_000_000, 'processor': {'combined_power': 20_000.0}}\n"
         "    sys.stdout.buffer.write(plistlib.dumps(values) + b'\\0'); sys.stdout.flush()\n"
+        "time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         meter = PowerMetrics(process)
-        reading = 0.0
+        assert meter.wait(20)
         for _ in range(200):
-            if (meter.end(reading) or 0) > 5.9:
+            if (meter.end(0.0) or 0) > 5.9:
                 break
             time.sleep(0.05)
-        assert meter.end(reading) == pytest.approx(6.0)
+        assert meter.end(0.0) == pytest.approx(6.0)
+        process.kill()
+        process.wait()
+        for _ in range(200):
+            if meter.end(0.0) is None:
+                break
+            time.sleep(0.05)
+        assert meter.end(0.0) is None  # nobody measures any more
+
+
+@pytest.mark.parametrize("printed", ["no list at all", "", plistlib.dumps({"elapsed_ns": 5}).decode()])
+def test_what_cannot_be_read_measures_nothing(printed: str) -> None:
+    script = f"import sys, time\nprint({printed!r}, end=chr(0), flush=True)\ntime.sleep(1)\n"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        meter = PowerMetrics(process)
+        assert not meter.wait(3)
+        assert meter.end(meter.begin()) is None
 
 
 def test_stated_power_comes_first() -> None:

@@ -28,10 +28,8 @@ def test_windows_slide_over_every_document(tmp_path: Path) -> None:
     corpus.write_text("\n".join(text.strip() for text in texts) + "\n", encoding="utf-8")
     source = Prompts(str(corpus), "pl", ("news",), count=100, window=16, stride=8)
     prompts = load_prompts([source], TOKENIZER)
-    expected = []
-    for text in texts:
-        ids = TOKENIZER.encode(text.strip())
-        expected += [ids[first : first + 16] for first in range(0, len(ids), 8) if first + 16 <= len(ids)]
+    documents = [ids for text in texts if len(ids := TOKENIZER.encode(text.strip())) >= 16]
+    expected = [ids[first : first + 16] for first in range(0, 1000, 8) for ids in documents if first + 16 <= len(ids)]
     assert [prompt.text for prompt in prompts] == [TOKENIZER.bytes_of(ids).decode(errors="ignore") for ids in expected]
     assert len(prompts) > 4
     assert prompts[0].name == "two.txt-001"
@@ -55,3 +53,17 @@ def test_a_prompt_is_encoded_as_generate_does() -> None:
     _, tokenizer = load_model(str(demo_path("target")))
     prompt = load_prompts([Prompts(language="pl", kinds=("encyclopaedic",), count=1)], TOKENIZER)[0]
     assert encoded(prompt, tokenizer) == tokenizer.encode(prompt.text)
+
+
+def test_prompts_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    corpus = tmp_path / "two.txt"
+    corpus.write_text("Most w Jaworowcu zamknięty do końca, a potem idź do lasu.\n", encoding="utf-8")
+    sources = [Prompts(str(corpus), "pl", window=window, stride=window) for window in (4, 8)]
+    prompts = load_prompts(sources, TOKENIZER)
+    assert len({prompt.name for prompt in prompts}) == len(prompts) > 2
+    assert "two.txt-001 of source 2" in {prompt.name for prompt in prompts}
+
+
+def test_the_built_in_sets_are_named_where_a_source_is_mistyped() -> None:
+    with pytest.raises(CorpusError, match=r"Built-in prompts: pl, uk, en, crh"):
+        load_prompts([Prompts("pll", "pl")], TOKENIZER)

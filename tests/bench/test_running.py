@@ -3,19 +3,23 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 from spectool import ArtifactError
-from spectool.artifacts.benchmark import PLAIN, Benchmark, Row, read_block, write_block
+from spectool.artifacts.benchmark import PLAIN, Benchmark, Row, write_block
 from spectool.artifacts.manifest import seal
 from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
@@ -24,7 +28,10 @@ from spectool.runtime.loading import load_drafter, load_model
 
 TARGET = str(demo_path("target"))
 TOKENS = 20
-SECONDS = ("prompt_seconds", "seconds", "draft_seconds", "pass_seconds", "joules", "peak_memory")
+MEASURED = (
+    *("prompt_seconds", "draft_prompt_seconds", "seconds", "draft_seconds", "pass_seconds"),
+    *("joules", "peak_memory"),
+)
 
 
 def run(*arguments: object) -> Result:
@@ -81,7 +88,7 @@ def untimed(run: Benchmark) -> list[Row]:
     """Return generations without what depends on time; draft lengths that are learnt do."""
     rows = run.generations.to_pylist()
     fixed = [row for row in rows if row["num_draft_tokens"] is not None]
-    return [{key: value for key, value in row.items() if key not in SECONDS} for row in fixed]
+    return [{key: value for key, value in row.items() if key not in MEASURED} for row in fixed]
 
 
 def replayed(drafter: Drafter, prompt: list[int], output: list[int]) -> tuple[int, int]:
@@ -95,6 +102,26 @@ def replayed(drafter: Drafter, prompt: list[int], output: list[int]) -> tuple[in
         drafter.commit(committed)
         passes, accepted, position = passes + 1, accepted + right, position + len(committed)
     return passes, accepted
+
+
+@contextmanager
+def measuring_in_the_background(work: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "spectool.cli", "bench", str(work / "experiment.toml"), "-o", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def killed_after_a_block(work: Path, out: Path) -> Path:
+    """Begin to measure, and kill it when the first block is there; return its folder."""
+    first = out.with_name(f"{out.name}.partial") / "block-00000"
+    with measuring_in_the_background(work, out) as process:
+        while not first.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+    return first
 
 
 def test_every_prompt_is_decoded_in_every_way(measured: Path) -> None:
@@ -171,7 +198,7 @@ def test_the_manifest_tells_machine_and_sizes(measured: Path) -> None:
     assert statistics["power"] == {"source": "stated", "watts": 20.0}
     weights = {name: (demo_path(name) / "model.safetensors").stat().st_size for name in ("target", "draft")}
     assert statistics["sizes"]["target"] == pytest.approx(weights["target"], rel=0.05)
-    assert statistics["draft_sizes"] == {"draft": pytest.approx(weights["draft"], rel=0.05)}
+    assert statistics["draft_sizes"] == {"target": {"draft": pytest.approx(weights["draft"], rel=0.05)}}
     for command in ("inspect", "verify"):
         result = run(command, measured)
         assert result.exit_code == 0, result.output
@@ -190,20 +217,15 @@ def test_a_run_whose_cycles_are_not_its_generations_is_refused(work: Path, measu
 
 def test_a_finished_run_is_not_measured_again(work: Path, measured: Path) -> None:
     before = (measured / "manifest.json").stat().st_mtime_ns
-    result = run("bench", work / "experiment.toml", "-o", measured, "--json")
+    result = run("bench", work / "experiment.toml", "--tdp", 20, "-o", measured, "--json")
     assert result.exit_code == 0, result.output
     assert (measured / "manifest.json").stat().st_mtime_ns == before
+    assert "nothing was run" in result.stderr
 
 
 def test_a_killed_run_goes_on_and_says_the_same(work: Path, measured: Path) -> None:
     out = work / "killed.bench"
-    command = [sys.executable, "-m", "spectool.cli", "bench", str(work / "experiment.toml"), "-o", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        first = work / "killed.bench.partial" / "block-00000"
-        while not first.exists():
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
+    first = killed_after_a_block(work, out)
     kept = (first / "generations.parquet").read_bytes()
     assert not out.exists()
     result = run("bench", work / "experiment.toml", "-o", out)
@@ -211,23 +233,78 @@ def test_a_killed_run_goes_on_and_says_the_same(work: Path, measured: Path) -> N
     resumed = Benchmark(out)
     assert untimed(resumed) == untimed(Benchmark(measured))
     assert not first.exists()
-    (work / "kept").mkdir()
-    (work / "kept" / "generations.parquet").write_bytes(kept)
-    shutil.copy(measured / "cycles.parquet", work / "kept")
-    block = [row for row in resumed.generations.to_pylist() if row["block"] == 0]
-    assert read_block(work / "kept").generations == block
+    block = pc.field("block") == 0
+    assert pq.read_table(BytesIO(kept)).to_pylist() == resumed.generations.filter(block).to_pylist()
+    assert "going on: 5 of 15 generations" in result.stderr
 
 
 def test_another_experiment_is_not_mixed_in(work: Path, measured: Path) -> None:
     result = run("bench", work / "experiment.toml", "--tokens", TOKENS + 1, "-o", measured)
     assert result.exit_code == 1
-    assert "is the run of another experiment" in result.stderr
-    partial = work / "begun.bench.partial"
-    partial.mkdir()
-    (partial / "experiment.json").write_text("{}")
-    result = run("bench", work / "experiment.toml", "-o", work / "begun.bench")
+    assert "is a run with another experiment: tokens" in result.stderr
+    assert not (work / "whole.bench.partial").exists()
+
+
+def test_what_changed_since_a_run_began_is_named(work: Path) -> None:
+    out, folder = work / "begun.bench", work / "begun.bench.partial"
+    killed_after_a_block(work, out)
+    kept = sorted(folder.glob("block-*"))
+    result = run("bench", work / "experiment.toml", "--tdp", 5, "-o", out)
     assert result.exit_code == 1
-    assert "holds the beginning of another experiment's run" in result.stderr
+    assert "holds the beginning of a run with another stated watts" in result.stderr
+    shutil.move(work / "pl.dict", work / "other.dict")
+    assert run("build-dict", "--tokenizer", TARGET, "--corpus", "sample:uk", "-o", work / "pl.dict").exit_code == 0
+    result = run("bench", work / "experiment.toml", "-o", out)
+    shutil.rmtree(work / "pl.dict")
+    shutil.move(work / "other.dict", work / "pl.dict")
+    assert result.exit_code == 1
+    assert f"a run with another artifact {work / 'pl.dict'}" in result.stderr
+    assert sorted(folder.glob("block-*")) == kept
+
+
+def test_two_processes_do_not_measure_one_run(work: Path) -> None:
+    out, folder = work / "two.bench", work / "two.bench.partial"
+    with measuring_in_the_background(work, out) as process:
+        while not (folder / "identity.json").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        result = run("bench", work / "experiment.toml", "-o", out)
+        assert result.exit_code == 1
+        assert "another process measures there" in result.stderr
+        assert process.wait() == 0
+    assert len(Benchmark(out).generations) == 15
+
+
+def test_a_damaged_block_is_measured_again(work: Path, measured: Path) -> None:
+    out, folder = work / "damaged.bench", work / "damaged.bench.partial"
+    killed_after_a_block(work, out)
+    (folder / "block-00000" / "cycles.parquet").write_bytes(b"")
+    result = run("bench", work / "experiment.toml", "-o", out)
+    assert result.exit_code == 0, result.output
+    assert "measuring again" in result.stderr
+    assert untimed(Benchmark(out)) == untimed(Benchmark(measured))
+
+
+def test_a_start_that_fails_leaves_nothing(work: Path) -> None:
+    out = work / "failed.bench"
+    result = run("bench", work / "experiment.toml", "--drafter", "dict=none.dict", "--model", TARGET, "-o", out)
+    assert result.exit_code == 1
+    assert "none.dict: no such artifact" in result.stderr
+    assert not (work / "failed.bench.partial").exists()
+
+
+def test_drawn_outputs_depend_on_the_seed_alone_and_are_not_compared(work: Path) -> None:
+    outputs = []
+    for name, seed in (("one", 1), ("same", 1), ("two", 2)):
+        out = work / f"drawn-{name}.bench"
+        result = run(
+            "bench", work / "experiment.toml", "--temp", 0.9, "--seed", seed, "--ignore-eos", "-o", out, "--json"
+        )
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["different"] is None
+        rows = sorted(Benchmark(out).generations.to_pylist(), key=lambda row: (row["block"], row["drafter"]))
+        outputs.append([row["output"] for row in rows if row["num_draft_tokens"] is not None])
+    assert outputs[0] == outputs[1] != outputs[2]
 
 
 def test_options_are_an_experiment_too(work: Path) -> None:
@@ -253,7 +330,7 @@ HISTORY = ("--model", TARGET, "--drafter", "history")
     [
         (("--drafter", "history"), "--drafter needs --model"),
         (("--model", TARGET, "--drafter", "speed=2"), "'speed=2': expected one of history"),
-        (HISTORY, "prompts: expected at least one source"),
+        (HISTORY, "no prompts: give --prompts"),
         (
             ("--model", TARGET, "--drafter", "history", "--prompts", "sample:pl", "--stride", 3),
             "expected 1 to the window",
