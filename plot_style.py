@@ -1,4 +1,4 @@
-"""How all plots look: the same style, and colours that colour-blind readers can tell apart."""
+"""How all plots look: one style, colours that colour-blind readers can tell apart, and names as they are."""
 
 from typing import Any
 
@@ -20,3 +20,16 @@ STYLE: dict[Any, Any] = {
 # Okabe and Ito's palette: told apart by colour-blind readers, and in print by the markers beside it.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 MARKERS = "osD^vPX*"
+
+
+def literal(name: str) -> str:
+    """Return a label that matplotlib draws as ``name``: with no formula in it, and not left out of the legend.
+
+    Between dollar signs matplotlib reads a formula, and a label that begins with an underscore it hides. An
+    invisible character (word joiner) goes before the latter.
+
+    >>> literal("$5 or $6"), literal("_x"), literal("qwen")
+    ('\\\\$5 or \\\\$6', '\\u2060_x', 'qwen')
+    """
+    escaped = name.replace("$", r"\$")
+    return f"\u2060{escaped}" if escaped.startswith("_") else escaped

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from spectool.advise.measuring import Measured
 
 _REPLAYED = 20_000  # tokens of the text
+_WINDOW = "32"  # tokens of a prompt, in the benchmark that is advised
 _OWN_TEXT = "on the target's own text"
 _TIMED = "time of the drafter in a cycle"
 
@@ -278,6 +279,8 @@ def _bench(question: Question, drafter: str) -> str:
     prompts = question.corpus.removeprefix("sample:")
     lengths = " ".join(f"--num-draft-tokens {k}" for k in question.lengths)
     named = {"--model": _model(question.source, "TARGET_MODEL"), "--drafter": drafter, "--prompts": prompts}
+    if prompts == question.corpus:
+        named["--window"] = _WINDOW  # whole documents have come to their end: a model may have nothing to add
     options = " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items())
     return f"spectool bench {options} {lengths} -o advised.bench"
 

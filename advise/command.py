@@ -9,7 +9,7 @@ import click
 from spectool.artifacts.console import Finite, guarded, json_option, say, show, text_options
 
 if TYPE_CHECKING:
-    from spectool.advise.advice import Draft
+    from spectool.advise.advice import Draft, Question
     from spectool.advise.expect import Verification
 
 _LENGTHS = (2, 4, 8)
@@ -200,7 +200,7 @@ def advise(
 
         say(f"loading and timing {target}")
         models = Measured(target, question.texts, question.lengths, temperature)
-    found = answer(question, _verification(beta, run, target), models, say)
+    found = answer(question, _verification(beta, run, question), models, say)
     if as_json:
         show(as_facts(question, found), as_json=True)
     else:
@@ -259,14 +259,14 @@ def _names(sources: Sequence[str]) -> list[str]:
     return short if len(set(short)) == len(short) and all(short) else [source.strip("/") for source in sources]
 
 
-def _verification(beta: float | None, run: Path | None, target: str) -> "Verification":
+def _verification(beta: float | None, run: Path | None, question: "Question") -> "Verification":
     from spectool.advise.expect import M2_PRO_BETA, Verification
     from spectool.advise.figures import assumed, stated
 
     if run is not None:
         from spectool.advise.saved_run import verification_of
 
-        return verification_of(run, target)
+        return verification_of(run, question.source, question.sizes.weights.value)
     if beta is not None:
         return Verification(stated(beta), {})
     return Verification(assumed(M2_PRO_BETA, "as on the M2 Pro of the published model; --measure times it here"), {})

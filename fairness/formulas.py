@@ -19,10 +19,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import stats
 
 from spectool.cost_model import geometric_tokens
 
-Z = 1.959964  # standard errors to either side of a 95% interval
+_CHANCE = 0.05  # of a false alarm; what is left beside 95% intervals
 
 
 def slope(acceptance: float, gamma: int) -> float:
@@ -56,6 +57,21 @@ def least_by_divergence(nats: float) -> float:
 def least_by_fitness(draft_misfit: float, target_misfit: float) -> float:
     """Return the least acceptance rate that r_q and r_p allow (Theorem 2)."""
     return max(0.0, 1 - draft_misfit - target_misfit)
+
+
+def reach(freedom: float, comparisons: int = 1) -> float:
+    """Return how many standard errors to either side of a figure an interval of Student's t takes.
+
+    Of several comparisons of which any may raise a false alarm, each gets an equal part of the 5% (Bonferroni).
+
+    Args:
+        freedom: Degrees of freedom of the standard error; infinite where it is known.
+        comparisons: How many there are, or could have been made.
+
+    >>> round(reach(math.inf), 2), round(reach(3), 2), round(reach(math.inf, 28), 2)
+    (1.96, 3.18, 3.12)
+    """
+    return float(stats.t.ppf(1 - _CHANCE / (2 * comparisons), freedom))
 
 
 def ratio(sums: Sequence[float], counts: Sequence[float]) -> tuple[float, float]:

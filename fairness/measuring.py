@@ -175,7 +175,7 @@ def _compared(
     found: dict[str, Any] = {"bits_per_byte": known.bits_per_byte, "nats_per_token": known.nats_per_token}
     if pairing is None:
         on_rows(len(text.passages))
-        return found | {"places": 0, "share": 0.0} | dict.fromkeys(_COMPARED)
+        return found | {"rows": 0, "places": 0, "share": 0.0} | dict.fromkeys(_COMPARED)
     same = pairing.same_vocabulary
     made = [paired_example(draft.tokenizer, target.tokenizer, same, passage, _WHOLE) for passage in text.passages]
     examples = [example for example in made if example is not None and (example.at != NOWHERE).any()]

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from spectool.fairness.formulas import Z
-from spectool.fairness.verdict import PLAIN, speeds
+from spectool.fairness.formulas import reach
+from spectool.fairness.verdict import PLAIN, Speed, speed_of, speeds
 from spectool.report.page import Figure, Section, Table
 
 TITLE = "Who is served how well"
@@ -53,7 +53,7 @@ def _ways(figures: Mapping[str, Any]) -> Table:
     for name in (PLAIN, *figures["drafts"], *figures["dictionaries"]):
         kind = "" if name == PLAIN else " (dictionary)" if name in figures["dictionaries"] else " (draft)"
         found = [by_task[task].get(name) for task in tasks]
-        rows.append([name + kind, *(_NONE if s is None else _with_error(s.value, s.error) for s in found)])
+        rows.append([name + kind, *(_NONE if speed is None else _with_error(speed) for speed in found)])
     return Table(
         "Expected speed against plain decoding, with half the width of its 95% interval. — was not measured, or is a "
         "dictionary built from the very text that was replayed.",
@@ -107,11 +107,11 @@ def _acceptance(draft: Mapping[str, Any], gamma: int) -> Table:
     rows = [
         [
             task,
-            _percent_with_error(at["acceptance"], at["acceptance_error"]),
+            f"{at['acceptance']:.1%} ± {reach(at['rows'] - 1) * at['acceptance_error']:.1%}",
             f"{at['cross_entropy']:.3f}",
             f"{at['kl']:.3f}",
             f"{at['tokens_per_pass']:.2f}",
-            _with_error(at["speedup"], at["speedup_error"]),
+            _with_error(speed_of(at)),
             f"{at['speedup_by_place']:.2f}",
             f"{at['places']:,} ({at['share']:.0%})",
         ]
@@ -228,9 +228,5 @@ def _drawn(drawings: Mapping[str, Figure], name: str) -> list[Figure]:
     return [drawings[name]] if name in drawings else []
 
 
-def _with_error(value: float, error: float) -> str:
-    return f"{value:.2f} ± {Z * error:.2f}" if error else f"{value:.2f}"
-
-
-def _percent_with_error(value: float, error: float) -> str:
-    return f"{value:.1%} ± {Z * error:.1%}"
+def _with_error(speed: Speed) -> str:
+    return f"{speed.value:.2f} ± {speed.reach:.2f}" if speed.error else f"{speed.value:.2f}"

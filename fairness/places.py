@@ -57,6 +57,7 @@ class Places:
         """Return means over places; see the module for what they are over."""
         acceptance, error = self.mean_by_row(self.acceptance)
         return {
+            "rows": len(np.unique(self.row)),
             "places": len(self.row),
             "share": len(self.row) / self.counted,
             "acceptance": acceptance,

@@ -7,9 +7,8 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure as Drawing
 
-from spectool.fairness.formulas import Z
 from spectool.fairness.verdict import PLAIN, speeds
-from spectool.plot_style import COLOURS, MARKERS, STYLE
+from spectool.plot_style import COLOURS, MARKERS, STYLE, literal
 from spectool.report.page import Figure
 
 
@@ -45,13 +44,13 @@ def _speeds(figures: Mapping[str, Any]) -> Drawing:
         axes.errorbar(
             [speed.value for _, speed in points],
             [place + shift for place, _ in points],
-            xerr=[Z * speed.error for _, speed in points],
+            xerr=[speed.reach for _, speed in points],
             fmt=MARKERS[number % len(MARKERS)],
             color=COLOURS[number % len(COLOURS)],
             markersize=5,
-            label=name,
+            label=literal(name),
         )
-    axes.set_yticks(range(len(tasks)), tasks)
+    axes.set_yticks(range(len(tasks)), [literal(task) for task in tasks])
     axes.set_ylim(len(tasks) - 0.5, -0.5)
     axes.set_xlabel("expected speed against plain decoding")
     drawing.legend(loc="outside lower center", ncols=min(4, len(names)))
@@ -68,7 +67,7 @@ def _fitness(draft: Mapping[str, Any]) -> Drawing:
         ends = [max(0.0, fitness - at["target_misfit"]), min(1.0, fitness + at["target_misfit"])]
         axes.plot([fitness, fitness], ends, color=colour, alpha=0.35, linewidth=4, solid_capstyle="butt")
         marker = MARKERS[number % len(MARKERS)]
-        axes.plot(fitness, at["acceptance"], marker, color=colour, markersize=6, label=task, linestyle="none")
+        axes.plot(fitness, at["acceptance"], marker, color=colour, markersize=6, label=literal(task), linestyle="none")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.set_xlabel("draft fitness 1 - r_q")

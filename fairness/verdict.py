@@ -2,41 +2,63 @@
 
 The gap is between the fastest and the slowest task with the first draft that could be compared with the target. What
 could help the slow one: any other draft, any dictionary (tokens per pass of a replay; looking up costs nothing beside
-a pass), or not drafting at all. What lies within chance is said to do so: differences of less than 1.96 standard
-errors, rows of text being what is drawn.
+a pass), or not drafting at all. What lies within chance is said to do so: differences that Student's t finds in less
+than one of 20 draws of as many rows, all pairs of tasks, or all ways to help, being compared at once.
 """
 
 import math
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any, NamedTuple
 
-from spectool.fairness.formulas import Z
+from spectool.fairness.formulas import reach
 
 PLAIN = "no drafting"
 
 
 class Speed(NamedTuple):
-    """An expected speed against plain decoding, and its standard error."""
+    """An expected speed against plain decoding.
+
+    Attributes:
+        value: The speed.
+        error: Its standard error.
+        freedom: Degrees of freedom of that, the rows less one.
+    """
 
     value: float
     error: float
+    freedom: float
 
-    def beyond(self, other: "Speed") -> bool:
-        """Whether it is more than another one, and not by chance."""
-        return self.value - other.value > Z * math.hypot(self.error, other.error)
+    @property
+    def reach(self) -> float:
+        """Half the width of its 95% interval."""
+        return reach(self.freedom) * self.error
+
+    def beyond(self, other: "Speed", comparisons: int) -> bool:
+        """Whether it is more than another one, and not by chance, if as many comparisons are made (Welch's test)."""
+        error = math.hypot(self.error, other.error)
+        if error == 0:
+            return self.value > other.value
+        parts = (self.error / error) ** 4 / self.freedom + (other.error / error) ** 4 / other.freedom
+        return self.value - other.value > reach(1 / parts, comparisons) * error
+
+
+def speed_of(at: Mapping[str, Any]) -> Speed:
+    """Return what a draft gives a task, from its figures there."""
+    return Speed(at["speedup"], at["speedup_error"], at["rows"] - 1)
 
 
 def speeds(figures: Mapping[str, Any], task: str) -> dict[str, Speed]:
     """Return what a task would get of every way to draft, and of none: those that tell something of it."""
-    found = {PLAIN: Speed(1.0, 0.0)}
+    found = {PLAIN: Speed(1.0, 0.0, math.inf)}
     for name, draft in figures["drafts"].items():
         at = draft["tasks"][task]
         if at["speedup"] is not None:
-            found[name] = Speed(at["speedup"], at["speedup_error"])
+            found[name] = speed_of(at)
     for name, dictionary in figures["dictionaries"].items():
         at = dictionary["tasks"][task]
         if not at["built_from_it"]:
-            found[name] = Speed(at["tokens_per_pass"], at["error"])
+            found[name] = Speed(at["tokens_per_pass"], at["error"], figures["tasks"][task]["rows"] - 1)
     return found
 
 
@@ -47,12 +69,16 @@ def verdict(figures: Mapping[str, Any]) -> dict[str, Any]:
         return _of_text(figures)
     draft, tasks = compared[0], list(figures["tasks"])
     by_task = {task: speeds(figures, task)[draft] for task in tasks}
-    slow, fast = min(tasks, key=by_task.__getitem__), max(tasks, key=by_task.__getitem__)
+    ranked = sorted(tasks, key=lambda task: by_task[task].value)
+    pairs = list(combinations(ranked, 2))
+    apart = [(slow, fast) for slow, fast in pairs if by_task[fast].beyond(by_task[slow], len(pairs))]
+    ends = ranked[0], ranked[-1]
+    slow, fast = max(apart, key=lambda pair: by_task[pair[1]].value - by_task[pair[0]].value, default=ends)
     found: dict[str, Any] = {"draft": draft, "slow": slow, "fast": fast, "helps": None}
     said = f"with {draft}, {slow} is expected to run at {by_task[slow].value:.2f} times the speed of plain decoding"
     if len(tasks) == 1:
         sentence = f"One task alone was measured: {said}; {_helped(figures, found)}."
-    elif not by_task[fast].beyond(by_task[slow]):
+    elif not apart:
         found |= {"slow": None, "fast": None}
         sentence = (
             f"No task is slower than another beyond chance: {said} and {fast} at {by_task[fast].value:.2f}, which are "
@@ -71,11 +97,14 @@ def _helped(figures: Mapping[str, Any], found: dict[str, Any]) -> str:
     """Say what helps the slow task most, and note it in ``found``."""
     ways = speeds(figures, found["slow"])
     plain, now = ways[PLAIN], ways.pop(found["draft"])
-    best = max(ways, key=lambda way: ways[way].value)
-    if not ways[best].beyond(plain):
-        best = PLAIN
-    if not ways[best].beyond(now):
+    able = [
+        way
+        for way, speed in ways.items()
+        if speed.beyond(now, len(ways)) and (way == PLAIN or speed.beyond(plain, len(ways)))
+    ]
+    if not able:
         return "nothing measured helps it" if len(ways) > 1 else "nothing else was measured that could help it"
+    best = max(able, key=lambda way: ways[way].value)
     found["helps"] = best
     if best == PLAIN:
         return "nothing measured is faster for it than not drafting at all"

@@ -38,17 +38,19 @@ def report(run: Path, out: Path | None, as_json: bool) -> None:
     if find_spec("matplotlib") is None:
         raise SpectoolError("report needs matplotlib: pip install 'spectool[report]', and run it again")
     from spectool.artifacts.benchmark import Benchmark
-    from spectool.report.compose import write_report
-    from spectool.report.summary import figures_of_ways, verdict_of
+    from spectool.report.compose import MARKDOWN, write_report
+    from spectool.report.summary import figures_of_ways, verdicts
     from spectool.report.trials import read_trials
 
     benchmark = Benchmark(run)
     trials = read_trials(benchmark)
     folder = out or run.resolve().with_name(f"{run.resolve().name}-report")
+    if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / MARKDOWN).is_file())):
+        raise SpectoolError(f"{folder}: exists and is no report. Choose another -o")
     files = write_report(benchmark, trials, folder)
     facts: dict[str, Any] = {
         "path": str(folder),
         "files": files if as_json else ", ".join(files),
-        "verdict": [verdict_of(trials, model).sentence for model in trials.models],
+        "verdict": [verdict.sentence for verdict in verdicts(trials)],
     }
     show(facts | ({"ways": figures_of_ways(trials)} if as_json else {}), as_json)

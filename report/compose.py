@@ -1,6 +1,7 @@
 """The whole report of a run: its sections in their order, and its files."""
 
 import os
+import re
 from pathlib import Path
 
 from spectool.artifacts.benchmark import Benchmark
@@ -10,6 +11,7 @@ from spectool.report.page import Figure, Section, html, markdown
 from spectool.report.trials import Trials
 
 HTML, MARKDOWN = "report.html", "report.md"
+_LINKED = re.compile(r"\(<(figure-\d+\.svg)>\)")
 
 
 def sections(run: Benchmark, trials: Trials) -> list[Section]:
@@ -38,6 +40,8 @@ def sections(run: Benchmark, trials: Trials) -> list[Section]:
 def write_report(run: Benchmark, trials: Trials, folder: Path) -> list[str]:
     """Write the page, its Markdown and the plots of the latter into ``folder``, each file whole or not at all.
 
+    Plots that an earlier page there has and this one has not are removed.
+
     Returns:
         Names of the files.
     """
@@ -47,16 +51,24 @@ def write_report(run: Benchmark, trials: Trials, folder: Path) -> list[str]:
     files = {HTML: html(title, parts), MARKDOWN: markdown(title, parts, lambda figure, number: _name(number))}
     files |= {_name(number): figure.svg for number, figure in enumerate(figures, 1)}
     folder.mkdir(parents=True, exist_ok=True)
+    earlier = _figures_of(folder / MARKDOWN)
     for name, text in files.items():
         partial = folder / f".{name}.{os.getpid()}.partial"
         partial.write_text(text, encoding="utf-8")
         partial.replace(folder / name)
+    for name in earlier - set(files):
+        (folder / name).unlink(missing_ok=True)
     return list(files)
 
 
 def _with(section: Section, *figures: Figure) -> Section:
     """Put figures before the tables of a section."""
     return Section(section.title, section.text, [*figures, *section.parts])
+
+
+def _figures_of(page: Path) -> set[str]:
+    """Return the files of the plots of an earlier page; none where there is none."""
+    return set(_LINKED.findall(page.read_text(encoding="utf-8", errors="replace"))) if page.is_file() else set()
 
 
 def _name(number: int) -> str:

@@ -14,7 +14,9 @@ from spectool.report.tables import break_even_of
 from spectool.report.trials import Trial, Trials, chosen
 
 
-def cost_model(trials: Trials, sizes: Mapping[str, int], draft_sizes: Mapping[str, int]) -> Section | None:
+def cost_model(
+    trials: Trials, sizes: Mapping[str, int], draft_sizes: Mapping[str, Mapping[str, int]]
+) -> Section | None:
     """Table 7: the published model fitted to every drafter and strategy; None where no draft length was fixed."""
     lengths = sorted({way.k for way in trials.ways if way.k})
     rows = []
@@ -25,7 +27,7 @@ def cost_model(trials: Trials, sizes: Mapping[str, int], draft_sizes: Mapping[st
             found = fit_cost(seen)
             if found is None:
                 continue
-            draft = draft_sizes.get(some[0].way.drafter)
+            draft = draft_sizes.get(model, {}).get(some[0].way.drafter)
             by_size = draft / sizes[model] if draft and sizes.get(model) else None
             measured = [percent(_break_even(some, k)) for k in lengths]
             published = [percent(found.model.break_even(k)) for k in lengths]
@@ -80,22 +82,29 @@ def time_spent(trials: Trials) -> Section:
     tables = []
     for model in trials.models:
         plain = chosen(trials.plain, model=model)
-        step = sum(trial.seconds for trial in plain) / sum(trial.tokens for trial in plain)
-        rows = [["plain", NONE, NONE, NONE, _ms(step), "1.00", _ms(_reading(plain))]]
+        rows = [["plain", NONE, NONE, NONE, _ms(plain_step(trials, plain)), "1.00", *_reading(plain)]]
         for way in (way for way in trials.ways if way.model == model):
             some = chosen(trials.drafted, way)
             draft, passing, rest = cycle_seconds(some)
             whole = draft + passing + rest
             parts = map(_ms, (draft, passing, rest, whole))
-            rows.append([way.label, *parts, decimal(whole / step), _ms(_reading(some))])
-        header = ["way", "drafting", "target's pass", "rest", "cycle", "in plain steps", "reading the prompt"]
+            rows.append([way.label, *parts, decimal(whole / plain_step(trials, some)), *_reading(some)])
+        header = ["way", "drafting", "target's pass", "rest", "cycle", "in plain steps"]
+        header += ["target reads the prompt", "drafter reads it"]
         caption = (
             "Milliseconds of a cycle (one pass of the target and the drafting for it), mean over all cycles; what it "
-            "takes in plain steps must be less than the tokens it commits. Last, what reading a prompt takes, once, "
+            "takes in steps of plain decoding of the same prompts must be less than the tokens it commits. Last, what "
+            "reading a prompt takes the target, with and without drafting, and on top of that the drafter, once, "
             f"outside all speeds here.{trials.here(model)}"
         )
         tables.append(Table(caption, header, rows))
     return Section("Where the time goes", (), tables)
+
+
+def plain_step(trials: Trials, some: Sequence[Trial]) -> float:
+    """Return seconds of an average step of plain decoding, of the prompts that ``some`` have."""
+    plain = trials.plain_beside(some)
+    return sum(trial.seconds for trial in plain) / sum(trial.tokens for trial in plain)
 
 
 def cycle_seconds(some: Sequence[Trial]) -> tuple[float, float, float]:
@@ -115,8 +124,8 @@ def energy(trials: Trials, power: Mapping[str, Any]) -> Section:
     }.get(source, "No energy was measured, and no power was stated.")
     rows = []
     for way in dict.fromkeys(trial.way for trial in (*trials.plain, *trials.drafted)):
-        some, plain = chosen((*trials.plain, *trials.drafted), way), chosen(trials.plain, model=way.model)
-        joules, usual = _joules(some), _joules(plain)
+        some = chosen((*trials.plain, *trials.drafted), way)
+        joules, usual = _joules(some), _joules(trials.plain_beside(some))
         rows.append(
             [
                 trials.named(way.model, way.label),
@@ -125,8 +134,16 @@ def energy(trials: Trials, power: Mapping[str, Any]) -> Section:
                 size(max(trial.peak_memory for trial in some) or None),
             ]
         )
-    caption = "Joules for a token of output, the change against plain decoding, and the most memory that MLX held."
-    return Section("Energy and memory", [told], [Table(caption, ["way", "J/token", "change", "peak memory"], rows)])
+    caption = (
+        "Joules for a token of output, the change against plain decoding of the same prompts, and the most memory that "
+        "MLX held."
+    )
+    text = [
+        told,
+        "Memory is the whole program's: every draft model of the target is loaded in every way, in plain decoding too. "
+        "It says what measuring needed, not what a way needs by itself.",
+    ]
+    return Section("Energy and memory", text, [Table(caption, ["way", "J/token", "change", "peak memory"], rows)])
 
 
 def _break_even(some: Sequence[Trial], k: int) -> float | None:
@@ -139,8 +156,11 @@ def _joules(some: Sequence[Trial]) -> float | None:
     return fmean(rates) if rates else None
 
 
-def _reading(some: Sequence[Trial]) -> float:
-    return sum(trial.prompt_seconds for trial in some) / sum(trial.repetitions for trial in some)
+def _reading(some: Sequence[Trial]) -> tuple[str, str]:
+    """Spell what reading a prompt takes the target and, where one reads at all, the drafter."""
+    outputs = sum(trial.outputs for trial in some)
+    target, draft = sum(t.prompt_seconds for t in some), sum(t.draft_prompt_seconds for t in some)
+    return _ms(target / outputs), _ms(draft / outputs) if draft else NONE
 
 
 def _ms(seconds: float) -> str:

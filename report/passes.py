@@ -11,6 +11,7 @@ from spectool.report.page import Section, Table
 from spectool.report.trials import Trials, Way, chosen, pooled_acceptance, pooled_tokens_per_pass
 
 NEAR_TIE = 0.125  # between neighbouring bfloat16 numbers from 16 to 32, where the best logits often lie
+_THE_SAME = "Is the output the same?"
 
 
 def tokens_per_pass(trials: Trials, cycles: Mapping[Way, Sequence[Cycles]]) -> Section:
@@ -86,6 +87,12 @@ def sources(trials: Trials, cycles: Mapping[Way, Sequence[Cycles]]) -> Section |
 
 def differences(trials: Trials) -> Section:
     """Outputs that are not plain decoding's, and how near a tie the target was there."""
+    if not trials.compared:
+        text = [
+            "Outputs were drawn at a temperature and not compared: each way draws its own. Drafting must not change "
+            "their distribution, which single outputs cannot show. At temperature 0 a run compares every token."
+        ]
+        return Section(_THE_SAME, text)
     rows = []
     for way in trials.ways:
         some = chosen(trials.drafted, way)
@@ -94,14 +101,14 @@ def differences(trials: Trials) -> Section:
             rows.append(
                 [
                     trials.named(way.model, way.label),
-                    str(sum(trial.repetitions for trial in some)),
+                    str(sum(trial.outputs for trial in some)),
                     str(len(gaps)),
                     str(sum(gap <= NEAR_TIE for gap in gaps)),
                     f"{median(gaps):.2g}",
                     f"{max(gaps):.2g}",
                 ]
             )
-    total = sum(trial.repetitions for trial in trials.drafted)
+    total = sum(trial.outputs for trial in trials.drafted)
     text = [
         "Drafting must not change a single token. A pass over several tokens adds numbers in another order than single "
         "steps do, so that two tokens with almost the same probability may change places: a near-tie, in which "
@@ -112,4 +119,4 @@ def differences(trials: Trials) -> Section:
     ]
     header = ["way", "outputs", "that differ", "near-ties", "median gap", "largest gap"]
     caption = "Outputs that leave plain decoding's, and the gap between the target's two best tokens where they do."
-    return Section("Is the output the same?", text, [Table(caption, header, rows)] if rows else ())
+    return Section(_THE_SAME, text, [Table(caption, header, rows)] if rows else ())

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import PercentFormatter
 
-from spectool.plot_style import COLOURS, MARKERS, STYLE
-from spectool.report.costs import cycle_seconds
+from spectool.plot_style import COLOURS, MARKERS, STYLE, literal
+from spectool.report.costs import cycle_seconds, plain_step
 from spectool.report.cycles import Cycles, expected_tokens
 from spectool.report.page import Figure
 from spectool.report.statistics import mean_interval
@@ -37,10 +37,10 @@ def speedups(trials: Trials) -> Figure:
                     found.value, labels.index(way.label) + shift, xerr=arm, fmt=MARKERS[number % 8],
                     color=COLOURS[number % 8], elinewidth=1, markersize=4,
                 )  # fmt: skip
-            name = trials.scope_name(model, language)
+            name = literal(trials.scope_name(model, language))
             axes.plot([], [], MARKERS[number % 8], color=COLOURS[number % 8], markersize=4, label=name)
         axes.axvline(1, color="#444444", linewidth=1, linestyle="--")
-        axes.set_yticks(range(len(labels)), labels)
+        axes.set_yticks(range(len(labels)), map(literal, labels))
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.set_xlabel("speed-up (1: as fast as plain decoding)")
         if len(trials.scopes) > 1:
@@ -88,8 +88,8 @@ def against_geometric(trials: Trials, cycles: Mapping[Way, Sequence[Cycles]]) ->
             points = [pair for way, pair in pairs.items() if way.drafter == name and pair[0] is not None]
             if points:
                 axes.plot(
-                    *zip(*points, strict=True), MARKERS[number % 8], color=COLOURS[number % 8], label=name,
-                    linestyle="none",
+                    *zip(*points, strict=True), MARKERS[number % 8], color=COLOURS[number % 8],
+                    label=literal(name), linestyle="none",
                 )  # fmt: skip
         ends = [1.0, max(max(expected or 1, measured) for expected, measured in pairs.values()) + 0.1]
         axes.plot(ends, ends, color="#444444", linewidth=1, linestyle="--")
@@ -109,26 +109,25 @@ def cycle_times(trials: Trials) -> list[Figure]:
     for model in trials.models:
         names = set(_fastest_strategies(trials, model))
         ways = [way for way in trials.ways if way.model == model and way.name in names]
-        plain = chosen(trials.plain, model=model)
-        step = sum(trial.seconds for trial in plain) / sum(trial.tokens for trial in plain)
-        parts = np.array([cycle_seconds(chosen(trials.drafted, way)) for way in ways]) * 1000
-        tokens = [pooled_tokens_per_pass(chosen(trials.drafted, way)) for way in ways]
+        of_way = [chosen(trials.drafted, way) for way in ways]
+        parts = np.array([cycle_seconds(some) for some in of_way]) * 1000
+        marks = [1000 * pooled_tokens_per_pass(some) * plain_step(trials, some) for some in of_way]
         with _canvas(_WIDTH, 1.1 + 0.24 * len(ways)) as (canvas, svg):
             axes = canvas.subplots()
             left = np.zeros(len(ways))
             for number, name in enumerate(("drafting", "target's pass", "rest")):
                 axes.barh(range(len(ways)), parts[:, number], left=left, color=COLOURS[number], label=name, height=0.7)
                 left += parts[:, number]
-            axes.plot(np.array(tokens) * step * 1000, range(len(ways)), "|", color="#000000", markersize=12,
-                      markeredgewidth=2, label="plain decoding, same tokens")  # fmt: skip
-            axes.set_yticks(range(len(ways)), [way.label for way in ways])
+            axes.plot(marks, range(len(ways)), "|", color="#000000", markersize=12, markeredgewidth=2,
+                      label="plain decoding, same tokens")  # fmt: skip
+            axes.set_yticks(range(len(ways)), [literal(way.label) for way in ways])
             axes.set_ylim(len(ways) - 0.4, -0.6)
             axes.set_xlabel("milliseconds of a cycle")
             axes.grid(axis="y", visible=False)
             canvas.legend(loc="outside upper center", ncols=4)
         caption = (
-            "What a cycle takes and where. The black mark is what plain decoding takes for the tokens that the cycle "
-            "commits: a bar that ends before its mark is faster than plain decoding."
+            "What a cycle takes and where. The black mark is what plain decoding of the same prompts takes for the "
+            "tokens that the cycle commits: a bar that ends before its mark is faster than plain decoding."
         )
         found.append(Figure(caption + trials.here(model), svg()))
     return found
@@ -138,8 +137,8 @@ def _cloud(panel: Any, some: Sequence[Trial], number: int, name: str) -> None:
     colour = COLOURS[number % 8]
     alpha = [trial.acceptance for trial in some if trial.acceptance is not None]
     panel.plot(
-        alpha, [trial.speedup for trial in some], MARKERS[number % 8], color=colour, label=name, linestyle="none",
-        markersize=3.5, alpha=0.6,
+        alpha, [trial.speedup for trial in some], MARKERS[number % 8], color=colour, label=literal(name),
+        linestyle="none", markersize=3.5, alpha=0.6,
     )  # fmt: skip
     found = break_even_of(some)
     if found is not None:

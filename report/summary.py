@@ -5,56 +5,70 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from spectool.report.cells import percent, size
-from spectool.report.costs import cycle_seconds
+from spectool.report.costs import cycle_seconds, plain_step
 from spectool.report.page import Section
 from spectool.report.statistics import LEVEL, Estimate, mean_interval
-from spectool.report.trials import LEAST, Trials, Way, chosen, pooled_acceptance, pooled_tokens_per_pass
+from spectool.report.trials import LEAST, Trial, Trials, Way, chosen, pooled_acceptance, pooled_tokens_per_pass
 
 
 class Verdict(NamedTuple):
-    """What a run says about a target.
+    """What a run says about a target and a language: there all ways decode the same prompts.
 
     Attributes:
+        scope: The target, and the language where there are several.
+        language: The language.
         way: The fastest way of drafting.
         speedup: Its speed-up, mean over prompts, with its 95% interval.
         best_of: How many ways it is the best of.
         allowing: The same with the interval that allows for this (Bonferroni's): the luckiest of many looks faster
             than it is.
+        all_slower: Whether every way, by its own 95% interval, is slower than plain decoding: no choice flatters that.
     """
 
+    scope: str
+    language: str
     way: Way
     speedup: Estimate
     best_of: int
     allowing: Estimate
+    all_slower: bool
 
     @property
     def pays(self) -> bool | None:
         """Whether drafting pays; None where that cannot be told."""
-        if self.allowing.low is None or self.allowing.high is None:
-            return None
-        return True if self.allowing.low > 1 else False if self.allowing.high < 1 else None
+        if self.all_slower:
+            return False
+        return True if self.allowing.low is not None and self.allowing.low > 1 else None
 
     @property
     def sentence(self) -> str:
-        """The verdict as one sentence, the target first."""
+        """The verdict as one sentence, target and language first."""
         says = {True: "drafting pays", False: "drafting does not pay", None: "it cannot be told whether drafting pays"}
         which = f"the fastest of {self.best_of} ways" if self.best_of > 1 else "the only way measured"
         return (
-            f"{self.way.model}: {says[self.pays]}; {which}, {self.way.label}, is "
+            f"{self.scope}: {says[self.pays]}; {which}, {self.way.label}, is "
             f"{self.speedup.value:.2f} times as fast as plain decoding ({_interval(self)})."
         )
 
 
-def verdict_of(trials: Trials, model: str) -> Verdict:
-    """Find the fastest way of a target."""
-    found = {way: [trial.speedup for trial in chosen(trials.drafted, way)] for way in trials.ways if way.model == model}
-    best = max(found, key=lambda way: fmean(found[way]))
-    allowing = mean_interval(found[best], 1 - (1 - LEVEL) / len(found))
-    return Verdict(best, mean_interval(found[best]), len(found), allowing)
+def verdicts(trials: Trials) -> list[Verdict]:
+    """Find the fastest way for every target and language."""
+    several = len({language for _, language in trials.scopes}) > 1
+    found = []
+    for model, language in trials.scopes:
+        speedups = {way: [trial.speedup for trial in some] for way, some in _by_way(trials, model, language).items()}
+        best = max(speedups, key=lambda way: fmean(speedups[way]))
+        highs = [mean_interval(values).high for values in speedups.values()]
+        all_slower = all(high is not None and high < 1 for high in highs)
+        allowing = mean_interval(speedups[best], 1 - (1 - LEVEL) / len(speedups))
+        scope = f"{model}, {language}" if several else model
+        own = mean_interval(speedups[best])
+        found.append(Verdict(scope, language, best, own, len(speedups), allowing, all_slower))
+    return found
 
 
 def figures_of_ways(trials: Trials) -> list[dict[str, Any]]:
-    """Return the main figures of every way, for programs."""
+    """Return the main figures of every way, for programs; "different" is None where outputs were not compared."""
     found = []
     for way in trials.ways:
         some = chosen(trials.drafted, way)
@@ -71,7 +85,7 @@ def figures_of_ways(trials: Trials) -> list[dict[str, Any]]:
                 "high": speedup.high,
                 "acceptance": pooled_acceptance(some),
                 "tokens_per_pass": pooled_tokens_per_pass(some),
-                "different": sum(len(trial.gaps) for trial in some),
+                "different": sum(len(trial.gaps) for trial in some) if trials.compared else None,
             }
         )
     return found
@@ -80,12 +94,12 @@ def figures_of_ways(trials: Trials) -> list[dict[str, Any]]:
 def answer(trials: Trials) -> Section:
     """The opening section."""
     text = []
-    for model in trials.models:
-        verdict = verdict_of(trials, model)
+    for verdict in verdicts(trials):
         text += [verdict.sentence, _reason(trials, verdict), _least(trials, verdict), _others(trials, verdict)]
+    same = "The text stays the same." if trials.compared else "The text is drawn with the same probabilities."
     text += [
         "Drafting means that something cheap guesses the next k tokens and the large model, the target, checks all of "
-        "them in one pass; it keeps those that it would have written itself. The text stays the same. Whether it comes "
+        f"them in one pass; it keeps those that it would have written itself. {same} Whether it comes "
         "sooner depends on how many guesses are right (acceptance) and on what guessing and checking cost here.",
         "Intervals are over prompts: they say what other prompts of these kinds would give on this machine, in the "
         "state it was in. They say nothing about other machines, models or texts.",
@@ -100,7 +114,7 @@ def measured(trials: Trials, arguments: Mapping[str, Any], statistics: Mapping[s
     versions = [f"{key} {machine[key]}" for key in ("spectool", "mlx", "mlx_lm") if machine.get(key)]
     began, minutes = str(statistics.get("began"))[:16].replace("T", " "), statistics.get("seconds", 0) / 60
     text = [
-        f"“{arguments.get('name')}”, begun {began}, took {minutes:.1f} minutes on {', '.join(made_of)}, "
+        f"“{arguments.get('name')}”, begun {began}; decoding took {minutes:.1f} minutes on {', '.join(made_of)}, "
         f"{machine.get('cores')} cores, {size(machine.get('memory_bytes'))} of memory, with {', '.join(versions)}."
     ]
     for model in trials.models:
@@ -110,44 +124,44 @@ def measured(trials: Trials, arguments: Mapping[str, Any], statistics: Mapping[s
             if name == model and (some := chosen(trials.plain, None, model, language))
         ]
         weights = size(statistics.get("sizes", {}).get(model))
-        text.append(f"Target {model}, {weights} of weights; prompts: {', '.join(prompts)}.")
-    if drafts := statistics.get("draft_sizes"):
-        text.append(f"Draft models: {', '.join(f'{name}, {size(weights)}' for name, weights in drafts.items())}.")
+        drafts = statistics.get("draft_sizes", {}).get(model, {}).items()
+        beside = f"; draft models: {', '.join(f'{name}, {size(draft)}' for name, draft in drafts)}" if drafts else ""
+        text.append(f"Target {model}, {weights} of weights{beside}; prompts: {', '.join(prompts)}.")
     repetitions = max(trial.repetitions for trial in trials.plain)
     text.append(
-        f"Every prompt was decoded in all ways, one after the other and in an order that changes, to at most "
-        f"{arguments.get('tokens')} tokens, {'once' if repetitions == 1 else f'{repetitions} times'} in each, "
-        f"{_sampling(arguments)}."
+        f"Every prompt was decoded in all ways that are for its language, one after the other and in an order that "
+        f"changes, to at most {arguments.get('tokens')} tokens, "
+        f"{'once' if repetitions == 1 else f'{repetitions} times'} in each, {_sampling(arguments)}."
     )
     if trials.left_out:
+        count = len(set(trials.left_out.values()))
         text.append(
-            f"Left out of all that follows: {len(trials.left_out)} prompts whose output has fewer than {LEAST} "
-            "tokens in some way, since their speed is chance."
+            f"Left out of all that follows: {count} prompt{'' if count == 1 else 's'} whose output "
+            f"has fewer than {LEAST} tokens in some way, wherever that is so, since such a speed is chance."
         )
     return Section("What was measured", text)
 
 
 def _reason(trials: Trials, verdict: Verdict) -> str:
     """Why: what a cycle yields, and what it costs."""
-    some = chosen(trials.drafted, verdict.way)
-    plain = chosen(trials.plain, model=verdict.way.model)
-    step = sum(trial.seconds for trial in plain) / sum(trial.tokens for trial in plain)
+    some = chosen(trials.drafted, verdict.way, language=verdict.language)
+    step = plain_step(trials, some)
     draft, passing, rest = (seconds / step for seconds in cycle_seconds(some))
+    tokens, cost = pooled_tokens_per_pass(some), draft + passing + rest
     return (
         f"The reason: the target accepts {percent(pooled_acceptance(some))} of the draft tokens, so that a cycle "
-        f"yields {pooled_tokens_per_pass(some):.2f} tokens; it takes {draft + passing + rest:.2f} times as long as a "
+        f"yields {tokens:.2f} tokens; it takes {cost:.2f} times as long as a "
         f"step of plain decoding, of which {passing:.2f} go to the target's pass, {draft:.2f} to drafting and "
-        f"{rest:.2f} to the rest."
+        f"{rest:.2f} to the rest. That is {tokens / cost:.2f} times as fast for all prompts taken together; the figure "
+        "above is the mean over prompts, where a short one counts as much as a long one."
     )
 
 
 def _least(trials: Trials, verdict: Verdict) -> str:
     """Where this way helps least and most."""
-    some = chosen(trials.drafted, verdict.way)
     groups: dict[str, list[float]] = {}
-    languages = len({trial.language for trial in some}) > 1
-    for trial in some:
-        groups.setdefault(f"{trial.language}, {trial.kind}" if languages else trial.kind, []).append(trial.speedup)
+    for trial in chosen(trials.drafted, verdict.way, language=verdict.language):
+        groups.setdefault(trial.kind, []).append(trial.speedup)
     if len(groups) < 2:
         return ""
     means = {name: mean_interval(values) for name, values in groups.items()}
@@ -161,8 +175,8 @@ def _others(trials: Trials, verdict: Verdict) -> str:
     """How the other ways do."""
     if verdict.best_of < 2:
         return ""
-    ways = [way for way in trials.ways if way.model == verdict.way.model]
-    found = [mean_interval([trial.speedup for trial in chosen(trials.drafted, way)]) for way in ways]
+    by_way = _by_way(trials, verdict.way.model, verdict.language).values()
+    found = [mean_interval([trial.speedup for trial in some]) for some in by_way]
     faster = sum(one.low is not None and one.low > 1 for one in found)
     slower = sum(one.high is not None and one.high < 1 for one in found)
     unsure = len(found) - faster - slower
@@ -171,6 +185,14 @@ def _others(trials: Trials, verdict: Verdict) -> str:
         f"Of {len(found)} ways, {faster} {_are(faster)} faster than plain decoding and {slower} {_are(slower)} slower, "
         f"each taken by itself at 95%{told}."
     )
+
+
+def _by_way(trials: Trials, model: str, language: str) -> dict[Way, list[Trial]]:
+    """Return the drafted trials of a target and language."""
+    found: dict[Way, list[Trial]] = {}
+    for trial in chosen(trials.drafted, model=model, language=language):
+        found.setdefault(trial.way, []).append(trial)
+    return found
 
 
 def _are(count: int) -> str:

@@ -6,7 +6,7 @@ same prompt ran beside, and then averaged over repetitions.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from spectool import ArtifactError
 from spectool.artifacts.benchmark import PLAIN, Benchmark, Row
 
+_TIMES = ("seconds", "draft_seconds", "pass_seconds", "prompt_seconds", "draft_prompt_seconds")
 LEAST = 8  # tokens: the speed of a shorter output is chance
 
 
@@ -53,6 +54,20 @@ class Way(NamedTuple):
         return f"{self.name}, k as pays" if self.k is None else f"{self.name}, k = {self.k}"
 
 
+class OfPrompt(NamedTuple):
+    """What tells a prompt from others.
+
+    Attributes:
+        language: Its language.
+        kind: Of text.
+        name: Its name.
+    """
+
+    language: str
+    kind: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A prompt decoded in one way; sums are over its repetitions.
@@ -71,10 +86,12 @@ class Trial:
         seconds: In all.
         draft_seconds: Of those, in the drafter.
         pass_seconds: Of those, in the target's passes.
-        prompt_seconds: Before, drafter and target reading the prompt.
+        prompt_seconds: Before, the target reading the prompt.
+        draft_prompt_seconds: Before, the drafter reading it.
         joules: Over ``seconds``; None where nothing tells.
         peak_memory: Bytes, the most of the repetitions.
-        repetitions: How many.
+        outputs: How many.
+        repetitions: How many; fewer than outputs where prompts share a name.
         gaps: Of the outputs that leave plain decoding's: distance of the two best log-probabilities there.
     """
 
@@ -92,10 +109,17 @@ class Trial:
     draft_seconds: float
     pass_seconds: float
     prompt_seconds: float
+    draft_prompt_seconds: float
     joules: float | None
     peak_memory: int
+    outputs: int
     repetitions: int
     gaps: tuple[float, ...]
+
+    @property
+    def of_prompt(self) -> OfPrompt:
+        """What tells its prompt from others."""
+        return OfPrompt(self.language, self.kind, self.prompt)
 
     @property
     def acceptance(self) -> float | None:
@@ -120,12 +144,15 @@ class Trials:
     Attributes:
         plain: Those of plain decoding.
         drafted: All others.
-        left_out: Block and target of outputs that are not looked at, having fewer than `LEAST` tokens in some way.
+        left_out: Block and target of outputs that are not looked at, having fewer than `LEAST` tokens in some way;
+            and their prompts.
+        compared: Whether outputs were compared with plain decoding's; at a temperature they are drawn instead.
     """
 
     plain: Sequence[Trial]
     drafted: Sequence[Trial]
-    left_out: frozenset[tuple[int, str]]
+    left_out: Mapping[tuple[int, str], OfPrompt]
+    compared: bool
 
     @property
     def ways(self) -> list[Way]:
@@ -141,6 +168,11 @@ class Trials:
     def models(self) -> list[str]:
         """The targets."""
         return list(dict.fromkeys(way.model for way in self.ways))
+
+    def plain_beside(self, some: Iterable[Trial]) -> list[Trial]:
+        """Return plain decoding of the same prompts by the same targets: drafters may serve some languages only."""
+        seen = {(trial.way.model, trial.of_prompt) for trial in some}
+        return [trial for trial in self.plain if (trial.way.model, trial.of_prompt) in seen]
 
     def scope_name(self, model: str, language: str) -> str:
         """Name a scope by its language, and by its target where that is not enough."""
@@ -166,20 +198,25 @@ def read_trials(run: Benchmark) -> Trials:
     """
     rows = run.generations.drop_columns(["output"]).to_pylist()
     plain = {(row["block"], row["model"]): row for row in rows if row["drafter"] == PLAIN}
-    short = {(row["block"], row["model"]) for row in rows if row["tokens"] < LEAST}
-    groups: dict[tuple[Any, ...], list[tuple[Row, Row]]] = defaultdict(list)
+    short = {(row["block"], row["model"]): _prompt(row) for row in rows if row["tokens"] < LEAST}
+    # A drafter's cache lives on inside a block, so that only its first draft length reads the whole prompt.
+    reading: dict[tuple[Any, ...], float] = defaultdict(float)
+    for row in rows:
+        reading[_reader(row)] = max(reading[_reader(row)], row["draft_prompt_seconds"])
+    groups: dict[tuple[Way, OfPrompt], list[tuple[Row, Row]]] = defaultdict(list)
     for row in rows:
         of_block = row["block"], row["model"]
         if of_block in plain and of_block not in short:
-            key = _way(row), row["language"] or "unnamed", row["kind"], row["prompt"]
-            groups[key].append((row, plain[of_block]))
+            whole = row | {"draft_prompt_seconds": reading[_reader(row)]}
+            groups[_way(row), _prompt(row)].append((whole, plain[of_block]))
     place = _places(run.manifest.arguments)
-    trials = [_trial(key, pairs) for key, pairs in groups.items()]
+    trials = [_trial(way, prompt, pairs) for (way, prompt), pairs in groups.items()]
     trials.sort(key=lambda trial: (place(trial), trial.prompt))
     found = Trials(
         [trial for trial in trials if trial.way.drafter == PLAIN],
         [trial for trial in trials if trial.way.drafter != PLAIN],
-        frozenset(short),
+        short,
+        not run.manifest.arguments.get("temperature"),
     )
     if not found.drafted:
         raise ArtifactError(
@@ -223,26 +260,31 @@ def _way(row: Row) -> Way:
     return Way(row["model"], row["drafter"], row["strategy"], row["num_draft_tokens"])
 
 
-def _trial(key: tuple[Any, ...], pairs: Sequence[tuple[Row, Row]]) -> Trial:
-    way, language, kind, prompt = key
+def _prompt(row: Row) -> OfPrompt:
+    return OfPrompt(row["language"] or "unnamed", row["kind"], row["prompt"])
+
+
+def _reader(row: Row) -> tuple[Any, ...]:
+    """What reads a prompt once for all draft lengths."""
+    return row["block"], row["model"], row["drafter"], row["strategy"]
+
+
+def _trial(way: Way, prompt: OfPrompt, pairs: Sequence[tuple[Row, Row]]) -> Trial:
     rows = [row for row, _ in pairs]
-    sums = {
-        name: sum(row[name] for row in rows)
-        for name in ("tokens", "passes", "proposed", "accepted", "seconds", "draft_seconds", "pass_seconds")
-    }
+    sums = {name: sum(row[name] for row in rows) for name in ("tokens", "passes", "proposed", "accepted", *_TIMES)}
     joules = [row["joules"] for row in rows]
     return Trial(
         way=way,
-        language=language,
-        kind=kind,
-        prompt=prompt,
+        language=prompt.language,
+        kind=prompt.kind,
+        prompt=prompt.name,
         speedup=fmean(_step(beside) / _step(row) for row, beside in pairs),
         plain_rate=fmean(1 / _step(beside) for _, beside in pairs),
         **sums,
-        prompt_seconds=sum(row["prompt_seconds"] for row in rows),
         joules=None if None in joules else sum(joules),
         peak_memory=max(row["peak_memory"] or 0 for row in rows),
-        repetitions=len(rows),
+        outputs=len(rows),
+        repetitions=len({row["repetition"] for row in rows}),
         gaps=tuple(row["gap"] for row in rows if row["first_difference"] is not None),
     )
 

@@ -1,11 +1,18 @@
 """Replays give what the loop gives; a saved run gives back the costs that it was made with."""
 
+import shutil
+import tracemalloc
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner, Result
+from mlx.utils import tree_flatten
 
 from spectool import ArtifactError
 from spectool.advise.machine import copy_bandwidth, this_machine
@@ -13,6 +20,7 @@ from spectool.advise.replayed import replay
 from spectool.advise.saved_run import verification_of
 from spectool.artifacts.benchmark import FORMAT, PLAIN, VERSION, write_block
 from spectool.artifacts.manifest import Manifest, seal
+from spectool.cli import main
 from spectool.corpora import read_sample
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafter import Proposal
@@ -75,7 +83,7 @@ def generation(order: int, drafter: str, **columns: Any) -> dict[str, Any]:
     empty = {"strategy": None, "joules": None, "first_difference": None, "gap": None, "output": [1]}
     numbers = dict.fromkeys(("proposed", "accepted", "drafted_passes", "prompt_tokens", "peak_memory"), 0)
     named = {"language": "pl", "kind": "list", "prompt": "p", "repetition": 0, "model": "m", "num_draft_tokens": 2}
-    times = dict.fromkeys(("prompt_seconds", "draft_seconds", "pass_seconds"), 0.0)
+    times = dict.fromkeys(("prompt_seconds", "draft_prompt_seconds", "draft_seconds", "pass_seconds"), 0.0)
     own = {"block": 0, "order": order, "drafter": drafter, "tokens": 20, "passes": 20, "seconds": 2.0}
     return {**empty, **numbers, **named, **times, **own, **columns}
 
@@ -97,21 +105,26 @@ def cycles(order: int, proposed: int, seconds: float) -> Iterator[dict[str, Any]
         }
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """A run whose plain step takes 0.1 s, and passes over 2 and 4 drafts 1.2 and 1.8 times that."""
-    path = tmp_path / "a.bench"
+def saved(path: Path, paths: dict[str, str], sizes: dict[str, int]) -> Path:
+    """A run whose plain step of ``m`` takes 0.1 s, and passes over 2 and 4 drafts 1.2 and 1.8 times that."""
     path.mkdir()
-    rows = [generation(0, PLAIN, num_draft_tokens=0), generation(1, "a"), generation(2, "b", num_draft_tokens=4)]
-    write_block(path, rows, [*cycles(1, 2, 0.12), *cycles(2, 4, 0.18)])
-    models = [{"name": "m", "path": "/models/m"}, {"name": "other", "path": "/models/other"}]
-    seal(path, Manifest(FORMAT, VERSION, {"models": models}, {}, {}, {}))
+    rows = [generation(0, PLAIN), generation(1, "a"), generation(2, "b")]
+    rows += [generation(order, drafter, model="other", seconds=20.0) for order, drafter in ((3, PLAIN), (4, "a"))]
+    of_m = [*cycles(1, 2, 0.12), *cycles(2, 4, 0.18), *cycles(2, 0, 0.1)]
+    write_block(path, rows, [*of_m, *islice(cycles(4, 2, 9.9), 3)])
+    models = [{"name": name, "path": where} for name, where in paths.items()]
+    seal(path, Manifest(FORMAT, VERSION, {"models": models}, {}, {}, {"sizes": sizes}))
     return path
 
 
-@pytest.mark.parametrize("target", ["m", "/models/m"])
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return saved(tmp_path / "a.bench", {"m": "/models/m", "other": "/models/other"}, {})
+
+
+@pytest.mark.parametrize("target", ["m", "/models/m", "/models/m/tokenizer.json", "/moved/m"])
 def test_costs_of_a_saved_run(run: Path, target: str) -> None:
-    found = verification_of(run, target)
+    found = verification_of(run, target, None)
     assert found.passes == pytest.approx({2: 1.2, 4: 1.8})
     assert found.loop == pytest.approx(0.05)
     assert found.beta.value == pytest.approx((0.2 * 4 + 0.8 * 16) / (16 + 256))
@@ -119,10 +132,62 @@ def test_costs_of_a_saved_run(run: Path, target: str) -> None:
 
 
 def test_a_run_that_does_not_tell(run: Path) -> None:
-    with pytest.raises(ArtifactError, match="expected a run of /elsewhere, got one of m, other"):
-        verification_of(run, "/elsewhere")
-    with pytest.raises(ArtifactError, match="expected plain generations of other and at least 5 passes"):
-        verification_of(run, "other")
+    with pytest.raises(ArtifactError, match=r"expected a run of /elsewhere, got one of m \(/models/m\), other"):
+        verification_of(run, "/elsewhere", None)
+    with pytest.raises(ArtifactError, match=r"expected plain generations of other and at least 5 .* got 1 and 2"):
+        verification_of(run, "other", None)
+
+
+def test_a_run_of_one_model_is_compared_too(tmp_path: Path) -> None:
+    """By path, by bytes whatever the name is, and by name where nothing tells the bytes."""
+    run = saved(tmp_path / "a.bench", {"m": "/models/m"}, {"m": 1_000_000})
+    for target, weights in (
+        ("/models/m", 5.0),
+        ("/moved/x", 1_000_900.0),
+        ("/moved/m", 1_000_900.0),
+        ("/moved/m", None),
+    ):
+        assert verification_of(run, target, weights).passes
+    for target, weights in (("/models/x", None), ("/models/x", 2e6), ("/moved/m", 2e6)):
+        with pytest.raises(ArtifactError, match=r"expected a run of .*, got one of m \(/models/m, 1,000,000 bytes\)"):
+            verification_of(run, target, weights)
+
+
+def test_advice_takes_no_other_models_run(tmp_path: Path) -> None:
+    target, draft = demo_path("target"), demo_path("draft")
+    weights = sum(weight.nbytes for _, weight in tree_flatten(load_model(str(target))[0].parameters()))
+    run = saved(tmp_path / "a.bench", {"m": str(target)}, {"m": weights})
+    shutil.copytree(target, tmp_path / "moved")
+
+    def advised(model: Path, *more: object) -> Result:
+        options = ["--target", model, "--run", run, "--bandwidth", 200, "--num-draft-tokens", 2, *more]
+        return CliRunner().invoke(main, ["advise", *map(str, options), "--json"])
+
+    refused = advised(draft)
+    assert refused.exit_code == 1
+    assert f"expected a run of {draft}" in refused.stderr and f"got one of m ({target}, {weights:,} bytes)" in (
+        refused.stderr
+    )
+    for given in ((target,), (tmp_path / "moved",), (draft, "--target-bytes", weights)):
+        assert advised(*given).exit_code == 0, "at its path, moved, and stated as the error says"
+
+
+def test_long_runs_are_read_in_columns(tmp_path: Path) -> None:
+    """A cycle takes some bytes in columns, and a thousand as a row."""
+    path, count = tmp_path / "a.bench", 40_000
+    path.mkdir()
+    write_block(path, [generation(0, PLAIN), generation(1, "a")], cycles(1, 2, 0.12))
+    few = pq.read_table(path / "cycles.parquet", partitioning=None)
+    pq.write_table(few.take(np.arange(count) % len(few)), path / "cycles.parquet")
+    seal(path, Manifest(FORMAT, VERSION, {"models": [{"name": "m", "path": "/models/m"}]}, {}, {}, {}))
+    verification_of(path, "m", None)
+    tracemalloc.start()
+    try:
+        assert verification_of(path, "m", None).passes == pytest.approx({2: 1.2})
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 100 * count, f"{most:,} bytes"
 
 
 def test_the_machine() -> None:

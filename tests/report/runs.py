@@ -13,6 +13,7 @@ from spectool.artifacts.replacing import writing
 from spectool.cost_model import CostModel
 
 STEP = 0.05  # seconds of a plain step
+READING, DRAFT_READING = 0.1, 0.4  # seconds of the prompt; the drafter's in the first way of a block that needs it
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,17 @@ def rows_of(
                         sums: Any = {name: sum(c[name] for c in drawn) for name in ("proposed", "accepted")}
                         times = [sum(c[name] for c in drawn) for name in ("seconds", "draft_seconds", "pass_seconds")]
                         way = {"drafter": truth.drafter, "strategy": truth.strategy, "num_draft_tokens": k}
+                        first = truth.strategy is not None and k == lengths[0]
+                        way |= {"draft_prompt_seconds": DRAFT_READING if first else 0.0}
                         sums |= {"tokens": sum(c["committed"] for c in drawn), "passes": len(drawn)}
                         generations.append(_generation(labels | way | sums | {"order": order}, *times))
                     block += 1
     return generations, cycles
 
 
-def write_run(path: Path, generations: Sequence[Row], cycles: Sequence[Row], **statistics: Any) -> Path:
+def write_run(
+    path: Path, generations: Sequence[Row], cycles: Sequence[Row], temperature: float = 0.0, **statistics: Any
+) -> Path:
     """Write a whole run as `spectool bench` does."""
     ways = dict.fromkeys((row["model"], row["drafter"]) for row in generations if row["drafter"] != PLAIN)
     models: list[dict[str, Any]] = [
@@ -89,15 +94,17 @@ def write_run(path: Path, generations: Sequence[Row], cycles: Sequence[Row], **s
         "name": "synthetic",
         "tokens": 64,
         "repetitions": 1,
-        "temperature": 0.0,
+        "temperature": temperature,
         "seed": 0,
         "num_draft_tokens": [2, 4],
         "prompts": [{"source": "built-in", "language": language, "kinds": kinds} for language in languages],
         "models": models,
     }
     machine = {"system": "Test", "processor": "none", "cores": 2, "memory_bytes": 8 * 10**9, "device": "cpu"}
-    told = {"machine": machine, "began": "2026-01-02T03:04:05+00:00", "seconds": 90.0, "sizes": {"target": 11 * 10**9}}
-    told |= {"draft_sizes": {"qwen": 8 * 10**8}, "power": {"source": "none", "watts": None}, **statistics}
+    told = {"machine": machine, "began": "2026-01-02T03:04:05+00:00", "seconds": 90.0}
+    names = [model["name"] for model in models]
+    told |= {"sizes": dict.fromkeys(names, 11 * 10**9), "draft_sizes": {name: {"qwen": 8 * 10**8} for name in names}}
+    told |= {"different": None if temperature else 0, "power": {"source": "none", "watts": None}, **statistics}
     with writing(path) as directory:
         write_block(directory, generations, cycles)
         seal(directory, Manifest(FORMAT, VERSION, arguments, {}, {}, told))
@@ -105,8 +112,9 @@ def write_run(path: Path, generations: Sequence[Row], cycles: Sequence[Row], **s
 
 
 def _generation(columns: Row, seconds: float, draft: float, passing: float) -> Row:
-    times = {"seconds": seconds, "draft_seconds": draft, "pass_seconds": passing, "prompt_seconds": 0.1}
-    return {"proposed": 0, "accepted": 0, "drafted_passes": 0, "output": [1], "strategy": None, **columns, **times}
+    times = {"seconds": seconds, "draft_seconds": draft, "pass_seconds": passing, "prompt_seconds": READING}
+    defaults = {"proposed": 0, "accepted": 0, "drafted_passes": 0, "draft_prompt_seconds": 0.0}
+    return {**defaults, "output": [1], "strategy": None, **columns, **times}
 
 
 def _cycles(

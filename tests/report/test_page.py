@@ -88,7 +88,9 @@ def test_a_page_of_nothing() -> None:
     assert markdown("Empty", [], lambda figure, number: "").startswith("# Empty")
 
 
-@pytest.mark.parametrize("name", ["cost_model", *(f"report.{m}" for m in ("cells", "statistics", "tables", "trials"))])
+@pytest.mark.parametrize(
+    "name", ["cost_model", "plot_style", *(f"report.{m}" for m in ("cells", "statistics", "tables", "trials"))]
+)
 def test_examples(name: str) -> None:
     failed, tried = doctest.testmod(import_module(f"spectool.{name}"))
     assert tried and not failed

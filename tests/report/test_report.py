@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,14 @@ from spectool.cli import main
 from spectool.cost_model import CostModel
 from spectool.report.compose import sections
 from spectool.report.cost_fit import fit_cost
-from spectool.report.costs import observations
+from spectool.report.costs import observations, plain_step
 from spectool.report.page import Section, Table
-from spectool.report.summary import verdict_of
-from spectool.report.trials import chosen, read_trials
+from spectool.report.plots import cycle_times
+from spectool.report.statistics import Estimate
+from spectool.report.summary import Verdict, verdicts
+from spectool.report.trials import Way, chosen, read_trials
 
-from .runs import STEP, Truth, rows_of, write_run
+from .runs import DRAFT_READING, DRAFTERS, READING, STEP, Truth, rows_of, write_run
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -79,12 +82,13 @@ def test_all_files_are_written_beside_the_run(run: Path, told: dict[str, Any]) -
     best = max(told["ways"], key=lambda way: way["speedup"])
     assert (best["drafter"], best["strategy"], best["prompts"]) == ("qwen", "anchored", 32)
     assert best["low"] < best["speedup"] < best["high"]
-    assert f"{best['speedup']:.2f} times as fast" in told["verdict"][0]
+    assert [verdict.partition(":")[0] for verdict in told["verdict"]] == ["target, pl", "target, uk"]
+    assert {way["different"] for way in told["ways"] if way["drafter"] == "qwen"} == {0}
 
 
 def test_the_same_run_gives_the_same_bytes(run: Path, told: dict[str, Any], tmp_path: Path) -> None:
     page = tmp_path / "page"
-    assert "target: drafting pays; the fastest of 6 ways, qwen, anchored" in call(str(run), "-o", str(page))
+    assert "target, pl: drafting pays; the fastest of 6 ways, qwen, anchored" in call(str(run), "-o", str(page))
     assert len(list(page.iterdir())) == len(told["files"])
     for file in page.iterdir():
         assert file.read_bytes() == (Path(told["path"]) / file.name).read_bytes(), file.name
@@ -133,8 +137,14 @@ def test_time_energy_sources_and_differences(page: dict[str, Section]) -> None:
     time = cells(page["Where the time goes"], "qwen, naive, k = 2")
     assert float(time["drafting"]) == pytest.approx(1000 * STEP * 0.07 * 3, rel=0.03)
     assert float(time["in plain steps"]) == pytest.approx(CostModel(0.07, 0.05).cost(2), rel=0.03)
+    plain, history = (cells(page["Where the time goes"], name) for name in ("plain", "history, k = 4"))
+    assert {row["target reads the prompt"] for row in (time, plain, history)} == {f"{1000 * READING:.0f}"}
+    naive = cells(page["Where the time goes"], "qwen, naive, k = 4")  # the shorter draft length came first
+    assert time["drafter reads it"] == naive["drafter reads it"] == f"{1000 * DRAFT_READING:.0f}"
+    assert plain["drafter reads it"] == history["drafter reads it"] == "—"
     assert float(cells(page["Energy and memory"], "plain")["J/token"]) == pytest.approx(30 * STEP, rel=0.03)
     assert "as stated" in page["Energy and memory"].text[0]
+    assert "every draft model of the target is loaded in every way" in page["Energy and memory"].text[1]
     assert "Sources of drafts" not in page  # every way has one
     told = cells(page["Is the output the same?"], "history, k = 2")
     assert (told["that differ"], told["near-ties"], told["largest gap"]) == ("2", "1", "2")
@@ -175,6 +185,123 @@ def test_a_draft_as_long_as_pays_and_several_targets(tmp_path: Path) -> None:
     assert {trial.repetitions for trial in trials.drafted} == {2}
 
 
+def test_drafters_of_one_language_are_compared_on_its_prompts(tmp_path: Path) -> None:
+    # In the second language, which alone the best drafter serves, the machine is three times as slow.
+    cost = CostModel(0.01, 0.01)
+    generations, cycles = rows_of([*DRAFTERS, Truth("apt4", "anchored", 0.95, cost)])
+    generations = [row for row in generations if row["language"] == "uk" or row["drafter"] != "apt4"]
+    slow = {row["block"] for row in generations if row["language"] == "uk"}
+    for row in (*generations, *cycles):
+        if row["block"] in slow:
+            times = [name for name in ("seconds", "draft_seconds", "pass_seconds") if name in row]
+            row |= {name: 3 * row[name] for name in times}
+    for row in generations:
+        row["joules"] = 30 * row["seconds"]
+    opened = Benchmark(write_run(tmp_path / "x.bench", generations, cycles))
+    trials = read_trials(opened)
+    polish, ukrainian = verdicts(trials)
+    assert (polish.scope, polish.way.drafter, polish.best_of, polish.speedup.n) == ("target, pl", "qwen", 6, 16)
+    assert (ukrainian.scope, ukrainian.way.drafter, ukrainian.best_of) == ("target, uk", "apt4", 8)
+    found = {section.title: section for section in sections(opened, trials)}
+    text = found["The answer"].text
+    assert "Of 6 ways, " in text[3] and "Of 8 ways, " in text[7]
+    assert f"it takes {cost.cost(4):.1f}" in text[5]
+    label = "apt4, anchored, k = 4"
+    assert float(cells(found["Where the time goes"], label)["in plain steps"]) == pytest.approx(cost.cost(4), rel=0.03)
+    change = float(cells(found["Energy and memory"], label)["change"][:-1]) / 100
+    assert change == pytest.approx(1 / ukrainian.speedup.value - 1, abs=0.03)
+    best = [trial for trial in trials.drafted if trial.way.drafter == "apt4"]
+    assert plain_step(trials, best) == pytest.approx(3 * STEP, rel=0.03)
+    alone = replace(trials, drafted=best)
+    assert cycle_times(alone) == cycle_times(replace(alone, plain=chosen(trials.plain, language="uk")))
+
+
+def test_drawn_outputs_are_not_said_to_be_compared(tmp_path: Path) -> None:
+    generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=3)
+    run = write_run(tmp_path / "x.bench", generations, cycles, temperature=0.7)
+    opened = Benchmark(run)
+    found = {section.title: section for section in sections(opened, read_trials(opened))}
+    (told,) = found["Is the output the same?"].text
+    assert "drawn at a temperature and not compared" in told
+    everything = " ".join(paragraph for section in found.values() for paragraph in section.text)
+    assert "token for token" not in everything and "The text stays the same" not in everything
+    assert {way["different"] for way in json.loads(call(str(run), "--json"))["ways"]} == {None}
+
+
+def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
+    names = ["_hidden", "a $x_$ b", "$5 or \\$6"]
+    cost = CostModel(0.05, 0.02)
+    generations, cycles = rows_of([Truth(name, "naive", 0.5, cost) for name in names], ["_pl", "$^$"], prompts=2)
+    folder = tmp_path / "page"
+    files = json.loads(call(str(write_run(tmp_path / "x.bench", generations, cycles)), "-o", str(folder), "--json"))
+    drawn = [
+        {"".join(text.itertext()).lstrip("\u2060") for text in xml.etree.ElementTree.parse(folder / name).iter()}
+        for name in files["files"]
+        if name.endswith(".svg")
+    ]
+    of_ways, by_acceptance, times, geometric = drawn
+    assert {f"{name}, naive, k = 2" for name in names} <= of_ways & times
+    assert {"_pl", "$^$"} <= of_ways
+    assert {f"{name}, naive" for name in names} <= by_acceptance
+    assert set(names) <= geometric
+
+
+def test_sizes_are_of_each_targets_drafter(tmp_path: Path) -> None:
+    generations: list[Row] = []
+    cycles: list[Row] = []
+    for number, model in enumerate(("small", "large")):
+        for rows, drawn in zip((generations, cycles), rows_of(model=model, languages=["pl"], prompts=3), strict=True):
+            rows += [row | {"block": row["block"] + 100 * number} for row in drawn]
+    sizes = {"sizes": {"small": 10**9, "large": 10**10}}
+    sizes["draft_sizes"] = {"small": {"qwen": 10**8}, "large": {"qwen": 5 * 10**9}}
+    opened = Benchmark(write_run(tmp_path / "x.bench", generations, cycles, **sizes))
+    found = {section.title: section for section in sections(opened, read_trials(opened))}
+    assert cells(found["Cost model"], "small: qwen, naive")["r by size"] == "0.100"
+    assert cells(found["Cost model"], "large: qwen, naive")["r by size"] == "0.500"
+    small, large = (text for text in found["What was measured"].text if text.startswith("Target"))
+    assert "draft models: qwen, 100.0 MB;" in small and "draft models: qwen, 5.0 GB;" in large
+
+
+def test_prompts_left_out_are_counted_once(tmp_path: Path) -> None:
+    generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=4, repetitions=3)
+    for row in generations:
+        if row["prompt"] in ("list-0", "list-2"):
+            row["tokens"] = 5
+    opened = Benchmark(write_run(tmp_path / "x.bench", generations, cycles))
+    text = next(s for s in sections(opened, read_trials(opened)) if s.title == "What was measured").text
+    assert text[-1].startswith("Left out of all that follows: 2 prompts whose output")
+    assert "decoding took 1.5 minutes" in text[0]
+    assert "3 times in each" in text[2]
+
+
+def test_plots_of_an_earlier_page_go(run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=3)
+    for row in generations:
+        row["num_draft_tokens"] = 0 if row["drafter"] == "plain" else None
+    few = write_run(tmp_path / "few.bench", generations, cycles)
+    before = json.loads(call(str(run), "-o", str(page), "--json"))["files"]
+    (page / "figure-99.svg").write_text("a user's own", encoding="utf-8")
+    after = json.loads(call(str(few), "-o", str(page), "--json"))["files"]
+    assert len(after) < len(before)
+    assert {path.name for path in page.iterdir()} == {*after, "figure-99.svg"}
+
+
+def test_an_existing_folder_that_is_no_report_is_left_alone(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    done = CliRunner().invoke(main, ["report", str(run), "-o", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "exists and is no report. Choose another -o" in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_that_every_way_is_slower_needs_no_allowance_for_choice() -> None:
+    wide = Estimate(0.7, 0.3, 1.1, 5)
+    verdict = Verdict("target", "pl", Way("target", "history", None, 2), Estimate(0.7, 0.5, 0.9, 5), 9, wide, True)
+    assert verdict.pays is False
+    assert verdict._replace(all_slower=False).pays is None
+
+
 @pytest.mark.parametrize(
     ("agreement", "cost", "pays"),
     [(0.8, CostModel(0.02, 0.01), True), (0.2, CostModel(0.2, 0.1), False)],
@@ -182,7 +309,8 @@ def test_a_draft_as_long_as_pays_and_several_targets(tmp_path: Path) -> None:
 def test_verdicts(tmp_path: Path, agreement: float, cost: CostModel, pays: bool) -> None:
     generations, cycles = rows_of([Truth("qwen", "anchored", agreement, cost)], ["pl"], prompts=12)
     trials = read_trials(Benchmark(write_run(tmp_path / "x.bench", generations, cycles)))
-    verdict = verdict_of(trials, "target")
+    (verdict,) = verdicts(trials)
+    assert verdict.sentence.startswith("target: drafting ")
     assert verdict.pays is pays and verdict.best_of == 2
     assert verdict.allowing.low < verdict.speedup.low < verdict.speedup.high < verdict.allowing.high
 
@@ -203,8 +331,8 @@ def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
         assert found is not None
         held[0] += found.r.low <= 0.071 <= found.r.high
         held[1] += found.beta.low <= 0.05 <= found.beta.high
-        line = verdict_of(trials, "target").speedup
-        some = chosen(trials.drafted, verdict_of(trials, "target").way)
+        (verdict,) = verdicts(trials)
+        line, some = verdict.speedup, chosen(trials.drafted, verdict.way)
         expected = [t.tokens_per_pass / truth.cost.cost(t.way.k or 0) for t in some]
         held[2] += line.low <= sum(expected) / len(expected) <= line.high
     print(f"seeds 0 to {runs - 1}; r, beta, speed-up held:", held)

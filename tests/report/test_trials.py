@@ -21,7 +21,13 @@ def row(block: int, drafter: str, seconds: float, **columns: object) -> Row:
         way |= {"strategy": "anchored", "num_draft_tokens": 2}
     names = {"block": block, "order": int(drafter != "plain"), "language": "pl", "kind": "list", "prompt": "p"}
     counts = {"tokens": 10, "passes": 5, "proposed": 10, "accepted": 5, "peak_memory": 1, "repetition": block}
-    times = {"seconds": seconds, "draft_seconds": 0.1, "pass_seconds": 0.2, "prompt_seconds": 0.0}
+    times = {
+        "seconds": seconds,
+        "draft_seconds": 0.1,
+        "pass_seconds": 0.2,
+        "prompt_seconds": 0.0,
+        "draft_prompt_seconds": 0.0,
+    }
     return {"model": "target", **way, **names, **counts, **times, **columns}
 
 
@@ -52,7 +58,33 @@ def test_short_outputs_are_left_out_in_every_way(tmp_path: Path) -> None:
     rows[2]["tokens"] = 3
     found = trials_of(tmp_path, rows)
     assert [trial.prompt for trial in (*found.plain, *found.drafted)] == ["p0", "p0"]
-    assert found.left_out == {(1, "target")}
+    assert found.left_out == {(1, "target"): ("pl", "list", "p1")}
+
+
+def test_repetitions_are_counted_by_their_numbers(tmp_path: Path) -> None:
+    rows = [row(block, drafter, 1.0, repetition=block // 2) for block in range(4) for drafter in ("plain", "qwen")]
+    (trial,) = trials_of(tmp_path, rows).drafted
+    assert (trial.outputs, trial.repetitions) == (4, 2)
+
+
+def test_a_drafter_reads_the_prompt_once_for_all_draft_lengths(tmp_path: Path) -> None:
+    rows = [row(0, "plain", 1.0), row(0, "qwen", 1.0, draft_prompt_seconds=0.01)]
+    rows.append(row(0, "qwen", 1.0, order=2, num_draft_tokens=4, draft_prompt_seconds=0.5))
+    rows.append(row(0, "qwen", 1.0, order=3, strategy="naive", draft_prompt_seconds=0.2))
+    rows += [row(1, "plain", 1.0), row(1, "qwen", 1.0, draft_prompt_seconds=0.3)]
+    found = trials_of(tmp_path, rows)
+    seconds = {(trial.way.strategy, trial.way.k): trial.draft_prompt_seconds for trial in found.drafted}
+    assert seconds == {("naive", 2): 0.2, ("anchored", 2): 0.8, ("anchored", 4): 0.5}
+    assert found.plain[0].draft_prompt_seconds == 0
+
+
+def test_plain_decoding_beside_is_of_the_same_prompts_and_target(tmp_path: Path) -> None:
+    labels = [{"prompt": "p"}, {"prompt": "q"}, {"prompt": "p", "language": "uk"}, {"prompt": "p", "model": "large"}]
+    rows = [row(block, name, 1.0, **of) for block, of in enumerate(labels) for name in ("plain", "qwen")]
+    found = trials_of(tmp_path, rows)
+    for trial in found.drafted:
+        (plain,) = found.plain_beside([trial])
+        assert (plain.way.model, plain.of_prompt) == (trial.way.model, trial.of_prompt)
 
 
 @pytest.mark.parametrize("rows", [[row(0, "plain", 1.0)], [row(0, "qwen", 1.0)], []])
