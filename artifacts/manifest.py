@@ -200,7 +200,7 @@ def _advice(path: Path) -> str:
     previous = previous_path(path.resolve())
     if previous.is_dir():
         return f". A replacement was interrupted; the artifact before it is whole: mv {previous} {path}"
-    return ". `spectool build-dict` and `spectool align` write artifacts"
+    return ". `spectool --help` lists the commands that write artifacts"
 
 
 def _sha256(path: Path) -> str:

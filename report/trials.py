@@ -47,11 +47,11 @@ class Way(NamedTuple):
         """All but the model.
 
         >>> Way("m", "qwen", "anchored", 4).label, Way("m", "dictionary", None, None).label
-        ('qwen, anchored, k = 4', 'dictionary, k as pays')
+        ('qwen, anchored, k = 4', 'dictionary, k = auto')
         """
         if self.drafter == PLAIN:
             return PLAIN
-        return f"{self.name}, k as pays" if self.k is None else f"{self.name}, k = {self.k}"
+        return f"{self.name}, k = auto" if self.k is None else f"{self.name}, k = {self.k}"
 
 
 class OfPrompt(NamedTuple):

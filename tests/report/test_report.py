@@ -178,7 +178,7 @@ def test_a_draft_as_long_as_pays_and_several_targets(tmp_path: Path) -> None:
         *("language pl, target small.", "language uk, target small."),
         *("language pl, target large.", "language uk, target large."),
     ]
-    assert cells(found["Acceptance"], "qwen, naive, k as pays", 2)["question"] != "—"
+    assert cells(found["Acceptance"], "qwen, naive, k = auto", 2)["question"] != "—"
     assert cells(found["Draft length"], "qwen, naive", 2)["accepted, k = 4"] == "—"
     timed = cells(found["Cost model"], "large: qwen, naive")
     assert timed["r"].endswith("(timed)") and float(timed["r timed"]) == pytest.approx(0.07, rel=0.03)
