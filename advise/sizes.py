@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,10 @@ def _cache(config: Path, context: int) -> Figure:
     size = text.get("head_dim")
     if size is None and heads and text.get("hidden_size"):
         size = text["hidden_size"] // heads
-    if not all(isinstance(part, int) and part > 0 for part in (layers, kept, size)):
+    shape = [part for part in (layers, kept, size) if isinstance(part, int) and part > 0]
+    if len(shape) < 3:
         return unknown("config.json does not name layers and heads")
-    # assert for the type checker only: the line above has looked
     return computed(
-        2 * layers * kept * size * _CACHE_BYTES * context,  # type: ignore[operator]
+        2 * prod(shape) * _CACHE_BYTES * context,
         f"{context:,} tokens of 16-bit keys and values in {layers} layers",
     )

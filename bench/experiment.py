@@ -201,9 +201,9 @@ class Experiment:
 def with_paths(keys: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
     """Return the keys of an experiment with other paths: whatever names a model, an artifact or a corpus."""
 
-    def other(part: Table, *names: str) -> Table:
+    def other(part: Any, *names: str) -> Any:
         given = {name: getattr(part, name) for name in names}
-        return replace(part, **{name: paths.get(value, value) for name, value in given.items()})  # type: ignore[type-var]
+        return replace(part, **{name: paths.get(value, value) for name, value in given.items()})
 
     models = (
         replace(
