@@ -6,6 +6,7 @@ from spectool import lazy_exports
 
 if TYPE_CHECKING:
     from spectool.runtime.anchored_translator import AnchoredTranslator
+    from spectool.runtime.controller import Controller
     from spectool.runtime.drafter import Cycle, Drafter, Proposal
     from spectool.runtime.emulator import replay
     from spectool.runtime.generation import generate_step
@@ -37,6 +38,7 @@ __all__ = [
     "AnchoredTranslator",
     "Constraint",
     "ContextTranslator",
+    "Controller",
     "Cycle",
     "DraftContext",
     "DraftSource",
@@ -77,6 +79,7 @@ __getattr__ = lazy_exports(
         "AnchoredTranslator": "anchored_translator",
         "Constraint": "translation",
         "ContextTranslator": "string_translators",
+        "Controller": "controller",
         "Cycle": "drafter",
         "DraftContext": "translation",
         "DraftSource": "translation",

@@ -15,6 +15,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from spectool import RuntimeUnsupported
 from spectool.runtime import caches
 from spectool.runtime.chat_template import Message, rendered
+from spectool.runtime.controller import Controller
 from spectool.runtime.drafter import accepted_length
 from spectool.runtime.streaming import GenerationResponse, stream_generate
 
@@ -56,6 +57,8 @@ class Conversation:
         self._begin: list[Message] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
         self._variables = dict(variables or {})
         self._max_kv_size = options.pop("max_kv_size", None)
+        if options.get("num_draft_tokens", 0) is None:
+            options["num_draft_tokens"] = Controller()  # one for all answers: they are short, and learning takes time
         self._options = options
         self.reset()
 

@@ -10,7 +10,7 @@ from spectool import SpectoolError
 from spectool.artifacts.console import guarded, say, show
 from spectool.runtime.model_options import model_options, open_model, template_variables
 from spectool.runtime.option_sections import SectionedCommand, under
-from spectool.runtime.saved_prompt import check_saving, names_of, open_prompt, save_prompt
+from spectool.runtime.saved_prompt import check_opening, check_saving, names_of, open_prompt, save_prompt
 
 _prompt = under("Prompt")
 _cache = under("Cache")
@@ -76,6 +76,8 @@ def generate(
     if saved_file is not None:
         check_saving(saved_file, prompt_cache_file, prefill_response, show_drafts)
         options |= {"dictionary": None, "history": False}  # which have no cache
+    elif prompt_cache_file is not None:
+        check_opening(options["max_kv_size"])
     text = _read_prompt(prompt, prompt_file)
     variables = template_variables(chat_template_config)
     name = options["model"]

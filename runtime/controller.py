@@ -106,7 +106,7 @@ class Learnt(NamedTuple):
 
 
 class Controller:
-    """Chooses the draft length of each cycle of one generation.
+    """Chooses the draft length of each cycle, in one generation after another with the same models on one machine.
 
     Attributes:
         longest: Draft tokens at most.
@@ -129,6 +129,12 @@ class Controller:
         self._look = 0  # draft length that is worth a look
         self._price = 0.0  # what it is expected to lose, in plain passes
         self._holds = 0  # cycles until the next decision
+
+    def begin(self) -> None:
+        """Begin a generation: what was learnt and what was lost in earlier ones still counts."""
+        self.passes.begin()
+        self.drafts.begin()
+        self._missed = self._holds = 0
 
     def choose(self) -> int:
         """Return how many tokens the drafter is to be asked for; 0: do not ask it at all."""

@@ -26,6 +26,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from spectool import RuntimeUnsupported
 from spectool.runtime import caches, windows
 from spectool.runtime.checkpoints import Checkpoints
+from spectool.runtime.controller import Controller
 from spectool.runtime.drafter import Cycle, Drafter, accepted_length
 from spectool.runtime.prefill import prefill
 from spectool.runtime.proposer import Proposer
@@ -41,7 +42,7 @@ def generate_step(
     model: Any,
     *,
     drafter: Drafter | None = None,
-    num_draft_tokens: int | None = 8,
+    num_draft_tokens: int | Controller | None = 8,
     max_tokens: int = 256,
     stop_tokens: Collection[int] = frozenset(),
     sampler: Sampler | None = None,
@@ -75,7 +76,8 @@ def generate_step(
         model: An mlx-lm model.
         drafter: Source of draft tokens; None decodes plainly.
         num_draft_tokens: At most so many draft tokens in one cycle; 0 decodes plainly. None: as many as
-            pay on this machine with this text, which is learnt from cycle to cycle.
+            pay on this machine with this text, which is learnt from cycle to cycle. A `Controller` does the
+            same and goes on with what it has learnt in earlier generations of the same model and drafter.
         max_tokens: Tokens to generate; -1 for no limit.
         stop_tokens: Token ids that end the generation once yielded.
         sampler: Draws a token from log-probabilities [1, vocabulary]; called once for each
@@ -116,7 +118,8 @@ def generate_step(
         caches.require_quantizable(cache, model)
 
     statistics = DraftStatistics() if statistics is None else statistics
-    proposer = Proposer(drafter, num_draft_tokens, cache, quantized_kv_start if kv_bits else None, draw)
+    count = Controller() if num_draft_tokens is None else num_draft_tokens
+    proposer = Proposer(drafter, count, cache, quantized_kv_start if kv_bits else None, draw)
     statistics.controller = proposer.controller
 
     def quantize() -> None:

@@ -33,19 +33,19 @@ class Proposer:
     def __init__(
         self,
         drafter: Drafter | None,
-        count: int | None,
+        count: int | Controller,
         cache: list[Any],
         quantized_kv_start: int | None,
         draw: Draw | None = None,
     ) -> None:
-        """Ask ``drafter`` for ``count`` tokens a cycle (None: as many as pay), drawn by ``draw``.
+        """Ask ``drafter`` for ``count`` tokens a cycle, or as many as a controller chooses, drawn by ``draw``.
 
         Fewer where ``cache`` does not allow so many.
         """
         self.vocabulary: int | None = None
-        self.controller = Controller() if count is None and drafter is not None else None
+        self.controller = count if isinstance(count, Controller) and drafter is not None else None
         self._drafter = drafter
-        self._count = count
+        self._count = 0 if isinstance(count, Controller) else count
         self._cache = cache
         self._quantized_kv_start = quantized_kv_start
         self._draw = draw
@@ -57,6 +57,8 @@ class Proposer:
 
     def start(self, prompt: Sequence[int]) -> None:
         """Tell the drafter the prompt (token ids)."""
+        if self.controller is not None:
+            self.controller.begin()
         if self._drafter is not None:
             try:
                 if isinstance(self._drafter, Drawing):
@@ -72,7 +74,7 @@ class Proposer:
             left: At most so many tokens; None for no limit.
             again: Committed tokens that the next pass feeds once more before the last committed one.
         """
-        count = self.controller.choose() if self.controller else self._count or 0
+        count = self.controller.choose() if self.controller else self._count
         self._paused = self.controller is not None and count == 0
         began = perf_counter()
         limit = max(0, self._limit(count, left, again)) if self.vocabulary is not None else 0

@@ -27,6 +27,15 @@ def check_saving(path: Path, opened: Path | None, prefill_response: str | None, 
         )
 
 
+def check_opening(max_kv_size: int | None) -> None:
+    """Refuse what does not go with --prompt-cache-file, before a model is loaded."""
+    if max_kv_size is not None:
+        raise click.UsageError(
+            "--max-kv-size is decided when a prompt is saved: leave it out, or save the prompt anew with it: "
+            "--save-prompt-cache FILE --max-kv-size N"
+        )
+
+
 def names_of(options: dict[str, Any]) -> dict[str, str]:
     """Return what a saved prompt is told to be made with."""
     names = {name: options[name] for name in ("model", "draft_model")}

@@ -248,7 +248,7 @@ class DraftingGenerator(host.ResponseGenerator):  # type: ignore[misc]
         ``draft_model`` and ``input_embeddings`` are None: the server loads no draft models as mlx-lm
         does, and takes no images. ``sampler`` is mlx-lm's, in whose place one stands that tells its distribution.
         """
-        cached = len(served.tokens) - len(prompt)
+        provider, cached = self.model_provider, len(served.tokens) - len(prompt)
         began = first = time.perf_counter()
         count, end = 0, ""
 
@@ -263,10 +263,10 @@ class DraftingGenerator(host.ResponseGenerator):  # type: ignore[misc]
             with closing(
                 stream_generate(
                     prompt=prompt,
-                    drafter=self.model_provider.drafter,
-                    num_draft_tokens=None if num_draft_tokens == AUTOMATIC else num_draft_tokens,
+                    drafter=provider.drafter,
+                    num_draft_tokens=provider.controller if num_draft_tokens == AUTOMATIC else num_draft_tokens,
                     verify=self.cli_args.verify,
-                    sampler=_sampler(args.sampling, self.model_provider.tokenizer),
+                    sampler=_sampler(args.sampling, provider.tokenizer),
                     cached_tokens=served.tokens[:cached],
                     prompt_progress_callback=progress,
                     statistics=served.drafting,

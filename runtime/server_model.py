@@ -8,6 +8,7 @@ import mlx.core as mx
 from mlx_lm import server as host
 from mlx_lm.generate import DEFAULT_QUANTIZED_KV_START
 
+from spectool.runtime.controller import Controller
 from spectool.runtime.drafter import Drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.loading import cannot_load
@@ -68,6 +69,7 @@ class DraftingProvider(host.ModelProvider):  # type: ignore[misc]
 
     Attributes:
         drafter: For the loaded model; None to decode plainly.
+        controller: Chooses its draft lengths, for all requests: one alone may be too short to learn in.
         vocabulary: One more than the largest token id of its tokenizer.
     """
 
@@ -76,13 +78,14 @@ class DraftingProvider(host.ModelProvider):  # type: ignore[misc]
 
     def __init__(self, options: ServerOptions, make_drafter: Callable[[str, Any], Drafter | None]) -> None:
         """Load as ``options`` say; ``make_drafter`` gets the model's name and tokenizer."""
+        self.controller = Controller()
         super().__init__(options)
         self._make_drafter = make_drafter
 
     def reset(self) -> None:
         """Forget the model and its drafter."""
         super().reset()
-        self.drafter = None
+        self.drafter, self.controller = None, Controller()
 
     def _load(self, model_path: str, adapter_path: Any = None, draft_model_path: Any = None) -> None:
         try:

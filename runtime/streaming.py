@@ -12,6 +12,7 @@ from mlx_lm.generate import generation_stream, wired_limit
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 
 from spectool import RuntimeUnsupported
+from spectool.runtime.controller import Controller
 from spectool.runtime.drafter import Cycle, Drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.statistics import DraftStatistics
@@ -38,7 +39,7 @@ def stream_generate(
     *,
     drafter: Drafter | None = None,
     max_tokens: int = 256,
-    num_draft_tokens: int | None = 8,
+    num_draft_tokens: int | Controller | None = 8,
     on_cycle: Callable[[Cycle], None] | None = None,
     stop_strings: Sequence[str] = (),
     **kwargs: Any,
@@ -60,7 +61,8 @@ def stream_generate(
         prompt: Text, or token ids of shape [tokens].
         drafter: Source of draft tokens; None decodes plainly.
         max_tokens: Tokens to generate; -1 for no limit, not 0.
-        num_draft_tokens: At most so many draft tokens in one cycle; None for as many as pay.
+        num_draft_tokens: At most so many draft tokens in one cycle; None for as many as pay, a `Controller` for as
+            many as pay by what it has learnt in earlier generations too.
         on_cycle: Called for each cycle before its first token is yielded.
         stop_strings: Texts that end the generation; the text ends before them. What may be the beginning
             of one is held back until the next response tells.

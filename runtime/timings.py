@@ -15,6 +15,9 @@ _LAG = 8  # tokens missed, up to which a proposal costs what it always costs
 class PassTimes:
     """Seconds of a target pass by the number of tokens in it.
 
+    What an earlier generation has measured stands for sizes that this one has not measured yet, in proportion: a
+    longer context makes every pass slower, and shows in the first one of any size.
+
     Attributes:
         curve: Expected seconds by tokens, shape [longest + 1]; place 0 is not used. Between measured
             sizes it is interpolated; beyond them it rises as it did from one token to the largest.
@@ -26,7 +29,19 @@ class PassTimes:
         self._samples: list[deque[float]] = [deque(maxlen=WINDOW) for _ in self.curve]
         self._seen = [0] * (longest + 1)  # cycle of the latest sample
         self._medians: dict[int, float] = {}
+        self._carried: dict[int, float] = {}  # medians of earlier generations
+        self._ratios: deque[float] = deque(maxlen=WINDOW)  # of samples to them
         self._cycle = 0
+
+    def begin(self) -> None:
+        """Begin another generation, whose context may be longer or shorter."""
+        self._carried = self._points()
+        for size in self._carried:
+            self._seen[size] = self._cycle
+        self._medians.clear()
+        self._ratios.clear()
+        for samples in self._samples:
+            samples.clear()
 
     def add(self, tokens: int, seconds: float) -> None:
         """Take note of a pass over ``tokens`` (1 to the longest)."""
@@ -37,16 +52,19 @@ class PassTimes:
             samples.append(self._medians[tokens])  # one voice beside the new samples
         samples.append(seconds)
         self._seen[tokens] = self._cycle
+        if tokens in self._carried:
+            self._ratios.append(seconds / self._carried[tokens])
         if len(samples) > 1:
             self._medians[tokens] = median(samples)
 
     def known(self, tokens: int) -> bool:
         """Whether passes over so many tokens were measured twice, and lately."""
-        return tokens in self._medians and self._cycle - self._seen[tokens] <= STALE
+        measured = tokens in self._medians or tokens in self._carried
+        return measured and self._cycle - self._seen[tokens] <= STALE
 
     def measured(self) -> dict[int, float]:
         """Return the curve at the sizes measured at least twice."""
-        return {size: self.curve[size] for size in sorted(self._medians)}
+        return {size: self.curve[size] for size in sorted(self._medians | self._carried)}
 
     def at_least(self) -> list[float]:
         """Return the curve with sizes not known as cheap as the next smaller known one."""
@@ -58,7 +76,7 @@ class PassTimes:
 
     def update(self) -> None:
         """Draw the curve through the medians; there must be one."""
-        points = sorted(self._medians.items())
+        points = sorted(self._points().items())
         for place in range(len(points) - 1, 0, -1):  # more tokens are not cheaper: a dearer smaller size was disturbed
             size, time = points[place - 1]
             points[place - 1] = size, min(time, points[place][1])
@@ -71,6 +89,11 @@ class PassTimes:
         slope = max(0.0, top - base) / max(1, last - first)
         for size in range(last + 1, len(curve)):
             curve[size] = top + slope * (size - last)
+
+    def _points(self) -> dict[int, float]:
+        """Return the medians by size, with those carried over in proportion."""
+        ratio = median(self._ratios) if self._ratios else 1.0
+        return {size: time * ratio for size, time in self._carried.items()} | self._medians
 
 
 class DraftTimes:
@@ -88,6 +111,10 @@ class DraftTimes:
         self._samples: list[deque[float]] = [deque(maxlen=WINDOW) for _ in range(longest + 1)]
         self._points: dict[int, tuple[float, int]] = {}  # median seconds and their samples, by tokens
         self._lags: deque[float] = deque(maxlen=WINDOW)
+        self._begun = False
+
+    def begin(self) -> None:
+        """Begin another generation, for which the drafter has to prepare."""
         self._begun = False
 
     def add(self, tokens: int, missed: int, seconds: float) -> None:

@@ -62,6 +62,15 @@ def test_each_answer_is_that_of_a_fresh_reading(loaded: tuple[Any, Any], system:
     assert [message["role"] for message in chat.messages] == ["system"] * (system is not None)
 
 
+def test_an_answer_goes_on_with_the_draft_lengths_that_earlier_ones_have_learnt(loaded: tuple[Any, Any]) -> None:
+    chat = Conversation(*loaded, drafter=load_drafter(loaded[1]), num_draft_tokens=None, max_tokens=24)
+    controllers = [list(chat.answer(turn))[-1].drafting.controller for turn in TURNS]
+    chat.reset()
+    controllers.append(list(chat.answer(TURNS[0]))[-1].drafting.controller)
+    assert controllers[0] is not None and len({id(controller) for controller in controllers}) == 1
+    assert controllers[0].passes.known(1)
+
+
 def test_an_answer_broken_off_stays_as_far_as_it_went(loaded: tuple[Any, Any]) -> None:
     chat = Conversation(*loaded, max_tokens=20)
     stream: Iterator[Any] = chat.answer(TURNS[0])

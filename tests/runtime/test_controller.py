@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -62,17 +63,23 @@ class Machine:
     seen: set[int] = field(default_factory=set)
 
     def run(self, tokens: int) -> tuple[Controller, list[Step]]:
+        """One generation with a controller of its own."""
         print(f"seed {self.seed}")
-        rng, controller, steps, at, missed = random.Random(self.seed), Controller(), list[Step](), 0, 0
+        controller = Controller()
+        return controller, self.generate(controller, tokens, random.Random(self.seed))
+
+    def generate(self, controller: Controller, tokens: int, rng: random.Random, context: int = 0) -> list[Step]:
+        """Generate after a context of so many tokens."""
+        steps, at, missed, before = list[Step](), 0, 0, context
         while at < tokens:
             length = controller.choose()
             proposed = min(length, self.longest_proposal)
             accepted = 0
             while accepted < proposed and rng.random() < self.acceptance(at):
                 accepted += 1
-            context = 1 + self.growth * at
+            slower = 1 + self.growth * (before + at)
             drafting = self.draft(proposed) + self.per_missed * missed if length else 0.0
-            verifying = self.curve(proposed + 1) * context
+            verifying = self.curve(proposed + 1) * slower
             controller.learn(
                 asked=length,
                 proposed=proposed,
@@ -81,10 +88,19 @@ class Machine:
                 draft_seconds=self._measured(rng, drafting, length=0),
                 pass_seconds=self._measured(rng, verifying, length=proposed + 1),
             )
-            steps.append(Step(length, accepted + 1, drafting + verifying, self.curve(1) * context * (accepted + 1), at))
+            steps.append(Step(length, accepted + 1, drafting + verifying, self.curve(1) * slower * (accepted + 1), at))
             at += accepted + 1
             missed = 0 if length else missed + 1
-        return controller, steps
+        return steps
+
+    def answer(self, tokens: int, count: int, contexts: Sequence[int]) -> list[list[Step]]:
+        """So many short generations with one controller, each after one of the contexts, drawn at random."""
+        print(f"seed {self.seed}")
+        rng, controller, answers = random.Random(self.seed), Controller(), list[list[Step]]()
+        for _ in range(count):
+            controller.begin()
+            answers.append(self.generate(controller, tokens, rng, rng.choice(contexts)))
+        return answers
 
     def _measured(self, rng: random.Random, seconds: float, length: int) -> float:
         if not self.noise:
@@ -133,6 +149,23 @@ def test_a_perfect_drafter_is_used_at_its_best_within_fifty_cycles(curve: str, d
             speeds = [machine.speed(step.length, 1.0) / machine.best(1.0) for step in steps[50:90]]
             # The middle one of the cycles, since a look at another length may fall among them.
             assert sorted(speeds)[len(speeds) // 2] >= share
+
+
+@pytest.mark.parametrize("right", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("contexts", [(0,), (0, 1000, 9000)], ids=["same length", "other lengths"])
+@pytest.mark.parametrize("draft", DRAFTERS)
+@pytest.mark.parametrize("curve", CURVES)
+def test_short_generations_go_on_with_what_earlier_ones_have_learnt(
+    curve: str, draft: str, contexts: Sequence[int], right: float
+) -> None:
+    for conditions, seed in product((QUIET, NOISY), (1, 2)):
+        machine = Machine(CURVES[curve], DRAFTERS[draft], lambda at: right, seed, growth=0.001, **conditions)
+        answers = machine.answer(48, 40, contexts)
+        # All after the first few together: one alone is over before it has learnt anything.
+        reached = speedup([step for answer in answers[4:] for step in answer], 0)
+        assert reached >= 0.97
+        if right == 1.0 and len(contexts) == 1:
+            assert reached >= 0.93 * machine.best(1.0) / machine.speed(0, 1.0)
 
 
 @pytest.mark.parametrize("acceptance", [0.5, 0.9])
@@ -257,6 +290,28 @@ def test_pass_times_are_medians_between_which_it_is_interpolated() -> None:
     assert times.known(5)
 
 
+def test_pass_times_of_an_earlier_generation_stand_in_proportion_for_those_not_measured_yet() -> None:
+    times = PassTimes(4)
+    for seconds in (1.0, 1.0):
+        times.add(1, seconds)
+        times.add(3, 2 * seconds)
+    times.update()
+    times.begin()
+    assert all(times.known(size) for size in (1, 3)) and not times.known(2)
+    times.update()
+    assert times.curve[1:] == [1.0, 1.5, 2.0, 2.5]
+    times.add(3, 6.0)  # the context has become longer
+    times.update()
+    assert times.curve[1:] == [3.0, 4.5, 6.0, 7.5]
+    for _ in range(2):
+        times.add(1, 2.0)
+    times.update()
+    assert times.curve[1] == 2.0 and times.measured() == {1: 2.0, 3: 2.0 * 2.0}, "what is measured counts"
+    for _ in range(STALE):
+        times.add(1, 2.0)
+    assert times.known(1) and not times.known(3)
+
+
 def test_draft_times_are_a_line_and_what_catching_up_takes() -> None:
     times = DraftTimes(16)
     for tokens, seconds in ((4, 100.0), (4, 0.6), (4, 0.6), (8, 1.0), (8, 1.0), (2, 0.4)):
@@ -269,7 +324,7 @@ def test_draft_times_are_a_line_and_what_catching_up_takes() -> None:
 
 def test_a_drafter_that_is_not_asked_hears_everything_before_it_is_asked_again() -> None:
     drafter = Oracle([])
-    proposer = Proposer(drafter, None, [], None)
+    proposer = Proposer(drafter, Controller(), [], None)
     proposer.vocabulary = 100
     proposer.start([1])
     asked = []

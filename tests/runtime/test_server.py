@@ -18,6 +18,7 @@ from spectool.runtime.drafter import Drafter
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.server import PromptCache
 from spectool.runtime.server_handler import Server
+from spectool.runtime.server_requests import AUTOMATIC
 
 from .drafters import Failing
 from .models import tiny_model
@@ -315,6 +316,21 @@ def test_another_model_takes_the_place_where_it_is_allowed() -> None:
         assert first == again == alone(PROMPTS[0]) != other.choices[0].text
         assert other.model == draft
         assert names == [TARGET, draft, TARGET]
+
+
+def test_requests_share_what_is_learnt_about_draft_lengths_until_another_model_comes() -> None:
+    draft = str(demo_path("draft"))
+    with serving(other_models=(draft,), num_draft_tokens=AUTOMATIC) as running:
+        provider = running.generator.model_provider
+        assert not provider.controller.passes.known(1)
+        for prompt in (PROMPTS[0], PROMPTS[2]):
+            assert complete(running, prompt).choices[0].text == alone(prompt)
+            assert provider.controller.passes.known(1)
+        learnt = provider.controller
+        complete(running, PROMPTS[0])
+        assert provider.controller is learnt
+        client(running).completions.create(model=draft, prompt=PROMPTS[0], max_tokens=TOKENS)
+        assert provider.controller is not learnt
 
 
 def test_a_prompt_is_as_long_as_the_model_allows(server: Server) -> None:
