@@ -7,7 +7,8 @@ Every drafter takes the time of a small model for its tokens, whatever these are
 decodes the same prompt in every way, each time in another order; a figure is the median of the rounds'
 ratios to plain decoding in the same round. Steady speed leaves out the first tokens, in which the controller
 learns. Plain decoding is `generate_step` without a drafter; mlx-lm's own loop, which begins the next pass while
-the last token is read, stands beside it. Lines go to results/never_slower.jsonl.
+the last token is read, stands beside it. The same text is also generated in short answers, as in a conversation, with
+a controller for each (*alone*) and with one for all (*shared*). Lines go to results/never_slower.jsonl.
 """
 
 import json
@@ -24,7 +25,9 @@ import click
 import mlx.core as mx
 from mlx_lm.generate import generate_step as host_generate_step
 from mlx_lm.models import llama
+from mlx_lm.models.cache import make_prompt_cache
 
+from spectool.runtime.controller import Controller
 from spectool.runtime.drafter import Proposal
 from spectool.runtime.generation import generate_step
 from spectool.runtime.side_by_side import pass_cost
@@ -50,8 +53,8 @@ class Replayer:
         self._at = 0
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Begin the text."""
-        self._at = 0
+        """Begin the text, or go on after as much of it as the prompt has."""
+        self._at = len(prompt) - len(PROMPT)
 
     def propose(self, limit: int) -> Proposal:
         """Propose ``limit`` tokens, after the time that they take."""
@@ -77,6 +80,7 @@ class Replayer:
 @click.option("--draft-cost", default=0.07, show_default=True, help="Of a draft token, in plain passes.")
 @click.option("--fixed-draft-cost", default=0.05, show_default=True, help="Of a proposal, in plain passes.")
 @click.option("--fixed-lengths", default="2,4,8", show_default=True, help="Draft lengths to set by hand beside it.")
+@click.option("--answer", "answer_tokens", default=48, show_default=True, help="Tokens of a short answer.")
 @click.option("--save/--no-save", default=True)
 def main(
     hidden: int,
@@ -88,6 +92,7 @@ def main(
     draft_cost: float,
     fixed_draft_cost: float,
     fixed_lengths: str,
+    answer_tokens: int,
     save: bool,
 ) -> None:
     """Measure and print one JSON line for each drafter and way of choosing the draft length."""
@@ -100,9 +105,12 @@ def main(
     statistics: dict[str, DraftStatistics] = {}
     outputs: dict[str, list[int]] = {}
 
+    def replayer(right: float) -> Replayer:
+        return Replayer(text, right, fixed_draft_cost * plain_seconds, draft_cost * plain_seconds, seed=0)
+
     def drafting(right: float, length: int | None, name: str) -> Callable[[], Iterator[Any]]:
         def steps() -> Iterator[Any]:
-            drafter = Replayer(text, right, fixed_draft_cost * plain_seconds, draft_cost * plain_seconds, seed=0)
+            drafter = replayer(right)
             statistics[name] = DraftStatistics()
             return generate_step(
                 mx.array(PROMPT),
@@ -115,6 +123,28 @@ def main(
 
         return steps
 
+    def answering(right: float, shared: bool, name: str) -> Callable[[], Iterator[Any]]:
+        def steps() -> Iterator[Any]:
+            drafter, controller, cache = replayer(right), Controller(), make_prompt_cache(model)
+            statistics[name] = DraftStatistics()
+            said, fed = list(PROMPT), 0
+            while len(said) < len(PROMPT) + tokens:
+                for step in generate_step(
+                    mx.array(said[fed:]),
+                    model,
+                    drafter=drafter,
+                    num_draft_tokens=controller if shared else None,
+                    max_tokens=min(answer_tokens, len(PROMPT) + tokens - len(said)),
+                    prompt_cache=cache,
+                    cached_tokens=said[:fed],
+                    statistics=statistics[name],
+                ):
+                    said.append(step[0])
+                    yield step
+                fed = len(said) - 1
+
+        return steps
+
     ways: dict[str, Callable[[], Iterator[Any]]] = {
         PLAIN: lambda: generate_step(mx.array(PROMPT), model, max_tokens=tokens),
         HOST: lambda: host_generate_step(mx.array(PROMPT), model, max_tokens=tokens),
@@ -124,6 +154,8 @@ def main(
         for length in lengths:
             name = f"{drafter}, {'auto' if length is None else length}"
             ways[name] = drafting(right, length, name)
+        for name, shared in ((f"{drafter}, answers alone", False), (f"{drafter}, answers shared", True)):
+            ways[name] = answering(right, shared, name)
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     order = list(ways)
     for round_ in range(rounds):
@@ -137,6 +169,7 @@ def main(
         "bits": bits or "float32",
         "tokens": tokens,
         "rounds": rounds,
+        "answer": answer_tokens,
         "plain ms a token": round(median(steady for _, steady in seconds[PLAIN]) / (tokens - learning) * 1e3, 3),
         "pass cost": costs,
         "draft cost": [fixed_draft_cost, draft_cost],
