@@ -88,6 +88,12 @@ class Checkpoints:
             self._marks.append(_Mark(self.length, {place: _handles(vars(self._leaves[place])) for place in lost}))
         self.length += count
 
+    def can_take_back_one(self) -> bool:
+        """Tell whether a token that is fed next could be taken out together with the pass before it."""
+        self._look_up()
+        leaves = (self._leaves[place] for place in self._doubtful)
+        return all(windows.keeps_all(leaf, 1) for leaf in leaves if isinstance(leaf, RotatingKVCache))
+
     def rewind(self, length: int) -> int | None:
         """Take the caches back to ``length`` tokens, or to the nearest place before. Mutates them.
 

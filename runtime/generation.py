@@ -13,11 +13,15 @@ position is sampled on its own, and its sample is the committed token whether or
 draft had guessed it. Drafts drawn from a known distribution can be verified by rejection
 sampling instead, which keeps the distribution too and accepts more of them (verification.py).
 
+Where no drafts will follow a pass without drafts, the next pass begins before the token of this one is read, as in
+mlx-lm's own loop: the device computes it while Python hands the token over. Its input is in the cache one
+token early, and is taken out again if the generation ends there.
+
 Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding.
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import mlx.core as mx
 from mlx_lm.generate import DEFAULT_QUANTIZED_KV_START, generation_stream, maybe_quantize_kv_cache
@@ -35,6 +39,20 @@ from spectool.runtime.statistics import DraftStatistics
 from spectool.runtime.verification import choose, ids
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
+
+
+class _Pass(NamedTuple):
+    """A target pass, lazy.
+
+    Attributes:
+        tokens: The target's choice at each position from the last committed token on, shape [rows].
+        logprobs: Log-probabilities [rows, vocabulary].
+        seen: All tokens up to the last one fed, for the processors; None where there are none.
+    """
+
+    tokens: mx.array
+    logprobs: mx.array
+    seen: mx.array | None
 
 
 def generate_step(
@@ -162,8 +180,16 @@ def _generate(
     progress: Callable[[int, int], None],
 ) -> Generator[tuple[int, mx.array, bool], None, None]:
     """Run the cycles; arguments as in ``generate_step``, resolved."""
-    checkpoints, begin, yielded = Checkpoints(cache), 0, 0
+    # Two marks: of the latest pass, and of one that has begun ahead.
+    checkpoints, begin, yielded = Checkpoints(cache, keep=2), 0, 0
     fed: list[int] = []  # tokens of the latest pass
+
+    def verify(inputs: mx.array, draft: tuple[int, ...], seen: mx.array | None, drawn: mx.array | None) -> _Pass:
+        checkpoints.mark(inputs.size)
+        logits = model(inputs[None], cache=cache)[0, -len(draft) - 1 :]
+        logprobs = log_probabilities(logits, processors, seen)
+        return _Pass(choose(logprobs, sampler, draft, drawn), logprobs, seen)
+
     try:
         with mx.stream(stream):
             progress(0, prompt.size)
@@ -175,26 +201,34 @@ def _generate(
             if max_tokens != 0:
                 proposer.start([*cached_tokens, *ids(prompt)])
         windows.use_exact_masks(caches.leaves(cache))
-        frontier, again = ids(prompt[-1:]), list[int]()
+        frontier, again, ahead = ids(prompt[-1:]), list[int](), None
         # All tokens so far, for the processors: none of them, no copy.
         history = mx.concatenate([mx.array(cached_tokens, dtype=prompt.dtype), prompt]) if processors else None
         while yielded != max_tokens:
+            left = max_tokens - yielded - 1 if max_tokens > 0 else None
             with mx.stream(stream):
-                proposal = proposer.propose(max_tokens - yielded - 1 if max_tokens > 0 else None, len(again))
+                proposal = proposer.propose(left, len(again))
                 draft = tuple(proposal.tokens)
-                fed = [*again, *frontier, *draft]
-                inputs = mx.array([fed], dtype=prompt.dtype)
-                checkpoints.mark(len(fed))
-                logits = model(inputs, cache=cache)[0, -len(draft) - 1 :]
-                seen = None if history is None else mx.concatenate([history, mx.array(draft, dtype=history.dtype)])
-                logprobs = log_probabilities(logits, processors, seen)
-                tokens = choose(logprobs, sampler, draft, proposal.distribution)
-                mx.eval(tokens, logprobs, *(() if seen is None else (seen,)))
-                target = ids(tokens)
+                if ahead is None:
+                    fed = [*again, *frontier, *draft]
+                    seen = None if history is None else mx.concatenate([history, mx.array(draft, dtype=history.dtype)])
+                    current = verify(mx.array(fed, dtype=prompt.dtype), draft, seen, proposal.distribution)
+                else:
+                    fed, current, ahead = frontier, ahead, None
+                if left != 0 and not draft and proposer.rests() and checkpoints.can_take_back_one():
+                    mx.async_eval(current)  # type: ignore[no-untyped-call]
+                    quantize()
+                    unread = current.tokens.astype(prompt.dtype)
+                    ahead = verify(unread, (), None if history is None else mx.concatenate([history, unread]), None)
+                    mx.async_eval(ahead)  # type: ignore[no-untyped-call]
+                mx.eval(current)
+                target = ids(current.tokens)
                 accepted = accepted_length(draft, target)
                 committed = _until_stop(target[: accepted + 1], stop_tokens)
-                again = _rewind(checkpoints, begin + yielded + 1 + accepted, fed)
-                quantize()
+                again = _rewind(checkpoints, begin + yielded + 1 + accepted + (ahead is not None), fed)
+                if ahead is None:
+                    quantize()
+                logprobs = current.logprobs
                 proposer.vocabulary = logprobs.shape[-1]
                 proposer.commit(committed)
             accepted = min(accepted, len(committed))

@@ -49,6 +49,7 @@ class Proposer:
         self._cache = cache
         self._quantized_kv_start = quantized_kv_start
         self._draw = draw
+        self._chosen: int | None = None  # draft length of the next cycle, where that is settled already
         self._again = self._asked = 0
         self._proposed: Sequence[int] = ()
         self._untold: list[int] = []  # committed while the drafter was not asked
@@ -67,6 +68,14 @@ class Proposer:
             except Exception as error:
                 self._switch_off(error)
 
+    def rests(self) -> bool:
+        """Settle whether the next cycle goes without a drafter, whatever this one commits, and tell."""
+        if self._drafter is None:
+            return True
+        if self._chosen is None:
+            self._chosen = self.controller.choose() if self.controller else self._count
+        return self._chosen <= 0
+
     def propose(self, left: int | None, again: int = 0) -> Proposal:
         """Return a proposal that can be verified safely.
 
@@ -74,8 +83,9 @@ class Proposer:
             left: At most so many tokens; None for no limit.
             again: Committed tokens that the next pass feeds once more before the last committed one.
         """
-        count = self.controller.choose() if self.controller else self._count
-        self._paused = self.controller is not None and count == 0
+        rests = self.rests()
+        count, self._chosen = self._chosen or 0, None
+        self._paused = self.controller is not None and rests
         began = perf_counter()
         limit = max(0, self._limit(count, left, again)) if self.vocabulary is not None else 0
         proposal = self._ask(limit)

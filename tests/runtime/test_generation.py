@@ -17,7 +17,7 @@ from spectool.runtime.generation import generate_step
 from spectool.runtime.statistics import DraftStatistics
 
 from .drafters import Failing, Fixed, Oracle
-from .models import plain, prompts, tiny_model
+from .models import KINDS, plain, prompts, tiny_model
 
 PROMPT = [7, 8, 9, 7, 8]
 
@@ -205,16 +205,15 @@ def test_exhausted_the_cache_holds_all_but_the_last_token(model: Any, text: list
 
 
 @pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"])
-@pytest.mark.parametrize("wrong", [0.0, 0.4])
-def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float) -> None:
+@pytest.mark.parametrize("wrong", [0.0, 0.4, None])
+def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None) -> None:
     model = tiny_model(kind)
     prompt = PROMPT * 4  # 20 tokens: both windows, of 24 and of 48, are crossed
     text = plain(model, prompt, 40)
     for stop in (1, 3, 4, 5, 9, 14, 27, 31, 38, 40):
         cache = make_prompt_cache(model)
-        steps = generate_step(
-            mx.array(prompt), model, drafter=Oracle(text, wrong=wrong), prompt_cache=cache, max_tokens=40
-        )
+        drafter = None if wrong is None else Oracle(text, wrong=wrong)
+        steps = generate_step(mx.array(prompt), model, drafter=drafter, prompt_cache=cache, max_tokens=40)
         yielded = [next(steps)[0] for _ in range(stop)]
         assert yielded == text[:stop]
         if stop == 40:
@@ -226,11 +225,74 @@ def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float) -> None:
                 steps.throw(LookupError())
         assert_holds(model, cache, (prompt + yielded)[:-1])
         # The conversation goes on from there, drafted and plain.
-        for drafter in (Oracle(text[stop:]), None):
+        for next_drafter in (Oracle(text[stop:]), None):
             more = generate_step(
-                mx.array(yielded[-1:]), model, drafter=drafter, prompt_cache=copy.deepcopy(cache), max_tokens=40 - stop
+                mx.array(yielded[-1:]),
+                model,
+                drafter=next_drafter,
+                prompt_cache=copy.deepcopy(cache),
+                max_tokens=40 - stop,
             )
             assert [token for token, _, _ in more] == text[stop:]
+
+
+class Counted:
+    """A model that counts its passes."""
+
+    def __init__(self, model: Any) -> None:
+        self._model, self.layers, self.passes = model, model.layers, 0
+
+    def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:
+        self.passes += 1
+        return self._model(tokens, cache=cache)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pass_begins_before_the_token_of_the_one_before_it_is_read(kind: str) -> None:
+    model, prompt = tiny_model(kind), PROMPT * 4
+    text = plain(model, prompt, 40)
+    wraps = {"gemma3_text": 48, "ministral3": 24}.get(kind, 10**9)
+    counted, cache = Counted(model), make_prompt_cache(model)
+    steps = generate_step(mx.array(prompt), counted, prompt_cache=cache, max_tokens=40)
+    for number, (token, _, _) in enumerate(steps, 1):
+        held = len(prompt) + number  # once this token is fed, too
+        # Beside the prompt pass: none ahead at the end, nor where a window has dropped what it would have to give back.
+        assert (token, counted.passes - 1) == (text[number - 1], number + (number < 40 and held <= wraps))
+    assert_holds(model, cache, prompt + text[:-1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str) -> None:
+    model, prompt = tiny_model(kind), PROMPT * 4
+    text = plain(model, prompt, 12)
+
+    class Once(Oracle):
+        """Proposes in the first cycle alone, so that the next pass may begin by feeding tokens again."""
+
+        def propose(self, limit: int) -> Any:
+            found = super().propose(limit)
+            if self.committed:
+                raise EOFError
+            return found
+
+    def interrupt(cycle: Cycle) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+
+    for cycles in range(1, 8):
+        for drafter in (None, Once(text, wrong=0.4)):
+            cache, yielded, left = make_prompt_cache(model), list[int](), cycles
+            steps = generate_step(
+                mx.array(prompt), model, drafter=drafter, prompt_cache=cache, max_tokens=12, on_cycle=interrupt
+            )
+            with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the drafter is switched off
+                for token, _, _ in steps:
+                    yielded.append(token)
+            assert yielded == text[: len(yielded)]
+            assert_holds(model, cache, (prompt + yielded)[:-1])
 
 
 @pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"])
