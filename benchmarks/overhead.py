@@ -3,11 +3,11 @@
     python benchmarks/overhead.py --model DIR --draft DIR --profile      every case, some minutes
     python benchmarks/overhead.py --model DIR --case windows             those with this in their name
 
-A cycle runs from one call of ``on_cycle`` to the next. Taken off it is the time inside a model's ``__call__``,
-which builds the pass, and inside the calls that have it computed or wait for that (``mx.async_eval``, ``mx.eval``;
-a draft model's ``ids``). All else counts: asking the drafter and telling it what was committed, checking the proposal, building
-the inputs, marks and rewinding of the caches, the graph of log-probabilities and of the choice, statistics, the
-controller, yielding. The first cycles of a generation are left out. Times are processor time of the thread that
+A cycle runs from one call of ``on_cycle`` to the next. Taken off it is the time inside a model's ``__call__``, which
+builds the pass, and inside the calls that have it computed or wait for that (``mx.async_eval``, ``mx.eval``; a draft
+model's ``ids``). All else counts: asking the drafter and telling it what was committed, checking the proposal,
+building the inputs, marks and rewinding of the caches, the graph of log-probabilities and of the choice, statistics,
+the controller, yielding. The first cycles of a generation are left out. Times are processor time of the thread that
 runs the loop; when it sleeps, because a pass is computed or because other programs want the core, no time is counted,
 but it wakes up with cold processor caches, and everything takes several times as long.
 

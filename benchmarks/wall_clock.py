@@ -1,6 +1,6 @@
 """Wall clock of every way of drafting beside plain decoding and mlx-lm's own speculative decoding.
 
-    python benchmarks/train_models.py pl three            # the models, once
+    python benchmarks/train_models.py pl uk three         # the models, once
     python benchmarks/wall_clock.py
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3 OPENBLAS_NUM_THREADS=1 \\
         python benchmarks/wall_clock.py
@@ -8,6 +8,9 @@
 
 The target is the trained one of a recipe, made as heavy as ``--million`` parameters by neurons that add nothing:
 its text is the same, each pass costs what a model of that size costs. The drafts are the recipe's, as they are.
+``auto`` lets every drafter choose its draft lengths by what it has learnt so far in all prompts, as ``spectool serve``
+does; ``alone`` begins to learn anew with every prompt.
+
 At a temperature the target's text is drawn with noise that depends on the prompt and the position alone, so that
 every way of decoding must give the same tokens; greedy text of a small model runs in circles, which flatters
 drafts from history. A round decodes each prompt in all ways, every other round in the opposite order. Speed is
@@ -39,7 +42,7 @@ from tqdm import tqdm
 from train_models import MODELS
 
 from spectool.artifacts import open_tokenizer
-from spectool.runtime import load_drafter
+from spectool.runtime import Controller, load_drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.loading import load_model
 from spectool.runtime.side_by_side import pass_cost
@@ -51,8 +54,8 @@ PLAIN = "mlx-lm, plain"
 PASSES = (2, 5, 9, 17)  # tokens in a pass whose cost is told
 _PROMPT = 24  # tokens
 _PERIOD = 128  # positions after which the noise repeats
-# Drafts with the target's own tokenizer, which the recipe of three languages makes.
-SAME_TOKENIZER = {"pl": MODELS / "three" / "draft"}
+# Drafts with the target's own tokenizer; the Polish one is of the recipe of three languages.
+SAME_TOKENIZER = {"pl": MODELS / "three" / "draft", "uk": MODELS / "uk" / "same"}
 
 Steps = Iterator[tuple[Any, ...]]
 
@@ -83,7 +86,14 @@ class Noise:
 @click.option("--prompts", "number", default=5, show_default=True)
 @click.option("--tokens", default=48, show_default=True, help="Tokens of a generation.")
 @click.option("--rounds", default=2, show_default=True)
-@click.option("--num-draft-tokens", "lengths", multiple=True, default=("auto", "4"), show_default=True)
+@click.option(
+    "--num-draft-tokens",
+    "lengths",
+    multiple=True,
+    default=("auto", "alone", "4"),
+    show_default=True,
+    help="Or numbers.",
+)
 @click.option("--save/--no-save", default=True)
 def main(
     language: str,
@@ -108,12 +118,12 @@ def main(
     drafters = dict(make_drafters(language, folder, drafts))
     ways: dict[str, Way] = {PLAIN: Way(target), "spectool, no drafter": Way(target, length=0, loop=ours)}
     for length in lengths:
-        most = None if length == "auto" else int(length)
         for name, drafter in drafters.items():
             if not callable(drafter):
+                most = Controller() if length == "auto" else None if length == "alone" else int(length)
                 ways[f"{name}, {length}"] = Way(target, drafter, most, ours)
-            elif most is not None:
-                ways[f"mlx-lm, {name}, {length}"] = Way(target, drafter, most, theirs)
+            elif length.isdigit():
+                ways[f"mlx-lm, {name}, {length}"] = Way(target, drafter, int(length), theirs)
     noises = [[Noise(temperature, prompt, target.args.vocab_size)] if temperature else None for prompt in range(number)]
     outputs: dict[int, list[int]] = {}
     with tqdm(total=rounds * number * len(ways), unit=" generation") as bar:
@@ -180,9 +190,13 @@ class Way:
     """One way of decoding, and what it did."""
 
     def __init__(
-        self, target: Any, drafter: Any = None, length: int | None = None, loop: Callable[..., Steps] = theirs
+        self,
+        target: Any,
+        drafter: Any = None,
+        length: int | Controller | None = None,
+        loop: Callable[..., Steps] = theirs,
     ) -> None:
-        """Decode ``target`` by ``loop`` with at most ``length`` draft tokens; None: as many as pay."""
+        """Decode ``target`` by ``loop`` with at most ``length`` draft tokens; None or a controller: as many as pay."""
         self.target, self.drafter, self.length, self._loop = target, drafter, length, loop
         self.seconds: list[float] = []  # of each generation, after its first token
         self.statistics: list[DraftStatistics] = []
@@ -212,16 +226,16 @@ class Way:
 
 def make_drafters(language: str, folder: Path, drafts: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Yield every drafter by its name; a bare draft model is for mlx-lm's own loop."""
-    drafts = drafts or tuple(sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name != "target"))
+    others = (path for path in folder.iterdir() if path.is_dir() and path != SAME_TOKENIZER[language])
+    drafts = drafts or tuple(sorted(path.name for path in others if path.name != "target"))
     target, dictionary = folder / "target", real_artifacts.dictionary(folder, language)
     yield "history", load_drafter(target)
     yield "dictionary", load_drafter(target, dictionary=dictionary, history=False)
     yield "dictionary + history", load_drafter(target, dictionary=dictionary)
-    if language in SAME_TOKENIZER:
-        same = load_model(str(SAME_TOKENIZER[language]))
-        yield "same tokenizer", same[0]
-        yield "draft model", load_drafter(target, draft_model=same, history=False)
-        yield "draft model + dictionary + history", load_drafter(target, dictionary=dictionary, draft_model=same)
+    same = load_model(str(SAME_TOKENIZER[language]))
+    yield "same tokenizer", same[0]
+    yield "draft model", load_drafter(target, draft_model=same, history=False)
+    yield "draft model + dictionary + history", load_drafter(target, dictionary=dictionary, draft_model=same)
     for draft in drafts:
         model, pair = load_model(str(folder / draft)), real_artifacts.alignment(folder, draft, language)
         for strategy in STRATEGIES:
