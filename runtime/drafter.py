@@ -86,7 +86,8 @@ class Cycle(NamedTuple):
         committed: Tokens that the target committed: the accepted ones, then one of its own
             (the last is an accepted one where a stop token inside the draft ended the text).
         draft_seconds: Time of the drafter, in proposing and in taking note of what was committed.
-        pass_seconds: Time of the target, from the end of the proposal to the tokens committed.
+        pass_seconds: Time of the target, from the end of the proposal to the tokens committed. Of a pass that began
+            in the cycle before, what is left: all else went on meanwhile.
     """
 
     proposal: tuple[int, ...]
