@@ -36,8 +36,6 @@ class PassTimes:
     def begin(self) -> None:
         """Begin another generation, whose context may be longer or shorter."""
         self._carried = self._points()
-        for size in self._carried:
-            self._seen[size] = self._cycle
         self._medians.clear()
         self._ratios.clear()
         for samples in self._samples:
