@@ -88,11 +88,14 @@ class Checkpoints:
             self._marks.append(_Mark(self.length, {place: _handles(vars(self._leaves[place])) for place in lost}))
         self.length += count
 
-    def can_take_back_one(self) -> bool:
-        """Tell whether a token that is fed next could be taken out together with the pass before it."""
+    def one_is_undone_alone(self) -> bool:
+        """Tell whether a token that is fed next can be taken out, but not together with the pass before it.
+
+        It is so in windows that have wrapped: each of the two would have overwritten something.
+        """
         self._look_up()
         leaves = (self._leaves[place] for place in self._doubtful)
-        return all(windows.keeps_all(leaf, 1) for leaf in leaves if isinstance(leaf, RotatingKVCache))
+        return any(not windows.keeps_all(leaf, 1) for leaf in leaves if isinstance(leaf, RotatingKVCache))
 
     def rewind(self, length: int) -> int | None:
         """Take the caches back to ``length`` tokens, or to the nearest place before. Mutates them.

@@ -84,7 +84,8 @@ def generate_step(
     early, or by an exception from inside or from its consumer) the target's cache holds the
     prompt and the yielded tokens without the last one; before the first yield, the prompt
     without its last token; after an error in the prompt pass, what it held before. With
-    recurrent layers this can take one more pass, over a few tokens.
+    recurrent layers this can take one more pass, over a few tokens. An interruption between two
+    tokens can leave the last one in, too, where a sliding window has wrapped: its offset tells.
 
     Any kind of cache can be drafted on. A drafter that raises is switched off with a warning.
 
@@ -182,6 +183,7 @@ def _generate(
     """Run the cycles; arguments as in ``generate_step``, resolved."""
     # Two marks: of the latest pass, and of one that has begun ahead.
     checkpoints, begin, yielded = Checkpoints(cache, keep=2), 0, 0
+    stuck = 0  # tokens that cannot be taken out any more before the next one is yielded
     fed: list[int] = []  # tokens of the latest pass
 
     def verify(inputs: mx.array, draft: tuple[int, ...], seen: mx.array | None, drawn: mx.array | None) -> _Pass:
@@ -215,9 +217,10 @@ def _generate(
                     current = verify(mx.array(fed, dtype=prompt.dtype), draft, seen, proposal.distribution)
                 else:
                     fed, current, ahead = frontier, ahead, None
-                if left != 0 and not draft and proposer.rests() and checkpoints.can_take_back_one():
+                if left != 0 and not draft and proposer.rests():
                     mx.async_eval(current)  # type: ignore[no-untyped-call]
                     quantize()
+                    stuck = int(checkpoints.one_is_undone_alone())
                     unread = current.tokens.astype(prompt.dtype)
                     ahead = verify(unread, (), None if history is None else mx.concatenate([history, unread]), None)
                     mx.async_eval(ahead)  # type: ignore[no-untyped-call]
@@ -238,7 +241,7 @@ def _generate(
             if yielded == 0:
                 progress(prompt.size, prompt.size)
             for row, token in enumerate(committed):
-                yielded += 1
+                yielded, stuck = yielded + 1, 0
                 yield token, logprobs[row], row < accepted
             if committed[-1] in stop_tokens:
                 return
@@ -249,7 +252,7 @@ def _generate(
                 mx.clear_cache()
     finally:
         windows.use_host_masks(caches.leaves(cache))
-        missing = _rewind(checkpoints, begin + yielded, fed)
+        missing = _rewind(checkpoints, begin + yielded + stuck, fed)
         if missing:
             with mx.stream(stream):
                 prefill(model, cache, mx.array(missing, dtype=prompt.dtype), prefill_step_size, quantize)

@@ -236,6 +236,16 @@ def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None) -
             assert [token for token, _, _ in more] == text[stop:]
 
 
+def assert_interrupted(model: Any, cache: Sequence[Any], tokens: Sequence[int]) -> None:
+    """Check what an interruption between two tokens leaves: all but the last, or all, but only in a wrapped window."""
+    wrapped = [
+        leaf
+        for leaf in caches.leaves(cache)
+        if isinstance(leaf, RotatingKVCache) and leaf.offset == len(tokens) >= leaf.max_size
+    ]
+    assert_holds(model, cache, tokens if wrapped else tokens[:-1])
+
+
 class Counted:
     """A model that counts its passes."""
 
@@ -251,13 +261,11 @@ class Counted:
 def test_a_pass_begins_before_the_token_of_the_one_before_it_is_read(kind: str) -> None:
     model, prompt = tiny_model(kind), PROMPT * 4
     text = plain(model, prompt, 40)
-    wraps = {"gemma3_text": 48, "ministral3": 24}.get(kind, 10**9)
     counted, cache = Counted(model), make_prompt_cache(model)
     steps = generate_step(mx.array(prompt), counted, prompt_cache=cache, max_tokens=40)
     for number, (token, _, _) in enumerate(steps, 1):
-        held = len(prompt) + number  # once this token is fed, too
-        # Beside the prompt pass: none ahead at the end, nor where a window has dropped what it would have to give back.
-        assert (token, counted.passes - 1) == (text[number - 1], number + (number < 40 and held <= wraps))
+        # Beside the prompt pass; none ahead at the end.
+        assert (token, counted.passes - 1) == (text[number - 1], min(number + 1, 40))
     assert_holds(model, cache, prompt + text[:-1])
 
 
@@ -292,7 +300,7 @@ def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str) -> None:
                 for token, _, _ in steps:
                     yielded.append(token)
             assert yielded == text[: len(yielded)]
-            assert_holds(model, cache, (prompt + yielded)[:-1])
+            assert_interrupted(model, cache, prompt + yielded)
 
 
 @pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"])
@@ -318,7 +326,10 @@ def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
         whole = broken > 3
         assert yielded == text[: len(yielded)]
         assert bool(yielded) == (broken > 4)
-        assert_holds(model, cache, [*held, *((PROMPT * 2 + yielded)[:-1] if whole else ())])
+        if whole and not drafted:
+            assert_interrupted(model, cache, [*held, *PROMPT * 2, *yielded])
+        else:
+            assert_holds(model, cache, [*held, *((PROMPT * 2 + yielded)[:-1] if whole else ())])
 
 
 def test_an_exception_of_the_consumer(model: Any, text: list[int]) -> None:
