@@ -74,6 +74,7 @@ class Replayer:
 @click.option("--hidden", default=512, show_default=True, help="Width of the model; 512 makes 33M parameters.")
 @click.option("--layers", default=6, show_default=True)
 @click.option("--bits", type=click.Choice(["4", "8"]), help="Quantise the model.")
+@click.option("--drafter", "names", multiple=True, type=click.Choice(list(DRAFTERS)), help="All by default.")
 @click.option("--tokens", default=512, show_default=True, help="Tokens of a generation.")
 @click.option("--learning", default=128, show_default=True, help="Tokens left out of the steady speed.")
 @click.option("--rounds", default=5, show_default=True)
@@ -86,6 +87,7 @@ def main(
     hidden: int,
     layers: int,
     bits: str | None,
+    names: tuple[str, ...],
     tokens: int,
     learning: int,
     rounds: int,
@@ -150,7 +152,8 @@ def main(
         HOST: lambda: host_generate_step(mx.array(PROMPT), model, max_tokens=tokens),
     }
     lengths = [None, *(int(length) for length in fixed_lengths.split(",") if length)]
-    for drafter, right in DRAFTERS.items():
+    for drafter in names or DRAFTERS:
+        right = DRAFTERS[drafter]
         for length in lengths:
             name = f"{drafter}, {'auto' if length is None else length}"
             ways[name] = drafting(right, length, name)
