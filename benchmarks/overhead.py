@@ -44,6 +44,8 @@ from unittest.mock import patch
 import click
 import mlx.core as mx
 import tokenizers
+from mlx_lm.generate import generate_step as host_step
+from mlx_lm.generate import speculative_generate_step as host_speculative_step
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 from mlx_lm.sample_utils import make_logits_processors
 from real_data import encoded, real_corpus
@@ -155,6 +157,7 @@ class Case:
         drafter: Who drafts; None for plain decoding.
         options: More of ``generate_step``'s.
         draft: The model behind the drafter.
+        host: By mlx-lm's own loops, with ``draft`` or without.
     """
 
     name: str
@@ -163,6 +166,7 @@ class Case:
     drafter: Drafter | None
     options: dict[str, Any] = field(default_factory=dict)
     draft: Any = None
+    host: bool = False
 
 
 @click.command()
@@ -232,12 +236,15 @@ def measure(case: Case, cycles: int, parts: dict[str, list[tuple[Any, str]]] | N
         last = thread_time()
 
     models = {type(model) for model in (case.model, case.draft) if model is not None}
-    waiting = [(mx, "async_eval"), (mx, "eval"), (model_drafter, "ids")]
+    waiting = [(mx, "async_eval"), (mx, "eval"), (mx.array, "item"), (model_drafter, "ids")]
     with clock.attached({MODEL: [(kind, "__call__") for kind in models], WAITING: waiting, **(parts or {})}):
         for prompt in cycle(case.prompts):
             if len(measured) >= cycles:
                 break
             last, skipped = None, 0
+            if case.host:
+                _generate_by_host(case, prompt, on_cycle, statistics)
+                continue
             options = {"max_tokens": TOKENS, "statistics": statistics, "on_cycle": on_cycle, **case.options}
             for _ in generation.generate_step(mx.array(prompt), case.model, drafter=case.drafter, **options):
                 pass
@@ -256,6 +263,26 @@ def measure(case: Case, cycles: int, parts: dict[str, list[tuple[Any, str]]] | N
     }
 
 
+def _generate_by_host(
+    case: Case, prompt: Sequence[int], on_cycle: Callable[[object], None], statistics: DraftStatistics
+) -> None:
+    """Generate with mlx-lm's own loops; a cycle ends with the token that no draft foretold."""
+    tokens = mx.array(prompt, mx.uint32)
+    if case.draft is None:
+        for _ in host_step(tokens, case.model, max_tokens=TOKENS, **case.options):
+            statistics.record("", 0, 0, 1)
+            on_cycle(None)
+        return
+    accepted, drafts = 0, case.options["num_draft_tokens"]
+    for _, _, drafted in host_speculative_step(tokens, case.model, case.draft, max_tokens=TOKENS, **case.options):
+        if drafted:
+            accepted += 1
+            continue
+        statistics.record("draft model", drafts, accepted, accepted + 1)
+        on_cycle(None)
+        accepted = 0
+
+
 def _cases(
     target: Any, loaded: Any, tokenizer: Tokenizer, dictionary: Path, draft: Path | None, language: str
 ) -> Iterator[Case]:
@@ -268,6 +295,7 @@ def _cases(
     penalty = make_logits_processors(repetition_penalty=1.1)
     trained = partial(Case, model=target, prompts=prompts)
     yield trained("2 KV, trained, no drafter", drafter=None)
+    yield trained("2 KV, trained, no drafter, mlx-lm's own loop", drafter=None, host=True)
     yield trained("2 KV, trained", drafter=drafter, options={"num_draft_tokens": 4})
     yield trained("2 KV, trained, auto", drafter=drafter, options={"num_draft_tokens": None})
     sampled = {"num_draft_tokens": 4, "sampler": sampling}
@@ -276,6 +304,9 @@ def _cases(
     yield trained("2 KV, trained, repetition penalty", drafter=drafter, options=penalised)
     if draft is not None:
         drafting = load_model(str(draft))[0]
+        name, options = "2 KV, trained, draft model", {"num_draft_tokens": 4}
+        yield trained(name, drafter=ModelDrafter(drafting), draft=drafting, options=options)
+        yield trained(f"{name}, mlx-lm's own loop", drafter=None, draft=drafting, options=options, host=True)
         options = {**sampled, "verify": "rejection"}
         name = "2 KV, trained, draft model, rejection sampling"
         yield trained(name, drafter=ModelDrafter(drafting), draft=drafting, options=options)

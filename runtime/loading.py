@@ -61,7 +61,7 @@ def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
         ArtifactError: It is damaged, or (`FingerprintMismatch`) built for another tokenizer.
     """
     dictionary = Dictionary(path)
-    rebuild = f"spectool build-dict --tokenizer {tokenizer.name} -o {path} --corpus …"
+    rebuild = f"spectool build-dict --tokenizer {tokenizer.name} -o NEW.dict --corpus …"
     tokenizer.require(dictionary.fingerprint, str(path), rebuild)
     return dictionary
 
