@@ -94,6 +94,7 @@ class Noise:
     show_default=True,
     help="Or numbers.",
 )
+@click.option("--way", "wanted", multiple=True, help="Only ways with this in their name, beside mlx-lm's plain loop.")
 @click.option("--save/--no-save", default=True)
 def main(
     language: str,
@@ -105,6 +106,7 @@ def main(
     tokens: int,
     rounds: int,
     lengths: tuple[str, ...],
+    wanted: tuple[str, ...],
     save: bool,
 ) -> None:
     """Measure, print and save."""
@@ -124,6 +126,8 @@ def main(
                 ways[f"{name}, {length}"] = Way(target, drafter, most, ours)
             elif length.isdigit():
                 ways[f"mlx-lm, {name}, {length}"] = Way(target, drafter, int(length), theirs)
+    if wanted:
+        ways = {name: way for name, way in ways.items() if name == PLAIN or any(part in name for part in wanted)}
     noises = [[Noise(temperature, prompt, target.args.vocab_size)] if temperature else None for prompt in range(number)]
     outputs: dict[int, list[int]] = {}
     with tqdm(total=rounds * number * len(ways), unit=" generation") as bar:
