@@ -11,8 +11,9 @@ The k of the best ratio is used. Two things keep it honest:
 
 - *Looking again costs little.* A length whose pass was never measured, or not lately, is tried when even
   the pass of the next shorter measured length (a pass over more tokens is not cheaper) would make
-  it the best. A drafter that does not pay is tried when a good one would pay. What a look is expected to cost
-  must have been earned first: `SHARE` of a plain pass with each plain token.
+  it the best. A drafter that does not pay is tried when a good one would pay, and a plain pass is made now and
+  then while drafting pays, since all is measured by it. What a look is expected to cost must have been earned
+  first: `SHARE` of the time.
 - *Losses are bounded.* The time that drafting really lost against plain decoding is kept account of. Beyond
   `ALLOWANCE` plain passes, and `MARGIN` of the time since, there is no drafting, whatever the estimates say.
 
@@ -22,7 +23,7 @@ Nothing here looks at a clock or a model: `Proposer` measures.
 from typing import NamedTuple
 
 from spectool.runtime.cost_model import fit_cost_model
-from spectool.runtime.timings import DraftTimes, PassTimes
+from spectool.runtime.timings import STALE, DraftTimes, PassTimes
 
 LONGEST = 16  # draft tokens
 SHARE = 0.01  # of the time of plain decoding may go into looking whether drafting has become worth it
@@ -33,6 +34,7 @@ SAVINGS = 2.0  # plain passes that looks may cost at once, and at the beginning
 WORTH = 1.05  # times the best known speed that a length must promise to be tried
 HOPE = 0.9  # acceptance of each token that a drafter is imagined to have reached when it is asked again
 MEMORY = 0.93  # weight of a cycle once another has followed
+DOUBT = 0.998  # with each token more since the drafter was asked, what it is expected to cost is believed less
 FADING = 0.98  # the same for a plain token, during which nothing is learnt about the drafter
 NEIGHBOUR = 4.0  # observations that the estimate at the position before is worth
 HOLDS = 4  # cycles for which a decision holds: deciding takes longer than a look-up in a dictionary
@@ -124,10 +126,13 @@ class Controller:
         self._accepted = Chain(longest)
         self._proposed = Chain(longest)
         self._missed = 0  # tokens committed since the drafter was last asked
+        self._unasked = 0  # the same, those of earlier generations included
         self._credit = ALLOWANCE  # plain passes that drafting may still lose
         self._savings = SAVINGS  # plain passes that looks may still cost
         self._look = 0  # draft length that is worth a look
         self._price = 0.0  # what it is expected to lose, in plain passes
+        self._gain = 0.0  # what a plain pass instead of the chosen length is expected to lose, likewise
+        self._doubt = 0.0  # what plain passes may still cost while drafting pays, likewise
         self._holds = 0  # cycles until the next decision
 
     def begin(self) -> None:
@@ -138,18 +143,27 @@ class Controller:
 
     def choose(self) -> int:
         """Return how many tokens the drafter is to be asked for; 0: do not ask it at all."""
-        if not self.passes.known(1):
+        known = self.passes.known
+        if not known(1):
             return 0
         if not self._holds:
             self._decide()
-            self._holds = HOLDS if self.passes.known(self.chosen + 1) else 1
+            self._holds = HOLDS if known(self.chosen + 1) else 1
         self._holds -= 1
         if self._credit <= 0:
             return 0
+        if not self.passes.compared:
+            # What earlier generations have measured tells something about this one once a pass is compared with it.
+            self._holds = 0
+            return next(k for k in range(self.chosen, -1, -1) if known(k + 1))
         if self._look and self._price <= self._savings:
             self._savings -= self._price
             self._holds = 0
             return self._look
+        if self.chosen and self._gain <= self._doubt:
+            self._doubt = 0.0
+            self._holds = 0
+            return 0
         return self.chosen
 
     def learn(
@@ -183,9 +197,10 @@ class Controller:
             weight = MEMORY * FADING**self._missed
             self._accepted.observe(accepted, asked, weight)
             self._proposed.observe(proposed, asked, weight)
-            self._missed = 0
+            self._missed = self._unasked = 0
         else:
             self._missed += committed
+            self._unasked += committed
         if asked or again:
             spent = min(draft_seconds, OUTLIER * self.drafts(proposed)) if asked else 0.0
             # The first pass over so many tokens prepares the others: nobody is slower for it twice.
@@ -193,6 +208,7 @@ class Controller:
             spent += min(pass_seconds, OUTLIER * typical) if self.passes.known(proposed + 1) else typical
             if plain:
                 self._credit = min(SURPLUS, self._credit + (1 + MARGIN) * committed - spent / plain)
+                self._doubt += SHARE * spent / plain
         else:
             self._savings += SHARE
             self._credit = max(self._credit, min(ALLOWANCE, self._credit + MARGIN))
@@ -228,10 +244,12 @@ class Controller:
         tokens, seconds = self._expect(self._accepted.steps)
         best = max(range(self._reach() + 1), key=lambda k: tokens[k] / seconds[k])
         speed = tokens[best] / seconds[best]
-        self.chosen = best if speed * seconds[0] > 1 + MARGIN else 0
+        self._gain = speed * seconds[0] - 1
+        self.chosen = best if self._gain > MARGIN else 0
         self._look = self._worth_a_look(speed, tokens, seconds)
-        lag = self.drafts.per_missed * self._missed
-        self._price = max(0.0, (seconds[self._look] + lag) / seconds[0] - tokens[self._look])
+        lag = self.drafts.per_missed * self._missed / seconds[0]
+        price = seconds[self._look] / seconds[0] - tokens[self._look]
+        self._price = max(0.0, price * DOUBT ** max(0, self._unasked - STALE) + lag)
         self._savings = min(self._savings, max(SAVINGS, self._price))
 
     def _worth_a_look(self, speed: float, tokens: list[float], seconds: list[float]) -> int:
@@ -245,10 +263,12 @@ class Controller:
             hoped, least = self._expect([HOPE] * self.longest, optimistic=True)
             plain = seconds[0]
 
-            def gain_for_its_price(k: int) -> float:
-                return (hoped[k] - least[k] / plain) / max(SHARE, seconds[k] / plain - tokens[k])
+            def price(k: int) -> float:
+                return max(SHARE, seconds[k] / plain - tokens[k])
 
-            return max(range(1, self._reach() + 1), key=gain_for_its_price)
+            # A dear look comes late; whether everything has become faster, a cheap one tells as well.
+            lengths = [k for k in range(1, self._reach() + 1) if price(k) <= SAVINGS] or [1]
+            return max(lengths, key=lambda k: (hoped[k] - least[k] / plain) / price(k))
         unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
         if not unknown:
             return 0

@@ -10,6 +10,8 @@ from itertools import pairwise
 WINDOW = 7  # samples a median is taken over
 STALE = 256  # cycles after which a figure is to be measured again
 _LAG = 8  # tokens missed, up to which a proposal costs what it always costs
+_RECENT = 32  # proposals that count; earlier ones may have been of a busier machine or a shorter context
+_FASTER = 2.0  # times as fast as expected, from which on it is no chance
 
 
 class PassTimes:
@@ -30,12 +32,22 @@ class PassTimes:
         self._seen = [0] * (longest + 1)  # cycle of the latest sample
         self._medians: dict[int, float] = {}
         self._carried: dict[int, float] = {}  # medians of earlier generations
+        self._once: dict[int, float] = {}  # what was measured once in them
         self._ratios: deque[float] = deque(maxlen=WINDOW)  # of samples to them
         self._cycle = 0
 
+    @property
+    def compared(self) -> bool:
+        """Whether it is known how this generation's times compare with earlier ones; one sample may be disturbed."""
+        return len(self._ratios) > 1 or not self._carried
+
     def begin(self) -> None:
         """Begin another generation, whose context may be longer or shorter."""
-        self._carried = self._points()
+        if self.compared:
+            ratio = self._ratio()
+            lone = {size: samples[0] for size, samples in enumerate(self._samples) if len(samples) == 1}
+            self._once = {size: time * ratio for size, time in self._once.items()} | lone
+            self._carried = self._points()
         self._medians.clear()
         self._ratios.clear()
         for samples in self._samples:
@@ -48,6 +60,9 @@ class PassTimes:
         if len(samples) > 1 and self._cycle - self._seen[tokens] > STALE:
             samples.clear()
             samples.append(self._medians[tokens])  # one voice beside the new samples
+        before = self._carried.get(tokens, self._once.get(tokens))
+        if before is not None and not samples and self._ratios:
+            samples.append(before * self._ratio())  # likewise
         samples.append(seconds)
         self._seen[tokens] = self._cycle
         if tokens in self._carried:
@@ -90,12 +105,24 @@ class PassTimes:
 
     def _points(self) -> dict[int, float]:
         """Return the medians by size, with those carried over in proportion."""
-        ratio = median(self._ratios) if self._ratios else 1.0
-        return {size: time * ratio for size, time in self._carried.items()} | self._medians
+        ratio = self._ratio()
+        points = {size: time * ratio for size, time in self._carried.items()} | self._medians
+        for size in self._carried.keys() - self._medians:
+            # A slow consumer hides plain passes, which begin while it works. The ratio to those is no measure.
+            dearest = 2 * size * points.get(1, points[size])
+            points[size] = min(points[size], max(self._carried[size], dearest))
+        return points
+
+    def _ratio(self) -> float:
+        """Return how many times as long as in earlier generations a pass takes in this one."""
+        return median(self._ratios) if self._ratios else 1.0
 
 
 class DraftTimes:
     """Seconds of a drafter in a cycle: a fixed part, a part per token, and what catching up costs.
+
+    A drafter that is held for too dear is hardly asked any more, and then always has to catch up: that a busy machine
+    has become free, or a context short, must show in such a proposal, too.
 
     Attributes:
         fixed: Seconds of a cycle in which it was asked, whatever it proposed.
@@ -106,8 +133,9 @@ class DraftTimes:
     def __init__(self, longest: int) -> None:
         """Expect proposals of 0 to ``longest`` tokens."""
         self.fixed = self.per_token = self.per_missed = 0.0
-        self._samples: list[deque[float]] = [deque(maxlen=WINDOW) for _ in range(longest + 1)]
+        self._samples: list[deque[float]] = [deque() for _ in range(longest + 1)]
         self._points: dict[int, tuple[float, int]] = {}  # median seconds and their samples, by tokens
+        self._order: deque[int] = deque()  # tokens of the samples, the oldest first
         self._lags: deque[float] = deque(maxlen=WINDOW)
         self._begun = False
 
@@ -118,18 +146,21 @@ class DraftTimes:
     def add(self, tokens: int, missed: int, seconds: float) -> None:
         """Take note of a proposal of ``tokens`` after ``missed`` tokens of which the drafter was not asked.
 
-        The first one prepares the others and does not count.
+        The first one prepares the others and does not count, unless it was faster by far than these are expected to be.
         """
-        if not self._begun:
-            self._begun = True
+        first, self._begun = not self._begun, True
+        expected = self(tokens)
+        if self._points and (first or missed > _LAG) and seconds < expected / _FASTER:
+            self._scale(seconds / expected)
+            if tokens in self._points:
+                self._drop(tokens)
+        elif first:
             return
-        if missed > _LAG and self._points:
-            self._lags.append(max(0.0, seconds - self(tokens)) / missed)
+        elif self._points and missed > _LAG:
+            self._lags.append(max(0.0, seconds - expected) / missed)
             self.per_missed = median(self._lags)
             return
-        samples = self._samples[tokens]
-        samples.append(seconds)
-        self._points[tokens] = median(samples), len(samples)
+        self._sample(tokens, seconds)
 
     def __call__(self, tokens: int, missed: int = 0) -> float:
         """Return the expected seconds."""
@@ -150,6 +181,37 @@ class DraftTimes:
             slope = time / size if size else 0.0
         self.per_token = min(max(0.0, slope), time / size if size else 0.0)
         self.fixed = time - self.per_token * size
+
+    def _sample(self, tokens: int, seconds: float) -> None:
+        if len(self._samples[tokens]) == WINDOW:
+            self._drop(tokens)
+        elif len(self._order) == _RECENT:
+            self._drop(self._order[0])
+        self._samples[tokens].append(seconds)
+        self._order.append(tokens)
+        self._summarise(tokens)
+
+    def _drop(self, tokens: int) -> None:
+        """Forget the oldest sample of a size."""
+        self._samples[tokens].popleft()
+        self._order.remove(tokens)
+        self._summarise(tokens)
+
+    def _summarise(self, tokens: int) -> None:
+        samples = self._samples[tokens]
+        if samples:
+            self._points[tokens] = median(samples), len(samples)
+        else:
+            del self._points[tokens]
+
+    def _scale(self, factor: float) -> None:
+        """Everything takes ``factor`` times as long as it did: what was measured counts for one sample of each size."""
+        self.per_missed *= factor
+        self._lags.clear()
+        self._order.clear()
+        for size, (time, _) in list(self._points.items()):
+            self._samples[size].clear()
+            self._sample(size, time * factor)
 
 
 def median(samples: deque[float]) -> float:

@@ -158,7 +158,8 @@ def test_another_tokenizer_is_named_with_the_command(tmp_path: Path, byte_level:
     assert message.startswith(
         f"{path}: built for tokenizer aaaaaaaa…, (loaded tokenizer) is {tokenizer.fingerprint[:8]}…"
     )
-    assert f"Rebuild it: spectool build-dict --tokenizer (loaded tokenizer) -o NEW.dict --corpus" in message  # not over this one
+    # Not over this one.
+    assert "Rebuild it: spectool build-dict --tokenizer (loaded tokenizer) -o NEW.dict --corpus" in message
 
 
 # Broken dictionaries. Each has a manifest that fits its files, so that only the named check can notice.

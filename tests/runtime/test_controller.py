@@ -60,6 +60,8 @@ class Machine:
     longest_proposal: int = LONGEST
     per_missed: float = 0.0  # seconds for each token that the drafter missed when it was not asked
     growth: float = 0.0  # share by which a pass gets slower with each token of the context
+    pace: Callable[[int], float] = lambda at: 1.0  # times as long as everything takes, by tokens committed so far
+    consumer: float = 0.0  # seconds that a consumer takes for a token, during which a pass begun early goes on
     seen: set[int] = field(default_factory=set)
 
     def run(self, tokens: int) -> tuple[Controller, list[Step]]:
@@ -78,17 +80,19 @@ class Machine:
             while accepted < proposed and rng.random() < self.acceptance(at):
                 accepted += 1
             slower = 1 + self.growth * (before + at)
-            drafting = self.draft(proposed) + self.per_missed * missed if length else 0.0
-            verifying = self.curve(proposed + 1) * slower
+            drafting = self.pace(at) * (self.draft(proposed) + self.per_missed * missed) if length else 0.0
+            verifying = self.pace(at) * self.curve(proposed + 1) * slower
+            left = verifying if length or not missed else max(0.02, verifying - self.consumer)
             controller.learn(
                 asked=length,
                 proposed=proposed,
                 accepted=accepted,
                 committed=accepted + 1,
                 draft_seconds=self._measured(rng, drafting, length=0),
-                pass_seconds=self._measured(rng, verifying, length=proposed + 1),
+                pass_seconds=self._measured(rng, left, length=proposed + 1),
             )
-            steps.append(Step(length, accepted + 1, drafting + verifying, self.curve(1) * slower * (accepted + 1), at))
+            plain = self.pace(at) * self.curve(1) * slower * (accepted + 1)
+            steps.append(Step(length, accepted + 1, drafting + verifying, plain, at))
             at += accepted + 1
             missed = 0 if length else missed + 1
         return steps
@@ -158,7 +162,7 @@ def test_a_perfect_drafter_is_used_at_its_best_within_fifty_cycles(curve: str, d
 def test_short_generations_go_on_with_what_earlier_ones_have_learnt(
     curve: str, draft: str, contexts: Sequence[int], right: float
 ) -> None:
-    for conditions, seed in product((QUIET, NOISY), (1, 2)):
+    for conditions, seed in product((QUIET, NOISY), (1, 2, 3, 4)):
         machine = Machine(CURVES[curve], DRAFTERS[draft], lambda at: right, seed, growth=0.001, **conditions)
         answers = machine.answer(48, 40, contexts)
         # All after the first few together: one alone is over before it has learnt anything.
@@ -166,6 +170,41 @@ def test_short_generations_go_on_with_what_earlier_ones_have_learnt(
         assert reached >= 0.97
         if right == 1.0 and len(contexts) == 1:
             assert reached >= 0.93 * machine.best(1.0) / machine.speed(0, 1.0)
+
+
+@pytest.mark.parametrize("times", [3, 10, 20])
+@pytest.mark.parametrize("draft", DRAFTERS)
+def test_a_machine_that_was_busy_once_is_found_free_again(draft: str, times: float) -> None:
+    for seed in (1, 2, 3, 4):
+        machine = Machine(CURVES["flat, a GPU"], DRAFTERS[draft], lambda at: 0.85, seed, **NOISY)
+        # Everything takes so many times as long for one answer, then for the beginning of a long one.
+        machine.pace = lambda at: times
+        rng, controller = random.Random(seed), Controller()
+        controller.begin()
+        machine.generate(controller, 400, rng)
+        machine.pace = lambda at: 1.0
+        answers = []
+        for _ in range(60):
+            controller.begin()
+            answers.append(machine.generate(controller, 100, rng))
+        best = machine.best(0.85) / machine.speed(0, 0.85)
+        assert speedup([step for answer in answers[30:] for step in answer], 0) >= 0.85 * best
+        machine.pace = lambda at: times if at < 200 else 1.0
+        assert speedup(machine.run(10_000)[1], 5000) >= 0.6 * best
+
+
+def test_a_slow_consumer_is_forgotten() -> None:
+    for seed in (1, 2, 3, 4):
+        machine = Machine(CURVES["flat, a GPU"], DRAFTERS["lookup"], lambda at: 0.8, seed, consumer=2.0, **NOISY)
+        rng, controller = random.Random(seed), Controller()
+        controller.begin()
+        machine.generate(controller, 100, rng)
+        machine.consumer = 0.0
+        answers = []
+        for _ in range(20):
+            controller.begin()
+            answers.append(machine.generate(controller, 100, rng))
+        assert speedup([step for answer in answers[10:] for step in answer], 0) >= 0.85 * machine.best(0.8)
 
 
 @pytest.mark.parametrize("acceptance", [0.5, 0.9])
