@@ -3,7 +3,9 @@
 import json
 import logging
 import os
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +13,7 @@ import click
 
 from spectool.artifacts.console import Finite, guarded, say
 from spectool.artifacts.manifest import read_manifest
+from spectool.artifacts.tokenizer_source import looks_like_hub_id
 from spectool.runtime.model_options import drafting_options, template_variables
 from spectool.runtime.option_sections import SectionedCommand, under
 from spectool.runtime.server_requests import AUTOMATIC, MAX_DRAFT_TOKENS
@@ -124,6 +127,7 @@ def serve(
     """
     if num_draft_tokens is not None and num_draft_tokens > MAX_DRAFT_TOKENS:
         raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {MAX_DRAFT_TOKENS}, got {num_draft_tokens}")
+    _check_names(options["other_models"], options["allowed_origins"])
     variables = template_variables(chat_template_config)
     for artifact in (dictionary, alignment):
         if artifact is not None:
@@ -159,15 +163,32 @@ def serve(
     try:
         server.wait_until_loaded()
         drafter = server.generator.model_provider.drafter
-        say(f"{server.url}/v1 serves {model}, drafting from {drafter.name if drafter else 'nothing'}. Ctrl-C ends it.")
+        source = drafter.name if drafter else "nothing"
+        _tell(f"{server.url}/v1 serves {model}, drafting from {source}. Ctrl-C ends it.", json_logs)
         if host not in _LOOPBACK:
-            say("Whoever reaches this address can use the model: there is no access control and no encryption.")
+            _tell(
+                "Whoever reaches this address can use the model: there is no access control and no encryption.",
+                json_logs,
+            )
         server.serve_forever()
     except KeyboardInterrupt:
-        say("Stopping.")
+        _tell("Stopping.", json_logs)
         _leave(server.stop())
     finally:
         server.stop()
+
+
+def _check_names(models: Iterable[str], origins: Iterable[str]) -> None:
+    """Check what nothing else looks at before a request comes that needs it."""
+    for name in models:
+        if not Path(name).is_dir() and not looks_like_hub_id(name):
+            raise click.UsageError(f"--allow-model: expected a directory or a hub id (owner/name), got {name!r}")
+    for origin in origins:
+        if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@A-Z]+", origin):
+            raise click.UsageError(
+                "--allowed-origin: expected an address as browsers send it, in small letters and without a path, "
+                f"such as http://localhost:3000, or *, got {origin!r}"
+            )
 
 
 def _leave(stopped: bool) -> None:
@@ -190,6 +211,12 @@ class _JsonLines(logging.Formatter):
             {"time": self.formatTime(record), "level": record.levelname, "message": super().format(record)},
             ensure_ascii=False,
         )
+
+
+def _tell(message: str, as_json: bool) -> None:
+    """Say something at any log level, in the form of the log."""
+    record = logging.makeLogRecord({"levelname": "INFO", "msg": message})
+    say(_JsonLines().format(record) if as_json else message)
 
 
 def _log(level: str, as_json: bool) -> None:

@@ -153,8 +153,15 @@ class DraftingGenerator(host.ResponseGenerator):  # type: ignore[misc]
         if self.requests.qsize() >= self.cli_args.max_waiting:
             refusal = RequestRefused(429, f"{self.cli_args.max_waiting} requests are waiting already. Try again later")
             raise Unanswered(refusal)
+
+        def progress(fed: int, total: int) -> None:
+            try:
+                progress_callback(fed, total)  # mlx-lm's handler writes to the connection
+            except OSError as error:
+                raise ClientGone from error
+
         try:
-            context, responses = super().generate(request, generation_args, progress_callback)
+            context, responses = super().generate(request, generation_args, progress_callback and progress)
         except Exception as error:
             raise Unanswered(error) from error
 
@@ -208,6 +215,12 @@ class DraftingGenerator(host.ResponseGenerator):  # type: ignore[misc]
                 400,
                 f"logit_bias: expected token ids below {provider.vocabulary}, got {outside[0]}",
                 param="logit_bias",
+            )
+        if request.tools and not tokenizer.has_tool_calling:
+            raise RequestRefused(
+                400,
+                f"tools: expected none, since mlx-lm knows no tool calls of {args.model.model}. Leave them out",
+                param="tools",
             )
         field_name = "messages" if request.request_type == "chat" else "prompt"
         try:

@@ -79,6 +79,8 @@ class Handler(host.APIHandler):  # type: ignore[misc]  # mlx-lm has no types
         except RequestRefused as refusal:
             self._refuse(refusal)
 
+    do_HEAD = do_GET  # `_answer` leaves the content out
+
     def do_POST(self) -> None:
         """Check a completion request, and hand it to mlx-lm's handler."""
         path = urlsplit(self.path).path
@@ -116,6 +118,11 @@ class Handler(host.APIHandler):  # type: ignore[misc]  # mlx-lm has no types
         except Exception as error:
             self._fail(error)
 
+    def handle_health_check(self) -> None:
+        """Answer whether there is a generation thread."""
+        healthy = self.response_generator.is_healthy
+        self._answer(200 if healthy else 503, json.dumps({"status": "ok" if healthy else "unavailable"}))
+
     def handle_models_request(self) -> None:
         """Answer with the models that requests may name, or with the one in the path."""
         names = self.response_generator.cli_args.models
@@ -128,12 +135,17 @@ class Handler(host.APIHandler):  # type: ignore[misc]  # mlx-lm has no types
             self._answer(200, json.dumps({"object": "list", "data": models}))
 
     def generate_response(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return mlx-lm's answer, with what drafting did where it tells the usage."""
-        return self._with_drafting(super().generate_response(*args, **kwargs))
+        """Return mlx-lm's answer, with what drafting did where it tells the usage, and no text as an empty one."""
+        response = super().generate_response(*args, **kwargs)
+        message = response["choices"][0].get("message", {})
+        if "content" in message and "tool_calls" not in message:
+            message["content"] = message["content"] or ""  # null in mlx-lm
+        return self._with_drafting(response)
 
     def completion_usage_response(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return mlx-lm's last chunk of a stream, with what drafting did."""
-        return self._with_drafting(super().completion_usage_response(*args, **kwargs))
+        """Return mlx-lm's last chunk of a stream, with what drafting did, named as the chunks before it."""
+        response = super().completion_usage_response(*args, **kwargs)
+        return self._with_drafting({**response, "object": self.object_type})
 
     def send_response(self, code: int, message: str | None = None) -> None:
         """Begin an answer."""

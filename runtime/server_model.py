@@ -8,11 +8,12 @@ import mlx.core as mx
 from mlx_lm import server as host
 from mlx_lm.generate import DEFAULT_QUANTIZED_KV_START
 
+from spectool import SpectoolError
 from spectool.runtime.controller import Controller
 from spectool.runtime.drafter import Drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.loading import cannot_load
-from spectool.runtime.server_requests import AUTOMATIC
+from spectool.runtime.server_requests import AUTOMATIC, RequestRefused
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,17 @@ class DraftingProvider(host.ModelProvider):  # type: ignore[misc]
         self.controller = Controller()
         super().__init__(options)
         self._make_drafter = make_drafter
+
+    def load(self, model_path: str, adapter_path: Any = None, draft_model_path: Any = None) -> Any:
+        """Return a model and its tokenizer, loaded if they are not yet.
+
+        Raises:
+            RequestRefused: The model cannot be loaded, or not served with these options.
+        """
+        try:
+            return super().load(model_path, adapter_path, draft_model_path)
+        except SpectoolError as error:
+            raise RequestRefused(404, str(error), param="model", code="model_not_found") from error
 
     def reset(self) -> None:
         """Forget the model and its drafter."""

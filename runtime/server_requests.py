@@ -2,7 +2,8 @@
 
 mlx-lm's server checks some fields and passes others on unseen, among them names of models and
 adapters to load, image addresses to fetch and a chat template to execute. Here every field that
-it reads has a rule, and what the server was not started for is refused.
+it reads has a rule, and what the server was not started for is refused; so are fields of OpenAI's
+that ask for what nobody here does.
 """
 
 import inspect
@@ -140,6 +141,15 @@ RULES = {
         lambda value: isinstance(value, dict) and all(isinstance(text, str) for text in value.values()),
     ),
     "chat_template_kwargs": Rule("an object with variables of the chat template alone", _are_template_options),
+    "tool_choice": Rule("auto or none: the model decides whether to call", lambda value: value in ("auto", "none")),
+    "response_format": Rule(
+        'an object with the type "text": no other form is kept to',
+        lambda value: isinstance(value, dict) and value.get("type") == "text",
+    ),
+    "echo": Rule("false: an answer does not repeat its prompt", lambda value: value is False),
+    "suffix": Rule("nothing: what stands behind the answer is not looked at", lambda value: value == ""),
+    "best_of": Rule("1: there is one answer to a request", lambda value: value == 1),
+    "chat_template": _NOT_HERE,
     "adapters": _NOT_HERE,
     "draft_model": _NOT_HERE,
 }
@@ -196,6 +206,8 @@ def parse_body(raw: bytes, models: Sequence[str], needs: str) -> dict[str, Any]:
     if body.get("model", DEFAULT_MODEL) == DEFAULT_MODEL:
         body["model"] = models[0]
     require_model(body["model"], models)
+    if body.get("tool_choice") == "none":
+        body.pop("tools", None)  # a model that is not told of them calls none
     if needs == "messages":
         # mlx-lm does the same, but only where the model has a chat template.
         body["messages"] = [{**message, "content": _text(message.get("content"))} for message in body["messages"]]

@@ -35,8 +35,9 @@ def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], OpenAI]]:
         assert running.stderr is not None
         try:
             for line in running.stderr:
+                message = json.loads(line)["message"] if "--json-logs" in arguments else line
                 if found := re.match(
-                    r"(http://127\.0\.0\.1:\d+/v1) serves .*, drafting from (.+)\. Ctrl-C ends it", line
+                    r"(http://127\.0\.0\.1:\d+/v1) serves .*, drafting from (.+)\. Ctrl-C ends it", message
                 ):
                     break
             else:
@@ -61,9 +62,9 @@ def test_it_serves_until_ctrl_c_in_the_middle_of_an_answer(tmp_path: Path) -> No
         _, rest = running.communicate(timeout=30)
         assert running.returncode == 0
         lines = rest.strip().splitlines()
-        assert "Stopping." in lines
-        logged = [json.loads(line) for line in lines if line != "Stopping."]
-        assert logged and all(set(entry) == {"time", "level", "message"} for entry in logged)
+        logged = [json.loads(line) for line in lines]
+        assert "Stopping." in [entry["message"] for entry in logged]
+        assert all(set(entry) == {"time", "level", "message"} for entry in logged)
         assert "Traceback" not in rest
 
 
@@ -97,6 +98,31 @@ def test_a_port_in_use_is_told_before_the_model_is_loaded() -> None:
         result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--port", str(taken.getsockname()[1])])
     assert result.exit_code == 1
     assert "Choose another --host or --port" in result.stderr
+
+
+@pytest.mark.parametrize("model", ["nosuch", "./no/such", "/no-such"])
+def test_another_model_is_a_directory_or_could_be_on_a_hub(model: str) -> None:
+    result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--allow-model", model])
+    assert result.exit_code == 2
+    assert "--allow-model" in result.stderr and model in result.stderr
+
+
+def test_what_could_be_on_a_hub_and_pages_as_browsers_name_them_get_past_the_first_look() -> None:
+    names = ["owner/model", TARGET]
+    origins = ["*", "null", "http://localhost:3000", "https://example.org", "http://[::1]:80", "chrome-extension://ab"]
+    options = [*(f"--allow-model={name}" for name in names), *(f"--allowed-origin={origin}" for origin in origins)]
+    result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--port", "0", *options])
+    assert result.exit_code == 1
+    assert "cannot load this model" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "origin", ["foo", "localhost:3000", "http://", "http://localhost:3000/", "http://Localhost", "http://a b", "", "**"]
+)
+def test_a_page_is_named_as_browsers_do(origin: str) -> None:
+    result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--allowed-origin", origin])
+    assert result.exit_code == 2
+    assert "--allowed-origin" in result.stderr and "http://localhost:3000" in result.stderr
 
 
 @pytest.mark.parametrize("value", ["5", "{", "[]"])

@@ -1,10 +1,15 @@
 """The server against the official client: the same answers as mlx-lm's own, whoever asks and goes away."""
 
 import json
+import logging
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -17,7 +22,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafter import Drafter
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.server import PromptCache
-from spectool.runtime.server_handler import Server
+from spectool.runtime.server_handler import Handler, Server
 from spectool.runtime.server_requests import AUTOMATIC
 
 from .drafters import Failing
@@ -111,9 +116,24 @@ def test_a_stream_has_the_same_text_and_usage(server: Server) -> None:
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert text == whole.choices[0].message.content
     assert chunks[-2].choices[0].finish_reason == "length"
+    assert {chunk.object for chunk in chunks} == {"chat.completion.chunk"}
     usage = chunks[-1].usage
     assert usage is not None and whole.usage is not None
     assert usage.completion_tokens_details == whole.usage.completion_tokens_details
+
+
+def test_the_chunks_of_a_text_are_all_of_one_kind(server: Server) -> None:
+    chunks = list(complete(server, PROMPTS[0], stream=True, stream_options={"include_usage": True}))
+    assert {chunk.object for chunk in chunks} == {"text_completion"}
+    assert chunks[-1].usage.completion_tokens == TOKENS
+
+
+def test_an_answer_without_text_is_an_empty_text(server: Server) -> None:
+    (end, *_) = server.generator.model_provider.tokenizer.eos_token_ids
+    answer = client(server).chat.completions.create(
+        model=TARGET, messages=MESSAGES, max_tokens=TOKENS, logit_bias={str(end): 1000}
+    )
+    assert (answer.choices[0].finish_reason, answer.choices[0].message.content) == ("stop", "")
 
 
 class Recording:
@@ -226,6 +246,20 @@ def test_a_client_that_goes_away_during_the_prompt_ends_it_there() -> None:
         assert answer.usage.prompt_tokens_details.cached_tokens > 0
 
 
+def test_a_client_that_goes_away_during_the_prompt_of_a_stream_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Nobody looks whether it has gone, so that it is the writing to it that fails.
+    monkeypatch.setattr(Handler, "_gone", lambda self: False)
+    with caplog.at_level(logging.INFO), serving(prefill_step_size=1, max_prompt_tokens=10_000) as running:
+        with connect(running) as connection:
+            connection.sendall(post("/v1/completions", {"prompt": LONG * 4, "max_tokens": 5, "stream": True}))
+            assert b"200 OK" in connection.recv(1 << 16)
+        eventually(running, 'spectool_requests_total{path="/v1/completions",status="200"}', 1)
+        assert [entry.getMessage() for entry in caplog.records if entry.levelno > logging.INFO] == []
+        assert complete(running, PROMPTS[0]).choices[0].text == alone(PROMPTS[0])
+
+
 def test_a_drafter_that_fails_costs_no_answer() -> None:
     with serving(lambda name, tokenizer: Failing([5] * 100, "propose", call=3)) as running:
         with pytest.warns(RuntimeWarning, match="switched off"):
@@ -318,6 +352,14 @@ def test_another_model_takes_the_place_where_it_is_allowed() -> None:
         assert names == [TARGET, draft, TARGET]
 
 
+def test_another_model_that_cannot_be_loaded_is_told_to_who_asks_for_it(tmp_path: Path) -> None:
+    with serving(other_models=(str(tmp_path),)) as running:
+        with pytest.raises(NotFoundError, match="cannot load this model") as refused:
+            client(running).completions.create(model=str(tmp_path), prompt="a")
+        assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
+        assert complete(running, PROMPTS[0]).choices[0].text == alone(PROMPTS[0])
+
+
 def test_requests_share_what_is_learnt_about_draft_lengths_until_another_model_comes() -> None:
     draft = str(demo_path("draft"))
     with serving(other_models=(draft,), num_draft_tokens=AUTOMATIC) as running:
@@ -347,3 +389,13 @@ def test_the_page_for_people(server: Server) -> None:
     assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     assert "tokens per pass" in body.decode() and TARGET in body.decode()
     assert json.loads(exchange(server, get("/health"))[2]) == {"status": "ok"}
+
+
+def test_the_example_of_the_documentation_runs(server: Server) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    here = code.replace("http://127.0.0.1:8080", server.url)
+    assert here != code
+    done = subprocess.run([sys.executable, "-c", here], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

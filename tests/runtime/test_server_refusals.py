@@ -87,6 +87,15 @@ def test_bodies_that_are_no_request(server: Server, body: bytes) -> None:
         ("num_draft_tokens", 1_000_000),
         ("repetition_context_size", -1),
         ("xtc_probability", 2),
+        ("response_format", {"type": "json_object"}),
+        ("response_format", {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}),
+        ("response_format", "text"),
+        ("echo", True),
+        ("suffix", " the end"),
+        ("best_of", 4),
+        ("tool_choice", "required"),
+        ("tool_choice", {"type": "function", "function": {"name": "weather"}}),
+        ("chat_template", "{{ 1 }}"),
         ("adapters", "./adapter"),
         ("draft_model", "owner/model"),
         ("chat_template_kwargs", {"chat_template": "{{ 1 }}"}),
@@ -181,6 +190,36 @@ def test_null_means_the_default_and_unknown_fields_are_not_looked_at(server: Ser
         "xtc_probability": 0,
     }
     assert exchange(server, post(TEXT + "?a=b", body))[0] == 200
+
+
+def test_fields_that_ask_for_nothing_special_are_let_through(server: Server) -> None:
+    harmless = {
+        "response_format": {"type": "text"},
+        "echo": False,
+        "suffix": None,
+        "best_of": 1,
+        "n": 1,
+        "tool_choice": "auto",
+        "chat_template": None,
+    }
+    assert exchange(server, post(TEXT, {**GOOD, **harmless}))[0] == 200
+    assert exchange(server, post(TEXT, {**GOOD, "suffix": ""}))[0] == 200
+
+
+def test_tools_are_refused_where_the_model_cannot_call_them(server: Server) -> None:
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+    body = {"messages": [{"role": "user", "content": "Dzień dobry!"}], "max_tokens": 2, "tools": [tool]}
+    status, error = refusal(server, post(CHAT, body))
+    assert (status, error["param"]) == (400, "tools") and "no tool calls of" in error["message"]
+    for harmless in ({"tools": []}, {"tool_choice": "none"}):
+        assert exchange(server, post(CHAT, {**body, **harmless}))[0] == 200
+
+
+def test_a_head_request_gets_the_headers_alone(server: Server) -> None:
+    for path in ("/", "/health", "/v1/models"):
+        status, headers, body = exchange(server, get(path, "HEAD"))
+        assert (status, body) == (200, b"") and int(headers["Content-Length"]) > 0
+    assert exchange(server, get(TEXT, "HEAD"))[::2] == (405, b"")
 
 
 def test_every_field_that_mlx_lm_reads_has_a_rule() -> None:
