@@ -156,12 +156,15 @@ def _draft(question: Question, draft: Draft, costs: Verification, models: "Measu
     sizes = sizes_of(draft.source, draft.bytes, question.context)
     r = by_sizes(sizes.weights, question.sizes.weights)
     memory, fits = _memory(question, sizes)
+    commands = _commands(question, draft, pair.same)
     told, notes = None, []
-    if models is not None and is_model(draft.source):
-        if fits is False:
+    if models is not None:
+        if not is_model(draft.source):
+            notes.append(f"not loaded: {draft.source} is no directory with config.json and *.safetensors")
+        elif fits is False:
             notes.append("not loaded: it does not fit into memory beside the target")
         elif not pair.same and draft.alignment is None:
-            notes.append("not loaded: it takes an alignment, see the commands")
+            notes.append(f"not loaded: it takes an alignment. Make one, and name it with --alignment: {commands[0]}")
         else:
             told = models.draft(draft.source, None if draft.alignment is None else draft.alignment.path)
     if not pair.same and not pair.ceiling:
@@ -177,7 +180,7 @@ def _draft(question: Question, draft: Draft, costs: Verification, models: "Measu
         if told is not None:
             guesses = told.replays[k].guesses(_OWN_TEXT)
             drafting = measured(told.drafting[k], _TIMED)
-        expectations.append(expect(k, guesses, drafting, costs, perfect, r))
+        expectations.append(expect(k, guesses, drafting, costs, r))
     return Candidate(
         draft.name,
         "draft",
@@ -185,8 +188,9 @@ def _draft(question: Question, draft: Draft, costs: Verification, models: "Measu
         memory,
         fits,
         DraftModel(pair, sizes, r, None if told is None or told.divergence is None else told.divergence._asdict()),
-        _commands(question, draft, pair.same),
+        commands,
         tuple(notes),
+        models is not None and told is None,
     )
 
 
@@ -250,7 +254,7 @@ def _lookup(question: Question, path: Path | None, costs: Verification, replayed
     return Candidate(
         "history" if path is None else str(path),
         "history" if path is None else "dictionary",
-        [expect(k, guesses[k], drafting[k], costs, None) for k in question.lengths],
+        [expect(k, guesses[k], drafting[k], costs) for k in question.lengths],
         memory,
         fits,
         todo=(_bench(question, "history" if path is None else f"dict={path},history"),),

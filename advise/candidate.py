@@ -52,6 +52,7 @@ class Candidate:
         model: What is known of its model; None for what is made of the target's tokens.
         todo: Commands that make up for what is missing, the last of them a benchmark.
         notes: What a reader of the figures should know.
+        unmeasured: Whether models are measured and this one is not, so that its bytes alone speak.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Candidate:
     model: DraftModel | None = None
     todo: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unmeasured: bool = False
 
     @property
     def fastest(self) -> Expectation | None:
@@ -71,7 +73,7 @@ class Candidate:
 
     @property
     def easiest(self) -> Expectation | None:
-        """The draft length at which a perfect draft gains most; None where costs are not known."""
+        """The draft length at which it gains most if it is always right; None where costs are not known."""
         known = [each for each in self.expectations if each.best.value is not None]
         return max(known, key=lambda each: each.best.value or 0.0, default=None)
 

@@ -10,6 +10,9 @@ bytes that a pass streams, and verification 1 + beta k^2, so that with 1 + alpha
 
 breaks even at alpha = r + beta k, or exactly at (cycle(k) - 1) / k = r (k + 1) / k + beta k.
 
+Acceptance that breaks even and speed at most are of the same proposals, as many as the drafter makes and as often: a
+drafter that needs more than 100% gives less than plain decoding at most.
+
 Source: cross-family speculative decoding for Polish, section 6.2, equations 3 to 6 and table 7.
 """
 
@@ -33,6 +36,7 @@ class Verification:
     Attributes:
         beta: Overhead that grows with the square of the draft length, in plain passes.
         passes: Plain passes that one over k + 1 tokens takes, by k, where it was timed; then it is used, not beta.
+            Between those timed it is interpolated; beyond them it rises as it did from one token to the longest.
         loop: What a cycle takes longer than a plain step of the host's own loop, in plain passes.
     """
 
@@ -40,12 +44,18 @@ class Verification:
     passes: Mapping[int, float]
     loop: float = 0.0
 
-    def __call__(self, drafted: float) -> float:
+    def __call__(self, drafted: float) -> Figure:
         """Return the plain passes of a pass over ``drafted`` draft tokens and one more."""
-        if self.passes and drafted <= max(self.passes):
-            points = {0: 1.0, **self.passes}
-            return float(np.interp(drafted, sorted(points), [points[k] for k in sorted(points)]))
-        return 1 + (self.beta.value or 0.0) * drafted**2
+        if not self.passes:
+            return Figure(1 + (self.beta.value or 0.0) * drafted**2, self.beta.origin)
+        longest = max(self.passes)
+        if drafted > longest:
+            rise = (self.passes[longest] - 1) / longest
+            how = f"passes over more than {longest} draft tokens rise as they do up to {longest}"
+            return computed(1 + rise * drafted, how)
+        points = {0: 1.0, **self.passes}
+        cost = float(np.interp(drafted, sorted(points), [points[k] for k in sorted(points)]))
+        return Figure(cost, self.beta.origin if drafted in points else f"{self.beta.origin}, interpolated")
 
     @property
     def is_assumed(self) -> bool:
@@ -110,11 +120,13 @@ class Expectation:
         acceptance: Accepted / proposed draft tokens.
         needed: Acceptance from which on it is faster than plain decoding; above 1 nothing helps.
         published: The same by the published break-even, r + beta k; None where r is not known or nothing is translated.
-        perfect: Tokens per pass of a draft that is always right: what translation leaves, at most k + 1, since the loop
-            verifies no more than k tokens. Where some proposals are cut and others fall short, a little too high.
+        perfect: Tokens per pass if all that it proposes were right, as often as it proposes: at most k + 1, since the
+            loop verifies no more than k tokens. Where some proposals are cut and others fall short, a little too high.
+        verification: Plain passes of a pass over what it proposes.
         speedup: Speed against plain decoding.
-        best: Speed of that perfect draft.
+        best: Speed if all that it proposes were right; below 1 where ``needed`` is above 1.
         unburdened: Speed if verifying cost nothing beyond a plain pass.
+        best_unburdened: Speed if all were right, likewise.
     """
 
     k: int
@@ -122,10 +134,12 @@ class Expectation:
     acceptance: Figure
     needed: Figure
     published: float | None
-    perfect: float | None
+    perfect: float
+    verification: Figure
     speedup: Figure
     best: Figure
     unburdened: float | None
+    best_unburdened: float | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -136,7 +150,9 @@ class Expectation:
 def by_sizes(draft: Figure, target: Figure) -> Figure:
     """Return r, the time of a draft step in plain passes, by the bytes that each streams (equation 5)."""
     if draft.value is None or target.value is None:
-        return unknown("it takes the bytes of both models")
+        missing = [name for name, figure in (("target", target), ("draft", draft)) if figure.value is None]
+        options, models = (" and ".join(form.format(name) for name in missing) for form in ("--{}-bytes", "the {}'s"))
+        return unknown(f"state {options}, or name {models} model")
     return computed(draft.value / target.value, "bytes of the draft / bytes of the target")
 
 
@@ -150,7 +166,6 @@ def expect(
     guesses: Guesses,
     drafting: Figure,
     verification: Verification,
-    perfect: float | None,
     r: Figure | None = None,
 ) -> Expectation:
     """Put costs and guesses together.
@@ -160,20 +175,17 @@ def expect(
         guesses: What is proposed, and becomes of it.
         drafting: Plain passes of a proposal.
         verification: Of passes over drafts.
-        perfect: Tokens per pass of a perfect draft; None where nothing bounds it but k.
         r: Plain passes of a draft step, for the published break-even.
     """
-    ceiling = k + 1.0 if perfect is None else min(perfect, k + 1.0)
+    share, proposed, reached = guesses.coverage, guesses.proposed, guesses.tokens_per_pass
+    perfect, verifying = 1 + share * proposed, verification(proposed)
     if drafting.value is None:
         nothing = unknown(drafting.origin.partition(": ")[2])
         return Expectation(
-            k, guesses.tokens_per_pass, guesses.acceptance, nothing, None, ceiling, nothing, nothing, None
+            k, reached, guesses.acceptance, nothing, None, perfect, verifying, nothing, nothing, None, None
         )
-    share, proposed = guesses.coverage, guesses.proposed
     pure = drafting.value + 1 + verification.loop
-    cycle = pure + share * (verification(proposed) - 1)
-    whole = pure + verification(k) - 1
-    reached = guesses.tokens_per_pass
+    cycle = pure + share * ((verifying.value or 1.0) - 1)
     needed = unknown("nothing is proposed")
     if share * proposed:
         needed = computed(
@@ -188,8 +200,10 @@ def expect(
         None
         if r is None or r.value is None or verification.beta.value is None
         else CostModel(r.value, verification.beta.value).break_even(k),
-        ceiling,
+        perfect,
+        verifying,
         lacks if reached.value is None else computed(reached.value / cycle, "tokens per pass / cost of a cycle"),
-        computed(ceiling / whole, "a draft that is always right"),
+        computed(perfect / cycle, "if all that it proposes were right"),
         None if reached.value is None else reached.value / pure,
+        perfect / pure,
     )

@@ -1,18 +1,20 @@
 """How advice is shown: tables and a sentence, or JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from spectool.advise.advice import Advice, Question
 from spectool.advise.candidate import Candidate, DraftModel
+from spectool.advise.expect import Verification
 from spectool.advise.figures import Figure
 from spectool.artifacts.console import show, table
 
 _LEGEND = """\
-ceiling: target tokens per pass where k draft tokens are always right; perfect draft: at most k of them are verified.
-Computed from the rest: needed, the acceptance that breaks even; speed-up, against plain decoding; at most, if right."""
+ceiling: target tokens per pass where k draft tokens are always right.
+Computed, for as many proposals as it makes, and as often: perfect draft, tokens per pass if all of them were right;
+needed, the acceptance that breaks even; speed-up, against plain decoding; at most, the same if all were right."""
 
 
 def as_facts(question: Question, found: Advice) -> dict[str, Any]:
@@ -40,7 +42,6 @@ def as_facts(question: Question, found: Advice) -> dict[str, Any]:
 def print_advice(question: Question, found: Advice) -> None:
     """Print facts, tokenizers, expectations, and the recommendation."""
     machine, costs = question.machine, found.verification
-    passes = ", ".join(f"{cost:.2f} at k = {k}" for k, cost in sorted(costs.passes.items()))
     facts = {
         "target": f"{question.source}, {_said(question.sizes.weights, _gigabytes)}",
         "text": f"{question.corpus}, {sum(map(len, question.texts)):,} characters, "
@@ -48,9 +49,7 @@ def print_advice(question: Question, found: Advice) -> None:
         "machine": f"{machine.name}; {_said(machine.bandwidth, lambda b: f'{b / 1e9:.0f} GB/s')}; "
         f"memory {_said(machine.memory, _gigabytes)}",
         "plain decoding": _said(found.plain, "{:,.1f} tokens per second".format),
-        "verification": f"{passes} plain passes ({costs.beta.origin})"
-        if passes
-        else _said(costs.beta, "1 + {:.2f} k² plain passes".format),
+        "verification": _verification(costs, question.lengths),
     }
     show(facts, as_json=False)
     drafts = [(each.name, each.model, each) for each in found.candidates if each.model is not None]
@@ -73,6 +72,15 @@ def print_advice(question: Question, found: Advice) -> None:
         click.echo(f"  {command}")
 
 
+def _verification(costs: Verification, lengths: Sequence[int]) -> str:
+    """Lay out what verifying costs: what was timed, and what is computed for lengths beyond."""
+    if not costs.passes:
+        return _said(costs.beta, "1 + {:.2f} k² plain passes".format)
+    passes = ", ".join(f"{cost:.2f} at k = {k}" for k, cost in sorted(costs.passes.items()))
+    beyond = [_said(costs(k), f"{{:.2f}} at k = {k}".format) for k in sorted(lengths) if k > max(costs.passes)]
+    return "; ".join([f"{passes} plain passes ({costs.beta.origin})", *beyond])
+
+
 def _model_row(name: str, model: DraftModel, candidate: Candidate, k: int) -> list[str]:
     pair, perfect = model.pair, model.pair.perfect(k)
     return [
@@ -93,7 +101,7 @@ def _rows(candidate: Candidate) -> list[list[str]]:
         [
             candidate.name,
             str(each.k),
-            "unknown" if each.perfect is None else f"{each.perfect:.2f}",
+            f"{each.perfect:.2f}",
             _cell(each.acceptance, "{:.0%}".format),
             _plain_cell(each.needed, "{:.0%}".format),
             _cell(each.tokens_per_pass, "{:.2f}".format),

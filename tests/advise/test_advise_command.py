@@ -151,10 +151,29 @@ def test_models_that_are_asked(aligned: Path, dictionary: Path, short: Path) -> 
         assert expectation["speedup"]["value"] > 0
     assert 0 < draft["model"]["divergence"]["acceptance"] < 1
     assert any("--verify rejection" in note for note in draft["notes"])
+    assert other["notes"] == [f"not loaded: {OTHER} is no directory with config.json and *.safetensors"]
     # a tokenizer alone stays unknown, and its string-free rate is the alignment's
     assert other["expectations"][0]["acceptance"]["value"] is None
     assert other["model"]["tokenizers"]["string_free"]["value"] > 0.5
     assert f"align={aligned}" in other["todo"][0]
+
+
+def test_what_is_not_measured_for_lack_of_an_alignment_is_not_judged(tmp_path: Path, short: Path) -> None:
+    """A draft as heavy as the target, that no figure of bytes lets gain."""
+    foreign = tmp_path / "foreign"
+    shutil.copytree(DRAFT, foreign)
+    shutil.copy(Path(OTHER, "tokenizer.json"), foreign)
+    options = ("--target", TARGET, "--draft", foreign, "--draft-bytes", 10**9, "--corpus", short, "--memory", 9)
+    found = advised(*options, "--num-draft-tokens", 2, "--measure")
+    candidate = found["candidates"][0]
+    align = f"spectool align --draft {foreign} --target {TARGET} --corpus {short} -o foreign.align"
+    (note,) = candidate["notes"]
+    assert note == f"not loaded: it takes an alignment. Make one, and name it with --alignment: {align}"
+    assert candidate["expectations"][0]["best"]["value"] < 0.1
+    assert found["recommendation"]["verdict"] == "unknown"
+    assert "foreign was not measured" in found["recommendation"]["sentence"]
+    assert found["recommendation"]["todo"][0] == align
+    assert advised(*options, *FAST, "--beta", 0)["recommendation"]["verdict"] == "do not draft"
 
 
 def test_a_dictionary_is_replayed_on_the_text(dictionary: Path) -> None:

@@ -1,5 +1,6 @@
 """Replays give what the loop gives; a saved run gives back the costs that it was made with."""
 
+import json
 import shutil
 import tracemalloc
 from collections.abc import Iterator
@@ -170,6 +171,31 @@ def test_advice_takes_no_other_models_run(tmp_path: Path) -> None:
     )
     for given in ((target,), (tmp_path / "moved",), (draft, "--target-bytes", weights)):
         assert advised(*given).exit_code == 0, "at its path, moved, and stated as the error says"
+
+
+def test_lengths_beyond_a_run_are_computed_and_said_to_be(tmp_path: Path) -> None:
+    """Passes over 4 drafts took 1.8 plain ones, so that those over 8 would take 2.6."""
+    target = str(demo_path("target"))
+    run = saved(tmp_path / "a.bench", {"m": target}, {})
+    options = ["--target", target, "--draft", str(demo_path("draft")), "--run", str(run), "--bandwidth", "200"]
+    shown = CliRunner().invoke(main, ["advise", *options])
+    rises = "passes over more than 4 draft tokens rise as they do up to 4"
+    assert shown.exit_code == 0, shown.output
+    assert (
+        f"1.20 at k = 2, 1.80 at k = 4 plain passes (measured: medians of {run}); 2.60 at k = 8 (computed: {rises})"
+        in shown.stdout
+    )
+    facts = json.loads(CliRunner().invoke(main, ["advise", *options, "--json"]).stdout)
+    draft = facts["candidates"][0]["expectations"]
+    assert [each["verification"]["value"] for each in draft] == pytest.approx([1.2, 1.8, 2.6])
+    assert [each["verification"]["origin"] for each in draft] == [f"measured: medians of {run}"] * 2 + [
+        f"computed: {rises}"
+    ]
+    short = CliRunner().invoke(main, ["advise", *options, "--num-draft-tokens", "4"])
+    assert rises not in short.stdout
+    for candidate in facts["candidates"]:
+        for each in candidate["expectations"]:
+            assert (each["needed"]["value"] < 1) == (each["best"]["value"] > 1)
 
 
 def test_long_runs_are_read_in_columns(tmp_path: Path) -> None:

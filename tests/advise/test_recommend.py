@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from spectool.advise.candidate import Candidate, Kind
-from spectool.advise.expect import Guesses, Verification, expect, fitted, of_acceptance
-from spectool.advise.figures import assumed, computed, measured, stated, unknown
+from spectool.advise.expect import Guesses, Verification, by_sizes, expect, fitted, of_acceptance
+from spectool.advise.figures import Figure, assumed, computed, measured, stated, unknown
 from spectool.advise.recommend import Recommendation, recommend
 
 CHEAP = fitted({2: 1.02, 4: 1.05, 8: 1.1}, "here")
@@ -20,19 +20,18 @@ def draft(
     name: str,
     acceptance: float | None,
     costs: Verification,
-    r: float | None = 0.05,
+    r: float | Figure = 0.05,
     lengths: Sequence[int] = LENGTHS,
-    ceiling: float | None = None,
+    ceiling: float = 100.0,
     **others: Any,
 ) -> Candidate:
     guess = unknown("nobody asked") if acceptance is None else stated(acceptance)
     expectations = [
         expect(
             k,
-            of_acceptance(guess, k),
-            unknown("no sizes") if r is None else computed((k + 1) * r, "x"),
+            of_acceptance(guess, min(k, ceiling - 1)),
+            r if isinstance(r, Figure) else computed((k + 1) * r, "x"),
             costs,
-            ceiling,
         )
         for k in lengths
     ]
@@ -42,7 +41,7 @@ def draft(
 
 def lookup(kind: Kind, tokens: float, costs: Verification) -> Candidate:
     guesses = Guesses(measured(tokens, "x"), measured(0.6, "x"), 2.0, (tokens - 1) / 1.2)
-    found = [expect(k, guesses, computed(0.0, "x"), costs, None) for k in LENGTHS]
+    found = [expect(k, guesses, computed(0.0, "x"), costs) for k in LENGTHS]
     return Candidate("pl.dict" if kind == "dictionary" else kind, kind, found, stated(1.0), True)
 
 
@@ -82,15 +81,64 @@ def test_the_most_promising_is_measured_first() -> None:
 
 
 def test_no_sizes() -> None:
-    found = advised(draft("new", None, CHEAP, None))
+    found = advised(draft("new", None, CHEAP, by_sizes(unknown("x"), stated(5.0))))
     assert found.verdict == "unknown"
-    assert "--draft-bytes" in found.sentence
+    assert found.sentence == "Unknown: what new costs is not known; state --draft-bytes, or name the draft's model."
+    target = by_sizes(stated(5.0), unknown("x"))
+    both = advised(draft("new", None, CHEAP, target), draft("newer", None, CHEAP, target))
+    assert "what new, newer costs is not known; state --target-bytes, or name the target's model." in both.sentence
 
 
 def test_even_a_perfect_draft_loses() -> None:
     found = advised(draft("heavy", None, CHEAP, 1.0))
     assert found.verdict == "do not draft"
     assert "even if it were always right" in found.sentence
+    assert found.sentence.endswith("the best there is.")  # all of it was timed or stated
+
+
+def test_no_verdict_on_a_draft_that_was_not_measured_beside_others_that_were() -> None:
+    skipped = draft("heavy", None, CHEAP, 1.0, unmeasured=True)
+    found = advised(skipped, draft("bad", 0.01, CHEAP))
+    assert (found.verdict, found.todo) == ("unknown", ("bench heavy",))
+    assert "heavy was not measured; by the bytes of the models it gives at most 0." in found.sentence
+    found = advised(skipped, draft("new", None, CHEAP))
+    assert found.sentence.startswith("Unknown: new gains")
+    assert found.sentence.endswith("; measure it. Likewise heavy.")
+
+
+@pytest.mark.parametrize("r", [0.2, 0.4])
+def test_an_assumed_cost_does_not_decide_against_a_perfect_draft(r: float) -> None:
+    """At k = 2 it would give 1.27 and 1.01 times; free verification lets both gain."""
+    found = advised(draft("new", None, ASSUMED, r), costs=ASSUMED)
+    assert (found.verdict, found.todo) == ("unknown", ("bench new",))
+    assert "M2 Pro" in found.sentence
+    gains = 3 / (1.76 + 3 * r) >= 1.05
+    assert ("gains from an acceptance" in found.sentence) == gains
+    assert (f"up to {9 / (1 + 9 * r):.2f} times at k = 8 if it is free" in found.sentence) == (not gains)
+    assert ("--measure" in found.sentence) == (not gains)
+    known = Verification(stated(0.19), {})
+    assert (advised(draft("new", None, known, r), costs=known).verdict == "do not draft") == (not gains)
+
+
+def test_a_draft_that_free_verification_would_not_save() -> None:
+    found = advised(draft("heavy", None, ASSUMED, 1.0), costs=ASSUMED)
+    assert found.verdict == "do not draft"
+    assert "M2 Pro" in found.sentence
+    assert found.sentence.endswith(", and 0.90 times at k = 8 if it is free.")
+
+
+def test_an_assumed_cost_is_said_where_history_alone_was_asked() -> None:
+    assert "M2 Pro" in advised(costs=ASSUMED).sentence
+    assert "M2 Pro" not in advised(costs=CHEAP).sentence
+
+
+def test_a_verdict_on_longer_passes_than_were_timed_says_so() -> None:
+    short = fitted({1: 1.05, 2: 1.1}, "a run")
+    extended = "if passes over more than 2 draft tokens rise as they do up to 2"
+    for acceptance, r in ((1.0, 0.05), (0.01, 0.05), (None, 0.05), (None, 1.0)):
+        for lengths, says in (((2, 8) if acceptance != 0.01 else (8,), True), ((2,), False)):
+            found = advised(draft("x", acceptance, short, r, lengths), costs=short)
+            assert (extended in found.sentence) == says, found.sentence
 
 
 def test_translation_leaves_nothing() -> None:
