@@ -7,8 +7,6 @@ trimmed without asking by how much. The functions here look at every single cach
 from collections.abc import Sequence
 from typing import Any
 
-from mlx_lm.models.cache import RotatingKVCache
-
 from spectool import RuntimeUnsupported
 from spectool.runtime import windows
 
@@ -55,7 +53,7 @@ def offsets(cache: Sequence[Any]) -> list[int | None]:
 
 def can_trim(leaf: Any, count: int) -> bool:
     """Tell whether the last ``count`` (> 0) tokens can be cut off ``leaf`` without loss."""
-    if isinstance(leaf, RotatingKVCache):
+    if isinstance(leaf, windows.KINDS):
         return count <= windows.spare(leaf)
     return bool(leaf.is_trimmable())
 
@@ -66,7 +64,7 @@ def trim(leaf: Any, count: int) -> None:
     Raises:
         RuntimeUnsupported: It gave up fewer tokens than asked, and cannot be used any more.
     """
-    if isinstance(leaf, RotatingKVCache):
+    if isinstance(leaf, windows.KINDS):
         windows.take_back(leaf, count)
     elif count > 0:
         trimmed = leaf.trim(count)

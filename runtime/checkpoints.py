@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mlx.core as mx
-from mlx_lm.models.cache import KVCache, QuantizedKVCache, RotatingKVCache
+from mlx_lm.models.cache import KVCache, QuantizedKVCache
 
 from spectool.runtime import caches, windows
 
@@ -95,7 +95,7 @@ class Checkpoints:
         """
         self._look_up()
         leaves = (self._leaves[place] for place in self._doubtful)
-        return any(not windows.keeps_all(leaf, 1) for leaf in leaves if isinstance(leaf, RotatingKVCache))
+        return any(not windows.keeps_all(leaf, 1) for leaf in leaves if isinstance(leaf, windows.KINDS))
 
     def rewind(self, length: int) -> int | None:
         """Take the caches back to ``length`` tokens, or to the nearest place before. Mutates them.
@@ -150,7 +150,7 @@ class Checkpoints:
 
 def _is_lost(leaf: Any, count: int, windows_too: bool) -> bool:
     """Tell whether ``leaf`` cannot give up ``count`` tokens that are fed next."""
-    if isinstance(leaf, RotatingKVCache):
+    if isinstance(leaf, windows.KINDS):
         return windows_too and not windows.keeps_all(leaf, count)
     return not leaf.is_trimmable()
 

@@ -1,7 +1,7 @@
-"""Rotating caches (sliding windows): taking tokens back, and masks for several tokens at once.
+"""Caches that drop old tokens (windows): taking tokens back, and masks for several tokens at once.
 
-A window of M tokens serves a query with itself and the M - 1 tokens before it. mlx-lm holds it in
-one of three forms (n = entries held, index = where the next single token goes):
+*Sliding windows* (rotating caches). A window of M tokens serves a query with itself and the M - 1
+tokens before it. mlx-lm holds it in one of three forms (n = entries held, index = where the next single token goes):
 
     growing   index = offset            nothing dropped yet
     ring      n = M, index anywhere     single tokens overwrite the oldest entry in place
@@ -9,6 +9,9 @@ one of three forms (n = entries held, index = where the next single token goes):
 
 So the last s tokens can be cut off again: what remains is what the next query needs. mlx-lm itself
 calls a full window untrimmable.
+
+*Chunks* (chunked caches). Before a pass all but the last M tokens are dropped, so that the tokens of
+the latest pass can be cut off again, too; mlx-lm itself believes that any number can.
 """
 
 from collections.abc import Iterable
@@ -16,16 +19,23 @@ from functools import partial
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import RotatingKVCache
+from mlx_lm.models.cache import ChunkedKVCache, RotatingKVCache
+
+KINDS = (RotatingKVCache, ChunkedKVCache)
 
 
 def keeps_all(window: Any, count: int = 0) -> bool:
     """Tell whether a window has dropped nothing so far, and drops nothing when ``count`` tokens more are fed."""
+    if isinstance(window, ChunkedKVCache):
+        return bool(window.start_position == 0 and window.offset + count <= window.chunk_size)
     return bool(window._idx == window.offset and window.offset + count <= window.max_size)
 
 
 def spare(window: Any) -> int:
     """Return how many of the latest tokens can be taken back so that the window is still full, or as it grew."""
+    if isinstance(window, ChunkedKVCache):
+        dropped = window.start_position
+        return int(max(0, window.offset - dropped - window.chunk_size) if dropped else window.offset)
     if window._idx == window.offset:
         return int(window.offset)
     return max(0, int(window.keys.shape[2] - window.max_size))
@@ -35,11 +45,14 @@ def take_back(window: Any, count: int) -> None:
     """Take the last ``count`` tokens out of ``window``. Mutates it.
 
     Args:
-        window: A rotating cache.
+        window: A cache of one of the `KINDS`.
         count: At most ``spare``, or all tokens of the latest pass. After the latter one stale entry
             stands where the next token overwrites it, before anything reads it.
     """
     if count <= 0:
+        return
+    if isinstance(window, ChunkedKVCache):
+        window.offset -= count  # what stands beyond it is overwritten
         return
     entries = window.keys.shape[2]
     if entries > window.max_size:

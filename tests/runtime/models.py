@@ -31,6 +31,26 @@ KINDS: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 4096,
         "rope_parameters": {"rope_theta": 1e4, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 4096},
     },
+    # Three of four layers see chunks of 24 tokens.
+    "llama4": {
+        "text_config": {
+            **COMMON,
+            "model_type": "llama4_text",
+            "num_hidden_layers": 4,
+            "head_dim": 32,
+            "attention_bias": False,
+            "attention_chunk_size": 24,
+            "interleave_moe_layer_step": 4,
+            "intermediate_size_mlp": 128,
+            "max_position_embeddings": 4096,
+            "num_experts_per_tok": 1,
+            "num_local_experts": 2,
+            "rope_scaling": None,
+            "rope_theta": 1e4,
+            "use_qk_norm": True,
+            "vocab_size": 256,
+        }
+    },
     # Every second layer is recurrent.
     "qwen3_5": {
         **COMMON,

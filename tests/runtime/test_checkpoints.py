@@ -5,7 +5,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, QuantizedKVCache, RotatingKVCache
+from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
 from spectool.runtime import caches
 from spectool.runtime.checkpoints import Checkpoints
@@ -20,6 +20,8 @@ def feed(cache: list[Any], tokens: list[int]) -> None:
             leaf[0] = state + sum((count + place + 1) * token for place, token in enumerate(tokens)) * mx.ones(3)
             leaf[1] = mx.array(count + len(tokens))
         else:
+            if isinstance(leaf, ChunkedKVCache):
+                leaf.maybe_trim_front()  # as llama4 does before each pass
             leaf.update_and_fetch(entry, entry)
 
 
@@ -33,6 +35,8 @@ def content(leaf: Any) -> list[float]:
         seen = min(leaf.offset, leaf.max_size - 1)
         return leaf._temporal_order(leaf.keys)[0, 0, :, 0].tolist()[-seen:]
     keys = leaf.keys_and_values()[0]
+    if isinstance(leaf, ChunkedKVCache):
+        keys = keys[..., -leaf.chunk_size :, :]
     if isinstance(leaf, QuantizedKVCache):
         keys = mx.dequantize(*keys, group_size=32, bits=8)
     return [round(value) for value in keys[0, 0, :, 0].tolist()]
@@ -49,6 +53,7 @@ def assert_same(cache: list[Any], text: list[int], make: Any) -> None:
 MAKES: dict[str, Any] = {
     "keys": lambda: [KVCache(), QuantizedKVCache(32, 8)],
     "window": lambda: [KVCache(), RotatingKVCache(max_size=12)],
+    "chunks": lambda: [KVCache(), ChunkedKVCache(12)],
     "recurrent": lambda: [ArraysCache(2)],
     "hybrid": lambda: [ArraysCache(2), KVCache()],
     "all": lambda: [CacheList(ArraysCache(2), KVCache()), RotatingKVCache(max_size=12), QuantizedKVCache(32, 8)],

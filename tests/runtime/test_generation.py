@@ -7,11 +7,11 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import ArraysCache, RotatingKVCache, make_prompt_cache
+from mlx_lm.models.cache import ArraysCache, ChunkedKVCache, RotatingKVCache, make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
 from spectool import RuntimeUnsupported
-from spectool.runtime import caches
+from spectool.runtime import caches, windows
 from spectool.runtime.drafter import Cycle, Drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.statistics import DraftStatistics
@@ -45,6 +45,8 @@ def content(leaf: Any) -> list[mx.array]:
     if isinstance(leaf, RotatingKVCache) and leaf.keys is not None:
         seen = min(leaf.offset, leaf.max_size - 1)
         return [leaf._temporal_order(array)[..., -seen:, :] for array in (leaf.keys, leaf.values)]
+    if isinstance(leaf, ChunkedKVCache) and leaf.keys is not None:
+        return [array[..., -leaf.chunk_size :, :] for array in leaf.keys_and_values()]
     return [] if leaf.keys is None else list(leaf.keys_and_values())
 
 
@@ -204,7 +206,7 @@ def test_exhausted_the_cache_holds_all_but_the_last_token(model: Any, text: list
         assert_holds(model, cache, (PROMPT + yielded)[:-1])
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"])
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "llama4", "qwen3_5", "falcon_h1", "mamba2"])
 @pytest.mark.parametrize("wrong", [0.0, 0.4, None])
 def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None) -> None:
     model = tiny_model(kind)
@@ -241,7 +243,8 @@ def assert_interrupted(model: Any, cache: Sequence[Any], tokens: Sequence[int]) 
     wrapped = [
         leaf
         for leaf in caches.leaves(cache)
-        if isinstance(leaf, RotatingKVCache) and leaf.offset == len(tokens) >= leaf.max_size
+        if isinstance(leaf, windows.KINDS)
+        and leaf.offset == len(tokens) >= (leaf.chunk_size if isinstance(leaf, ChunkedKVCache) else leaf.max_size)
     ]
     assert_holds(model, cache, tokens if wrapped else tokens[:-1])
 
@@ -303,7 +306,7 @@ def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str) -> None:
             assert_interrupted(model, cache, prompt + yielded)
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"])
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "llama4", "qwen3_5", "falcon_h1", "mamba2"])
 @pytest.mark.parametrize("drafted", [True, False])
 def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
     model = tiny_model(kind)

@@ -7,7 +7,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx_lm.models.cache import RotatingKVCache
+from mlx_lm.models.cache import ChunkedKVCache, RotatingKVCache
 
 from spectool.runtime import windows
 
@@ -86,3 +86,14 @@ def test_what_a_window_can_spare() -> None:
     feed(window, 11, 4)
     # Seven before the pass and the four of it; eight must stay for the window to be full.
     assert windows.spare(window) == 3
+
+
+def test_what_a_chunk_can_spare() -> None:
+    chunk = ChunkedKVCache(8)
+    for count, spare in ((5, 5), (5, 10), (1, 1), (4, 4)):  # the third pass drops what exceeds eight tokens
+        chunk.maybe_trim_front()
+        chunk.update_and_fetch(*[mx.zeros((1, 1, count, 1))] * 2)
+        assert windows.spare(chunk) == spare
+        assert windows.keeps_all(chunk, 2) is (chunk.offset == 5)
+    windows.take_back(chunk, 4)
+    assert windows.spare(chunk) == 0
