@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool.artifacts.console import guarded, say, show
+from spectool.artifacts.console import Text, guarded, say, show
 
 if TYPE_CHECKING:
     from spectool.artifacts.dictionary import Dictionary
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("inspect")
 @click.argument("path", metavar="PATH")
-@click.option("--lookup", metavar="TEXT", help="Show what a dictionary proposes after this text.")
+@click.option("--lookup", type=Text(), metavar="TEXT", help="Show what a dictionary proposes after this text.")
 @click.option(
     "--entries",
     type=click.IntRange(0, 100_000),

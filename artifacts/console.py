@@ -111,6 +111,41 @@ def repairs(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in sorted(counts.items()))
 
 
+def require_utf8(text: str, where: str = "") -> None:
+    """Check text that was typed: bytes that are not UTF-8 have become lone surrogates in it.
+
+    Args:
+        text: The text.
+        where: What the error begins with, such as ``standard input: ``.
+
+    Raises:
+        SpectoolError: It has such bytes.
+    """
+    try:
+        text.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SpectoolError(f"{where}not UTF-8 at byte {error.start}. Convert it first") from error
+
+
+class Text(click.types.StringParamType):
+    """Text that a tokenizer can spell."""
+
+    def __init__(self, empty: bool = True) -> None:
+        """Take text, also the ``empty`` one."""
+        self._empty = empty
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check that ``value`` is UTF-8."""
+        text = super().convert(value, param, ctx)
+        if not text and not self._empty:
+            self.fail("expected a text, got nothing.", param, ctx)
+        try:
+            require_utf8(text)
+        except SpectoolError as error:
+            self.fail(f"{error}.", param, ctx)
+        return text
+
+
 class Finite(click.FloatRange):
     """A range of numbers that does not take ``nan`` and ``inf`` for numbers."""
 

@@ -100,6 +100,26 @@ def read_cache(path: Path) -> Iterator[tuple[Ngram, dict[int, int]]]:
         at = start + 2 * followers
 
 
+def check_replaceable(path: Path) -> None:
+    """Check that a lookup cache may take the place of what is at ``path``. Reads all of it.
+
+    Raises:
+        ArtifactError: Something else is there.
+    """
+    if not path.exists():
+        return
+    try:
+        if not path.is_file():
+            raise ArtifactError(f"{path}: not a file")
+        for _ in read_cache(path):
+            pass
+    except ArtifactError as error:
+        raise ArtifactError(
+            f"{path}: exists and is no lookup cache of llama.cpp, so it is not replaced. Choose another -o, or remove "
+            "it first"
+        ) from error
+
+
 def _not_a_cache(path: Path, place: int, what: str) -> str:
     return (
         f"{path}: not a lookup cache of llama.cpp: at byte {place:,}, {what}. Expected a file that llama-lookup, "

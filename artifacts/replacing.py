@@ -5,6 +5,7 @@ old artifact, or the whole new one, whenever the process is killed. An old artif
 ``.OUT.previous`` between the two renames of a replacement; the next build puts it back.
 """
 
+import errno
 import glob
 import os
 import shutil
@@ -15,6 +16,26 @@ from pathlib import Path
 from spectool import ArtifactError
 from spectool.artifacts.manifest import MANIFEST, parse_manifest, previous_path
 
+_NO_ROOM = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def naming(out: Path) -> Iterator[None]:
+    """Name what was being written in an error of a full disk, which names no file itself.
+
+    Raises:
+        ArtifactError: There is no room.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno not in _NO_ROOM:
+            raise
+        raise ArtifactError(
+            f"{out}: cannot be written ({os.strerror(error.errno)}). Check the room and the limits of its disk, and of "
+            "the folder for temporary files (TMPDIR), and run it again"
+        ) from error
+
 
 @contextmanager
 def writing(out: Path) -> Iterator[Path]:
@@ -24,7 +45,8 @@ def writing(out: Path) -> Iterator[Path]:
     raises, nothing of it remains and ``out`` is untouched.
 
     Raises:
-        ArtifactError: ``out`` cannot be replaced (`check_replaceable`), or no directory can be made there.
+        ArtifactError: ``out`` cannot be replaced (`check_replaceable`), or no directory can be made there, or
+            there is no room (`naming`).
     """
     out = out.resolve()  # behind a link lies the artifact to replace, not the link
     previous = previous_path(out)
@@ -37,7 +59,8 @@ def writing(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise ArtifactError(f"{out}: cannot be written there ({error.strerror}). Choose another -o") from error
     try:
-        yield partial
+        with naming(out):
+            yield partial
         if not (partial / MANIFEST).is_file():
             raise ArtifactError(f"{out}: the build ended without a manifest; this is a defect of the stage")
         _replace(partial, out, previous)

@@ -1,5 +1,6 @@
 """``spectool bench``."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -115,7 +116,8 @@ def bench(
             run = run_experiment(planned, out, watts, Progress(begin, lambda: bar.update(1), _noted(bar)))
         except KeyboardInterrupt:
             if (kept := work_path(out.resolve())).exists():
-                say(f"{kept} has what was measured; the same command goes on with it")
+                say(f"Interrupted. What was measured is kept in {kept}; the same command goes on from there.")
+                sys.exit(130)
             raise
     statistics = run.manifest.statistics
     facts = {"path": str(out), **{key: statistics[key] for key in ("blocks", "generations", "different", "seconds")}}

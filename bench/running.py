@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from spectool import ArtifactError
 from spectool.artifacts.benchmark import FORMAT, VERSION, Benchmark, Row, join_blocks, read_block
 from spectool.artifacts.manifest import MANIFEST, Manifest, read_manifest, seal
-from spectool.artifacts.replacing import check_replaceable, writing
+from spectool.artifacts.replacing import check_replaceable, naming, writing
 from spectool.artifacts.tokenizer import Tokenizer
 from spectool.artifacts.tokenizer_source import open_tokenizer
 from spectool.bench.energy import Meter, metering
@@ -61,7 +61,7 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, progr
     if (out / MANIFEST).exists():
         return _measured_before(out, now, progress)
     jobs = _jobs(experiment, prompts)
-    with open_work(out, now) as work:
+    with naming(out), open_work(out, now) as work:
         missing = set(work.missing(len(jobs), progress.say))
         ways = [_ways(experiment, job) for job in jobs]
         left = sum(ways[number] for number in missing)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import SpectoolError
+from spectool.artifacts.replacing import naming
 
 Figures = dict[str, Any]
 """What a task returns: numbers by name, as JSON holds them."""
@@ -41,11 +42,11 @@ def working(out: Path, key: Mapping[str, Any]) -> Iterator[Path]:
     It is removed when the block ends well; else it stays, if any task has finished.
 
     Raises:
-        SpectoolError: Another count is writing there.
+        SpectoolError: Another count is writing there, or there is no room (`naming`).
     """
     work = work_path(out)
     work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as lock:
+    with naming(out), (work / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -80,8 +81,12 @@ def finished(work: Path, task: str) -> Figures | None:
 
 def save(work: Path, name: str, values: NDArray[Any]) -> None:
     """Write an array as ``NAME.npy``, in one step."""
-    with renaming(work / f"{name}.npy") as partial, partial.open("wb") as stream:
-        np.save(stream, values, allow_pickle=False)
+    path = work / f"{name}.npy"
+    with renaming(path) as partial, partial.open("wb") as stream:
+        try:
+            np.save(stream, values, allow_pickle=False)
+        except OSError as error:  # NumPy's own has neither a number nor a name
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def load(work: Path, name: str, mapped: bool = False) -> NDArray[Any]:

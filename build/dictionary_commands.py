@@ -166,17 +166,18 @@ def export_dict(
 
     llama.cpp: a lookup cache, for --lookup-cache-dynamic (or, with --cache static, --lookup-cache-static) of
     llama-lookup and llama-server. llama-lookup adds what it generates to a dynamic cache: give it a copy.
+    A lookup cache that is there already is replaced, any other file is not.
 
     \b
     Example:
         spectool export-dict pl.dict --format llama.cpp -o pl.lookup
     """
     from spectool import SpectoolError
-    from spectool.artifacts.llama_cpp import LONGEST, STATIC, write_cache
+    from spectool.artifacts.llama_cpp import LONGEST, STATIC, check_replaceable, write_cache
     from spectool.build.lookup_cache import to_ngrams
 
     dictionary = _opened(path)
-    _require_no_directory(out)
+    check_replaceable(out)
     exported = to_ngrams(dictionary.entries(), kind, not counted, min_prob)
     if not exported.ngrams:
         raise SpectoolError(
@@ -268,10 +269,3 @@ def _tokenizer(given: str | None, recorded: str) -> "Tokenizer":
         if given:
             raise
         raise TokenizerError(f"{error}. Give the dictionary's tokenizer with --tokenizer") from error
-
-
-def _require_no_directory(out: Path) -> None:
-    from spectool import ArtifactError
-
-    if out.is_dir():
-        raise ArtifactError(f"{out}: is a directory, expected the name of a file. Choose another -o")

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from spectool.artifacts.benchmark import Benchmark
+from spectool.artifacts.replacing import naming
 from spectool.report import costs, passes, plots, summary, tables
 from spectool.report.cycles import read_cycles
 from spectool.report.page import Figure, Section, html, markdown
@@ -38,24 +39,36 @@ def sections(run: Benchmark, trials: Trials) -> list[Section]:
 
 
 def write_report(run: Benchmark, trials: Trials, folder: Path) -> list[str]:
-    """Write the page, its Markdown and the plots of the latter into ``folder``, each file whole or not at all.
+    """Write the page, its Markdown and the plots of the latter into ``folder``, all of them or none.
 
     Plots that an earlier page there has and this one has not are removed.
 
     Returns:
         Names of the files.
+
+    Raises:
+        ArtifactError: There is no room.
     """
     title = f"{run.manifest.arguments.get('name') or run.path.name}: does drafting pay?"
     parts = sections(run, trials)
     figures = [part for section in parts for part in section.parts if isinstance(part, Figure)]
     files = {HTML: html(title, parts), MARKDOWN: markdown(title, parts, lambda figure, number: _name(number))}
     files |= {_name(number): figure.svg for number, figure in enumerate(figures, 1)}
+    made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     earlier = _figures_of(folder / MARKDOWN)
-    for name, text in files.items():
-        partial = folder / f".{name}.{os.getpid()}.partial"
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(folder / name)
+    partials = {name: folder / f".{name}.{os.getpid()}.partial" for name in files}
+    try:
+        with naming(folder):
+            for name, text in files.items():
+                partials[name].write_text(text, encoding="utf-8")
+            for name, partial in partials.items():
+                partial.replace(folder / name)
+    finally:
+        for partial in partials.values():
+            partial.unlink(missing_ok=True)
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
     for name in earlier - set(files):
         (folder / name).unlink(missing_ok=True)
     return list(files)

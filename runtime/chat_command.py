@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import guarded, say
+from spectool.artifacts.console import guarded, require_utf8, say
 from spectool.runtime.model_options import model_options, open_model, template_variables
 from spectool.runtime.option_sections import SectionedCommand
 
@@ -40,7 +40,10 @@ def chat(system_prompt: str | None, chat_template_config: str | None, **options:
 
     from spectool.runtime.chat import Conversation
 
-    conversation = Conversation(model, tokenizer, system_prompt=system_prompt, variables=variables, **arguments)
+    try:
+        conversation = Conversation(model, tokenizer, system_prompt=system_prompt, variables=variables, **arguments)
+    except SpectoolError as error:
+        raise SpectoolError(f"{name}: {error}") from error
     if sys.stdin.isatty():
         say(f"{name} listens. /help tells what else there is.")
     for line in _turns():
@@ -61,8 +64,9 @@ def chat(system_prompt: str | None, chat_template_config: str | None, **options:
 
 
 def _answer(conversation: Any, line: str) -> None:
-    """Stream an answer; Ctrl-C and what the template refuses end it, not the conversation."""
+    """Stream an answer; Ctrl-C, and what is not UTF-8 or refused by the template, end it, not the conversation."""
     try:
+        require_utf8(line, "this turn: ")
         with closing(conversation.answer(line)) as responses:
             for response in responses:
                 click.echo(response.text, nl=False)
@@ -88,16 +92,9 @@ def _turns() -> Iterator[str]:
 
 
 def _line(prompt: str) -> str | None:
-    """Read a line without its end; None at the end of the input.
-
-    Raises:
-        SpectoolError: It is not UTF-8.
-    """
+    """Read a line without its end, bytes that are not UTF-8 as lone surrogates; None at the end of the input."""
     if not sys.stdin.isatty():
-        try:
-            line = sys.stdin.readline()
-        except UnicodeDecodeError as error:
-            raise SpectoolError("standard input: not UTF-8. Convert it first") from error
+        line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")
         return line.rstrip("\r\n") if line else None
     import readline  # noqa: F401  # gives input() its history and line editing
 
@@ -109,6 +106,9 @@ def _line(prompt: str) -> str | None:
     except EOFError:
         say("")
         return None
+    except UnicodeDecodeError as error:
+        say(f"Error: this turn: not UTF-8 at byte {error.start}. Convert it first")
+        return ""
     except KeyboardInterrupt:
         say("\nCtrl-D or /quit ends the conversation.")
         return ""

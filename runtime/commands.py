@@ -7,13 +7,15 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import guarded, say, show
+from spectool.artifacts.console import Text, guarded, say, show
 from spectool.runtime.model_options import model_options, open_model, template_variables
 from spectool.runtime.option_sections import SectionedCommand, under
 from spectool.runtime.saved_prompt import check_opening, check_saving, names_of, open_prompt, save_prompt
 
 _prompt = under("Prompt")
 _cache = under("Cache")
+
+_ENOUGH = 16  # draft tokens proposed, from which on something can be said of the draft length
 
 
 @click.command("generate", cls=SectionedCommand)
@@ -24,7 +26,7 @@ _cache = under("Cache")
     metavar="FILE",
     help="Read the prompt from a file.",
 )
-@_prompt("--prefill-response", metavar="TEXT", help="Begin of the answer, which the model goes on with.")
+@_prompt("--prefill-response", type=Text(), metavar="TEXT", help="Begin of the answer, which the model goes on with.")
 @_prompt("--ignore-chat-template", is_flag=True, help="Give the prompt to the model as it is.")
 @model_options
 @_cache(
@@ -133,11 +135,16 @@ def generate(
     if as_json:
         show({"text": "".join(pieces), **facts}, as_json=True)
     else:
-        facts["sources"] = ", ".join(
-            f"{source} {counts['accepted']} of {counts['proposed']}" for source, counts in facts["sources"].items()
-        )
+        sources = facts.pop("sources")
+        if sources:
+            facts["sources"] = ", ".join(
+                f"{source} {counts['accepted']} of {counts['proposed']}" for source, counts in sources.items()
+            )
+        else:
+            facts["acceptance"] = "nothing was drafted"
         if "draft length" in facts:
-            facts["draft length"] = _in_words(facts["draft length"])
+            enough = response.drafting.proposed >= _ENOUGH
+            facts["draft length"] = _in_words(facts["draft length"]) if enough else "too few drafts to tell"
         for key, value in facts.items():
             say(f"{key:<17}  {value}")
 
@@ -150,7 +157,7 @@ def _figures(response: Any) -> dict[str, Any]:
         "tokens": response.generation_tokens,
         "target passes": drafting.passes,
         "tokens per pass": round(drafting.tokens_per_pass, 3),
-        "acceptance": round(drafting.acceptance_rate, 3),
+        "acceptance": round(drafting.acceptance_rate, 3) if drafting.proposed else None,
         "sources": {
             source: {"proposed": proposed, "accepted": drafting.accepted_by[source]}
             for source, proposed in drafting.proposed_by.items()
@@ -169,9 +176,9 @@ def _rounded(learnt: dict[str, Any]) -> dict[str, Any]:
 
 def _in_words(learnt: dict[str, Any]) -> str:
     return (
-        f"{learnt['draft_length']} pays best: {learnt['speedup']:.2f} x plain decoding expected (published cost model: "
-        f"r {learnt['r']:.3f}, beta {learnt['beta']:.4f}, break-even {learnt['break_even']:.2f}, "
-        f"advises {learnt['advised']}: {learnt['advised_speedup']:.2f} x)"
+        f"{learnt['draft_length']} in the end, for {learnt['speedup']:.2f} x plain decoding if the text goes on so; "
+        f"by the published cost model {learnt['advised']}, for {learnt['advised_speedup']:.2f} x "
+        f"(r {learnt['r']:.3f}, beta {learnt['beta']:.4f}, break-even {learnt['break_even']:.2f})"
     )
 
 

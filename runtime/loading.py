@@ -48,6 +48,8 @@ def load_model(name: str, adapter_path: Path | None = None) -> tuple[Any, Any]:
 def cannot_load(name: str, error: Exception) -> RuntimeUnsupported:
     """Return what to tell of a model that mlx-lm has failed to load with ``error``."""
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if Path(name).is_dir() and not (Path(name) / "tokenizer.json").is_file():
+        reason = f"no tokenizer.json in it; {reason}"  # which transformers does not name
     return RuntimeUnsupported(
         f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
         "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"

@@ -4,13 +4,14 @@
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from spectool.artifacts.console import Finite
+from spectool import RuntimeUnsupported
+from spectool.artifacts.console import Finite, Text
 from spectool.artifacts.manifest import read_manifest
 from spectool.runtime.option_sections import under
 from spectool.runtime.sampling_options import sampling_arguments, sampling_options
@@ -24,8 +25,26 @@ class DraftLength(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
-        return None if value == "auto" else super().convert(value, param, ctx)
+        try:
+            return None if value == "auto" else super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(f"expected auto or a number: {error.message}", param, ctx)
 
+
+def _the_only(context: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Any:
+    """Return the value of an option that is given once; None where it is not given."""
+    if len(values) > 1:
+        raise click.BadParameter(
+            f"expected one dictionary, got {len(values)}. Make one of them: spectool merge-dict "
+            f"{' '.join(map(str, values))} -o NEW.dict",
+            context,
+            parameter,
+        )
+    return values[0] if values else None
+
+
+GROUP_SIZES = (32, 64, 128)
+"""Numbers that MLX can quantise together."""
 
 _model = under("Model")
 _drafting = under("Drafting")
@@ -36,6 +55,8 @@ _DRAFTING = (
         "--dict",
         "dictionary",
         type=click.Path(path_type=Path),
+        multiple=True,  # to see a second one, which click would take in place of the first
+        callback=_the_only,
         metavar="DIR",
         help="Dictionary built for the model's tokenizer.",
     ),
@@ -90,7 +111,7 @@ _OPTIONS = (
     _model("--model", required=True, metavar="M", help="Target model: directory or hub id, as for mlx-lm."),
     _model("--adapter-path", type=click.Path(path_type=Path), metavar="DIR", help="Trained adapter of the model."),
     drafting_options,
-    _template("--system-prompt", metavar="TEXT", help="What the model is told before anything else."),
+    _template("--system-prompt", type=Text(), metavar="TEXT", help="What the model is told before anything else."),
     _template(
         "--chat-template-config",
         metavar="JSON",
@@ -100,7 +121,7 @@ _OPTIONS = (
     _cache("--max-kv-size", type=click.IntRange(1), help="Keep only so many tokens in the cache."),
     _cache("--prefill-step-size", type=click.IntRange(1), default=2048, help="Prompt tokens in one pass."),
     _cache("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise the key-value cache."),
-    _cache("--kv-group-size", type=click.Choice(["32", "64", "128"]), default="64", help="Its group size."),
+    _cache("--kv-group-size", type=click.Choice(list(map(str, GROUP_SIZES))), default="64", help="Its group size."),
     _cache(
         "--quantized-kv-start",
         type=click.IntRange(0),
@@ -138,9 +159,11 @@ def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     from spectool.runtime.loading import load_drafter, load_model
 
     model, tokenizer = load_model(options.pop("model"), options.pop("adapter_path"))
-    drafter = load_drafter(tokenizer, **drafting, min_probability=options.pop("min_draft_prob"))
-    kv_bits = options.pop("kv_bits")
+    kv_bits, group_size = (int(options.pop(name) or 0) for name in ("kv_bits", "kv_group_size"))
+    if kv_bits:
+        check_kv_bits(model, group_size)
     cache = {name: options.pop(name) for name in ("max_kv_size", "prefill_step_size", "quantized_kv_start")}
+    drafter = load_drafter(tokenizer, **drafting, min_probability=options.pop("min_draft_prob"))
     return (
         model,
         tokenizer,
@@ -148,11 +171,40 @@ def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
             "drafter": drafter,
             "num_draft_tokens": options.pop("num_draft_tokens"),
             "verify": options.pop("verify"),
-            "kv_bits": int(kv_bits) if kv_bits else None,
-            "kv_group_size": int(options.pop("kv_group_size")),
+            "kv_bits": kv_bits or None,
+            "kv_group_size": group_size,
             **cache,
             **sampling_arguments(tokenizer, options),
         },
+    )
+
+
+def check_kv_bits(model: Any, group_size: int, choices: Sequence[int] = GROUP_SIZES) -> None:
+    """Check that the caches of a model can be quantised in groups, before they are. Computes nothing.
+
+    Args:
+        model: An mlx-lm model.
+        group_size: Numbers that are quantised together.
+        choices: Group sizes that the user can choose.
+
+    Raises:
+        RuntimeUnsupported: The group size does not divide the size of the heads.
+    """
+    import mlx.core as mx
+    from mlx_lm.models.cache import make_prompt_cache
+
+    cache = make_prompt_cache(model)
+    model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
+    arrays = [array for entry in cache if hasattr(entry, "to_quantized") for array in (entry.keys, entry.values)]
+    sizes = {array.shape[-1] for array in arrays if array is not None}
+    if all(size % group_size == 0 for size in sizes):
+        return
+    fitting = [choice for choice in choices if all(size % choice == 0 for size in sizes)]
+    group = "--kv-group-size" if choices else "the group size"
+    advice = f"Give --kv-group-size {fitting[-1]}" if fitting else "Leave out --kv-bits"
+    raise RuntimeUnsupported(
+        f"--kv-bits: expected heads whose size is a multiple of {group} {group_size}, the model's have "
+        f"{' and '.join(map(str, sorted(sizes)))} numbers. {advice}"
     )
 
 

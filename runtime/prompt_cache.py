@@ -75,11 +75,12 @@ def save_prompt_cache(
         tokens: Token ids that ``cache`` holds, for ``cached_tokens`` of a later generation.
 
     Raises:
-        RuntimeUnsupported: The file has another name, or cannot be written.
+        RuntimeUnsupported: The file has another name, holds something else (`check_replaceable`), or cannot be written.
     """
     path = Path(path)
     if path.suffix != _SUFFIX:
         raise RuntimeUnsupported(f"{path}: expected a file name that ends in {_SUFFIX}. Call it {path}{_SUFFIX}")
+    check_replaceable(path)
     marks = {**(metadata or {}), TARGET_CACHES: str(len(cache)), TARGET_TOKENS: json.dumps(list(tokens))}
     entries = list(cache)
     held = draft_cache_of(draft)
@@ -96,6 +97,31 @@ def save_prompt_cache(
         raise RuntimeUnsupported(f"{path}: cannot be written ({error}). Choose another place") from error
     finally:
         written.unlink(missing_ok=True)
+
+
+def check_replaceable(path: Path) -> None:
+    """Check that a prompt cache may take the place of what is at ``path``.
+
+    Raises:
+        RuntimeUnsupported: Something else is there, such as the weights of a model.
+    """
+    if path.exists() and not _is_prompt_cache(path):
+        raise RuntimeUnsupported(
+            f"{path}: exists and is no prompt cache, so it is not replaced. Choose another name, or remove it first"
+        )
+
+
+def _is_prompt_cache(path: Path) -> bool:
+    """Tell whether a file's header names the class of a cache, where mlx-lm writes it; its older versions: ``2.0``."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length)) if length <= path.stat().st_size else {}
+        metadata = header["__metadata__"]
+        kinds = [str(metadata.get(place)) for place in ("1.0", "2.0")]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
+    return any(isinstance(getattr(host, kind, None), type) for kind in kinds)
 
 
 def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = None) -> SavedPrompt:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import Finite
+from spectool.artifacts.console import Finite, Text
 from spectool.runtime.option_sections import under
 
 _sampling = under("Sampling (the names and meanings of mlx-lm)")
@@ -54,6 +54,7 @@ _OPTIONS = (
     _ending(
         "--stop",
         "stop_strings",
+        type=Text(empty=False),
         multiple=True,
         metavar="TEXT",
         help="End before this text; may be repeated. \\n and \\t stand for a line end and a tab.",
@@ -97,7 +98,7 @@ def sampling_arguments(tokenizer: Any, options: dict[str, Any]) -> dict[str, Any
         f"{kind}_{part}": options.pop(f"{kind}_{part}") for kind in _PENALTIES for part in ("penalty", "context_size")
     }
     for token in options.pop("extra_eos_tokens"):
-        tokenizer.eos_token_ids = {*tokenizer.eos_token_ids, _token_id(tokenizer, token)}
+        tokenizer.eos_token_ids = {*tokenizer.eos_token_ids, _token_id(tokenizer, token, "--extra-eos-token")}
     seed = options.pop("seed")
     if seed is not None:
         mx.random.seed(seed)
@@ -123,14 +124,16 @@ def _biases(tokenizer: Any, given: tuple[str, ...]) -> dict[int, float]:
             value = None
         if not token or value is None:
             raise click.UsageError(f"--logit-bias: expected ID=BIAS such as 13=-5, got {entry!r}")
-        biases[_token_id(tokenizer, token)] = value
+        biases[_token_id(tokenizer, token, "--logit-bias")] = value
     return biases
 
 
-def _token_id(tokenizer: Any, token: str) -> int:
-    """Return the id of a token given by its text in the vocabulary, or by its id."""
+def _token_id(tokenizer: Any, token: str, option: str) -> int:
+    """Return the id of a token given to ``option`` by its text in the vocabulary, or by its id."""
     vocabulary = tokenizer.get_vocab()
     found = int(token) if token.isdecimal() else vocabulary.get(token)  # a number is an id, as in mlx-lm
     if found in vocabulary.values():
         return int(found)
-    raise SpectoolError(f"{token!r}: no token of this model, nor the id of one. Give it as tokenizer.json spells it")
+    raise SpectoolError(
+        f"{option}: {token!r} is no token of this model, nor the id of one. Give it as tokenizer.json spells it"
+    )

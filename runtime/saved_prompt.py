@@ -15,7 +15,7 @@ _RESPELLED = 2  # last draft tokens of a prompt, which depend on what follows it
 
 
 def check_saving(path: Path, opened: Path | None, prefill_response: str | None, show_drafts: bool) -> None:
-    """Refuse what does not go with --save-prompt-cache, before a model is loaded."""
+    """Refuse what does not go with --save-prompt-cache, and a file that is something else, before a model is loaded."""
     if opened is not None or prefill_response is not None or show_drafts:
         raise click.UsageError(
             "--save-prompt-cache saves a prompt and gives no answer: leave out --prompt-cache-file, "
@@ -25,6 +25,10 @@ def check_saving(path: Path, opened: Path | None, prefill_response: str | None, 
         raise click.UsageError(
             f"--save-prompt-cache: expected a name that ends in .safetensors, in a directory that exists, got {path}"
         )
+    if path.exists():
+        from spectool.runtime.prompt_cache import check_replaceable
+
+        check_replaceable(path)
 
 
 def check_opening(max_kv_size: int | None) -> None:

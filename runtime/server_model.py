@@ -13,6 +13,7 @@ from spectool.runtime.controller import Controller
 from spectool.runtime.drafter import Drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.loading import cannot_load
+from spectool.runtime.model_options import check_kv_bits
 from spectool.runtime.server_requests import AUTOMATIC, RequestRefused
 
 
@@ -108,6 +109,8 @@ class DraftingProvider(host.ModelProvider):  # type: ignore[misc]
             self.drafter = self._make_drafter(model_path, self.tokenizer)
             # Raises what a request would, before the first one; nothing is computed.
             options = self.cli_args
+            if options.kv_bits:
+                check_kv_bits(self.model, options.kv_group_size, choices=())
             generate_step(
                 mx.array([0]), self.model, drafter=self.drafter, kv_bits=options.kv_bits, verify=options.verify
             ).close()

@@ -180,6 +180,8 @@ def test_usage_errors_exit_with_2(arguments: list[str]) -> None:
 def test_options_that_do_not_fit_the_artifact(work: Path) -> None:
     assert run("inspect", work / "x.align", "--lookup", "kot").exit_code == 2
     assert run("inspect", work / "uk.dict", "--text", TOKENIZER).exit_code == 2
+    other_bytes = run("inspect", work / "uk.dict", "--lookup", "ala \udcff")
+    assert other_bytes.exit_code == 2 and "'--lookup': not UTF-8 at byte 4. Convert it first" in other_bytes.stderr
 
 
 def test_json_of_each_command(work: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The command ``generate``: what it refuses, and how it reads prompts."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,50 @@ def test_only_finite_numbers(value: str) -> None:
         (["--prompt", "a\udcff"], "--prompt: not UTF-8 at byte 1"),
         (["--prompt", "a", "--json", "--show-drafts"], "leave out --show-drafts"),
         (["--prompt", "a"], "no such directory"),
+        (["--prompt", "a", "--system-prompt", "ala \udcff"], "'--system-prompt': not UTF-8 at byte 4"),
+        (["--prompt", "a", "--prefill-response", "\udcff"], "'--prefill-response': not UTF-8 at byte 0"),
+        (["--prompt", "a", "--stop", ""], "'--stop': expected a text, got nothing"),
+        (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': expected auto or a number"),
+        (["--prompt", "a", "--dict", "x", "--dict", "y"], "expected one dictionary, got 2. Make one of them: spectool"),
     ],
 )
 def test_generate_refuses(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(main, ["generate", "--model", "/nowhere", *arguments])
     assert result.exit_code in (1, 2)
     assert message in result.output
+
+
+@pytest.mark.parametrize("option", [["--logit-bias", "999999=1"], ["--extra-eos-token", "nonesuch"]])
+def test_a_token_that_there_is_not_names_its_option(option: list[str]) -> None:
+    result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "a", *option])
+    token = option[1].partition("=")[0]
+    assert result.exit_code == 1 and f"{option[0]}: {token!r} is no token of this model" in result.stderr
+
+
+def test_a_model_without_its_tokenizer_is_told_so(tmp_path: Path) -> None:
+    model = shutil.copytree(demo_path("target"), tmp_path / "model")
+    (model / "tokenizer.json").unlink()
+    result = CliRunner().invoke(main, ["generate", "--model", str(model), "-p", "a"])
+    assert result.exit_code == 1 and f"{model}: mlx-lm cannot load this model (no tokenizer.json" in result.stderr
+
+
+def test_nothing_drafted_is_said() -> None:
+    command = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", "-m", "3", "--no-history"]
+    said = CliRunner().invoke(main, command).stderr
+    assert "acceptance         nothing was drafted" in said and "sources" not in said
+    facts = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)
+    assert facts["acceptance"] is None and facts["sources"] == {}
+
+
+def test_a_group_that_does_not_divide_the_heads_is_refused_before_generating() -> None:
+    quantised = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", "-m", "3", "--kv-bits", "8"]
+    for group, fits in (("64", True), ("128", False)):
+        result = CliRunner().invoke(main, [*quantised, "--kv-group-size", group, "--quantized-kv-start", "0"])
+        assert result.exit_code == (0 if fits else 1), result.output
+        assert fits or result.stderr == (
+            "Error: --kv-bits: expected heads whose size is a multiple of --kv-group-size 128, the model's have 64 "
+            "numbers. Give --kv-group-size 64\n"
+        )
 
 
 def test_a_prompt_file_loses_its_mark_and_one_line_end(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import ArtifactError, __version__
-from spectool.artifacts.replacing import check_replaceable
+from spectool.artifacts.replacing import check_replaceable, naming
 from spectool.build.count_work import read_json, work_path, write_json
 
 RECORD = "training.json"
@@ -69,11 +69,12 @@ def working(out: Path, key: Mapping[str, Any], worth: Sequence[str] = (CHECKPOIN
         worth: Patterns of files that are worth keeping.
 
     Raises:
-        ArtifactError: Another training is running there, or one with another key has left something.
+        ArtifactError: Another training is running there, or one with another key has left something, or there is
+            no room (`naming`).
     """
     work = work_path(out)
     work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as lock:
+    with naming(out), (work / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -1,5 +1,6 @@
 """The artifact contract: one damaged artifact for each named error, and what a killed build leaves."""
 
+import errno
 import json
 import os
 import shutil
@@ -204,6 +205,19 @@ def test_a_failing_build_leaves_the_old_artifact(artifact: Path, error: type[Bas
         raise error
     assert snapshot(artifact) == before
     assert [path.name for path in artifact.parent.iterdir()] == ["x.test"]
+
+
+def test_a_full_disk_names_the_artifact(artifact: Path) -> None:
+    """Written by Python and by Arrow, whose errors name no file; others are left as they are."""
+    before = snapshot(artifact)
+    for error in (OSError(errno.ENOSPC, "No space left"), OSError(errno.EFBIG, "Error writing bytes to file. Detail")):
+        with pytest.raises(ArtifactError, match=r"x.test: cannot be written .*run it again"), writing(artifact):
+            raise error
+        assert snapshot(artifact) == before
+    for other in (OSError(errno.ENOSPC, "No space left", "elsewhere"), OSError(errno.EIO, "Input/output error")):
+        with pytest.raises(OSError) as raised, writing(artifact):
+            raise other
+        assert raised.value is other
 
 
 def test_a_build_without_a_manifest_is_a_defect(artifact: Path) -> None:

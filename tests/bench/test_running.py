@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -236,6 +237,24 @@ def test_a_killed_run_goes_on_and_says_the_same(work: Path, measured: Path) -> N
     block = pc.field("block") == 0
     assert pq.read_table(BytesIO(kept)).to_pylist() == resumed.generations.filter(block).to_pylist()
     assert "going on: 5 of 15 generations" in result.stderr
+
+
+def test_an_interrupted_run_says_where_it_is_kept_and_nothing_else(work: Path) -> None:
+    out, folder = work / "interrupted.bench", work / "interrupted.bench.partial"
+    command = [sys.executable, "-m", "spectool.cli", "bench", str(work / "experiment.toml"), "-o", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while not (folder / "block-00000").exists():
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    kept = f"Interrupted. What was measured is kept in {folder}; the same command goes on from there."
+    assert errors.splitlines()[-1] == kept and "half-written" not in errors, errors
+    assert list(folder.glob("block-*")) and not out.exists()
 
 
 def test_another_experiment_is_not_mixed_in(work: Path, measured: Path) -> None:

@@ -86,6 +86,19 @@ def test_what_an_export_leaves_out_is_said(folder: Path) -> None:
     assert run("export-dict", folder / "a.dict", "--format", "llama.cpp", "-o", folder).exit_code == 1
 
 
+def test_an_export_replaces_an_export_and_nothing_else(folder: Path) -> None:
+    out, notes = folder / "a.lookup", folder / "README.md"
+    export = ("export-dict", folder / "a.dict", "--format", "llama.cpp", "-o")
+    assert run(*export, out).exit_code == 0
+    before = out.read_bytes()
+    assert run(*export, out, "--counted").exit_code == 0
+    assert out.read_bytes() != before
+    notes.write_text("# My notes\n", encoding="utf-8")
+    refused = run(*export, notes)
+    assert refused.exit_code == 1 and f"{notes}: exists and is no lookup cache" in refused.stderr
+    assert notes.read_text(encoding="utf-8") == "# My notes\n"
+
+
 def test_inspect_and_verify_know_what_was_made(folder: Path) -> None:
     run("merge-dict", folder / "a.dict", folder / "b.dict", "-o", folder / "m")
     run("restrict-dict", folder / "a.dict", "--script", "Latn", "-o", folder / "r")

@@ -2,8 +2,10 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -293,6 +295,21 @@ def test_an_existing_folder_that_is_no_report_is_left_alone(run: Path, tmp_path:
     assert done.exit_code == 1
     assert "exists and is no report. Choose another -o" in done.output
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_full_disk_leaves_nothing_behind(run: Path, tmp_path: Path, there: bool) -> None:
+    page = tmp_path / "page"
+    if there:
+        call(str(run), "-o", str(page))
+    before = {path.name: path.read_bytes() for path in page.glob("*")}
+    command = [sys.executable, "-m", "spectool.cli", "report", str(run), "-o", str(page)]
+    script = f"ulimit -f 4; exec {shlex.join(command)}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: {page}: cannot be written (File too large). Check the room"), done.stderr
+    assert {path.name: path.read_bytes() for path in page.glob("*")} == before and page.exists() is there
+    call(str(run), "-o", str(page))
 
 
 def test_that_every_way_is_slower_needs_no_allowance_for_choice() -> None:

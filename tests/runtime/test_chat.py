@@ -108,6 +108,20 @@ def test_from_a_pipe(path: str, loaded: tuple[Any, Any]) -> None:
     assert "The conversation is forgotten." in result.stderr and "/nonsense: no such command" in result.stderr
 
 
+def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str, loaded: tuple[Any, Any]) -> None:
+    said = b"ala \xff ma\n" + f"{TURNS[0]}\n".encode()
+    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input=said)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "Error: this turn: not UTF-8 at byte 4. Convert it first\n"
+    assert result.stdout == f"{from_scratch(loaded, [{'role': 'user', 'content': TURNS[0]}], 5)}\n"
+
+
+def test_a_chat_without_a_template_names_the_model() -> None:
+    model = str(demo_path("target"))
+    result = CliRunner().invoke(main, ["chat", "--model", model])
+    assert result.exit_code == 1 and f"{model}: this model has no chat template" in result.stderr
+
+
 @pytest.mark.slow
 def test_ctrl_c_stops_the_answer_and_ctrl_d_the_session(path: str) -> None:
     """On a real terminal."""

@@ -162,7 +162,28 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
         save_prompt_cache(tmp_path / "cache.bin", cache)
     with pytest.raises(RuntimeUnsupported, match="cannot be written"):
         save_prompt_cache(tmp_path / "absent" / "cache.safetensors", cache)
+    assert list(tmp_path.iterdir()) == []
     path.mkdir()
-    with pytest.raises(RuntimeUnsupported, match="cannot be written"):
+    with pytest.raises(RuntimeUnsupported, match="exists and is no prompt cache"):
         save_prompt_cache(path, cache)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_a_prompt_cache_is_replaced(tmp_path: Path) -> None:
+    path, model = tmp_path / "cache.safetensors", tiny_model()
+    cache = make_prompt_cache(model)
+    conversation(model, ModelDrafter(model), cache, 5)
+    host_save(str(path), cache)
+    save_prompt_cache(path, cache, tokens=[1])  # in place of mlx-lm's
+    theirs = path.read_bytes()
+    save_prompt_cache(path, cache, tokens=[2])  # in place of ours
+    assert path.read_bytes() != theirs
+    model.save_weights(str(path))
+    weights = path.read_bytes()
+    headers = [len(text).to_bytes(8, "little") + text for text in (b"[]", b'{"__metadata__":1}', b'{"a":')]
+    for data in (weights, b"", b"\xff" * 20, *headers):
+        path.write_bytes(data)
+        with pytest.raises(RuntimeUnsupported, match=r"cache.safetensors: exists and is no prompt cache"):
+            save_prompt_cache(path, cache)
+        assert path.read_bytes() == data
     assert list(tmp_path.iterdir()) == [path]

@@ -168,6 +168,14 @@ def test_what_does_not_fit_is_refused(ways: dict[str, list[str]], tmp_path: Path
         assert result.exit_code == 2 and "ends in .safetensors, in a directory that exists" in result.stderr
 
 
+def test_weights_are_not_replaced_and_no_model_is_loaded_to_say_so(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    shutil.copyfile(Path(TARGET) / "model.safetensors", file)
+    result = run("-p", BEGIN, "--save-prompt-cache", str(file), model="./nowhere")
+    assert result.exit_code == 1 and f"{file}: exists and is no prompt cache" in result.stderr, result.stderr
+    assert file.read_bytes() == (Path(TARGET) / "model.safetensors").read_bytes()
+
+
 def test_a_model_goes_by_its_weights_and_not_by_its_name(tmp_path: Path) -> None:
     file, copy = str(tmp_path / "begin.safetensors"), str(tmp_path / "copy")
     shutil.copytree(TARGET, copy)
