@@ -110,6 +110,8 @@ class Learnt(NamedTuple):
 class Controller:
     """Chooses the draft length of each cycle, in one generation after another with the same models on one machine.
 
+    Generations in several threads at once need one each.
+
     Attributes:
         longest: Draft tokens at most.
         chosen: Draft length that the estimates hold for best.

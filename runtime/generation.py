@@ -83,9 +83,10 @@ def generate_step(
     Mutates ``prompt_cache`` and ``statistics``. However the generator ends (exhausted, closed
     early, or by an exception from inside or from its consumer) the target's cache holds the
     prompt and the yielded tokens without the last one; before the first yield, the prompt
-    without its last token; after an error in the prompt pass, what it held before. With
-    recurrent layers this can take one more pass, over a few tokens. An interruption between two
-    tokens can leave the last one in, too, where a sliding window has wrapped: its offset tells.
+    without its last token; after an error in the prompt pass, what it held before (quantised, if
+    that was done before the error). With recurrent layers this can take one more pass, over a few
+    tokens. An interruption between two tokens, or before the first, can leave the last one in,
+    too, where a window has wrapped: its offset tells.
 
     Any kind of cache can be drafted on. A drafter that raises is switched off with a warning.
 
