@@ -16,7 +16,6 @@ from spectool.runtime.drafter import Drafter
 from spectool.runtime.generation import generate_step
 from spectool.runtime.proposer import Proposer
 from spectool.runtime.statistics import DraftStatistics
-from spectool.runtime.timings import STALE, DraftTimes, PassTimes
 
 from .drafters import Guesser, Oracle
 from .models import plain, prompts, tiny_model
@@ -307,61 +306,6 @@ def test_the_published_model_is_found_again_in_times_that_follow_it() -> None:
     assert model.advise(0.3, 16) == 0
     assert model.advise(0.9, 16) == max(range(1, 17), key=lambda k: model.speedup(0.9, k))
     assert fit_cost_model({1: 1.0}, float) is None
-
-
-def test_pass_times_are_medians_between_which_it_is_interpolated() -> None:
-    times = PassTimes(9)
-    for tokens, seconds in ((1, 1.0), (5, 50.0), (5, 5.0), (1, 1.2), (1, 70.0)):
-        times.add(tokens, seconds)
-    times.update()
-    assert times.curve[1:] == pytest.approx([1.2, 2.15, 3.1, 4.05, 5.0, 5.95, 6.9, 7.85, 8.8])
-    assert times.known(5) and not times.known(4)
-    assert times.at_least()[1:] == pytest.approx([1.2, 1.2, 1.2, 1.2, 5.0, 5.0, 5.0, 5.0, 5.0])
-    # A pass over more tokens is not cheaper.
-    for _ in range(2):
-        times.add(3, 99.0)
-    times.update()
-    assert times.curve[3] == 5.0
-    for _ in range(STALE + 1):
-        times.add(1, 1.0)
-    assert not times.known(5)
-    times.add(5, 8.0)
-    assert times.known(5)
-
-
-def test_pass_times_of_an_earlier_generation_stand_in_proportion_for_those_not_measured_yet() -> None:
-    times = PassTimes(4)
-    for seconds in (1.0, 1.0):
-        times.add(1, seconds)
-        times.add(3, 2 * seconds)
-    times.update()
-    times.begin()
-    assert all(times.known(size) for size in (1, 3)) and not times.known(2)
-    times.update()
-    assert times.curve[1:] == [1.0, 1.5, 2.0, 2.5]
-    times.add(3, 6.0)  # the context has become longer
-    times.update()
-    assert times.curve[1:] == [3.0, 4.5, 6.0, 7.5]
-    for _ in range(2):
-        times.add(1, 2.0)
-    times.update()
-    assert times.curve[1] == 2.0 and times.measured() == {1: 2.0, 3: 2.0 * 2.0}, "what is measured counts"
-    for _ in range(STALE // 2):
-        times.add(1, 2.0)
-    times.begin()
-    for _ in range(STALE // 2):
-        times.add(1, 2.0)
-    assert times.known(1) and not times.known(3), "as old as it is, whatever has begun since"
-
-
-def test_draft_times_are_a_line_and_what_catching_up_takes() -> None:
-    times = DraftTimes(16)
-    for tokens, seconds in ((4, 100.0), (4, 0.6), (4, 0.6), (8, 1.0), (8, 1.0), (2, 0.4)):
-        times.add(tokens, 0, seconds)
-    times.update()
-    assert (times.fixed, times.per_token) == (pytest.approx(0.2), pytest.approx(0.1))
-    times.add(4, 100, 5.6)
-    assert times(4, 10) == pytest.approx(0.6 + 10 * 0.05)
 
 
 def test_a_drafter_that_is_not_asked_hears_everything_before_it_is_asked_again() -> None:
