@@ -77,13 +77,24 @@ def table(header: list[str], rows: Iterable[list[str]]) -> str:
 
 
 @contextmanager
-def stage(out: Path, format_name: str, as_json: bool) -> Iterator[Callable[[Manifest], None]]:
+def stage(
+    out: Path, format_name: str, as_json: bool, fingerprints: Mapping[str, str] | None = None
+) -> Iterator[Callable[[Manifest], None]]:
     """Time a stage; give a function that prints how it ended: path, bytes, seconds, fingerprints.
+
+    Args:
+        out: Directory to write.
+        format_name: What is written there.
+        as_json: Print JSON.
+        fingerprints: Those of its tokenizers by role.
 
     Raises:
         ArtifactError: ``out`` must not be replaced; said before the work and not after it.
     """
-    check_replaceable(out, format_name)
+    replaced = check_replaceable(out, format_name, fingerprints)
+    if replaced is not None:
+        corpus = replaced.get("corpus")
+        say(f"{out}: replaces the {format_name} there{f' (from {corpus})' if corpus else ''} when this one is whole")
     started = time.perf_counter()
 
     def finish(manifest: Manifest) -> None:

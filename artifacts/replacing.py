@@ -9,9 +9,10 @@ import errno
 import glob
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from spectool import ArtifactError
 from spectool.artifacts.manifest import MANIFEST, parse_manifest, previous_path
@@ -63,17 +64,25 @@ def writing(out: Path) -> Iterator[Path]:
             yield partial
         if not (partial / MANIFEST).is_file():
             raise ArtifactError(f"{out}: the build ended without a manifest; this is a defect of the stage")
+        sealed = parse_manifest(partial / MANIFEST)
+        check_replaceable(out, sealed.format, {role: side["fingerprint"] for role, side in sealed.tokenizers.items()})
         _replace(partial, out, previous)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def check_replaceable(out: Path, format_name: str | None = None) -> None:
+def check_replaceable(
+    out: Path, format_name: str | None = None, fingerprints: Mapping[str, str] | None = None
+) -> dict[str, Any] | None:
     """Check, before any work, that ``out`` can be written and that nothing but its like would be lost.
 
     Args:
         out: Directory of an artifact to write.
         format_name: The format that will be written; an artifact of another one is not replaced.
+        fingerprints: Those of its tokenizers by role; an artifact of other ones is not replaced.
+
+    Returns:
+        Arguments and inputs of the artifact that is to be replaced; None where there is none.
 
     Raises:
         ArtifactError: Something else is there, or nothing can be written there.
@@ -83,15 +92,29 @@ def check_replaceable(out: Path, format_name: str | None = None) -> None:
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise ArtifactError(f"{out}: cannot be written there ({folder} is no writable directory). Choose another -o")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
+        return None
     if not out.is_dir() or not (out / MANIFEST).is_file():
         raise ArtifactError(f"{out}: exists and is not a spectool artifact. Choose another -o, or remove it first")
     try:
-        found = parse_manifest(out / MANIFEST).format  # a manifest of something else is refused as well
+        found = parse_manifest(out / MANIFEST)  # a manifest of something else is refused as well
     except ArtifactError as error:
         raise ArtifactError(f"{error}. It is not replaced: choose another -o, or remove it first") from error
-    if format_name is not None and found != format_name:
-        raise ArtifactError(f"{out}: is a {found}, not replaced by a {format_name}. Choose another -o, or remove it")
+    if format_name is not None and found.format != format_name:
+        raise ArtifactError(
+            f"{out}: is a {found.format}, not replaced by a {format_name}. Choose another -o, or remove it"
+        )
+    there = {role: str(side["fingerprint"]) for role, side in found.tokenizers.items()}
+    if fingerprints is not None and there != fingerprints:
+        raise ArtifactError(
+            f"{out}: is a {found.format} of {_sides(there)}, not replaced by one of {_sides(fingerprints)}. "
+            "Choose another -o, or remove it"
+        )
+    return {**found.arguments, **found.inputs}
+
+
+def _sides(fingerprints: Mapping[str, str]) -> str:
+    sides = [f"{role} tokenizer {fingerprint[:8]}…" for role, fingerprint in fingerprints.items()]
+    return " and ".join(sides) or "no tokenizer"
 
 
 def _replace(partial: Path, out: Path, previous: Path) -> None:

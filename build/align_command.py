@@ -66,7 +66,7 @@ def align(
             "draft and target have the same tokenizer: no alignment is needed, `generate --draft-model` takes the draft"
         )
     path = out or default_path(f"{sides[0].fingerprint[:8]}-{sides[1].fingerprint[:8]}.align")
-    with stage(path, ALIGNMENT, as_json) as finish:
+    with stage(path, ALIGNMENT, as_json, {"draft": sides[0].fingerprint, "target": sides[1].fingerprint}) as finish:
         manifest = build_alignment(*sides, source, path, say, reading)
         if not as_json:
             show({name: fact for name, fact in describe(manifest).items() if name != "bytes"}, as_json=False)

@@ -179,7 +179,7 @@ def build_dict(
     name = f"{slug(corpus or str(counts))}.{target.fingerprint[:8]}.{method}-{digest(options, language, least)}.dict"
     path = out or default_path(name)
     limits = CountOptions(min_count=least, memory=memory, workers=workers, language=language)
-    with stage(path, DICTIONARY, as_json) as finish:
+    with stage(path, DICTIONARY, as_json, {"target": target.fingerprint}) as finish:
         if isinstance(options, BackoffOptions):
             finish(_backoff(target, source, counts, path, options, limits))
         else:

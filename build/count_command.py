@@ -133,7 +133,7 @@ def count(
             say(f"{target.name}: {note}")
     what = "words" if target is None else target.fingerprint[:8]
     path = out or default_path(f"{slug(corpus)}.{what}-{digest(orders, min_count, language)}.counts")
-    with stage(path, FORMAT, as_json) as finish:
+    with stage(path, FORMAT, as_json, {} if target is None else {"target": target.fingerprint}) as finish:
         try:
             finish(run(source, path, options, target, say))
         except KeyboardInterrupt:

@@ -74,8 +74,8 @@ def merge_dict(
         raise click.UsageError("name two dictionaries or more")
     if weights and len(weights) != len(paths):
         raise click.UsageError(f"{len(weights)} weights for {len(paths)} dictionaries: give one --weight for each")
-    with stage(out, FORMAT, as_json) as finish:
-        opened = [_opened(path) for path in paths]
+    opened = [_opened(path) for path in paths]
+    with stage(out, FORMAT, as_json, {"target": opened[0].fingerprint}) as finish:
         finish(merge_dictionaries(opened, weights or [1.0] * len(paths), out, Limits(entries, max_bytes), say))
 
 
@@ -126,8 +126,8 @@ def restrict_dict(
         raise click.UsageError(f"no alphabet of {', '.join(map(repr, unknown))}; there are {', '.join(ALPHABETS)}")
     if not scripts and not codes:
         raise click.UsageError("name what to keep: --script or --language")
-    with stage(out, FORMAT, as_json) as finish:
-        opened = _opened(path)
+    opened = _opened(path)
+    with stage(out, FORMAT, as_json, {"target": opened.fingerprint}) as finish:
         target = _tokenizer(tokenizer, str(opened.manifest.tokenizers["target"]["name"]))
         finish(restrict_dictionary(opened, target, out, scripts, codes, Limits(entries, max_bytes), say))
 
@@ -245,8 +245,9 @@ def import_dict(
     from spectool.build.entry_choice import Limits
     from spectool.build.lookup_cache import import_cache
 
-    with stage(out, FORMAT, as_json) as finish:
-        finish(import_cache(file, open_tokenizer(tokenizer), out, min_count, Limits(entries, max_bytes), say))
+    target = open_tokenizer(tokenizer)
+    with stage(out, FORMAT, as_json, {"target": target.fingerprint}) as finish:
+        finish(import_cache(file, target, out, min_count, Limits(entries, max_bytes), say))
 
 
 def _opened(path: Path) -> "Dictionary":

@@ -5,9 +5,10 @@ how much of it was accepted. From these follow, for each draft length k, the exp
 seconds of a cycle:
 
     tokens(k)  = 1 + q1 + q1 q2 + ... + q1 .. qk        qj: token j is proposed and accepted, given those before
-    seconds(k) = drafter + pass, averaged over the lengths that proposals of at most k tokens turn out to have
+    seconds(k) = drafter + pass + caller, averaged over the lengths that proposals of at most k tokens turn out to have
 
-The k of the best ratio is used. Two things keep it honest:
+What the caller does with each token belongs to the time of a cycle. A plain pass begins while the caller works, so
+it takes the longer of the two. The k of the best ratio is used. Two things keep it honest:
 
 - *Looking again costs little.* A length whose pass was never measured, or not lately, is tried when even
   the pass of the next shorter measured length (a pass over more tokens is not cheaper) would make
@@ -20,10 +21,11 @@ The k of the best ratio is used. Two things keep it honest:
 Nothing here looks at a clock or a model: `Proposer` measures.
 """
 
+from collections import deque
 from typing import NamedTuple
 
 from spectool.runtime.cost_model import fit_cost_model
-from spectool.runtime.timings import STALE, DraftTimes, PassTimes
+from spectool.runtime.timings import STALE, WINDOW, DraftTimes, PassTimes, median
 
 LONGEST = 16  # draft tokens
 SHARE = 0.01  # of the time of plain decoding may go into looking whether drafting has become worth it
@@ -127,8 +129,10 @@ class Controller:
         self.drafts = DraftTimes(longest)
         self._accepted = Chain(longest)
         self._proposed = Chain(longest)
+        self._callers: deque[float] = deque(maxlen=WINDOW)  # seconds of the caller for each token of a cycle
         self._missed = 0  # tokens committed since the drafter was last asked
         self._unasked = 0  # the same, those of earlier generations included
+        self._committed = 1  # tokens of the latest cycle
         self._credit = ALLOWANCE  # plain passes that drafting may still lose
         self._savings = SAVINGS  # plain passes that looks may still cost
         self._look = 0  # draft length that is worth a look
@@ -141,6 +145,7 @@ class Controller:
         """Begin a generation: what was learnt and what was lost in earlier ones still counts."""
         self.passes.begin()
         self.drafts.begin()
+        self._callers.clear()
         self._missed = self._holds = 0
 
     def choose(self) -> int:
@@ -176,7 +181,8 @@ class Controller:
         accepted: int,
         committed: int,
         draft_seconds: float,
-        pass_seconds: float,
+        pass_seconds: float | None,
+        caller_seconds: float | None = None,
         again: int = 0,
     ) -> None:
         """Take note of a cycle.
@@ -187,13 +193,19 @@ class Controller:
             accepted: Draft tokens that the target agreed with.
             committed: Tokens committed.
             draft_seconds: Time of the drafter, in proposing and in taking note of what was committed.
-            pass_seconds: Time of the target, from the end of the proposal to the tokens committed.
+            pass_seconds: Wall time of the target from the end of the proposal, or of the pass before it if it began
+                ahead of that, to the tokens committed; None where the clocks cannot tell.
+            caller_seconds: Time between the cycle before this one and this one, with nothing under way; None where
+                a pass was.
             again: Tokens that the pass fed once more because drafts before them were rejected. They belong
                 to the price of drafting: no pass with them counts as a plain one.
         """
-        if proposed or not again:
+        if caller_seconds is not None:
+            self._callers.append(caller_seconds / self._committed)
+        self._committed = committed
+        if pass_seconds is not None and (proposed or not again):
             self.passes.add(proposed + 1, pass_seconds)
-        plain = self.passes.curve[1]
+        plain = max(self.passes.curve[1], self.caller_seconds) if self.passes.curve[1] else 0.0
         if asked:
             self.drafts.add(proposed, self._missed, draft_seconds)
             weight = MEMORY * FADING**self._missed
@@ -207,7 +219,9 @@ class Controller:
             spent = min(draft_seconds, OUTLIER * self.drafts(proposed)) if asked else 0.0
             # The first pass over so many tokens prepares the others: nobody is slower for it twice.
             typical = self.passes.curve[proposed + 1]
-            spent += min(pass_seconds, OUTLIER * typical) if self.passes.known(proposed + 1) else typical
+            if pass_seconds is not None and self.passes.known(proposed + 1):
+                typical = min(pass_seconds, OUTLIER * typical)
+            spent += typical + self.caller_seconds * committed
             if plain:
                 self._credit = min(SURPLUS, self._credit + (1 + MARGIN) * committed - spent / plain)
                 self._doubt += SHARE * spent / plain
@@ -297,7 +311,8 @@ class Controller:
         curve, fixed, per_token = self.passes.curve, self.drafts.fixed, self.drafts.per_token
         if optimistic:
             curve = self.passes.at_least()
-        tokens, seconds = [1.0], [curve[1]]
+        caller = self.caller_seconds
+        tokens, seconds = [1.0], [max(curve[1], caller)]
         count, product, lasting, spent, cost = 1.0, 1.0, 1.0, 0.0, fixed + curve[1]
         for k, (step, going) in enumerate(zip(steps, self._proposed.steps, strict=True), 1):
             product *= step
@@ -307,5 +322,10 @@ class Controller:
             spent += lasting * (1.0 - going) * cost
             lasting *= going
             cost = fixed + per_token * k + curve[k + 1]
-            seconds.append(spent + lasting * cost)
+            seconds.append(spent + lasting * cost + caller * count)
         return tokens, seconds
+
+    @property
+    def caller_seconds(self) -> float:
+        """Seconds that the caller takes for a token, as far as this generation has shown."""
+        return median(self._callers) if self._callers else 0.0

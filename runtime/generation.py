@@ -210,7 +210,7 @@ def _generate(
         while yielded != max_tokens:
             left = max_tokens - yielded - 1 if max_tokens > 0 else None
             with mx.stream(stream):
-                proposal = proposer.propose(left, len(again))
+                proposal = proposer.propose(left, len(again), begun=ahead is not None)
                 draft = tuple(proposal.tokens)
                 if ahead is None:
                     fed = [*again, *frontier, *draft]
@@ -234,7 +234,7 @@ def _generate(
                     quantize()
                 logprobs = current.logprobs
                 proposer.vocabulary = logprobs.shape[-1]
-                proposer.commit(committed)
+                proposer.commit(committed, begins=ahead is not None)
             accepted = min(accepted, len(committed))
             statistics.record(proposal.source, len(draft), accepted, len(committed))
             times = proposer.draft_seconds, proposer.pass_seconds

@@ -2,7 +2,8 @@
 
 It sees the beginning and the end of everything that costs time, so it measures for the controller:
 the drafter from the question to the proposal and while it takes note of what was committed, the
-target's pass in between.
+target's pass in between. A pass that began before the token of the one before it was read is measured from the
+end of that one, whatever the caller did meanwhile: that is the wall time of a token.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,8 @@ class Proposer:
             is verified before it is known, since an id outside would read foreign memory.
         controller: Chooses the draft length; None where it is fixed or there is no drafter.
         draft_seconds: Time of the drafter in the latest cycle, in proposing and in taking note of what was committed.
-        pass_seconds: Time of the target in it, from the end of the proposal to the tokens committed.
+        pass_seconds: Time of the target in it: from the end of the proposal, or where the pass had begun ahead from
+            the end of the pass before it, to the tokens committed.
     """
 
     def __init__(
@@ -54,7 +56,10 @@ class Proposer:
         self._proposed: Sequence[int] = ()
         self._untold: list[int] = []  # committed while the drafter was not asked
         self._paused = False
-        self.draft_seconds = self.pass_seconds = self._pass_began = 0.0
+        self.draft_seconds = self.pass_seconds = self._pass_began = self._pass_ended = 0.0
+        self._begun = False  # whether the pass of this cycle began in the cycle before it
+        self._cycle_ended: float | None = None
+        self._caller_seconds: float | None = None  # between the cycle before this one and this one
 
     def start(self, prompt: Sequence[int]) -> None:
         """Tell the drafter the prompt (token ids)."""
@@ -76,17 +81,20 @@ class Proposer:
             self._chosen = self.controller.choose() if self.controller else self._count
         return self._chosen <= 0
 
-    def propose(self, left: int | None, again: int = 0) -> Proposal:
+    def propose(self, left: int | None, again: int = 0, *, begun: bool = False) -> Proposal:
         """Return a proposal that can be verified safely.
 
         Args:
             left: At most so many tokens; None for no limit.
             again: Committed tokens that the next pass feeds once more before the last committed one.
+            begun: Whether the pass of this cycle is under way already.
         """
         rests = self.rests()
         count, self._chosen = self._chosen or 0, None
         self._paused = self.controller is not None and rests
         began = perf_counter()
+        self._begun = begun
+        self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
         limit = max(0, self._limit(count, left, again)) if self.vocabulary is not None else 0
         proposal = self._ask(limit)
         self._asked, self._again, self._proposed = limit, again, proposal.tokens
@@ -116,10 +124,14 @@ class Proposer:
             self._switch_off(error)
             return NOTHING
 
-    def commit(self, tokens: tuple[int, ...]) -> None:
-        """Tell the drafter what the target committed; while it is not asked, keep that for later."""
+    def commit(self, tokens: tuple[int, ...], *, begins: bool = False) -> None:
+        """Tell the drafter what the target committed; while it is not asked, keep that for later.
+
+        ``begins`` says that the pass of the next cycle is under way.
+        """
         pass_ended = perf_counter()
-        self.pass_seconds = pass_ended - self._pass_began
+        self.pass_seconds = pass_ended - (self._pass_ended if self._begun else self._pass_began)
+        self._pass_ended = pass_ended
         if self._drafter is None:
             return
         self._untold += tokens
@@ -137,8 +149,12 @@ class Proposer:
                 committed=len(tokens),
                 again=self._again,
                 draft_seconds=self.draft_seconds,
-                pass_seconds=self.pass_seconds,
+                # Handing a pass to the device can last until the one before it is done (MLX limits what is under way),
+                # so that the first of a row of passes begun ahead seems too long, and the last one too short.
+                pass_seconds=self.pass_seconds if self._begun == begins else None,
+                caller_seconds=self._caller_seconds,
             )
+        self._cycle_ended = perf_counter()
 
     def _tell(self) -> None:
         """Tell the drafter what it has not been told yet."""

@@ -342,3 +342,20 @@ def test_a_leftover_previous_is_dropped_when_the_new_one_is_there(artifact: Path
     build(artifact, b"new")
     assert (artifact / "data.bin").read_bytes() == b"new"
     assert not previous.exists()
+
+
+def test_an_artifact_of_another_tokenizer_is_not_replaced(tmp_path: Path) -> None:
+    def write(fingerprint: str | None, content: bytes) -> None:
+        sides = {} if fingerprint is None else {"target": {"name": "t", "fingerprint": fingerprint, "size": 3}}
+        with writing(tmp_path / "pl.dict") as partial:
+            (partial / "data.bin").write_bytes(content)
+            seal(partial, Manifest("test", 1, {}, sides, {}, {}))
+
+    write("a" * 64, b"first")
+    for other in ("b" * 64, None):
+        with pytest.raises(ArtifactError, match=r"pl.dict: is a test of target tokenizer aaaaaaaa….*another -o"):
+            write(other, b"second")
+        assert (tmp_path / "pl.dict" / "data.bin").read_bytes() == b"first"
+        assert [path.name for path in tmp_path.iterdir()] == ["pl.dict"]
+    write("a" * 64, b"third")
+    assert (tmp_path / "pl.dict" / "data.bin").read_bytes() == b"third"

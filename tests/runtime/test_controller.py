@@ -3,7 +3,8 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
+from time import perf_counter, sleep
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -72,8 +73,12 @@ class Machine:
     def generate(self, controller: Controller, tokens: int, rng: random.Random, context: int = 0) -> list[Step]:
         """Generate after a context of so many tokens."""
         steps, at, missed, before = list[Step](), 0, 0, context
+        following: int | None = None  # length of the next cycle, where that is settled before this one ends
+        begun, waited = False, None
         while at < tokens:
-            length = controller.choose()
+            length = controller.choose() if following is None else following
+            following = None if length else controller.choose()
+            begins = following == 0
             proposed = min(length, self.longest_proposal)
             accepted = 0
             while accepted < proposed and rng.random() < self.acceptance(at):
@@ -81,17 +86,21 @@ class Machine:
             slower = 1 + self.growth * (before + at)
             drafting = self.pace(at) * (self.draft(proposed) + self.per_missed * missed) if length else 0.0
             verifying = self.pace(at) * self.curve(proposed + 1) * slower
-            left = verifying if length or not missed else max(0.02, verifying - self.consumer)
+            if begun:
+                verifying = max(verifying, self.consumer)
             controller.learn(
                 asked=length,
                 proposed=proposed,
                 accepted=accepted,
                 committed=accepted + 1,
                 draft_seconds=self._measured(rng, drafting, length=0),
-                pass_seconds=self._measured(rng, left, length=proposed + 1),
+                pass_seconds=self._measured(rng, verifying, length=proposed + 1) if begun == begins else None,
+                caller_seconds=None if begun else waited,
             )
-            plain = self.pace(at) * self.curve(1) * slower * (accepted + 1)
-            steps.append(Step(length, accepted + 1, drafting + verifying, plain, at))
+            plain = max(self.pace(at) * self.curve(1) * slower, self.consumer) * (accepted + 1)
+            waited = self.consumer * (accepted + 1)
+            steps.append(Step(length, accepted + 1, drafting + verifying + (0 if begins else waited), plain, at))
+            begun = begins
             at += accepted + 1
             missed = 0 if length else missed + 1
         return steps
@@ -204,6 +213,31 @@ def test_a_slow_consumer_is_forgotten() -> None:
             controller.begin()
             answers.append(machine.generate(controller, 100, rng))
         assert speedup([step for answer in answers[10:] for step in answer], 0) >= 0.85 * machine.best(0.8)
+
+
+@pytest.mark.parametrize("consumer", [0.3, 0.95, 2.0, 10.0])
+@pytest.mark.parametrize("draft", DRAFTERS)
+@pytest.mark.parametrize("curve", CURVES)
+def test_no_consumer_makes_drafting_slower_than_plain_decoding(curve: str, draft: str, consumer: float) -> None:
+    for share, seed in product((0.0, 0.5, 1.0), (1, 2)):
+        right: Callable[[int], float] = lambda at, share=share: share  # noqa: E731
+        machine = Machine(CURVES[curve], DRAFTERS[draft], right, seed, consumer=consumer, **NOISY)
+        answers = machine.answer(150, 20, (0,))
+        assert speedup([step for answer in answers[2:] for step in answer], 0) >= 0.95
+
+
+def test_the_time_of_plain_passes_is_the_wall_time_of_a_token_whatever_the_caller_does() -> None:
+    model, prompt = tiny_model(), prompts(1)[0]
+    for seconds in (0.0, 0.02):
+        controller, times = Controller(), list[float]()
+        steps = generate_step(mx.array(prompt), model, drafter=Guesser(), num_draft_tokens=controller, max_tokens=60)
+        for _, logprobs, _ in steps:
+            mx.eval(logprobs + 1)  # waits for the pass under way, as mlx-lm's server does
+            sleep(seconds)
+            times.append(perf_counter())
+        controller.choose()
+        typical = sorted(after - before for before, after in pairwise(times))[len(times) // 2]
+        assert 0.5 * typical <= max(controller.passes.curve[1], controller.caller_seconds) <= 2 * typical
 
 
 @pytest.mark.parametrize("acceptance", [0.5, 0.9])

@@ -25,7 +25,7 @@ from spectool.runtime.server import PromptCache
 from spectool.runtime.server_handler import Handler, Server
 from spectool.runtime.server_requests import AUTOMATIC
 
-from .drafters import Failing
+from .drafters import Failing, Guesser
 from .models import tiny_model
 from .servers import TARGET, client, connect, exchange, get, post, serving, with_history, without_drafter
 
@@ -358,6 +358,18 @@ def test_another_model_that_cannot_be_loaded_is_told_to_who_asks_for_it(tmp_path
             client(running).completions.create(model=str(tmp_path), prompt="a")
         assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
         assert complete(running, PROMPTS[0]).choices[0].text == alone(PROMPTS[0])
+
+
+def test_the_controller_counts_the_wall_time_of_a_token() -> None:
+    with serving(lambda name, tokenizer: Guesser(), num_draft_tokens=AUTOMATIC) as running:
+        for prompt in PROMPTS:
+            complete(running, prompt, 150)
+        controller = running.generator.model_provider.controller
+        figures = series(running)
+        wall = figures["spectool_generation_seconds_total"] / figures["spectool_generated_tokens_total"]
+        booked = max(controller.passes.curve[1], controller.caller_seconds)
+        print(f"{wall * 1e3:.2f} ms a token by the clock, {booked * 1e3:.2f} ms booked")
+        assert 0.7 * wall < booked < 1.5 * wall
 
 
 def test_requests_share_what_is_learnt_about_draft_lengths_until_another_model_comes() -> None:
