@@ -5,10 +5,6 @@ Offline stages (`spectool.build`) turn text (`spectool.corpora`) into artifacts
 time. The root holds the version and the errors that all four share.
 """
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any
-
 __version__ = "0.1.0"
 
 __all__ = [
@@ -20,7 +16,6 @@ __all__ = [
     "SpectoolError",
     "TokenizerError",
     "__version__",
-    "lazy_exports",
 ]
 
 
@@ -50,21 +45,3 @@ class FingerprintMismatch(ArtifactError):
 
 class RuntimeUnsupported(SpectoolError):
     """A model, cache or option that the runtime cannot serve without changing the output."""
-
-
-def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Make a package's ``__getattr__`` that imports a public name's module on first use.
-
-    ``import spectool.artifacts`` then costs nothing, and ``import spectool.runtime`` imports no mlx.
-
-    Args:
-        package: ``__name__`` of the package.
-        modules: Public name -> module of the package that defines it.
-    """
-
-    def load(name: str) -> Any:
-        if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{modules[name]}"), name)
-
-    return load

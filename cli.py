@@ -17,23 +17,23 @@ from spectool import __version__
 from spectool.artifacts.console import guarded, say, show, table
 
 _COMMANDS = {
-    "build-dict": "spectool.build.build_dict_command:build_dict",
-    "advise": "spectool.advise.command:advise",
-    "align": "spectool.build.align_command:align",
-    "count": "spectool.build.count_command:count",
-    "emulate": "spectool.emulate:emulate",
-    "bench": "spectool.bench.command:bench",
-    "export-dict": "spectool.build.dictionary_commands:export_dict",
-    "import-dict": "spectool.build.dictionary_commands:import_dict",
-    "merge-dict": "spectool.build.dictionary_commands:merge_dict",
-    "restrict-dict": "spectool.build.dictionary_commands:restrict_dict",
-    "train-draft": "spectool.train.command:train_draft",
-    "tune-draft": "spectool.train.tune_command:tune_draft",
-    "fairness": "spectool.fairness.command:fairness",
-    "generate": "spectool.runtime.commands:generate",
-    "chat": "spectool.runtime.chat_command:chat",
-    "report": "spectool.report.command:report",
-    "serve": "spectool.runtime.serve_command:serve",
+    "build-dict": "spectool.build.dictionary.command:build_dict",
+    "advise": "spectool.measure.advise.command:advise",
+    "align": "spectool.build.alignment.command:align",
+    "count": "spectool.build.counting.command:count",
+    "emulate": "spectool.measure.emulate.command:emulate",
+    "bench": "spectool.measure.bench.command:bench",
+    "export-dict": "spectool.build.editing.commands:export_dict",
+    "import-dict": "spectool.build.editing.commands:import_dict",
+    "merge-dict": "spectool.build.editing.commands:merge_dict",
+    "restrict-dict": "spectool.build.editing.commands:restrict_dict",
+    "train-draft": "spectool.build.training.scratch.command:train_draft",
+    "tune-draft": "spectool.build.training.tuning.command:tune_draft",
+    "fairness": "spectool.measure.fairness.command:fairness",
+    "generate": "spectool.runtime.commands.generate:generate",
+    "chat": "spectool.runtime.commands.chat:chat",
+    "report": "spectool.measure.report.command:report",
+    "serve": "spectool.runtime.serve.command:serve",
     "inspect": "spectool.artifacts.commands:inspect",
     "verify": "spectool.artifacts.commands:verify",
 }
@@ -113,10 +113,10 @@ def demo(max_tokens: int, keep: Path | None) -> None:
 
 
 def _demo_artifacts(work: Path) -> None:
-    from spectool.artifacts.tokenizer_source import open_tokenizer
-    from spectool.build.alignment import build_alignment
-    from spectool.build.backoff_dictionary import BackoffOptions, count_and_build
-    from spectool.build.counting import CountOptions
+    from spectool.artifacts.tokenizer.opening import open_tokenizer
+    from spectool.build.alignment.stage import build_alignment
+    from spectool.build.counting.stage import CountOptions
+    from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
     from spectool.corpora import open_corpus, sample_path
     from spectool.runtime.demo_models import demo_path
 
@@ -140,13 +140,13 @@ def _demo_artifacts(work: Path) -> None:
 
 
 def _demo_generation(work: Path, max_tokens: int) -> None:
-    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.artifacts.tokenizer.opening import open_tokenizer
+    from spectool.measure.side_by_side import pass_cost, run_side_by_side
     from spectool.runtime.demo_models import demo_path
-    from spectool.runtime.hybrid import HybridDrafter
+    from spectool.runtime.drafters.draft_model import ModelDrafter
+    from spectool.runtime.drafters.hybrid import HybridDrafter
+    from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import load_model, open_dictionary
-    from spectool.runtime.lookup_drafter import LookupDrafter
-    from spectool.runtime.model_drafter import ModelDrafter
-    from spectool.runtime.side_by_side import pass_cost, run_side_by_side
 
     model, loaded = load_model(str(demo_path("target")))
     tokenizer = open_tokenizer(loaded)

@@ -11,8 +11,8 @@ import click
 from spectool.artifacts.console import Text, guarded, say, show
 
 if TYPE_CHECKING:
-    from spectool.artifacts.dictionary import Dictionary
-    from spectool.artifacts.tokenizer import Tokenizer
+    from spectool.artifacts.formats.dictionary import Dictionary
+    from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 
 @click.command("inspect")
@@ -44,11 +44,11 @@ def inspect(
         spectool inspect pl.dict --lookup "personalny kom"
         spectool inspect ./Bielik-11B
     """
-    from spectool.artifacts.alignment import FORMAT as ALIGNMENT
-    from spectool.artifacts.alignment import Alignment
-    from spectool.artifacts.counts import FORMAT as COUNTS
-    from spectool.artifacts.counts import Counts
     from spectool.artifacts.describe import describe
+    from spectool.artifacts.formats.alignment import FORMAT as ALIGNMENT
+    from spectool.artifacts.formats.alignment import Alignment
+    from spectool.artifacts.formats.counts import FORMAT as COUNTS
+    from spectool.artifacts.formats.counts import Counts
     from spectool.artifacts.manifest import MANIFEST, read_manifest, verify_files
 
     directory = Path(path).expanduser()
@@ -64,7 +64,7 @@ def inspect(
     if as_json:
         facts = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
     if manifest.format == "spectool-dictionary":
-        from spectool.artifacts.dictionary import Dictionary
+        from spectool.artifacts.formats.dictionary import Dictionary
 
         opened = Dictionary(directory)
         verify_files(directory, manifest)  # entries of a damaged dictionary would be read as if they were true
@@ -89,8 +89,8 @@ def verify(paths: tuple[Path, ...]) -> None:
         spectool verify pl.dict qwen-bielik.align pl.counts
     """
     from spectool import ArtifactError
-    from spectool.artifacts import alignment, benchmark, counts, dictionary, fairness
     from spectool.artifacts.describe import describe
+    from spectool.artifacts.formats import alignment, benchmark, counts, dictionary, fairness
     from spectool.artifacts.manifest import read_manifest
 
     readers: dict[str, Any] = {
@@ -110,8 +110,8 @@ def verify(paths: tuple[Path, ...]) -> None:
 
 
 def _inspect_tokenizer(source: str, text: Path | None, as_json: bool) -> None:
-    from spectool.artifacts.round_trips import limits
-    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.artifacts.tokenizer.opening import open_tokenizer
+    from spectool.artifacts.tokenizer.round_trips import limits
 
     tokenizer = open_tokenizer(source)
     facts: dict[str, Any] = {
@@ -132,7 +132,7 @@ def _check_lines(tokenizer: "Tokenizer", path: Path) -> dict[str, Any]:
     from collections import Counter
 
     from spectool import CorpusError
-    from spectool.artifacts.round_trips import round_trip
+    from spectool.artifacts.tokenizer.round_trips import round_trip
 
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -178,7 +178,7 @@ def _sample(
 
 def _tokenizer_of(dictionary: "Dictionary", source: str | None, needed: bool) -> "Tokenizer | None":
     from spectool import TokenizerError
-    from spectool.artifacts.tokenizer_source import open_tokenizer
+    from spectool.artifacts.tokenizer.opening import open_tokenizer
 
     recorded = str(dictionary.manifest.tokenizers["target"]["name"])
     try:

@@ -15,9 +15,9 @@ import click
 from tqdm import tqdm
 
 from spectool import SpectoolError
-from spectool.artifacts.fingerprint import short
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.replacing import check_replaceable
+from spectool.artifacts.tokenizer.fingerprint import short
 
 Item = TypeVar("Item", covariant=True)
 Result = TypeVar("Result")

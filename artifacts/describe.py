@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spectool import ArtifactError
-from spectool.artifacts import alignment, benchmark, counts, dictionary, fairness
 from spectool.artifacts.console import repairs, table
-from spectool.artifacts.fingerprint import short
+from spectool.artifacts.formats import alignment, benchmark, counts, dictionary, fairness
 from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.tokenizer.fingerprint import short
 
 
 def describe(manifest: Manifest) -> dict[str, Any]:

@@ -26,15 +26,16 @@ import numpy as np
 from real_data import encoded, real_corpus, real_tokenizer
 
 from spectool.artifacts import Counts, Dictionary
-from spectool.build import backoff_dictionary, smoothing
-from spectool.build.backoff import Automaton, Predictions
-from spectool.build.backoff_dictionary import BackoffOptions, build_backoff
-from spectool.build.calibration import Calibration
-from spectool.build.counting import CountOptions, count
-from spectool.build.held_out import split_off
+from spectool.build.counting.stage import CountOptions, count
+from spectool.build.dictionary import backoff_stage as backoff_dictionary
+from spectool.build.dictionary import smoothing
+from spectool.build.dictionary.backoff import Automaton, Predictions
+from spectool.build.dictionary.backoff_stage import BackoffOptions, build_backoff
+from spectool.build.dictionary.calibration import Calibration
+from spectool.build.dictionary.held_out import split_off
 from spectool.corpora import open_corpus
-from spectool.runtime.emulator import replay
-from spectool.runtime.lookup_drafter import LookupDrafter
+from spectool.measure.emulate.replay import replay
+from spectool.runtime.drafters.lookup import LookupDrafter
 
 RESULTS = Path(__file__).parent / "results" / "backoff_choices.jsonl"
 FLOORS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)

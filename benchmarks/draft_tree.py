@@ -34,10 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 from real_data import encoded, real_corpus, real_tokenizer
 
-from spectool.artifacts.counts import Counts
-from spectool.artifacts.tokenizer import Tokenizer
-from spectool.build.counting import CountOptions, count
-from spectool.build.smoothing import Followers, Windows, open_windows, smooth
+from spectool.artifacts.formats.counts import Counts
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.build.counting.stage import CountOptions, count
+from spectool.build.dictionary.smoothing import Followers, Windows, open_windows, smooth
 from spectool.corpora import Corpus, Document
 
 RESULTS = Path(__file__).parent / "results" / "draft_tree.jsonl"

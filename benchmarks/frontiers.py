@@ -33,7 +33,7 @@ from tqdm import tqdm
 from spectool.artifacts import Alignment, Tokenizer
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
-from spectool.runtime.anchored_translator import AnchoredTranslator, whole_characters
+from spectool.runtime.translation.anchored import AnchoredTranslator, whole_characters
 
 RESULTS = Path(__file__).parent / "results" / "frontiers.jsonl"
 PAIRS = [

@@ -34,10 +34,10 @@ from tqdm import tqdm
 from train_models import MODELS
 
 from spectool.artifacts import open_tokenizer
+from spectool.measure.emulate.replay import replay
 from spectool.runtime import load_drafter
-from spectool.runtime.drafter import Drafter
-from spectool.runtime.emulator import replay
-from spectool.runtime.hybrid import HybridDrafter
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.loading import load_model
 
 RESULTS = Path(__file__).parent / "results" / "hybrid_order.jsonl"

@@ -25,10 +25,11 @@ from tqdm import tqdm
 
 from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
 from spectool.build import build_alignment
-from spectool.runtime.anchored_translator import AnchoredTranslator
-from spectool.runtime.ngram_model import NgramModel
-from spectool.runtime.ngram_source import NgramSource
-from spectool.runtime.strategies import anchored_steps, compare_strategies, make_translator
+from spectool.measure.emulate.ngram_model import NgramModel
+from spectool.measure.emulate.ngram_source import NgramSource
+from spectool.measure.emulate.strategies import compare_strategies
+from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.runtime.translation.strategies import anchored_steps, make_translator
 
 RESULTS = Path(__file__).parent / "results" / "ladder.jsonl"
 STRATEGIES = ("none", "naive", "context", "intersection")
@@ -105,8 +106,8 @@ def _ngrams(tokenizer: Tokenizer, language: str, most: int) -> tuple[Any, str]:
 
 
 def _neural(path: Path) -> tuple[Any, str]:
+    from spectool.runtime.drafters.model_source import ModelSource
     from spectool.runtime.loading import load_model
-    from spectool.runtime.model_source import ModelSource
 
     model, loaded = load_model(str(path))
     tokenizer = open_tokenizer(loaded)

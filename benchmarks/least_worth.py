@@ -18,13 +18,13 @@ import click
 from real_data import encoded, real_corpus, real_tokenizer
 
 from spectool.artifacts import Counts, Dictionary
-from spectool.build import backoff
-from spectool.build.backoff_dictionary import BackoffOptions, build_backoff, prepare
-from spectool.build.counting import CountOptions, count
-from spectool.build.held_out import split_off
+from spectool.build.counting.stage import CountOptions, count
+from spectool.build.dictionary import backoff
+from spectool.build.dictionary.backoff_stage import BackoffOptions, build_backoff, prepare
+from spectool.build.dictionary.held_out import split_off
 from spectool.corpora import open_corpus
-from spectool.runtime.emulator import replay
-from spectool.runtime.lookup_drafter import LookupDrafter
+from spectool.measure.emulate.replay import replay
+from spectool.runtime.drafters.lookup import LookupDrafter
 
 RESULTS = Path(__file__).parent / "results" / "least_worth.jsonl"
 LEAST = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)

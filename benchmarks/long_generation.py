@@ -32,11 +32,11 @@ from wall_clock import SAME_TOKENIZER, Noise
 
 from spectool.artifacts import Alignment, Dictionary, open_tokenizer
 from spectool.runtime import HybridDrafter, LookupDrafter, ModelDrafter, generate_step
-from spectool.runtime.drafter import Drafter
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.drafters.model_source import ModelSource
+from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import load_model
-from spectool.runtime.model_source import ModelSource
-from spectool.runtime.strategies import make_translator
-from spectool.runtime.translated_drafter import TranslatedDrafter
+from spectool.runtime.translation.strategies import make_translator
 
 RESULTS = Path(__file__).parent / "results" / "long_generation.jsonl"
 LANGUAGE = "pl"

@@ -16,7 +16,7 @@ from memory import resident_mb
 
 from spectool.artifacts import Dictionary, open_tokenizer
 from spectool.corpora import open_corpus
-from spectool.runtime.lookup_drafter import LookupDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
 
 LIMIT = 50_000  # contexts
 

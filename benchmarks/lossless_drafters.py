@@ -15,17 +15,17 @@ from typing import Any
 from lossless_models import LANGUAGES, Kind, Language, noisy
 
 from spectool.artifacts import Dictionary, Tokenizer
-from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
+from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build import build_entries
-from spectool.runtime.drafter import Drafter
-from spectool.runtime.hybrid import HybridDrafter
-from spectool.runtime.lookup_drafter import LookupDrafter
-from spectool.runtime.model_drafter import ModelDrafter
-from spectool.runtime.model_source import ModelSource
-from spectool.runtime.strategies import STRATEGIES
-from spectool.runtime.translated_drafter import TranslatedDrafter
-from spectool.runtime.translation import Constraint, DraftContext
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.model_source import ModelSource
+from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.translation.protocol import Constraint, DraftContext
+from spectool.runtime.translation.strategies import STRATEGIES
 
 DRAFTERS = ("dictionary", "history", "dictionary+history", "model", *STRATEGIES, "hybrid")
 WRONG = 0.25  # share of spoilt tokens in what is drafted from the plain output

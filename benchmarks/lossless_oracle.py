@@ -20,9 +20,9 @@ from lossless_models import PROMPT, QUANTIZED, Kind
 from mlx_lm.generate import generate_step as host_generate_step
 from mlx_lm.generate import maybe_quantize_kv_cache
 
-from spectool.runtime.drafter import Cycle, Drafter
-from spectool.runtime.generation import generate_step
-from spectool.runtime.statistics import DraftStatistics
+from spectool.runtime.decoding.drafter import Cycle, Drafter
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.statistics import DraftStatistics
 
 SIZES = (2, 3, 5, 9)  # tokens of a pass, of the oracle's
 

@@ -26,14 +26,14 @@ import click
 from real_data import real_corpus, real_tokenizer
 
 from spectool.artifacts import Dictionary, Tokenizer
-from spectool.build.backoff_dictionary import BackoffOptions, count_and_build
-from spectool.build.counting import CountOptions
-from spectool.build.entry_choice import Limits
-from spectool.build.merging import merge_dictionaries
-from spectool.build.restriction import restrict_dictionary
+from spectool.build.counting.stage import CountOptions
+from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
+from spectool.build.dictionary.selection import Limits
+from spectool.build.editing.merging import merge_dictionaries
+from spectool.build.editing.restriction import restrict_dictionary
 from spectool.corpora import open_corpus
-from spectool.runtime.emulator import replay
-from spectool.runtime.lookup_drafter import LookupDrafter
+from spectool.measure.emulate.replay import replay
+from spectool.runtime.drafters.lookup import LookupDrafter
 
 RESULTS = Path(__file__).parent / "results" / "merging.jsonl"
 _DRAFT = 8

@@ -27,11 +27,11 @@ from mlx_lm.generate import generate_step as host_generate_step
 from mlx_lm.models import llama
 from mlx_lm.models.cache import make_prompt_cache
 
-from spectool.runtime.controller import Controller
-from spectool.runtime.drafter import Proposal
-from spectool.runtime.generation import generate_step
-from spectool.runtime.side_by_side import pass_cost
-from spectool.runtime.statistics import DraftStatistics
+from spectool.measure.side_by_side import pass_cost
+from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.draft_length.controller import Controller
 
 RESULTS = Path(__file__).parent / "results" / "never_slower.jsonl"
 PLAIN, HOST = "plain", "mlx-lm"

@@ -52,19 +52,21 @@ from real_data import encoded, real_corpus
 from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts import Tokenizer, open_tokenizer
-from spectool.build.backoff_dictionary import BackoffOptions, count_and_build
-from spectool.build.counting import CountOptions
+from spectool.build.counting.stage import CountOptions
+from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
 from spectool.corpora import open_corpus
-from spectool.runtime import caches, generation, model_drafter
-from spectool.runtime.checkpoints import Checkpoints
-from spectool.runtime.controller import Controller
-from spectool.runtime.drafter import Drafter
+from spectool.runtime.caches.checkpoints import Checkpoints
+from spectool.runtime.caches.leaves import offsets
+from spectool.runtime.decoding import generation
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.decoding.proposer import Proposer
+from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.drafters import draft_model as model_drafter
+from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import load_drafter, load_model
-from spectool.runtime.lookup_drafter import LookupDrafter
-from spectool.runtime.model_drafter import ModelDrafter
-from spectool.runtime.proposer import Proposer
-from spectool.runtime.sampling import Sampling
-from spectool.runtime.statistics import DraftStatistics
 
 RESULTS = Path(__file__).parent / "results" / "overhead.jsonl"
 MODEL, WAITING = "model", "waiting"
@@ -134,7 +136,7 @@ class Hollow:
     def __call__(self, tokens: mx.array, cache: Sequence[Any] = ()) -> mx.array:
         """Return logits [1, tokens, vocabulary] that cannot be computed before the caches are."""
         count = tokens.shape[1]
-        first = 1 + max((at for at in caches.offsets(cache) if at is not None), default=0)
+        first = 1 + max((at for at in offsets(cache) if at is not None), default=0)
         entry, held = mx.zeros((1, 1, count, 8)), []
         for leaf in cache:
             if isinstance(leaf, ArraysCache):

@@ -35,14 +35,14 @@ from memory import resident_mb
 from real_data import encoded, real_corpus, real_tokenizer
 
 from spectool.artifacts import Dictionary, Tokenizer
-from spectool.build.backoff_dictionary import BackoffOptions, count_and_build
-from spectool.build.counting import CountOptions, count
-from spectool.build.dictionary import DictSpecOptions, build_dictspec, open_counts
-from spectool.build.dictspec import Reading
+from spectool.build.counting.stage import CountOptions, count
+from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
+from spectool.build.dictionary.dictspec import Reading
+from spectool.build.dictionary.dictspec_stage import DictSpecOptions, build_dictspec, open_counts
 from spectool.corpora import open_corpus
-from spectool.runtime.drafter import Drafter, Proposal
-from spectool.runtime.emulator import replay
-from spectool.runtime.lookup_drafter import LookupDrafter
+from spectool.measure.emulate.replay import replay
+from spectool.runtime.decoding.drafter import Drafter, Proposal
+from spectool.runtime.drafters.lookup import LookupDrafter
 
 RESULTS = Path(__file__).parent / "results" / "peers.jsonl"
 _DRAFT = 8

@@ -26,12 +26,12 @@ from real_data import encoded, real_corpus, real_tokenizer
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
-from spectool.runtime.anchored_translator import AnchoredTranslator
-from spectool.runtime.drafter import accepted_length
-from spectool.runtime.ngram_model import NgramModel
-from spectool.runtime.ngram_source import NgramSource
-from spectool.runtime.string_translators import ContextTranslator
-from spectool.runtime.translation import Translator
+from spectool.measure.emulate.ngram_model import NgramModel
+from spectool.measure.emulate.ngram_source import NgramSource
+from spectool.runtime.decoding.drafter import accepted_length
+from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.runtime.translation.protocol import Translator
+from spectool.runtime.translation.strings import ContextTranslator
 
 RESULTS = Path(__file__).parent / "results" / "translation_speed.jsonl"
 PAIRS = [("qwen2.5", "bielik-11b-v2.5"), ("llama-3.2", "bielik-11b-v2.5"), ("gemma-3", "bielik-11b-v2.5")]

@@ -42,12 +42,12 @@ from tqdm import tqdm
 from train_models import MODELS
 
 from spectool.artifacts import open_tokenizer
+from spectool.measure.side_by_side import pass_cost
 from spectool.runtime import Controller, load_drafter
-from spectool.runtime.generation import generate_step
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.loading import load_model
-from spectool.runtime.side_by_side import pass_cost
-from spectool.runtime.statistics import DraftStatistics
-from spectool.runtime.strategies import STRATEGIES
+from spectool.runtime.translation.strategies import STRATEGIES
 
 RESULTS = Path(__file__).parent / "results" / "wall_clock.jsonl"
 PLAIN = "mlx-lm, plain"

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.alignment import Alignment
-from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.tokenizer import Tokenizer
-from spectool.artifacts.tokenizer_source import looks_like_hub_id, open_tokenizer, where
-from spectool.runtime.drafter import Drafter
-from spectool.runtime.hybrid import HybridDrafter
-from spectool.runtime.lookup_drafter import LookupDrafter
-from spectool.runtime.strategies import STRATEGIES, make_translator
-from spectool.runtime.translated_drafter import TranslatedDrafter
+from spectool.artifacts.formats.alignment import Alignment
+from spectool.artifacts.formats.dictionary import Dictionary
+from spectool.artifacts.tokenizer.opening import looks_like_hub_id, open_tokenizer, where
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.translation.strategies import STRATEGIES, make_translator
 
 DEFAULT_STRATEGY = "anchored"
 MIN_PROBABILITY = 0.2
@@ -127,8 +127,9 @@ def load_drafter(
 def _from_model(
     draft_model: str | Path | tuple[Any, Any], target: Tokenizer, alignment: str | Path | None, strategy: str | None
 ) -> Drafter:
-    from spectool.runtime.model_drafter import ModelDrafter, require_same_vocabulary
-    from spectool.runtime.model_source import ModelSource
+    from spectool.artifacts.tokenizer.same_vocabulary import require_same_vocabulary
+    from spectool.runtime.drafters.draft_model import ModelDrafter
+    from spectool.runtime.drafters.model_source import ModelSource
 
     opened = None if alignment is None else Alignment(Path(alignment))
     model, loaded = draft_model if isinstance(draft_model, tuple) else load_model(str(draft_model))

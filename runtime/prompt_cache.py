@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 from mlx_lm.models import cache as host
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.fingerprint import short
-from spectool.runtime import caches
-from spectool.runtime.draft_cache import DraftCache
-from spectool.runtime.drafter import Drafter
+from spectool.artifacts.tokenizer.fingerprint import short
+from spectool.runtime.caches.draft_cache import DraftCache
+from spectool.runtime.caches.leaves import offsets
+from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.model_fingerprint import fingerprint
-from spectool.runtime.translation import DraftSource
+from spectool.runtime.translation.protocol import DraftSource
 
 TARGET_CACHES = "spectool_target_caches"
 TARGET_TOKENS = "spectool_target_tokens"
@@ -138,7 +138,7 @@ def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = No
         drafted_by = metadata.pop(DRAFT_MODEL, "")
         if not 0 < split <= len(entries) or (split == len(entries)) != (not drafted):
             raise ValueError(f"{split} caches of the target among {len(entries)}")
-        lengths = {at for at in caches.offsets(entries[:split]) if at is not None}
+        lengths = {at for at in offsets(entries[:split]) if at is not None}
         if tokens and lengths - {len(tokens)}:
             raise ValueError(f"caches of {lengths} tokens, and {len(tokens)} token ids")
     except Exception as error:

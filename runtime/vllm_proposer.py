@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spectool import SpectoolError
-from spectool.artifacts.tokenizer_source import open_tokenizer
-from spectool.runtime.drafter import Drafter, warn_switched_off
+from spectool.artifacts.tokenizer.opening import open_tokenizer
+from spectool.runtime.decoding.drafter import Drafter, warn_switched_off
+from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import open_dictionary
-from spectool.runtime.lookup_drafter import LookupDrafter
 
 _SECTION = "spectool"
 _REMEMBERED = 32  # last tokens by which a row is recognised

@@ -13,10 +13,10 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool.artifacts import Tokenizer
-from spectool.artifacts.canonical import CanonicalIds
-from spectool.artifacts.pretokens import boundary_table
-from spectool.artifacts.surfaces import byte_symbols
-from spectool.build.merges import merge_table
+from spectool.artifacts.canonical.by_ids import CanonicalIds
+from spectool.artifacts.canonical.pretokens import boundary_table
+from spectool.artifacts.tokenizer.surfaces import byte_symbols
+from spectool.build.alignment.merge_table import merge_table
 from spectool.corpora import open_corpus
 
 

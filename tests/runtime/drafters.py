@@ -5,11 +5,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from spectool.artifacts.dictionary import FORMAT, VERSION, Dictionary, Entry, write_dictionary
+from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Dictionary, Entry, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.build.dictspec import build_entries
-from spectool.runtime.drafter import Proposal
-from spectool.runtime.lookup_drafter import LookupDrafter
+from spectool.build.dictionary.dictspec import build_entries
+from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.drafters.lookup import LookupDrafter
 
 
 def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) -> LookupDrafter:

@@ -11,17 +11,17 @@ from transformers import PreTrainedTokenizerFast
 
 from spectool import FingerprintMismatch, RuntimeUnsupported, SpectoolError
 from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
-from spectool.build.alignment import build_alignment
+from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.generation import generate_step
-from spectool.runtime.hybrid import HybridDrafter
+from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import load_drafter, load_model
-from spectool.runtime.lookup_drafter import LookupDrafter
-from spectool.runtime.model_drafter import ModelDrafter
-from spectool.runtime.statistics import DraftStatistics
-from spectool.runtime.strategies import STRATEGIES, make_translator
-from spectool.runtime.translated_drafter import TranslatedDrafter
+from spectool.runtime.translation.strategies import STRATEGIES, make_translator
 
 from .models import plain, tiny_model
 

@@ -11,16 +11,16 @@ from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.models.cache import save_prompt_cache as host_save
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.generation import generate_step
-from spectool.runtime.hybrid import HybridDrafter
-from spectool.runtime.intersection_translator import IntersectionTranslator
-from spectool.runtime.model_drafter import ModelDrafter
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.model_source import ModelSource
+from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.model_fingerprint import fingerprint
-from spectool.runtime.model_source import ModelSource
 from spectool.runtime.prompt_cache import draft_cache_of, load_prompt_cache, save_prompt_cache
-from spectool.runtime.statistics import DraftStatistics
-from spectool.runtime.translated_drafter import TranslatedDrafter
-from spectool.runtime.translation import Constraint, DraftContext
+from spectool.runtime.translation.intersection import IntersectionTranslator
+from spectool.runtime.translation.protocol import Constraint, DraftContext
 
 from .drafters import Oracle
 from .models import KINDS, perturbed, plain, tiny_model

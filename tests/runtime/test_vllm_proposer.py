@@ -17,13 +17,13 @@ import pytest
 
 from spectool import FingerprintMismatch, SpectoolError
 from spectool.artifacts import Dictionary, Manifest, open_tokenizer
-from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
+from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
+from spectool.measure.emulate.replay import replay
+from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.drafter import accepted_length
-from spectool.runtime.emulator import replay
-from spectool.runtime.lookup_drafter import LookupDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.vllm_proposer import DictionaryProposer
 
 TOKENIZER = demo_path("target") / "tokenizer.json"

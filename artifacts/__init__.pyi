@@ -1,0 +1,14 @@
+from .canonical.by_ids import CanonicalIds as CanonicalIds
+from .canonical.by_text import CanonicalText as CanonicalText
+from .formats.alignment import Alignment as Alignment
+from .formats.counts import Counts as Counts
+from .formats.dictionary import Dictionary as Dictionary
+from .formats.dictionary import Match as Match
+from .manifest import Manifest as Manifest
+from .manifest import read_manifest as read_manifest
+from .tokenizer.opening import open_tokenizer as open_tokenizer
+from .tokenizer.roles import Roles as Roles
+from .tokenizer.round_trips import RoundTrip as RoundTrip
+from .tokenizer.round_trips import limits as limits
+from .tokenizer.round_trips import round_trip as round_trip
+from .tokenizer.tokenizer import Tokenizer as Tokenizer

@@ -1,0 +1,361 @@
+"""Canonical ids of a growing text, on ids: join what is there with what comes, repair where they meet.
+
+Almost every boundary of a BPE text is decided by a look into a cache of pairs:
+
+    keep    the boundary stays: the pre-tokenizer splits there, or the pair is compatible
+    merge   inside one pre-token the pair would merge: un-merge both sides, merge again
+    look    the pre-tokenizer needs more context: ask it about representatives, back to a sure split
+    encode  an added token may span the boundary, or merging does not reach a token: encode text
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.artifacts.canonical.boundaries import Boundaries
+from spectool.artifacts.canonical.merges import SYMBOL, Merges, MergeTable
+from spectool.artifacts.canonical.pretokens import LOOK, SPLIT, PreTokens, stand_in_for
+from spectool.artifacts.tokenizer.added_tokens import AddedTokens
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
+_KEEP, _MERGE, _LOOK, _ENCODE = range(4)
+_REMEMBERED = 1_000_000  # entries of a cache, about 150 bytes each, before it begins anew
+_DEEPEST = 3  # last ids that a remembered join may depend on
+_BACK = 8  # tokens of left context that encoding starts from, doubled until it fits
+
+
+class Piece:
+    """Ids that are appended as one, and what is known so far of the boundaries before them.
+
+    Attributes:
+        ids: The ids, canonical by themselves.
+        follows: Last ids after which the boundary always stays.
+        joins: The last two or three ids, and how many of them may change -> how many are replaced, and by what.
+    """
+
+    __slots__ = ("follows", "ids", "joins")
+
+    def __init__(self, ids: tuple[int, ...]) -> None:
+        """Begin with nothing known."""
+        self.ids = ids
+        self.follows: set[int] = set()
+        self.joins: dict[tuple[int, ...], tuple[int, tuple[int, ...]]] = {}
+
+
+class CanonicalIds:
+    """Joins ids of one BPE tokenizer. Holds caches only; texts belong to the caller.
+
+    Attributes:
+        merges: The tokenizer's merges.
+        string_calls: How often text was encoded.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, table: MergeTable, boundaries: NDArray[np.uint8]) -> None:
+        """Prepare for ``tokenizer``.
+
+        Args:
+            tokenizer: A BPE tokenizer.
+            table: Its merges.
+            boundaries: Its `boundary_table`.
+        """
+        self.string_calls = 0
+        self._surfaces = tokenizer.surfaces
+        byte_tokens = {token: self._surfaces[token][0] for token in tokenizer.byte_tokens}
+        found = np.flatnonzero(table.left == SYMBOL).tolist()
+        symbols = {self._surfaces[token]: token for token in reversed(found) if token not in byte_tokens}
+        self.merges = Merges(table, symbols, byte_tokens)
+        self._pre_tokens = PreTokens(tokenizer)
+        self._backend = tokenizer.text_backend
+        self._added = AddedTokens(tokenizer)
+        self._adds = self._added.longest > 0
+        self._boundaries = Boundaries(self._surfaces, boundaries, self._added)
+        self._whole = self._whole_pre_tokens(tokenizer, table)
+        self._whole_pairs = {pair for ids in self._whole for pair in pairwise(ids)}
+        self._verdicts: dict[tuple[int, int, int], int] = {}
+        self._repairs: dict[tuple[int, ...], list[int]] = {}
+        self._pieces: dict[tuple[int, ...], Piece] = {}
+        self._remembered = 0
+
+    def piece(self, ids: tuple[int, ...]) -> Piece:
+        """Return the one `Piece` of these ids."""
+        found = self._pieces.get(ids)
+        if found is None:
+            found = self._pieces[ids] = Piece(ids)
+        return found
+
+    def join(self, ids: Sequence[int], piece: tuple[int, ...], floor: int = 0, begin: int = 0) -> Change:
+        """Append ``piece`` to ``ids``.
+
+        Args:
+            ids: Canonical ids of the text so far (committed ones, whatever they are, up to ``floor``).
+            piece: Ids of what follows, canonical by themselves.
+            floor: ``ids[:floor]`` are never changed.
+            begin: ``ids[:begin]`` belong to an earlier text.
+
+        Returns:
+            ``start, tail`` such that ``ids[:start] + tail`` are the canonical ids of the whole text
+            (of the text from ``floor`` on, given a boundary at ``floor``).
+        """
+        return self.append(ids, self.piece(piece), floor, begin) if piece else (len(ids), piece)
+
+    def append(self, ids: Sequence[int], piece: Piece, floor: int = 0, begin: int = 0) -> Change:
+        """As `join`: in most cases a look-up by the last one, two or three ids."""
+        n = len(ids)
+        if n == begin or not piece.ids or ids[-1] in piece.follows:
+            return n, piece.ids
+        room = n - floor if floor > begin else n - begin
+        spans = self._adds and self._added.may_span(ids, n, begin)
+        if n > begin + 1 and not spans:
+            known = piece.joins.get((ids[-2], ids[-1], room if room < 2 else 2))
+            if known is None and n > begin + 2:
+                known = piece.joins.get((ids[-3], ids[-2], ids[-1], room if room < 3 else 3))
+            if known is not None:
+                return n - known[0], known[1]
+        calls = self.string_calls
+        verdict = self._verdict(ids, n, piece.ids[0], begin)
+        change: Change = (n, piece.ids)
+        if verdict != _KEEP:
+            change = self._mend(verdict, ids, piece.ids, max(floor, begin), begin)
+        if calls == self.string_calls and not spans:
+            self._remember(ids, piece, verdict, change, room, begin)
+        return change
+
+    def extend(self, ids: list[int], pieces: Iterable[Piece], floor: int = 0, begin: int = 0) -> None:
+        """Append several pieces to ``ids`` in place: `append` again and again."""
+        for piece in pieces:
+            if len(ids) > begin and ids[-1] in piece.follows:
+                ids += piece.ids
+            else:
+                start, tail = self.append(ids, piece, floor, begin)
+                ids[start:] = tail
+
+    def _remember(self, ids: Sequence[int], piece: Piece, verdict: int, change: Change, room: int, begin: int) -> None:
+        """Remember a join if it depended on nothing but the last few ids, for all texts."""
+        n = len(ids)
+        start, tail = change
+        depth = max(2, n - start + 1)
+        if verdict == _KEEP and self._boundaries.settled(ids[-1], piece.ids[0]) and not self._added.touches(ids[-1]):
+            piece.follows.add(ids[-1])
+        elif depth <= _DEEPEST and n >= begin + depth and self._decided(ids, start, tail):
+            piece.joins[(*ids[-depth:], min(room, depth))] = n - start, tuple(tail)
+        else:
+            return
+        self._remembered += 1
+        if self._remembered >= _REMEMBERED:
+            self._remembered = 0
+            for known in self._pieces.values():
+                known.follows.clear()
+                known.joins.clear()
+
+    def _decided(self, ids: Sequence[int], start: int, tail: Sequence[int]) -> bool:
+        """Tell whether a change from ``start`` on depended on nothing before the id that precedes it."""
+        shape = self._boundaries.shape
+        if not self._boundaries.splits:
+            return True
+        if start < len(ids):
+            return None not in map(shape, ids[start:]) and self._boundaries.settled(ids[start - 1], tail[0])
+        if shape(ids[-1]) is None:  # the end of a character: enough if the last two ids are two or more
+            return len(_characters_of(self._surfaces[ids[-2]] + self._surfaces[ids[-1]])) > 1
+        return shape(ids[-2]) is not None
+
+    def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
+        """Append bytes that need not be whole tokens, but end no character half-way; as `join`."""
+        symbols = self.merges.spell(data)
+        if self._added.end_in(ids, data, begin):
+            return self._encode(ids, self.merges.merge(symbols), max(floor, begin), begin)
+        if self._boundaries.splits:
+            return self._look(ids, symbols, max(floor, begin), begin)
+        merged = tuple(self.merges.merge(symbols))
+        return self.append(ids, Piece(merged), floor, begin) if merged else (len(ids), merged)
+
+    def spell(self, data: bytes) -> tuple[int, ...]:
+        """Return the canonical ids of bytes as they are spelled inside a text."""
+        return tuple(self.join_bytes((), data)[1])
+
+    def stays(self, ids: Sequence[int], piece: Sequence[int], begin: int = 0) -> bool:
+        """Tell whether the boundary between ``ids[begin:]`` and ``piece`` is one of the joined text as well."""
+        if len(ids) == begin or not piece:
+            return True
+        verdict = self._verdict(ids, len(ids), piece[0], begin)
+        if verdict == _KEEP:
+            return True
+        if verdict == _MERGE and not self.merges.is_byte(piece[0]):  # bytes may stay bytes
+            return False
+        start, tail = self._mend(verdict, ids, piece, begin, begin)
+        end = sum(len(self._surfaces[token]) for token in ids[start:])
+        return end == 0 or end in _ends(self._surfaces, tail)
+
+    def _verdict(self, ids: Sequence[int], at: int, after: int, begin: int) -> int:
+        """Judge the boundary before ``after`` when ``ids[begin:at]`` come before it."""
+        if self._added.span(ids, at, after, begin):
+            return _ENCODE
+        key = ids[at - 1], after, self._boundaries.tail(ids, at, begin)
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            if len(self._verdicts) >= _REMEMBERED:
+                self._verdicts.clear()
+            verdict = self._verdicts[key] = self._judge(*key)
+        return verdict
+
+    def _judge(self, before: int, after: int, tail: int) -> int:
+        merges = self.merges
+        if before in self._added or after in self._added:
+            return _KEEP
+        if merges.is_byte(before) and merges.is_byte(after) and self._surfaces[after][0] & 0xC0 == 0x80:
+            return _MERGE  # together they may be a character that has a token
+        kind = self._boundaries.kind(tail, after)
+        if kind == SPLIT:
+            return _KEEP
+        if kind == LOOK or (before, after) in self._whole_pairs:
+            return _LOOK
+        if not (merges.reachable(before) and merges.reachable(after)):
+            return _LOOK if self._boundaries.splits else _ENCODE
+        return _MERGE if merges.would_merge(before, after) else _KEEP
+
+    def _mend(self, verdict: int, ids: Sequence[int], piece: Sequence[int], floor: int, begin: int) -> Change:
+        if verdict == _MERGE:
+            return self._repair(ids, piece, floor, begin)
+        if verdict == _LOOK:
+            return self._look(ids, piece, floor, begin)
+        return self._encode(ids, piece, floor, begin)
+
+    def _repair(self, ids: Sequence[int], piece: Sequence[int], floor: int, begin: int) -> Change:
+        """Un-merge both sides of a merge site and merge again; widen until both ends hold."""
+        n = len(ids)
+        if n == floor:
+            return n, list(piece)
+        low, high = n - 1, 1
+        while True:
+            key = (*ids[low:n], *piece[:high])
+            window = self._repairs.get(key)
+            if window is None:
+                if len(self._repairs) >= _REMEMBERED:
+                    self._repairs.clear()
+                window = self._repairs[key] = self.merges.merge(self.merges.symbols(key))
+            verdict = self._verdict(ids, low, window[0], begin) if low > floor else _KEEP
+            if verdict == _MERGE:
+                low -= 1
+                continue
+            if verdict == _KEEP and high < len(piece):
+                before = (*ids[max(begin, low - 1) : low], *window)
+                verdict = self._verdict(before, len(before), piece[high], 0)
+                if verdict == _MERGE:
+                    high += 1
+                    continue
+            if verdict == _KEEP and any(pair in self._whole_pairs for pair in pairwise(window)):
+                verdict = _LOOK
+            if verdict != _KEEP:
+                return self._mend(verdict, ids, piece, floor, begin)
+            return low, window + list(piece[high:])
+
+    def _look(self, ids: Sequence[int], piece: Sequence[int], floor: int, begin: int) -> Change:
+        """Ask the pre-tokenizer where it splits, from the last sure split on, and merge in between."""
+        start = len(ids)
+        while start > begin and not self._stands_alone(ids, start):
+            start -= 1
+        added = next((place for place, token in enumerate(piece) if token in self._added), len(piece))
+        piece, rest = piece[:added], piece[added:]
+        tokens = [*ids[start:], *piece]
+        data = b"".join(map(self._surfaces.__getitem__, tokens))
+        places = [place for place, byte in enumerate(data) if byte & 0xC0 != 0x80]
+        shapes = list(map(self._boundaries.shape, tokens))
+        if None in shapes:  # characters split over tokens
+            seen = [stand_in_for(data[low:high]) for low, high in pairwise([*places, len(data)])]
+        else:
+            seen = [shape.stand_ins for shape in shapes if shape is not None]
+        if None in seen or places[:1] != [0]:  # no text: nothing that a pre-tokenizer could say
+            return start, [*ids[start:], *self.merges.merge(self.merges.symbols(piece)), *rest]
+        splits = self._pre_tokens.starts("".join(filter(None, seen)))
+        cuts = [places[split] for split in splits] + [len(data)]
+        kept = list(ids[start : max(start, floor)])
+        fixed = sum(len(self._surfaces[token]) for token in kept)
+        ends = {0: 0} | {end: count for count, end in enumerate(_ends(self._surfaces, tokens), 1)}
+        for low, high in pairwise(cuts):
+            if high > fixed:
+                inside = self._merged(tokens, data, ends, max(low, fixed), high)
+                whole = self._whole.get(tuple(inside)) if low >= fixed else None
+                kept += inside if whole is None else [whole]
+        return start, kept + list(rest)
+
+    def _merged(self, tokens: list[int], data: bytes, ends: dict[int, int], low: int, high: int) -> list[int]:
+        """Return the ids of bytes inside one pre-token: the given ones where canonical, else merged from symbols."""
+        merges = self.merges
+        if low in ends and high in ends:
+            ids = tokens[ends[low] : ends[high]]
+            if all(map(merges.reachable, ids)) and not any(map(merges.would_merge, ids, ids[1:])):
+                return ids
+        return merges.merge(merges.spell(data[low:high]))
+
+    def _stands_alone(self, ids: Sequence[int], at: int) -> bool:
+        """Tell whether text is split before ``ids[at]`` whatever stands around; added tokens stand alone."""
+        if ids[at - 1] in self._added or (at < len(ids) and ids[at] in self._added):
+            return True
+        return at < len(ids) and self._boundaries.surely_split(ids[at - 1], ids[at])
+
+    def _encode(self, ids: Sequence[int], piece: Sequence[int], floor: int, begin: int) -> Change:
+        """Encode text, from far enough back that the first ids come out as they are."""
+        back = _BACK
+        while True:
+            start = max(begin, len(ids) - back)
+            while start > begin and b"\x80" <= self._surfaces[ids[start]][:1] < b"\xc0":  # inside a character
+                start -= 1
+            data = b"".join(map(self._surfaces.__getitem__, (*ids[start:], *piece)))
+            try:
+                found = self._encode_text(data.decode())
+            except UnicodeDecodeError:  # no text
+                return len(ids), list(piece)
+            if start == begin or self._agrees(ids, start, found):
+                break
+            back *= 2
+        if start >= floor:
+            return start, found
+        fixed = sum(len(self._surfaces[token]) for token in ids[start:floor])
+        ends = _ends(self._surfaces, found)
+        if fixed in ends:
+            return floor, found[ends.index(fixed) + 1 :]
+        rest = data[fixed:]
+        half = next((place for place, byte in enumerate(rest) if byte & 0xC0 != 0x80), len(rest))
+        return floor, self.merges.merge(self.merges.spell(rest[:half])) + self._encode_text(rest[half:].decode())
+
+    def _encode_text(self, text: str) -> list[int]:
+        self.string_calls += 1
+        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def _agrees(self, ids: Sequence[int], start: int, found: list[int]) -> bool:
+        """Tell whether an encoding that began at ``start`` begins as the ids there do."""
+        far = sum(len(self._surfaces[token]) for token in ids[start:]) > self._added.longest
+        return far and list(ids[start : start + 2]) == found[:2]
+
+    def _whole_pre_tokens(self, tokenizer: Tokenizer, table: MergeTable) -> dict[tuple[int, ...], int]:
+        """Find the tokens that `ignore_merges` makes of whole pre-tokens and merging does not reach.
+
+        Returns:
+            What merging gives for each -> the token.
+        """
+        whole: dict[tuple[int, ...], int] = {}
+        if tokenizer.spec["model"].get("ignore_merges"):
+            for token in np.flatnonzero(table.left < SYMBOL).tolist():
+                if self._surfaces[token]:
+                    whole[tuple(self.merges.merge(self.merges.spell(self._surfaces[token])))] = token
+        return whole
+
+
+def _characters_of(data: bytes) -> str:
+    """Return bytes as text, nothing if they are none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def _ends(surfaces: Sequence[bytes], tokens: Sequence[int]) -> list[int]:
+    """Return the byte at which each token ends."""
+    total, ends = 0, []
+    for token in tokens:
+        total += len(surfaces[token])
+        ends.append(total)
+    return ends

@@ -1,0 +1,297 @@
+"""The alignment format: how two tokenizers spell the same bytes, in both directions.
+
+For each side (``draft``, ``target``), with the other one as ``<other>``:
+
+    <side>_to_<other>.arrow    <other> int32[ids]          id with the same surface, -1 where none
+    <side>_in_<other>.arrow    inside, after_space, text_start list<int32>[ids]   spellings in the other's ids
+    <side>_tokens.arrow        left, right, rank int32[ids]         last merge of each token
+    <side>_merges.arrow        pair int64, rank, result int32[merges]   all merges, by pair
+    <side>_boundaries.arrow    verdict uint8[CLASSES ** 3]   what the pre-tokenizer does between characters
+
+and once:
+
+    prefix_index.arrow         draft int32[ids with bytes]  draft ids in the order of their surfaces
+    absorption.arrow           counts uint32[target ids], next_bytes binary(32)[target ids]
+
+The token, merge and boundary files are absent for a side without the merge-site lemma. The manifest's
+statistics hold the report on the pair.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spectool import ArtifactError, FingerprintMismatch
+from spectool.artifacts.canonical.by_ids import CanonicalIds
+from spectool.artifacts.canonical.by_text import CanonicalText
+from spectool.artifacts.canonical.merges import UNREACHABLE, MergeTable
+from spectool.artifacts.canonical.pretokens import CLASSES, JOIN
+from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
+from spectool.artifacts.manifest import expect_format, read_manifest, verify_file, verify_files
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+FORMAT = "spectool-alignment"
+VERSION = 2
+NONE = -1
+SIDES = (("draft", "target"), ("target", "draft"))
+_INT32S = pa.list_(pa.int32())
+_COUNTS = ("ends", "absorbed", "frontiers", "refused")
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """Each id of one side in ids of the other; empty where it has no whole characters.
+
+    Attributes:
+        inside: Inside a text, whatever stands before.
+        after_space: A space and the token, spelled together.
+        text_start: At the start of a text, with and without the artificial spaces of the two sides.
+    """
+
+    inside: Sequence[tuple[int, ...]]
+    after_space: Sequence[tuple[int, ...]]
+    text_start: Sequence[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Absorption:
+    """What became of target boundaries in a corpus, by the target token before them.
+
+    Attributes:
+        ends: How often text up to the end of a draft token ends canonically in this token.
+        absorbed: How often of these the rest of the text merged that last token away (tail).
+        frontiers: How often this token was the last committed one.
+        refused: How often of these the right draft, one token long, would seem to merge into it (head).
+        next_bytes: Bit b of byte b // 8 is set when text that goes on with byte b absorbed this token;
+            uint8 ``[ids, 32]``.
+    """
+
+    ends: NDArray[np.uint32]
+    absorbed: NDArray[np.uint32]
+    frontiers: NDArray[np.uint32]
+    refused: NDArray[np.uint32]
+    next_bytes: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of an alignment.
+
+    Attributes:
+        partner: Id of the other side with the same surface, -1 where none; int32 ``[ids]``.
+        spellings: Each id in ids of the other side.
+        merges: Merge table; None where the lemma does not hold.
+        boundaries: `boundary_table`; None likewise.
+    """
+
+    partner: NDArray[np.int32]
+    spellings: Spellings
+    merges: MergeTable | None
+    boundaries: NDArray[np.uint8] | None
+
+    def engine(self, tokenizer: Tokenizer) -> CanonicalIds | CanonicalText:
+        """Return what joins ids of this side, whose tokenizer is ``tokenizer``."""
+        if self.merges is None or self.boundaries is None:
+            return CanonicalText(tokenizer)
+        return CanonicalIds(tokenizer, self.merges, self.boundaries)
+
+
+class Alignment:
+    """An open alignment, memory-mapped and read-only.
+
+    Attributes:
+        path: Its directory.
+        manifest: Its manifest.
+        draft: The draft's side.
+        target: The target's side.
+        prefix_index: Draft ids in the order of their surfaces; int32.
+        absorption: Counts by target id.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the alignment at ``path``. Checksums, sizes and types are checked; `verify` checks the rest.
+
+        Hashing takes about 1 ms for each MB: figures of a damaged alignment would look like any others.
+
+        Raises:
+            ArtifactError: Not a whole alignment of this version.
+        """
+        self.path = path
+        self.manifest = read_manifest(path)
+        expect_format(path, self.manifest, FORMAT, VERSION, ("draft", "target"))
+        for name in self.manifest.files:
+            verify_file(path, self.manifest, name)
+        self.draft, self.target = (self._side(*sides) for sides in SIDES)
+        self.prefix_index: NDArray[np.int32] = self._array("prefix_index.arrow", {"draft": pa.int32()})["draft"]
+        self.absorption = self._absorption()
+
+    def require(self, draft: Tokenizer, target: Tokenizer) -> None:
+        """Check that the alignment was built for these two tokenizers, in this direction.
+
+        Raises:
+            FingerprintMismatch: It was not.
+        """
+        recorded = {role: self.manifest.tokenizers[role]["fingerprint"] for role, _ in SIDES}
+        rebuild = f"spectool align --draft {draft.name} --target {target.name} -o NEW.align"
+        if (recorded["draft"], recorded["target"]) == (target.fingerprint, draft.fingerprint) and (
+            draft.fingerprint != target.fingerprint
+        ):
+            names = {role: self.manifest.tokenizers[role]["name"] for role, _ in SIDES}
+            raise FingerprintMismatch(
+                f"{self.path}: aligned in the other direction, draft {names['draft']} and target {names['target']}. "
+                f"Exchange draft and target, or align this direction: {rebuild}"
+            )
+        for role, tokenizer in (("draft", draft), ("target", target)):
+            tokenizer.require(recorded[role], str(self.path), rebuild)
+
+    def verify(self) -> None:
+        """Prove the alignment whole: checksums first, then every invariant of the format.
+
+        Raises:
+            ArtifactError: The first thing that is wrong.
+        """
+        verify_files(self.path, self.manifest)
+        sizes = {role: self.manifest.tokenizers[role]["size"] for role, _ in SIDES}
+        for (role, other), side, across in zip(
+            SIDES, (self.draft, self.target), (self.target, self.draft), strict=True
+        ):
+            self._expect_ids(f"{role}_to_{other}.arrow", side.partner, NONE, sizes[other])
+            if (across.partner[side.partner[side.partner != NONE]] == NONE).any():
+                raise ArtifactError(
+                    f"{self.path / f'{role}_to_{other}.arrow'}: an id is shared in one direction only. Align again"
+                )
+            for column in (side.spellings.inside, side.spellings.after_space, side.spellings.text_start):
+                assert isinstance(column, _Lists)
+                self._expect_ids(f"{role}_in_{other}.arrow", column.values, 0, sizes[other])
+            if side.merges is not None and side.boundaries is not None:
+                self._expect_merges(role, side.merges, side.boundaries, sizes[role])
+        self._expect_ids("prefix_index.arrow", self.prefix_index, 0, sizes["draft"])
+        counts = self.absorption
+        if (counts.absorbed > counts.ends).any() or (counts.refused > counts.frontiers).any():
+            raise ArtifactError(f"{self.path / 'absorption.arrow'}: a part is more than its whole. Align again")
+
+    def _expect_merges(self, role: str, table: MergeTable, boundaries: NDArray[np.uint8], size: int) -> None:
+        """Check ids, the order of merges, that merge trees end in symbols, and verdicts."""
+        tokens, merges = f"{role}_tokens.arrow", f"{role}_merges.arrow"
+        self._expect_ids(tokens, table.left, UNREACHABLE, size)
+        self._expect_ids(tokens, table.right, UNREACHABLE, size)
+        for part in (table.results, table.pairs >> 32, table.pairs & 0xFFFFFFFF):
+            self._expect_ids(merges, part, 0, size)
+        if (np.diff(table.pairs) <= 0).any():
+            raise ArtifactError(f"{self.path / merges}: pairs out of order. Align again")
+        inner = table.left >= 0
+        if (inner != (table.right >= 0)).any():
+            raise ArtifactError(f"{self.path / tokens}: a token has one part only. Align again")
+        whole = ~inner  # trees found to end: those of tokens whose parts end
+        while True:
+            more = inner & ~whole & whole[table.left] & whole[table.right]
+            if not more.any():
+                break
+            whole |= more
+        if not whole.all():
+            raise ArtifactError(f"{self.path / tokens}: token {int(np.argmin(whole))} is part of itself. Align again")
+        if boundaries.max(initial=0) > JOIN:
+            raise ArtifactError(f"{self.path / f'{role}_boundaries.arrow'}: verdicts above {JOIN}. Align again")
+
+    def _side(self, role: str, other: str) -> Side:
+        size = self.manifest.tokenizers[role]["size"]
+        to, table = f"{role}_to_{other}.arrow", f"{role}_in_{other}.arrow"
+        partner = self._array(to, {other: pa.int32()}, size)[other]
+        names = ("inside", "after_space", "text_start")
+        lists = self._columns(table, dict.fromkeys(names, _INT32S), size)
+        spellings = Spellings(*(_Lists(lists[name]) for name in names))
+        if f"{role}_tokens.arrow" not in self.manifest.files:
+            if self.manifest.statistics.get(role, {}).get("lemma", True):
+                raise ArtifactError(f"{self.path}: the manifest does not name {role}_tokens.arrow. Align again")
+            return Side(partner, spellings, None, None)
+        tokens = self._array(f"{role}_tokens.arrow", dict.fromkeys(("left", "right", "rank"), pa.int32()), size)
+        merges = self._array(f"{role}_merges.arrow", {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()})
+        verdicts = self._array(f"{role}_boundaries.arrow", {"verdict": pa.uint8()}, CLASSES**3)["verdict"]
+        return Side(
+            partner,
+            spellings,
+            MergeTable(*tokens.values(), *merges.values()),
+            verdicts.reshape(CLASSES, CLASSES, CLASSES),
+        )
+
+    def _absorption(self) -> Absorption:
+        file, size = "absorption.arrow", self.manifest.tokenizers["target"]["size"]
+        columns = self._columns(file, dict.fromkeys(_COUNTS, pa.uint32()) | {"next_bytes": pa.binary(32)}, size)
+        counts = {name: as_numpy(columns[name]) for name in _COUNTS}
+        masks = np.frombuffer(columns["next_bytes"].buffers()[1], np.uint8, 32 * size)
+        return Absorption(**counts, next_bytes=masks.reshape(size, 32))
+
+    def _array(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, NDArray[Any]]:
+        columns = self._columns(file, types, size)
+        return {name: as_numpy(column) for name, column in columns.items()}
+
+    def _columns(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, Any]:
+        if file not in self.manifest.files:
+            raise ArtifactError(f"{self.path}: the manifest does not name {file}. Align again")
+        columns = read_columns(self.path / file, types)
+        found = len(next(iter(columns.values())))
+        if size is not None and found != size:
+            raise ArtifactError(f"{self.path / file}: {found} rows, expected {size}. Align again")
+        return columns
+
+    def _expect_ids(self, file: str, values: NDArray[Any], low: int, high: int) -> None:
+        if values.min(initial=low) < low or values.max(initial=low) >= high:
+            raise ArtifactError(f"{self.path / file}: ids outside {low} to {high - 1}. Align again")
+
+
+class _Lists(Sequence[tuple[int, ...]]):
+    """A list<int32> column as a sequence of tuples, read in place."""
+
+    def __init__(self, column: Any) -> None:
+        self._offsets = as_numpy(column.offsets).data
+        self.values: NDArray[np.int32] = as_numpy(column.values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self.values[self._offsets[index] : self._offsets[index + 1]].tolist())
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+
+def write_alignment(
+    directory: Path, draft: Side, target: Side, prefix_index: NDArray[np.int32], absorption: Absorption
+) -> None:
+    """Write the data files of an alignment into the scratch directory of `replacing.writing`."""
+    for (role, other), side in zip(SIDES, (draft, target), strict=True):
+        write_columns(directory / f"{role}_to_{other}.arrow", {other: pa.array(side.partner, pa.int32())})
+        spelled = side.spellings
+        write_columns(
+            directory / f"{role}_in_{other}.arrow",
+            {
+                "inside": pa.array(spelled.inside, _INT32S),
+                "after_space": pa.array(spelled.after_space, _INT32S),
+                "text_start": pa.array(spelled.text_start, _INT32S),
+            },
+        )
+        if side.merges is None or side.boundaries is None:
+            continue
+        table = side.merges
+        write_columns(
+            directory / f"{role}_tokens.arrow",
+            {name: pa.array(getattr(table, name), pa.int32()) for name in ("left", "right", "rank")},
+        )
+        write_columns(
+            directory / f"{role}_merges.arrow",
+            {
+                "pair": pa.array(table.pairs, pa.int64()),
+                "rank": pa.array(table.ranks, pa.int32()),
+                "result": pa.array(table.results, pa.int32()),
+            },
+        )
+        write_columns(
+            directory / f"{role}_boundaries.arrow", {"verdict": pa.array(side.boundaries.ravel(), pa.uint8())}
+        )
+    write_columns(directory / "prefix_index.arrow", {"draft": pa.array(prefix_index, pa.int32())})
+    counts = {name: pa.array(getattr(absorption, name), pa.uint32()) for name in _COUNTS}
+    masks = pa.array([row.tobytes() for row in absorption.next_bytes], pa.binary(32))
+    write_columns(directory / "absorption.arrow", counts | {"next_bytes": masks})

@@ -1,0 +1,226 @@
+"""The counts format: n-grams of words or tokens with exact counts, as a sorted trie in levels.
+
+    n1.arrow ... nN.arrow  prefix int32[rows]   row of the first n-1 symbols in order n-1; 0 in order 1
+                           symbol int32[rows]   last symbol
+                           count  int64[rows]   occurrences, at least the minimum count
+    vocabulary.arrow       word   large_string  words only: symbol s is row s - 1
+
+A symbol is a number from 1: for words by falling count, then by text; for tokens the token id + 1.
+The rows of an order are sorted by prefix, then by symbol, which is the order of their symbols read
+from the left; all n-grams that go on after a row are one range of the next order.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spectool import ArtifactError
+from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
+from spectool.artifacts.manifest import MANIFEST, expect_format, read_manifest, verify_files
+
+FORMAT = "spectool-counts"
+VERSION = 1
+KINDS = ("words", "windows")
+MAX_ORDER = 16
+COUNTS_OF_COUNTS = 4
+_LEVEL = {"prefix": pa.int32(), "symbol": pa.int32(), "count": pa.int64()}
+_VOCABULARY = {"word": pa.large_string()}
+_BLOCK = 1 << 20  # rows looked at together
+
+
+class Level(NamedTuple):
+    """All n-grams of one order, three columns over the mapped file.
+
+    Attributes:
+        prefix: Row of the first n-1 symbols in order n-1, ``[rows]``, int32; 0 in order 1.
+        symbol: Last symbol, ``[rows]``, int32.
+        count: Occurrences, ``[rows]``, int64.
+    """
+
+    prefix: NDArray[np.int32]
+    symbol: NDArray[np.int32]
+    count: NDArray[np.int64]  # type: ignore[assignment]  # a tuple's own method of this name is not needed
+
+
+class Counts:
+    """Open counts, memory-mapped and read-only.
+
+    Attributes:
+        path: Their directory.
+        manifest: Their manifest.
+        kind: ``words`` or ``windows`` (of tokens).
+        orders: Longest n-gram, in symbols.
+        min_count: Every n-gram that occurs at least so often is there, with its exact count, and no other.
+        total: Words or tokens of the corpus, those below the minimum included.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the counts at ``path``. Sizes, types and numbers of rows are checked; `verify` checks contents.
+
+        Raises:
+            ArtifactError: Not whole counts of this version.
+        """
+        self.path = path
+        self.manifest = read_manifest(path)
+        expect_format(path, self.manifest, FORMAT, VERSION, ())
+        arguments, statistics = self.manifest.arguments, self.manifest.statistics
+        self.kind: str = arguments.get("kind", "")
+        if self.kind not in KINDS:
+            raise ArtifactError(f"{path / MANIFEST}: kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+        if self.kind == "windows":
+            expect_format(path, self.manifest, FORMAT, VERSION, ("target",))
+        self.orders = _number(path, arguments, "orders", 1, MAX_ORDER)
+        self.min_count = _number(path, arguments, "min_count", 1)
+        self.total = _number(path, statistics, "total", 0)
+        self._levels = [self._open_level(order) for order in range(1, self.orders + 1)]
+        self._vocabulary: pa.Array | None = None
+        if self.kind == "words":
+            self._expect_file("vocabulary.arrow")
+            self._vocabulary = read_columns(path / "vocabulary.arrow", _VOCABULARY)["word"]
+            if len(self._vocabulary) != len(self._levels[0].count):
+                raise ArtifactError(
+                    f"{path}: {len(self._vocabulary)} words and {len(self._levels[0].count)} counts of words, "
+                    "expected equal numbers. Count again"
+                )
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Fingerprint of the tokenizer whose tokens were counted; None for words."""
+        target = self.manifest.tokenizers.get("target")
+        return None if target is None else str(target["fingerprint"])
+
+    @property
+    def vocabulary(self) -> pa.Array:
+        """Words by symbol: symbol s is element s - 1.
+
+        Raises:
+            ArtifactError: These are counts of token windows, which have none.
+        """
+        if self._vocabulary is None:
+            raise ArtifactError(f"{self.path}: counts of token windows, expected of words. Count without --tokenizer")
+        return self._vocabulary
+
+    @property
+    def symbols(self) -> int:
+        """Number of the highest symbol that may occur: words kept, or ids of the tokenizer."""
+        if self._vocabulary is not None:
+            return len(self._vocabulary)
+        return int(self.manifest.tokenizers["target"]["size"])
+
+    def level(self, order: int) -> Level:
+        """Return the n-grams of one order, 1 to `orders`, without copying."""
+        return self._levels[order - 1]
+
+    def spelled(self, order: int, rows: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
+        """Return the symbols of some n-grams.
+
+        Args:
+            order: Their order.
+            rows: Row numbers in this order, ``[rows]``.
+
+        Returns:
+            Symbols from the left, ``[rows, order]``.
+        """
+        symbols = np.empty((len(rows), order), dtype=np.int32)
+        for length in range(order, 0, -1):
+            level = self._levels[length - 1]
+            symbols[:, length - 1] = level.symbol[rows]
+            rows = level.prefix[rows]
+        return symbols
+
+    def blocks(self, order: int, rows: int = _BLOCK) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+        """Yield the n-grams of one order from the first row on, ``rows`` of them at a time.
+
+        Yields:
+            Symbols, ``[rows, order]``, and counts, ``[rows]``.
+        """
+        count = self._levels[order - 1].count
+        for start in range(0, len(count), rows):
+            stop = min(start + rows, len(count))
+            yield self.spelled(order, np.arange(start, stop)), count[start:stop]
+
+    def verify(self) -> None:
+        """Prove the counts whole: checksums first, then every invariant of the format.
+
+        Raises:
+            ArtifactError: The first thing that is wrong.
+        """
+        verify_files(self.path, self.manifest)
+        above = np.array([self.total], dtype=np.int64)
+        for order, level in enumerate(self._levels, 1):
+            problem = self._problem(level, above)
+            if problem:
+                raise ArtifactError(f"{self.path / level_name(order)}: {problem}. Count again")
+            above = level.count
+        if self._vocabulary is not None and not np.array_equal(
+            self._levels[0].symbol, np.arange(1, len(self._vocabulary) + 1)
+        ):
+            raise ArtifactError(f"{self.path / level_name(1)}: symbols are not those of the vocabulary. Count again")
+
+    def _problem(self, level: Level, above: NDArray[np.int64]) -> str | None:
+        """Say what is wrong with the rows of a level, given the counts of the one above, in bounded memory."""
+        last = -1
+        for start in range(0, len(level.count), _BLOCK):
+            prefix, symbol, count = (column[start : start + _BLOCK] for column in level)
+            if prefix.min() < 0 or prefix.max() >= len(above):
+                return "a prefix is no row of the order before"
+            if symbol.min() < 1 or symbol.max() > self.symbols:
+                return "a symbol is none of the vocabulary"
+            keys = prefix.astype(np.int64) * (self.symbols + 1) + symbol
+            if keys[0] <= last or (np.diff(keys) <= 0).any():
+                return "rows are not in order"
+            last = int(keys[-1])
+            if count.min() < self.min_count:
+                return f"a count is below the minimum of {self.min_count}"
+            if (count > above[prefix]).any():
+                return "an n-gram occurs more often than its prefix"
+        return None
+
+    def _open_level(self, order: int) -> Level:
+        name = level_name(order)
+        self._expect_file(name)
+        columns = read_columns(self.path / name, _LEVEL)
+        level = Level(*(as_numpy(columns[column]) for column in _LEVEL))
+        try:
+            kept = self.manifest.statistics["orders"][str(order)]["kept"]
+        except (KeyError, TypeError) as error:
+            raise ArtifactError(
+                f"{self.path / MANIFEST}: no number of kept n-grams of order {order}. Count again"
+            ) from error
+        if len(level.count) != kept:
+            raise ArtifactError(
+                f"{self.path / name}: {len(level.count)} rows, the manifest says {kept}. Count again, "
+                "or copy the artifact again"
+            )
+        return level
+
+    def _expect_file(self, name: str) -> None:
+        if name not in self.manifest.files:
+            raise ArtifactError(f"{self.path}: the manifest does not name {name}. Count again")
+
+
+def level_name(order: int) -> str:
+    """Return the file name of an order."""
+    return f"n{order}.arrow"
+
+
+def write_level(directory: Path, order: int, level: Level) -> None:
+    """Write the n-grams of one order, sorted by prefix and symbol; the columns may be mapped files."""
+    columns = {name: pa.array(values) for name, values in level._asdict().items()}
+    write_columns(directory / level_name(order), columns)
+
+
+def write_vocabulary(directory: Path, words: pa.Array) -> None:
+    """Write the words by symbol, from symbol 1 on."""
+    write_columns(directory / "vocabulary.arrow", {"word": words.cast(pa.large_string())})
+
+
+def _number(path: Path, part: Mapping[str, Any], key: str, low: int, high: int | None = None) -> int:
+    value = part.get(key)
+    if type(value) is not int or value < low or (high is not None and value > high):
+        raise ArtifactError(f"{path / MANIFEST}: {key} is {value!r}, expected a number from {low} on. Count again")
+    return value

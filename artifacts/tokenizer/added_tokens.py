@@ -1,0 +1,85 @@
+"""Added tokens that are looked for in running text before all merging: could one span a boundary?"""
+
+from collections.abc import Sequence
+
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+
+def added_in_text(tokenizer: Tokenizer) -> dict[int, bytes]:
+    """Return id -> content of the added tokens that are looked for in text before all merging."""
+    added = {t["id"]: t["content"] for t in tokenizer.spec["added_tokens"] if not t["special"] and t["content"]}
+    # A sign that stands for a space cannot be told from one, so it never comes out of ids.
+    spaces = tokenizer.space_sign
+    return {index: text.encode() for index, text in added.items() if spaces == " " or spaces not in text}
+
+
+class AddedTokens:
+    """The added tokens of one tokenizer, as byte strings that may come about across ids.
+
+    Attributes:
+        longest: Bytes of the longest; 0 where there are none.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Find them in ``tokenizer``."""
+        self._surfaces = tokenizer.surfaces
+        added = added_in_text(tokenizer)
+        self._ids = frozenset(added)
+        self._contents = contents = frozenset(added.values())
+        self.longest = max(map(len, contents), default=0)
+        self._openings = frozenset(content[:end] for content in contents for end in range(1, len(content) + 1))
+        firsts = {content[:1] for content in contents}
+        self._opening = frozenset(
+            token for token, surface in enumerate(self._surfaces) if any(first in surface for first in firsts)
+        )
+        self._inside = b"\0".join(contents)
+        self._touches: list[bool | None] = [None if contents else False] * len(self._surfaces)  # as far as asked
+
+    def __contains__(self, token: int) -> bool:
+        """Tell whether this is an added token."""
+        return token in self._ids
+
+    def touches(self, token: int) -> bool:
+        """Tell whether an added token could begin in this one, or go on through all of it."""
+        touches = self._touches[token]
+        if touches is None:
+            surface = self._surfaces[token]
+            touches = surface in self._inside or any(surface[i:] in self._openings for i in range(len(surface)))
+            self._touches[token] = touches
+        return touches
+
+    def may_span(self, ids: Sequence[int], at: int, begin: int) -> bool:
+        """Tell whether an added token could begin in ``ids[begin:at]`` and not have ended there."""
+        if at <= begin or not self.touches(ids[at - 1]):
+            return False
+        return not self._opening.isdisjoint(ids[max(begin, at - self.longest) : at])
+
+    def span(self, ids: Sequence[int], at: int, after: int, begin: int) -> bool:
+        """Tell whether one could begin in ``ids[begin:at]`` and go on in the id ``after`` these."""
+        if not self.may_span(ids, at, begin):
+            return False
+        tail = self._tail(ids, at, begin)
+        reach = tail + self._surfaces[after][:1]
+        return any(reach[i:] in self._openings for i in range(len(tail)))
+
+    def end_in(self, ids: Sequence[int], data: bytes, begin: int) -> bool:
+        """Tell whether an added token ends within ``data``, which follows ``ids[begin:]``."""
+        if not self._contents:
+            return False
+        tail = self._tail(ids, len(ids), begin)
+        reach = tail + data
+        for start in range(len(reach)):
+            end = start + 1
+            while end <= len(reach) and reach[start:end] in self._openings:
+                if end > len(tail) and reach[start:end] in self._contents:
+                    return True
+                end += 1
+        return False
+
+    def _tail(self, ids: Sequence[int], at: int, begin: int) -> bytes:
+        """Return so many bytes before ``ids[at]`` as an added token can reach back."""
+        tail = b""
+        while at > begin and len(tail) < self.longest:
+            at -= 1
+            tail = self._surfaces[ids[at]] + tail
+        return tail

@@ -1,0 +1,216 @@
+"""Opening a tokenizer: a hub id, a directory, a ``tokenizer.json``, or one already loaded.
+
+Directories and hub ids go through transformers, as mlx-lm's own loading does, because
+transformers rebuilds some tokenizers from their class name. When the rebuilt one encodes
+differently from ``tokenizer.json``, the ids that mlx-lm will use win, and a note says so.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from spectool import TokenizerError
+from spectool.artifacts.tokenizer.fingerprint import fingerprint
+from spectool.artifacts.tokenizer.roles import find_roles
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+# Strings on which rebuilt tokenizers were seen to differ: leading and repeated spaces, line
+# breaks, apostrophes, digits, special tokens in text, two scripts, combining marks.
+_PROBES = (
+    "персональний комп'ютер",
+    "п’ять сімʼя — об'єкт",
+    "Zażółć gęślą jaźń, biało-czerwony!",
+    "  dwa  spacje ",
+    "\n\nnowy\r\n\tакапіт\n",
+    "HTTPServer2 don't l'été",
+    "12345 67,890.12",
+    "<s>a</s> b <|im_end|>c",
+    "за́мок e\u0301 ﬁ ½",
+    "日本語 🙂👍🏽 קמץ",
+    "▁a ▁ b",
+    "```python\n    x += 1\n```",
+    "İstanbul Qırım'da",
+    "a\u00a0b\u2009c\u200bd",
+)
+
+
+def open_tokenizer(source: Any) -> Tokenizer:
+    """Open a tokenizer from any of its forms.
+
+    Args:
+        source: A directory with ``tokenizer.json``, such a file, a hub id (``owner/name``), a
+            `tokenizers.Tokenizer`, a transformers fast tokenizer, or mlx-lm's ``TokenizerWrapper``.
+
+    Raises:
+        TokenizerError: Nothing usable is there; the message says what was looked for.
+    """
+    if isinstance(source, Tokenizer):
+        return source
+    if isinstance(source, str | os.PathLike):
+        path = Path(source).expanduser()
+        try:
+            is_file, is_directory = path.is_file(), path.is_dir()
+        except OSError as error:
+            raise TokenizerError(f"{source}: cannot be read ({error.strerror}). Check name and permissions") from error
+        if is_file:
+            return _from_file(path)
+        if is_directory:
+            return _from_directory(path)
+        return _from_hub(str(source))
+    return _from_loaded(source)
+
+
+def _from_file(path: Path) -> Tokenizer:
+    backend = _read_backend(path)
+    siblings = {name: _read_json(path.with_name(name)) for name in ("tokenizer_config.json", "generation_config.json")}
+    return _assemble(
+        str(path), backend, siblings["tokenizer_config.json"], _eos_ids(siblings["generation_config.json"])
+    )
+
+
+def _from_directory(path: Path) -> Tokenizer:
+    file = path / "tokenizer.json"
+    if not file.is_file():
+        raise TokenizerError(
+            f"{path}: no tokenizer.json in this directory. spectool reads fast tokenizers only; save one with "
+            "transformers: AutoTokenizer.from_pretrained(ID).save_pretrained(DIR)"
+        )
+    plain = _from_file(file)
+    config = _read_json(path / "tokenizer_config.json")
+    eos = _eos_ids(_read_json(path / "generation_config.json")) + _eos_ids(_read_json(path / "config.json"))
+    if not config and not (path / "config.json").is_file():
+        return _assemble(str(path), plain.backend, {}, eos)
+    rebuilt = _load_with_transformers(str(path))
+    notes = _compare(plain.backend, rebuilt)
+    return _assemble(str(path), rebuilt.backend_tokenizer, _declared(rebuilt), eos, notes)
+
+
+def _from_hub(name: str) -> Tokenizer:
+    if not looks_like_hub_id(name):
+        raise TokenizerError(
+            f"{name}: no such file or directory, and not a hub id of the form owner/name. "
+            "Give a directory with tokenizer.json, the file itself, or a hub id such as "
+            "speakleash/Bielik-11B-v2.5-Instruct"
+        )
+    loaded = _load_with_transformers(name)
+    return _assemble(name, _backend_of(loaded), _declared(loaded), ())
+
+
+def _from_loaded(source: Any) -> Tokenizer:
+    if isinstance(source, tokenizers.Tokenizer):
+        return _assemble("(loaded tokenizer)", source, {}, ())
+    eos = _ids(getattr(source, "eos_token_ids", None))
+    inner = getattr(source, "_tokenizer", source)
+    if isinstance(inner, tokenizers.Tokenizer):  # a transformers tokenizer keeps its backend there
+        inner = source
+    name = str(getattr(inner, "name_or_path", "") or "(loaded tokenizer)")
+    return _assemble(name, _backend_of(inner), _declared(inner), eos)
+
+
+def _backend_of(loaded: Any) -> tokenizers.Tokenizer:
+    backend = getattr(loaded, "backend_tokenizer", None)
+    if not isinstance(backend, tokenizers.Tokenizer):
+        raise TokenizerError(
+            f"{type(loaded).__name__}: not backed by the `tokenizers` library. Expected a fast tokenizer "
+            "(tokenizer.json), a directory, a hub id, or mlx-lm's TokenizerWrapper"
+        )
+    return backend
+
+
+def _load_with_transformers(name: str) -> Any:
+    # transformers announces a missing PyTorch on import; the tokenizers need none.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise TokenizerError(
+            f"{where(name)}transformers cannot load this tokenizer ({reason}). If the hub cannot be reached, "
+            "download it first and give its directory, or give a tokenizer.json file"
+        ) from error
+
+
+def looks_like_hub_id(name: str) -> bool:
+    """Tell whether a name that is no local path could be ``owner/name`` on a hub."""
+    return name.count("/") == 1 and not name.startswith((".", "/", "~"))
+
+
+def where(name: str) -> str:
+    """Begin an error about a directory or hub id: a mistyped path with one slash looks like the latter."""
+    return f"{name}: " if Path(name).is_dir() else f"{name}: no such directory; as a hub id, "
+
+
+def _compare(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:
+    backend = _backend_of(rebuilt)
+    if fingerprint(plain) == fingerprint(backend):
+        return ()
+    differing = sum(
+        plain.encode(text, add_special_tokens=False).ids != backend.encode(text, add_special_tokens=False).ids
+        for text in _PROBES
+    )
+    if not differing:
+        return ()
+    return (
+        f"transformers rebuilds this tokenizer as {type(rebuilt).__name__}: {differing} of {len(_PROBES)} probe "
+        "strings get other ids than from tokenizer.json, and the fingerprints differ. spectool uses the rebuilt "
+        "one, since mlx-lm generates with it; to use tokenizer.json as it is, give the file instead of the directory.",
+    )
+
+
+def _assemble(
+    name: str,
+    backend: tokenizers.Tokenizer,
+    declared: Mapping[str, Any],
+    eos_ids: tuple[int, ...],
+    notes: tuple[str, ...] = (),
+) -> Tokenizer:
+    if backend.truncation is not None or backend.padding is not None:
+        # Both would change the ids of a text; on a copy, since the caller's object may be in use.
+        backend = tokenizers.Tokenizer.from_str(backend.to_str())
+        backend.no_truncation()
+        backend.no_padding()
+    added = backend.get_added_tokens_decoder().values()
+    specials = [token.content for token in added if token.special]
+    roles = find_roles(backend.get_vocab(with_added_tokens=True), specials, declared, eos_ids)
+    return Tokenizer(name, backend, roles, notes)
+
+
+def _declared(loaded: Any) -> dict[str, Any]:
+    names = ("bos_token", "eos_token", "pad_token", "unk_token")
+    return {name: value for name in names if isinstance(value := getattr(loaded, name, None), str)}
+
+
+def _eos_ids(config: Mapping[str, Any]) -> tuple[int, ...]:
+    return _ids(config.get("eos_token_id"))
+
+
+def _ids(value: Any) -> tuple[int, ...]:
+    """Token ids from one id, several, or neither; mlx-lm keeps a set, transformers a single number."""
+    several = value if isinstance(value, list | tuple | set | frozenset) else [value]
+    return tuple(item for item in several if isinstance(item, int))
+
+
+def _read_backend(path: Path) -> tokenizers.Tokenizer:
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the backend raises plain Exception for everything
+        raise TokenizerError(
+            f"{path}: not a tokenizer.json that the tokenizers library reads ({str(error)[:200]}). "
+            "Expected the file that AutoTokenizer.save_pretrained writes"
+        ) from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise TokenizerError(f"{path}: not readable as JSON ({error}). Download the tokenizer's files again") from error
+    return value if isinstance(value, dict) else {}

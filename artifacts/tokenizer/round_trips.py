@@ -1,0 +1,146 @@
+"""Which texts a tokenizer can spell, and why not where it cannot.
+
+The check encodes a text, joins the surfaces and compares bytes. When they differ, the
+encoding is taken apart step by step to name the step that lost something.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import tokenizers
+
+from spectool.artifacts.tokenizer.surfaces import byte_symbols, flatten
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+_SPACE = "▁"
+_UNKNOWN = "replaces what it cannot spell by an unknown token"
+_DROPS_SPACES = "keeps no spaces, and writes one between any two words or signs"
+_ADDS_SPACE = "writes a space before every text"
+_WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"})
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrip:
+    """The outcome for one text.
+
+    Attributes:
+        lossless: Joined surfaces equal the text.
+        restored: The joined surfaces.
+        reasons: Why they differ, one phrase for each step that lost something; empty if lossless.
+    """
+
+    lossless: bool
+    restored: bytes
+    reasons: tuple[str, ...]
+
+
+def round_trip(tokenizer: Tokenizer, text: str) -> RoundTrip:
+    """Encode ``text``, join the surfaces, and explain any difference."""
+    ids = tokenizer.encode(text)
+    restored = tokenizer.bytes_of(ids)
+    if restored == text.encode("utf-8"):
+        return RoundTrip(True, restored, ())
+    return RoundTrip(False, restored, tuple(_reasons(tokenizer, text, ids)) or ("unexplained",))
+
+
+def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Name what this tokenizer cannot keep, whatever the text; empty for a lossless one."""
+    found = [_named(step) for step in _lossy_normalizers(tokenizer)]
+    if _drops_spaces(tokenizer):
+        found.append(_DROPS_SPACES)
+    if _adds_space(tokenizer):
+        found.append(_ADDS_SPACE)
+    missing = _missing_bytes(tokenizer)
+    if missing:
+        found.append(f"has no symbol for {len(missing)} of 256 bytes")
+    if tokenizer.unknown is not None and not tokenizer.byte_tokens:
+        found.append(_UNKNOWN)
+    return tuple(found)
+
+
+def _reasons(tokenizer: Tokenizer, text: str, ids: list[int]) -> Iterator[str]:
+    specials = (t["content"] for t in tokenizer.spec["added_tokens"] if t["special"])
+    special = next((content for content in specials if content in text), None)
+    if special is not None:
+        yield f"reads {special!r} in the text as a special token"
+    if _SPACE in text and _SPACE in json.dumps(tokenizer.spec["decoder"], ensure_ascii=False):
+        yield f"writes {_SPACE!r} (U+2581) as a space"
+    normalized = text
+    for step in _lossy_normalizers(tokenizer):
+        changed = _normalizer(json.dumps(step)).normalize_str(normalized)
+        if changed != normalized:
+            yield _named(step)
+        normalized = changed
+    if tokenizer.unknown is not None and tokenizer.unknown in ids:
+        yield _UNKNOWN
+    if _drops_spaces(tokenizer):
+        yield _DROPS_SPACES
+    missing = _missing_bytes(tokenizer) & set(normalized.encode("utf-8"))
+    if missing:
+        yield f"has no symbol for byte 0x{min(missing):02X}"
+    if _adds_space(tokenizer) and not text[:1].isspace():
+        yield _ADDS_SPACE
+    if tokenizer.edges.leading_space and text.startswith((" ", _SPACE)) and ids == tokenizer.encode(text[1:]):
+        yield "cannot tell a leading space from the one it adds to every text"
+
+
+def _lossy_normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """Normalizer steps that the decoder does not undo."""
+    steps = flatten(tokenizer.spec["normalizer"], "normalizers")
+    undone = ({"type": "Prepend", "prepend": _SPACE}, _replace(" ", _SPACE))
+    return [step for step in steps if step not in undone]
+
+
+def _replace(old: str, new: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"String": old}, "content": new}
+
+
+def _named(step: dict[str, Any]) -> str:
+    match step["type"]:
+        case "NFC" | "NFD" | "NFKC" | "NFKD":
+            return f"normalizes to {step['type']}"
+        case "Precompiled":
+            return "normalizes to NFKC with a character map of its own"
+        case "Lowercase":
+            return "lower-cases"
+        case "BertNormalizer":
+            lower = step["lowercase"]
+            strips = step["strip_accents"] or (step["strip_accents"] is None and lower)
+            parts = ["lower-cases" * lower, "strips accents" * strips, "cleans control characters and spaces"]
+            return ", ".join(filter(None, parts))
+        case "Replace":
+            pattern = next(iter(step["pattern"].values()))
+            return f"replaces {pattern[:40]!r} by {step['content']!r}"
+        case "Strip":
+            return "strips spaces at the ends"
+    return f"normalizes with {step['type']}"
+
+
+def _drops_spaces(tokenizer: Tokenizer) -> bool:
+    steps = flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers")
+    return any(step["type"] in _WITHOUT_SPACES for step in steps)
+
+
+def _adds_space(tokenizer: Tokenizer) -> bool:
+    """Whether encoding puts a space before a text that decoding leaves there."""
+    steps = flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers")
+    return any(step["type"] == "ByteLevel" and step["add_prefix_space"] for step in steps)
+
+
+def _missing_bytes(tokenizer: Tokenizer) -> set[int]:
+    """Bytes that byte-level text may need and the vocabulary has no symbol for."""
+    if tokenizer.kind != "byte-level BPE":
+        return set()
+    return {byte for symbol, byte in byte_symbols().items() if symbol not in tokenizer.vocabulary}
+
+
+@lru_cache(maxsize=64)
+def _normalizer(step: str) -> Any:
+    """Build one normalizer step; the backend builds them only as part of a tokenizer."""
+    model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
+    shell = {"version": "1.0", "added_tokens": [], "normalizer": json.loads(step), "model": model}
+    blank = dict.fromkeys(("pre_tokenizer", "post_processor", "decoder", "truncation", "padding"))
+    return tokenizers.Tokenizer.from_str(json.dumps(shell | blank)).normalizer

@@ -1,0 +1,170 @@
+"""Tokenizers as bytes: ids, surfaces, fingerprint and special-token roles of one tokenizer.
+
+Ids always come from the `tokenizers` backend that will really be used at generation time.
+transformers rebuilds some tokenizers from their class name instead of reading
+``tokenizer.json``, and ids then differ; that is detected and said in `Tokenizer.notes`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import tokenizers
+
+from spectool import FingerprintMismatch
+from spectool.artifacts.tokenizer.fingerprint import fingerprint_of_json, short
+from spectool.artifacts.tokenizer.roles import Roles
+from spectool.artifacts.tokenizer.surfaces import Edges, edges, flatten, token_surfaces
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """One tokenizer, read-only. Derived properties are computed on first use and kept.
+
+    Attributes:
+        name: Where it came from, for messages and manifests.
+        backend: The `tokenizers` object that encodes.
+        roles: Special tokens by role.
+        notes: Things a user should know about how it was loaded; empty when there are none.
+    """
+
+    name: str
+    backend: tokenizers.Tokenizer
+    roles: Roles
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """The backend's own ``tokenizer.json``, parsed."""
+        spec: dict[str, Any] = json.loads(self.backend.to_str())
+        return spec
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 that ties artifacts to this tokenizer, 64 hex digits."""
+        return fingerprint_of_json(self.spec)
+
+    @cached_property
+    def vocabulary(self) -> Mapping[str, int]:
+        """Token string -> id, added tokens included."""
+        vocabulary: dict[str, int] = self.backend.get_vocab(with_added_tokens=True)
+        return vocabulary
+
+    @cached_property
+    def specials(self) -> frozenset[int]:
+        """Ids that never stand for text: special added tokens, and the unknown and padding tokens."""
+        added = {t["id"] for t in self.spec["added_tokens"] if t["special"]}
+        return frozenset(added | {i for i in (self.unknown, self.roles.pad) if i is not None})
+
+    @cached_property
+    def unknown(self) -> int | None:
+        """Id that stands for text the vocabulary cannot spell, if the model has one."""
+        model = self.spec["model"]
+        if model.get("unk_id") is not None:
+            return int(model["unk_id"])
+        return self.vocabulary.get(model.get("unk_token") or "")
+
+    @cached_property
+    def surfaces(self) -> list[bytes]:
+        """Surface of every id, length ``size``; empty for special and missing ids."""
+        return token_surfaces(self.spec, self.vocabulary, self.specials)
+
+    @cached_property
+    def edges(self) -> Edges:
+        """Artificial spaces that decoding removes at the ends of a text."""
+        return edges(self.spec)
+
+    @cached_property
+    def kind(self) -> str:
+        """``byte-level BPE``, ``SentencePiece BPE``, ``BPE``, ``Unigram``, ``WordPiece`` or ``WordLevel``."""
+        model = self.spec["model"]
+        decoders = {step["type"] for step in flatten(self.spec["decoder"], "decoders")}
+        if model["type"] != "BPE":
+            return str(model["type"])
+        if "ByteLevel" in decoders:
+            return "byte-level BPE"
+        return "SentencePiece BPE" if model.get("byte_fallback") else "BPE"
+
+    @property
+    def size(self) -> int:
+        """Number of ids: highest id + 1. A model's embedding may have more rows."""
+        return len(self.surfaces)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What manifests say of this tokenizer: name, fingerprint, number of ids."""
+        return {"name": self.name, "fingerprint": self.fingerprint, "size": self.size}
+
+    @cached_property
+    def byte_tokens(self) -> frozenset[int]:
+        """Ids of byte-fallback tokens (``<0x0A>``), which canonical text uses only when it must."""
+        if not self.spec["model"].get("byte_fallback"):
+            return frozenset()
+        names = (f"<0x{byte:02X}>" for byte in range(256))
+        return frozenset(self.vocabulary[name] for name in names if name in self.vocabulary)
+
+    @cached_property
+    def space_sign(self) -> str:
+        """The sign that a normalizer writes for a space; a space where none does."""
+        for step in flatten(self.spec["normalizer"], "normalizers"):
+            if step["type"] == "Replace" and step["pattern"] == {"String": " "}:
+                return str(step["content"])
+        return " "
+
+    @cached_property
+    def text_backend(self) -> tokenizers.Tokenizer:
+        """A copy of the backend that spells exactly the text it is given, inside a running text.
+
+        Special tokens are not looked for in the text, nothing is prepended and nothing normalized,
+        but for the way that spaces are written.
+        """
+        backend = tokenizers.Tokenizer.from_str(self.backend.to_str())
+        backend.encode_special_tokens = True
+        spaces = self.space_sign
+        backend.normalizer = None if spaces == " " else tokenizers.normalizers.Replace(" ", spaces)
+        return backend
+
+    def encode(self, text: str) -> list[int]:
+        """Return the canonical ids of a whole text, without BOS, EOS or other template tokens."""
+        ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode many texts at once, on all cores."""
+        return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode texts as they are spelled in the middle of a sentence, after a space.
+
+        Tokenizers that put a space before every text spell it so anyway; for the others it is added.
+        """
+        prefix = "" if self.edges.leading_space else " "
+        return self.encode_batch([prefix + text for text in texts])
+
+    def bytes_of(self, ids: Iterable[int]) -> bytes:
+        """Return the bytes of a whole text from its ids (joined surfaces, artificial edge spaces removed)."""
+        joined = b"".join(map(self.surfaces.__getitem__, ids))
+        if self.edges.leading_space and joined.startswith(b" "):
+            joined = joined[1:]
+        if self.edges.trailing_space and joined.endswith(b" "):
+            joined = joined[:-1]
+        return joined
+
+    def require(self, fingerprint: str, artifact: str, rebuild: str) -> None:
+        """Check that an artifact was built for this tokenizer.
+
+        Args:
+            fingerprint: The one in the artifact's manifest.
+            artifact: The artifact's path, for the message.
+            rebuild: Command that builds it anew for this tokenizer.
+
+        Raises:
+            FingerprintMismatch: It was built for another one.
+        """
+        if fingerprint != self.fingerprint:
+            raise FingerprintMismatch(
+                f"{artifact}: built for tokenizer {short(fingerprint)}, {self.name} is "
+                f"{short(self.fingerprint)}. Rebuild it: {rebuild}"
+            )

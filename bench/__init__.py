@@ -1,1 +1,0 @@
-"""Measuring: prompts generated in every way, timed cycle by cycle, saved as a run."""

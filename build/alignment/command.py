@@ -1,0 +1,89 @@
+"""The command ``align``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spectool.artifacts.console import guarded, json_option, out_option, reading, say, show, stage, text_options
+from spectool.build.default_paths import default_path
+
+
+@click.command("align")
+@click.option(
+    "--draft",
+    required=True,
+    metavar="D",
+    help="Tokenizer of the draft model: directory, tokenizer.json or hub id.",
+)
+@click.option("--target", required=True, metavar="T", help="Tokenizer of the target model, likewise.")
+@click.option(
+    "--corpus",
+    default="sample:pl",
+    show_default=True,
+    metavar="C",
+    help="Text to count on, as for build-dict.",
+)
+@out_option
+@text_options
+@json_option
+@guarded
+def align(
+    draft: str,
+    target: str,
+    corpus: str,
+    out: Path | None,
+    text_field: str | None,
+    on_error: Any,
+    as_json: bool,
+) -> None:
+    """Prepare a draft of another family for a target, and report on the pair.
+
+    Only the tokenizers are read, so the report helps to choose a draft model before you download
+    one. The part to look at is the ceiling: tokens per pass with a draft that is always right, for
+    every way of translating its tokens.
+
+    What one of the two tokenizers does not keep (case, forms of characters) is named, and text that
+    it touches is left out of the counts. `spectool generate` and `spectool chat` draft with it (--draft-model,
+    --alignment), `spectool emulate --draft` replays text with it.
+
+    \b
+    Example:
+        spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B --corpus wiki-pl -o qwen-bielik.align
+    """
+    from spectool.artifacts.describe import describe
+    from spectool.artifacts.formats.alignment import FORMAT as ALIGNMENT
+    from spectool.artifacts.tokenizer.opening import open_tokenizer
+    from spectool.build.alignment.stage import build_alignment
+    from spectool.corpora import open_corpus
+
+    source = open_corpus(corpus, on_error=on_error, text_field=text_field)
+    sides = open_tokenizer(draft), open_tokenizer(target)
+    for side in sides:
+        _say_notes(side)
+    if sides[0].fingerprint == sides[1].fingerprint:
+        say(
+            "draft and target have the same tokenizer: no alignment is needed, `generate --draft-model` takes the draft"
+        )
+    path = out or default_path(f"{sides[0].fingerprint[:8]}-{sides[1].fingerprint[:8]}.align")
+    with stage(path, ALIGNMENT, as_json, {"draft": sides[0].fingerprint, "target": sides[1].fingerprint}) as finish:
+        manifest = build_alignment(*sides, source, path, say, reading)
+        if not as_json:
+            show({name: fact for name, fact in describe(manifest).items() if name != "bytes"}, as_json=False)
+        _say_what_was_left_out(manifest)
+        finish(manifest)
+
+
+def _say_notes(tokenizer: Any) -> None:
+    for note in tokenizer.notes:
+        say(f"{tokenizer.name}: {note}")
+
+
+def _say_what_was_left_out(manifest: Any) -> None:
+    counts = manifest.statistics["draft_to_target"]
+    kept, left_out = counts["texts"], counts["lossy_texts"]
+    if left_out > kept:
+        say(
+            f"{left_out:,} of {kept + left_out:,} texts were left out, since one of the tokenizers does not keep their "
+            "bytes: the figures of the pair are about the rest. Its limits are named above; try another corpus"
+        )

@@ -1,0 +1,108 @@
+"""The vocabulary intersection of two tokenizers, on bytes, and how much of real text it covers.
+
+Token strings are never compared: ``Ġkot`` and ``▁kot`` are the same five bytes. Special
+tokens have no bytes and are paired by name or role.
+
+Source: TLI, "token-level intersection" drafting; coverage by occurrence is what decides, since
+most of a vocabulary never occurs in one language.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.artifacts.formats.alignment import NONE
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of one side the other side shares.
+
+    Attributes:
+        shared: Ids with a partner, special tokens included.
+        size: All ids that have a surface or a role.
+        occurrences: Tokens of the corpus, encoded by this side.
+        shared_occurrences: Those with a partner.
+    """
+
+    shared: int
+    size: int
+    occurrences: int
+    shared_occurrences: int
+
+    @property
+    def by_vocabulary(self) -> float:
+        """Shared ids / ids."""
+        return self.shared / self.size if self.size else 0.0
+
+    @property
+    def by_occurrence(self) -> float:
+        """Shared tokens / tokens of the corpus."""
+        return self.shared_occurrences / self.occurrences if self.occurrences else 0.0
+
+
+def intersect(source: Tokenizer, other: Tokenizer) -> NDArray[np.int32]:
+    """Find for every id of ``source`` the id of ``other`` with the same bytes or the same role.
+
+    Where several ids of ``other`` have the same bytes, the one that its `encode` writes wins:
+    ordinary tokens before byte-fallback tokens, then the lowest id.
+
+    Returns:
+        int32, shape ``[source ids]``; -1 where there is none.
+    """
+    partner = _ids_by_surface(other)
+    ids = [partner.get(surface, NONE) if surface else NONE for surface in source.surfaces]
+    for mine, theirs in _role_pairs(source, other):
+        ids[mine] = theirs
+    return np.array(ids, dtype=np.int32)
+
+
+def duplicate_surfaces(tokenizer: Tokenizer) -> int:
+    """Count the ids whose surface another id has as well, beyond the first of each."""
+    surfaces = [surface for surface in tokenizer.surfaces if surface]
+    return len(surfaces) - len(set(surfaces))
+
+
+def occurrences(documents: Iterable[Sequence[int]], size: int) -> NDArray[np.int64]:
+    """Count how often each id occurs; int64, shape ``[size]``."""
+    counts = np.zeros(size, dtype=np.int64)
+    for document in documents:
+        np.add.at(counts, np.asarray(document, dtype=np.int64), 1)
+    return counts
+
+
+def coverage(tokenizer: Tokenizer, partner: NDArray[np.int32], counts: NDArray[np.int64]) -> Coverage:
+    """Sum up how much of a vocabulary and of a counted text has a partner."""
+    shared = partner != NONE
+    usable = sum(1 for surface in tokenizer.surfaces if surface) + len(tokenizer.specials)
+    return Coverage(int(shared.sum()), usable, int(counts.sum()), int(counts[shared].sum()))
+
+
+def _ids_by_surface(tokenizer: Tokenizer) -> dict[bytes, int]:
+    ids: dict[bytes, int] = {}
+    # Later assignments win, so the preferred ids come last.
+    order = sorted(range(tokenizer.size), key=lambda i: (i not in tokenizer.byte_tokens, -i))
+    for index in order:
+        if tokenizer.surfaces[index]:
+            ids[tokenizer.surfaces[index]] = index
+    return ids
+
+
+def _role_pairs(source: Tokenizer, other: Tokenizer) -> list[tuple[int, int]]:
+    """Pair special ids: those of the same name (``<|im_start|>``), BOS and padding by role, any end with the first.
+
+    Roles come last, so that they win over names.
+    """
+    mine, theirs = source.roles, other.roles
+    names = {index: name for name, index in source.vocabulary.items() if index in source.specials - {source.unknown}}
+    pairs: list[tuple[int | None, int | None]] = [
+        (index, other.vocabulary[name])
+        for index, name in sorted(names.items())
+        if other.vocabulary.get(name) in other.specials
+    ]
+    pairs += [(mine.pad, theirs.pad), (mine.bos, theirs.bos)]
+    pairs += [(end, theirs.eos[0]) for end in mine.eos if theirs.eos]
+    return [(a, b) for a, b in pairs if a is not None and b is not None]

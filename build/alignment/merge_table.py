@@ -1,0 +1,107 @@
+"""The merge table of a BPE tokenizer: how each token comes about when BPE meets its own bytes."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from spectool.artifacts.canonical.merges import SYMBOL, UNREACHABLE, MergeTable
+from spectool.artifacts.tokenizer.surfaces import flatten
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+_Merges = dict[tuple[int, int], tuple[int, int]]  # two parts -> rank, token that they make
+_EMPTY = np.zeros(0, np.int32)
+NO_MERGES = MergeTable(_EMPTY, _EMPTY, _EMPTY, np.zeros(0, np.int64), _EMPTY, _EMPTY)
+
+
+def has_lemma(tokenizer: Tokenizer) -> bool:
+    """Tell whether the merge-site lemma can be used.
+
+    It holds for BPE without word-end marks, prefixes and dropout. It is not used where a
+    pre-tokenizer goes on splitting after its byte-level step, since that cuts characters apart.
+    """
+    model = tokenizer.spec["model"]
+    marks = model.get("continuing_subword_prefix"), model.get("end_of_word_suffix"), model.get("dropout")
+    steps = [step["type"] for step in flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers")]
+    return bool(model["type"] == "BPE" and not any(marks) and "ByteLevel" not in steps[:-1])
+
+
+def merge_table(tokenizer: Tokenizer) -> MergeTable:
+    """Derive the merge table.
+
+    Ids need not follow ranks, and several merges may make one token: what counts is the merge
+    that BPE really does last when it meets the token's own bytes. Tokens that it does not give
+    back (added tokens, tokens that only `ignore_merges` reaches) are marked `UNREACHABLE`;
+    special tokens too.
+
+    Merges are gone through by rank. When the turn of a pair comes and both parts have been made
+    by lower ranks, the merge-site lemma tells whether the pair is still there to be merged.
+    Tokens with a part that comes later are merged from their characters.
+    """
+    vocabulary: dict[str, int] = tokenizer.spec["model"]["vocab"]
+    merges = _merges_by_rank(tokenizer)
+    left, right, rank = ([missing] * tokenizer.size for missing in (UNREACHABLE, UNREACHABLE, -1))
+    for name, token in vocabulary.items():
+        if token not in tokenizer.specials and (len(name) == 1 or token in tokenizer.byte_tokens):
+            left[token] = right[token] = SYMBOL
+    unordered: set[int] = set()
+    for (first, second), (place, token) in merges.items():
+        if left[token] != UNREACHABLE or token in tokenizer.specials:
+            continue
+        if UNREACHABLE in (left[first], left[second]):
+            unordered.add(token)
+        elif not _merged_before(place, first, second, left, right, rank, merges):
+            left[token], right[token], rank[token] = first, second, place
+            unordered.discard(token)
+    names = {token: name for name, token in vocabulary.items()}
+    for token in unordered:
+        last = last_merge([vocabulary.get(char, -1) for char in names[token]], merges)
+        if last is not None and merges[last][1] == token:
+            left[token], right[token], rank[token] = *last, merges[last][0]
+    pairs = np.array([first << 32 | second for first, second in merges], np.int64)
+    made = np.array(list(merges.values()), np.int32).reshape(-1, 2)
+    order = np.argsort(pairs)
+    lefts, rights, ranks = (np.array(column, np.int32) for column in (left, right, rank))
+    return MergeTable(lefts, rights, ranks, pairs[order], made[order, 0], made[order, 1])
+
+
+def _merges_by_rank(tokenizer: Tokenizer) -> _Merges:
+    model = tokenizer.spec["model"]
+    vocabulary: dict[str, int] = model["vocab"]
+    merges: _Merges = {}
+    for place, merge in enumerate(model["merges"]):
+        first, second = merge if isinstance(merge, list) else merge.split(" ", 1)
+        pair = vocabulary[first], vocabulary[second]
+        merges.pop(pair, None)  # of a merge listed twice, the later rank counts
+        merges[pair] = place, vocabulary[first + second]
+    return merges
+
+
+def _merged_before(
+    place: int, first: int, second: int, left: Sequence[int], right: Sequence[int], rank: Sequence[int], merges: _Merges
+) -> bool:
+    """Tell whether some pair of the spines of two tokens merges before the two would, at rank ``place``."""
+    x, x_consumed = first, place
+    while x >= 0:
+        y, y_consumed = second, place
+        while y >= 0:
+            merge = merges.get((x, y))
+            if merge is not None and merge[0] < x_consumed and merge[0] <= y_consumed:
+                return True
+            y, y_consumed = left[y], rank[y]
+        x, x_consumed = right[x], rank[x]
+    return False
+
+
+def last_merge(symbols: Sequence[int], merges: _Merges) -> tuple[int, int] | None:
+    """Merge symbols by BPE; return the merge that left a single token, or None if none did."""
+    ids = list(symbols)
+    while len(ids) > 1:
+        pairs = list(pairwise(ids))
+        known = [(merges[pair][0], place) for place, pair in enumerate(pairs) if pair in merges]
+        if not known:
+            return None
+        _, at = min(known)
+        last = pairs[at]
+        ids[at : at + 2] = [merges[last][1]]
+    return last

@@ -1,0 +1,158 @@
+"""The stage behind ``spectool align``: two tokenizers and a corpus in, alignment artifact out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.artifacts.canonical.pretokens import boundary_table
+from spectool.artifacts.formats.alignment import FORMAT, VERSION, Absorption, Side, write_alignment
+from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.replacing import writing
+from spectool.artifacts.tokenizer.round_trips import limits
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.build.alignment.ceiling import translation_ceiling
+from spectool.build.alignment.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences
+from spectool.build.alignment.merge_table import has_lemma, merge_table
+from spectool.build.alignment.replayed_text import Reader, replay_text, share
+from spectool.build.alignment.translation_table import spellings
+from spectool.build.inputs import Progress, describe_corpus
+from spectool.build.inputs import Reader as CorpusReader
+from spectool.corpora import Corpus
+
+SAMPLE = 200_000  # characters
+_CEILING_SAMPLE = 40_000  # characters; what is replayed there is encoded again in every cycle
+_BATCH = 1024  # documents encoded at once
+
+
+def build_alignment(
+    draft: Tokenizer,
+    target: Tokenizer,
+    corpus: Corpus,
+    out: Path,
+    progress: Progress,
+    reader: CorpusReader = iter,
+    sample: int = SAMPLE,
+) -> Manifest:
+    """Align two tokenizers and write the artifact to ``out``.
+
+    Args:
+        draft: Tokenizer of the draft model.
+        target: Tokenizer of the target model.
+        corpus: Text on which occurrences are counted; read once.
+        out: Directory of the artifact; replaced in one step when everything is written.
+        progress: Called with a phrase when a step begins.
+        reader: Iterates over the corpus.
+        sample: Characters from the corpus's beginning on which merge sites, absorption and the
+            translation ceiling are counted.
+    """
+    with writing(out) as directory:
+        progress("counting occurrences")
+        texts, counts = _count(draft, target, (document.text for document in reader(corpus)), sample)
+        progress("deriving merges and splits")
+        tables = {role: _tables(tokenizer) for role, tokenizer in (("draft", draft), ("target", target))}
+        progress("spelling both vocabularies in each other's ids")
+        sides = {
+            "draft": Side(intersect(draft, target), spellings(draft, target), *tables["draft"]),
+            "target": Side(intersect(target, draft), spellings(target, draft), *tables["target"]),
+        }
+        progress("replaying a sample")
+        absorption = _no_absorption(target.size)
+        report = _replay(draft, target, sides, texts, absorption)
+        progress("finding the translation ceiling")
+        ceiling = translation_ceiling(
+            draft, target, texts, sides["draft"].partner, characters=min(sample, _CEILING_SAMPLE)
+        )
+        progress("writing")
+        write_alignment(directory, sides["draft"], sides["target"], _prefix_index(draft), absorption)
+        statistics = {
+            "draft": _side(draft, coverage(draft, sides["draft"].partner, counts[0])),
+            "target": _side(target, coverage(target, sides["target"].partner, counts[1])),
+            **report,
+            "ceiling": {
+                name: {str(k): round(value, 4) if ceiling.target_tokens else None for k, value in by_length.items()}
+                for name, by_length in ceiling.tokens_per_pass.items()
+            },
+        }
+        manifest = Manifest(
+            format=FORMAT,
+            version=VERSION,
+            arguments={"sample": sample},
+            tokenizers={"draft": draft.identity, "target": target.identity},
+            inputs=describe_corpus(corpus),
+            statistics=statistics,
+        )
+        return seal(directory, manifest)
+
+
+def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:
+    return (merge_table(tokenizer), boundary_table(tokenizer)) if has_lemma(tokenizer) else (None, None)
+
+
+def _replay(
+    draft: Tokenizer, target: Tokenizer, sides: dict[str, Side], texts: Sequence[str], absorption: Absorption
+) -> dict[str, Any]:
+    """Replay the sample in both directions; fill ``absorption``; return the report."""
+    engines = sides["draft"].engine(draft), sides["target"].engine(target)
+    readers = Reader(draft, has_lemma(draft)), Reader(target, has_lemma(target))
+    spelled = [reader.read(texts) for reader in readers]
+    data = [text.encode() for text in texts]
+    forth = zip(data, spelled[0], spelled[1], strict=True)
+    back = zip(data, spelled[1], spelled[0], strict=True)
+    proposals = replay_text(draft, target, engines[1], sides["draft"].spellings, forth, absorption)
+    commits = replay_text(target, draft, engines[0], sides["target"].spellings, back)
+    return {
+        "sample": {"texts": len(texts), "characters": sum(map(len, texts))},
+        "draft_to_target": proposals.as_dict(),
+        "target_to_draft": commits.as_dict(),
+        "absorption": {
+            "tail": share(int(absorption.absorbed.sum()), int(absorption.ends.sum())),
+            "head": share(int(absorption.refused.sum()), int(absorption.frontiers.sum())),
+        },
+    }
+
+
+def _no_absorption(size: int) -> Absorption:
+    ends, absorbed, frontiers, refused = (np.zeros(size, np.uint32) for _ in range(4))
+    return Absorption(ends, absorbed, frontiers, refused, np.zeros((size, 32), np.uint8))
+
+
+def _prefix_index(draft: Tokenizer) -> NDArray[np.int32]:
+    with_bytes = [token for token, surface in enumerate(draft.surfaces) if surface]
+    return np.array(sorted(with_bytes, key=lambda token: (draft.surfaces[token], token)), np.int32)
+
+
+def _side(tokenizer: Tokenizer, covered: Coverage) -> dict[str, Any]:
+    return {
+        "kind": tokenizer.kind,
+        "lemma": has_lemma(tokenizer),
+        "roles": tokenizer.roles.as_dict(),
+        "limits": list(limits(tokenizer)),
+        "duplicate_surfaces": duplicate_surfaces(tokenizer),
+        "coverage": {
+            **asdict(covered),
+            "by_vocabulary": round(covered.by_vocabulary, 6),
+            "by_occurrence": round(covered.by_occurrence, 6),
+        },
+    }
+
+
+def _count(
+    draft: Tokenizer, target: Tokenizer, texts: Iterator[str], sample: int
+) -> tuple[list[str], tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Count ids over the whole corpus; keep its first ``sample`` characters."""
+    kept: list[str] = []
+    room = sample
+    counts = np.zeros(draft.size, np.int64), np.zeros(target.size, np.int64)
+    while batch := list(islice(texts, _BATCH)):
+        for tokenizer, sums in ((draft, counts[0]), (target, counts[1])):
+            sums += occurrences(tokenizer.encode_batch(batch), tokenizer.size)
+        for text in batch:
+            if room > 0:
+                kept.append(text[:room])
+                room -= len(text)
+    return kept, counts

@@ -1,0 +1,236 @@
+"""Tasks of a count, first part: from blocks of text to symbols, and the counts of single symbols.
+
+    words    encode_words    block  -> local symbols, and the block's words with their counts
+             merge_words     bucket -> words of all blocks with their counts, those below the minimum left out
+             number_words           -> the vocabulary: symbols by falling count, then by text
+             place_words     block  -> symbols
+    tokens   encode_tokens   block  -> symbols, and how often each occurs
+             merge_tokens           -> tokens with their counts, those below the minimum left out
+
+Symbol 0 is a break: between runs of words, between documents, and in the place of a special token. A
+word below the minimum becomes one too, since no n-gram with it can reach the minimum.
+
+Files, B a block and K a bucket: ``text-B``, ``local-B``, ``words-B``, ``uses-B``, ``symbols-B``; ``words.kept-K``,
+``words.rows-K``, ``words.starts-K``; ``n1.roots``: row in order 1 of every symbol, -1 where it has none.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import tokenizers
+from numpy.typing import NDArray
+
+from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
+from spectool.artifacts.formats.counts import COUNTS_OF_COUNTS
+from spectool.artifacts.work import Figures, load, read_json, renaming, save, write_json
+from spectool.build.counting.plan import cuts
+from spectool.corpora import word_runs
+
+BREAK = 0
+WORDS_EVERY = 64
+"""One word in so many goes into the sample that buckets are cut by."""
+
+_WORDS = {"word": pa.large_string(), "count": pa.int64()}
+_BATCH_CHARACTERS = 1 << 18  # encoded at once: the tokenizer's own results take some 100 bytes a token
+
+
+def write_text(work: Path, block: int, texts: Sequence[bytes]) -> None:
+    """Write the documents of a block for its encoder; clean text holds no NUL."""
+    with renaming(work / f"text-{block}") as partial:
+        partial.write_bytes(b"\0".join(texts))
+
+
+def encode_words(work: Path, block: int, orders: int, language: str | None) -> Figures:
+    """Split a block into words and number them within the block, by their text."""
+    ids: defaultdict[str, int] = defaultdict(count(1).__next__)
+    runs = (run for text in _texts(work, block) for run in word_runs(text, language))
+    seen = np.fromiter(chain.from_iterable([*map(ids.__getitem__, run), BREAK] for run in runs), dtype=np.int32)
+    words = sorted(ids)
+    number = np.zeros(len(words) + 1, dtype=np.int32)
+    number[[ids[word] for word in words]] = np.arange(1, len(words) + 1)
+    local = number[seen]
+    counts = np.bincount(local, minlength=len(words) + 1)[1:]
+    save(work, f"local-{block}", local)
+    _write_words(work, f"words-{block}", pa.array(words, pa.large_string()), counts)
+    return {"symbols": len(local), "records": len(words), "windows": windows(local, orders)}
+
+
+def cut_words(work: Path, blocks: int, buckets: int) -> Figures:
+    """Choose the first word of every bucket but the first, from samples of all blocks."""
+    samples: list[str] = []
+    for block in range(blocks):
+        words, _ = _read_words(work, f"words-{block}")
+        samples += words.take(pa.array(range(0, len(words), WORDS_EVERY), pa.int64())).to_pylist()
+    samples.sort()
+    write_json(work / "words.cuts.json", [samples[at] for at in cuts(len(samples), buckets)])
+    return {"samples": len(samples)}
+
+
+def merge_words(work: Path, bucket: int, blocks: int, min_count: int) -> Figures:
+    """Add up the counts of a bucket's words, and tell every block which of its words are kept."""
+    first: list[str] = read_json(work / "words.cuts.json")
+    pieces, counts, starts = [], [], [0]
+    for block in range(blocks):
+        words, uses = _read_words(work, f"words-{block}")
+        start = _place(words, first[bucket - 1]) if bucket else 0
+        stop = _place(words, first[bucket]) if bucket < len(first) else len(words)
+        pieces.append(words[start:stop])
+        counts.append(uses[start:stop])
+        starts.append(starts[-1] + stop - start)
+    encoded = pa.concat_arrays(pieces).dictionary_encode()
+    ids, words = as_numpy(encoded.indices), encoded.dictionary
+    total = np.zeros(len(words), dtype=np.int64)
+    np.add.at(total, ids, np.concatenate(counts))
+    by_text = as_numpy(pc.sort_indices(words)).astype(np.int64)
+    kept = total[by_text] >= min_count
+    row = np.empty(len(words), dtype=np.int32)
+    row[by_text] = np.where(kept, np.cumsum(kept) - 1, -1)
+    chosen = by_text[kept]
+    save(work, f"words.rows-{bucket}", row[ids])
+    save(work, f"words.starts-{bucket}", np.array(starts))
+    _write_words(work, f"words.kept-{bucket}", words.take(pa.array(chosen)), total[chosen])
+    return {
+        "distinct": len(words),
+        "kept": len(chosen),
+        "occurrences": int(total[chosen].sum()),
+        "counts_of_counts": counts_of_counts(total),
+    }
+
+
+def number_words(work: Path, buckets: int) -> Figures:
+    """Write the vocabulary, and the counts of order 1.
+
+    The kept words of all buckets are in memory here: some 50 bytes for each.
+    """
+    parts = [_read_words(work, f"words.kept-{bucket}") for bucket in range(buckets)]
+    words = pa.concat_arrays([part for part, _ in parts])
+    counts = np.concatenate([uses for _, uses in parts])
+    chosen = np.argsort(-counts, kind="stable")  # the words are in the order of their texts
+    symbol = np.empty(len(words), dtype=np.int32)
+    symbol[chosen] = np.arange(1, len(words) + 1)
+    bases = np.cumsum([0, *(len(part) for part, _ in parts)])
+    save(work, "words.symbols", symbol)
+    save(work, "words.bases", bases)
+    _write_words(work, "vocabulary", words.take(pa.array(chosen)), counts[chosen])
+    save(work, "n1.roots", np.arange(-1, len(words), dtype=np.int32))
+    save(work, "n1.keys-0", np.arange(1, len(words) + 1))
+    save(work, "n1.counts-0", counts[chosen])
+    return {"kept": len(words)}
+
+
+def place_words(work: Path, block: int, buckets: int) -> Figures:
+    """Put the vocabulary's symbols in the place of a block's own."""
+    symbol, bases = load(work, "words.symbols", mapped=True), load(work, "words.bases")
+    table = [np.array([BREAK], dtype=np.int32)]
+    for bucket in range(buckets):
+        starts = load(work, f"words.starts-{bucket}", mapped=True)
+        rows = np.array(load(work, f"words.rows-{bucket}", mapped=True)[starts[block] : starts[block + 1]])
+        found = np.full(len(rows), BREAK, dtype=np.int32)
+        found[rows >= 0] = symbol[rows[rows >= 0] + bases[bucket]]
+        table.append(found)
+    local = load(work, f"local-{block}")
+    save(work, f"symbols-{block}", np.concatenate(table)[local])
+    return {"symbols": len(local)}
+
+
+def encode_tokens(work: Path, block: int, orders: int) -> Figures:
+    """Encode the documents of a block, each by itself, with ``tokenizer.json`` and ``token_symbols.npy``."""
+    backend = _backend(str(work / "tokenizer.json"))
+    symbol_of = load(work, "token_symbols")
+    pieces = []
+    for texts in _batches(_texts(work, block)):
+        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+        ids = chain.from_iterable([*encoding.ids, len(symbol_of) - 1] for encoding in encodings)
+        pieces.append(symbol_of[np.fromiter(ids, dtype=np.int32)])
+    symbols = np.concatenate(pieces)
+    save(work, f"symbols-{block}", symbols)
+    save(work, f"uses-{block}", np.bincount(symbols, minlength=len(symbol_of)))
+    return {"symbols": len(symbols), "windows": windows(symbols, orders)}
+
+
+def merge_tokens(work: Path, blocks: int, min_count: int) -> Figures:
+    """Add up the counts of single tokens."""
+    total = load(work, "uses-0")
+    for block in range(1, blocks):
+        total += load(work, f"uses-{block}", mapped=True)
+    total[BREAK] = 0
+    kept = np.flatnonzero(total >= min_count)
+    roots = np.full(len(total), -1, dtype=np.int32)
+    roots[kept] = np.arange(len(kept))
+    save(work, "n1.roots", roots)
+    save(work, "n1.keys-0", kept)
+    save(work, "n1.counts-0", total[kept])
+    return {
+        "distinct": int((total > 0).sum()),
+        "kept": len(kept),
+        "occurrences": int(total[kept].sum()),
+        "counts_of_counts": counts_of_counts(total),
+    }
+
+
+def token_symbols(size: int, specials: frozenset[int]) -> NDArray[np.int32]:
+    """Return the symbol of every token id, and a break for special ones and for the end of a document."""
+    symbol_of = np.arange(1, size + 2, dtype=np.int32)
+    symbol_of[[*specials, size]] = BREAK
+    return symbol_of
+
+
+def windows(symbols: NDArray[np.int32], orders: int) -> list[int]:
+    """Return how many windows of each length hold no break; the last symbol is one."""
+    lengths = np.diff(np.flatnonzero(symbols == BREAK), prepend=-1) - 1
+    return [int(np.maximum(lengths - shorter, 0).sum()) for shorter in range(orders)]
+
+
+def counts_of_counts(counts: NDArray[np.int64]) -> list[int]:
+    """Return how many n-grams occur once, twice, ... up to `COUNTS_OF_COUNTS` times."""
+    return [int((counts == times).sum()) for times in range(1, COUNTS_OF_COUNTS + 1)]
+
+
+def read_vocabulary(work: Path) -> pa.Array:
+    """Return the words by symbol."""
+    return _read_words(work, "vocabulary")[0]
+
+
+def _texts(work: Path, block: int) -> list[str]:
+    return (work / f"text-{block}").read_bytes().decode().split("\0")
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    characters = 0
+    for text in texts:
+        batch.append(text)
+        characters += len(text)
+        if characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+@lru_cache(maxsize=1)
+def _backend(path: str) -> Any:
+    return tokenizers.Tokenizer.from_file(path)
+
+
+def _write_words(work: Path, name: str, words: pa.Array, counts: NDArray[np.int64]) -> None:
+    with renaming(work / f"{name}.arrow") as partial:
+        write_columns(partial, {"word": words, "count": pa.array(counts)})
+
+
+def _read_words(work: Path, name: str) -> tuple[pa.Array, NDArray[np.int64]]:
+    columns = read_columns(work / f"{name}.arrow", _WORDS)
+    return columns["word"], as_numpy(columns["count"])
+
+
+def _place(words: pa.Array, word: str) -> int:
+    """Return where ``word`` is, or would be, among sorted words."""
+    return bisect_left(range(len(words)), word, key=lambda at: words[at].as_py())

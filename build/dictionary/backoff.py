@@ -1,0 +1,209 @@
+"""The backoff method: contexts of up to N-1 tokens, each with its one most probable next token.
+
+    ... ze względu | na      context (ze, względu) -> na, P = 0.81
+        względu na | to      where the longest known suffix of the history says the same as a
+                             shorter one would, or hardly better, it is left out
+
+An entry is worth what it adds to the drafts. Who drafts from a probability d on gains p - d by a guess that
+is right with probability p >= d. A context c whose entry says p, and where without it a guess right with probability q
+would be drafted as if s were its probability, adds
+
+    p - q                    to those who draft everything, d = 0
+    p^2/2 - q s + s^2/2      to those who do not, averaged over d in 0..1
+
+at each of its occurrences; the sum of both is its worth. So an entry may pay by saying the same token with another
+probability. Entries are kept from the most worth on: one number, the least worth that is kept, sets the
+size of the dictionary. Below half a token in all of the counted text none is kept, whatever room there is: such entries
+are chance, and cost as much on other text as they gain (docs/results.md).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.artifacts.formats.dictionary import PROBABILITY_STEP
+from spectool.build.dictionary.smoothing import Followers, Rows, Windows, smooth, smooth_where_asked
+
+LEAST_WORTH = 0.5  # expected accepted tokens in the counted text
+_FLATTEST = -0.05  # steps are bold where numbers hardly change, but not boundless
+_STEPS = 40  # trials of the least worth; some five are enough
+_ENOUGH = 0.995  # of the entries allowed
+
+Values: TypeAlias = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """What is proposed after each context of one length.
+
+    Attributes:
+        kept: Contexts with an entry of their own, ``[contexts]``.
+        token: Symbol proposed after each context, by its own entry or that of its longest kept
+            suffix; -1 where there is none. ``[contexts]``
+        probability: Of that token after the context itself, ``[contexts]``, float32.
+        asked: The same where the context is asked: `smooth_where_asked`. ``[contexts]``, float32.
+        stated: What the entry that proposes it says of it, ``[contexts]``, float32.
+        length: Tokens in the context of that entry, 0 where there is none, ``[contexts]``.
+        count: Occurrences of that entry's context, ``[contexts]``.
+    """
+
+    kept: NDArray[np.bool_]
+    token: Rows
+    probability: NDArray[np.float32]
+    asked: NDArray[np.float32]
+    stated: NDArray[np.float32]
+    length: NDArray[np.int8]
+    count: Rows
+
+
+class Automaton:
+    """Contexts with their best tokens, from which entries are chosen."""
+
+    def __init__(self, windows: Sequence[Windows], discount: float, symbols: int) -> None:
+        """Find the most probable follower of every context, and how sure it is.
+
+        Args:
+            windows: Orders 1 to N.
+            discount: D of the smoothing, 0 to 1.
+            symbols: Highest symbol.
+        """
+        self.windows, self._discount, self._base = windows, discount, symbols + 1
+        self._smoothed = smooth(windows, discount)
+        self._best = [self._best_followers(length) for length in range(1, len(windows))]
+        self._asked = self._smoothed
+        self._asked = self._where_asked(self._chosen(0.0, by_threshold=False))
+
+    def entries_worth(self, least: float) -> list[Predictions]:
+        """Choose the entries worth more than ``least``, in expected accepted tokens in the counted text.
+
+        Returns:
+            Predictions for the contexts of 1, 2, ... N-1 tokens.
+        """
+        return self._chosen(least, by_threshold=True)
+
+    def best_entries(self, most: int) -> list[Predictions]:
+        """Choose at most ``most`` entries, those worth most."""
+        chosen = self.entries_worth(LEAST_WORTH)
+        everything = number_of(chosen)
+        if everything <= most:
+            return chosen
+        few: list[Predictions] | None = None
+        low, high, slope = LEAST_WORTH, math.inf, -1.0  # of log number over log least: some -1 for most texts
+        least, wanted = low * everything / max(1, most), most * (1 + _ENOUGH) / 2
+        before: tuple[float, int] | None = None
+        for _ in range(_STEPS):
+            chosen = self.entries_worth(least)
+            number = number_of(chosen)
+            if _ENOUGH * most <= number <= most:
+                return chosen
+            if number > most:
+                low = least
+            else:
+                high, few = least, chosen
+            if before and 0 < number != before[1] > 0:
+                slope = min(_FLATTEST, math.log(number / before[1]) / math.log(least / before[0]))
+            before = least, number
+            guess = least * (max(1, number) / max(1.0, wanted)) ** (-1 / slope)
+            least = guess if low < guess < high else (low + high) / 2
+        return few or self.entries_worth(math.inf)
+
+    def restated(self, chosen: Sequence[Predictions]) -> list[Predictions]:
+        """Let entries state the probabilities of their tokens where they are asked among exactly these entries."""
+        followers = self._where_asked(chosen)
+        restated: list[Predictions] = []
+        for length, predictions in enumerate(chosen, 1):
+            own = predictions.kept
+            stated = self._inherited(length, restated).stated
+            stated[own] = followers[length].probability[self._rows_of(length, predictions.token)[own]]
+            restated.append(replace(predictions, stated=stated))
+        return restated
+
+    def _where_asked(self, chosen: Sequence[Predictions]) -> list[Followers]:
+        return smooth_where_asked(self.windows, [predictions.kept for predictions in chosen], self._discount)
+
+    def _chosen(self, least: float, by_threshold: bool) -> list[Predictions]:
+        """Choose entries by their worth: with thresholds, or to those alone who draft everything."""
+        chosen: list[Predictions] = []
+        for length, (token, row) in enumerate(self._best, 1):
+            contexts, inherited = self.windows[length - 1], self._inherited(length, chosen)
+            other = self._rows_of(length, inherited.token)
+            p = _after(self._smoothed[length], row, np.float32(0))
+            q = _after(self._smoothed[length], other, inherited.probability)
+            worth, new = p - q, token != inherited.token
+            sure, less_sure, stated = p, q, inherited.stated
+            if by_threshold:
+                sure = _after(self._asked[length], row, np.float32(0))
+                less_sure = _after(self._asked[length], other, inherited.asked)
+                worth = worth + gain_over_thresholds(sure, less_sure, stated)
+                new |= np.abs(sure - stated) > PROBABILITY_STEP
+            kept = (token >= 0) & new & (contexts.count * worth > least)
+            chosen.append(
+                Predictions(
+                    kept,
+                    np.where(kept, token, inherited.token),
+                    np.where(kept, p, q),
+                    np.where(kept, sure, less_sure),
+                    np.where(kept, sure, stated),
+                    np.where(kept, length, inherited.length).astype(np.int8),
+                    np.where(kept, contexts.count, inherited.count),
+                )
+            )
+        return chosen
+
+    def _inherited(self, length: int, shorter: Sequence[Predictions]) -> Predictions:
+        """Return what is proposed after each context of ``length`` tokens by its longest kept suffix."""
+        contexts = self.windows[length - 1]
+        if shorter:
+            return Predictions(*(getattr(shorter[-1], field.name)[contexts.suffix] for field in fields(Predictions)))
+        nothing = np.zeros(len(contexts.keys), dtype=np.float32)
+        rows = np.zeros(len(contexts.keys), dtype=np.int64)
+        return Predictions(nothing > 0, rows - 1, nothing, nothing, nothing.copy(), rows.astype(np.int8), rows)
+
+    def _best_followers(self, length: int) -> tuple[Rows, Rows]:
+        """Return the most probable next symbol after each context, the lowest of equals, and the row of that window."""
+        window, probability = self.windows[length], self._smoothed[length].probability
+        contexts = len(self.windows[length - 1].keys)
+        token, row = np.full(contexts, -1, dtype=np.int64), np.full(contexts, -1, dtype=np.int64)
+        if not len(window.keys):
+            return token, row
+        starts = np.flatnonzero(np.diff(window.prefix, prepend=-1))
+        top = np.maximum.reduceat(probability, starts)
+        rows = np.flatnonzero(probability == np.repeat(top, np.diff(starts, append=len(probability))))
+        rows = rows[np.diff(window.prefix[rows], prepend=-1) > 0]
+        token[window.prefix[rows]], row[window.prefix[rows]] = window.symbol[rows], rows
+        return token, row
+
+    def _rows_of(self, length: int, token: Rows) -> Rows:
+        """Return the row of the window of each context and one symbol after it, -1 where there is none."""
+        rows = np.full(len(token), -1, dtype=np.int64)
+        wanted = np.flatnonzero((token >= 0) & (self._best[length - 1][0] >= 0))
+        rows[wanted] = self.windows[length].find(wanted * self._base + token[wanted])
+        return rows
+
+
+def gain_over_thresholds(p: Values, q: Values, stated: Values) -> Values:
+    """Return what an entry adds to those who draft from some probability on, averaged over all that there are.
+
+    Args:
+        p: Of its token.
+        q: Of the token that is proposed without it.
+        stated: What is said of that one.
+    """
+    gain: Values = p**2 / 2 - q * stated + stated**2 / 2
+    return gain
+
+
+def _after(followers: Followers, rows: Rows, shorter: NDArray[np.float32] | np.float32) -> NDArray[np.float32]:
+    """Return the probability of one symbol after each context: that of its window, or by that of a shorter one."""
+    probability: NDArray[np.float32] = followers.left_over * shorter
+    probability[rows >= 0] = followers.probability[rows[rows >= 0]]
+    return probability
+
+
+def number_of(chosen: Sequence[Predictions]) -> int:
+    """Return the number of entries."""
+    return sum(int(np.count_nonzero(predictions.kept)) for predictions in chosen)

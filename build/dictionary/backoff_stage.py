@@ -1,0 +1,212 @@
+"""The stage behind ``spectool build-dict --method backoff``: token windows and tokenizer in, dictionary out."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spectool import SpectoolError
+from spectool.artifacts.formats.counts import Counts
+from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
+from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.replacing import writing
+from spectool.artifacts.tokenizer.fingerprint import short
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.build.counting.stage import CountOptions, count
+from spectool.build.dictionary.backoff import Automaton, Predictions, number_of
+from spectool.build.dictionary.calibration import Calibration
+from spectool.build.dictionary.held_out import HeldOutText, split_off
+from spectool.build.dictionary.smoothing import Windows, open_windows
+from spectool.build.inputs import Progress
+from spectool.corpora import Corpus
+
+DISCOUNT = 0.9  # lower ones drafted held-out text no better; see benchmarks/smoothing.py
+MAX_CONTEXT = 6
+_DRAFT_LENGTH = 8  # at which dictionaries are compared on the held-out text
+_BYTES_PER_ENTRY = 6.8  # first guess; then what the files turn out to take
+_CLOSE = 0.985  # of the limits
+_ATTEMPTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffOptions:
+    """Arguments of the backoff method.
+
+    Attributes:
+        entries: Most entries to keep; None for as many as ``max_bytes`` allows.
+        max_bytes: Most bytes of the artifact's data files; None for any number.
+        max_context: Longest context, tokens; the counts must hold windows one token longer.
+        discount: D of the smoothing, 0..1.
+    """
+
+    entries: int | None = None
+    max_bytes: int | None = 5_000_000
+    max_context: int = MAX_CONTEXT
+    discount: float = DISCOUNT
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What dictionaries of all sizes share.
+
+    Attributes:
+        automaton: The contexts.
+        held_out: Text that was not counted, if there is any.
+    """
+
+    automaton: Automaton
+    held_out: HeldOutText | None
+
+
+def prepare(
+    tokenizer: Tokenizer, counts: Counts, options: BackoffOptions, progress: Progress, held_out: Sequence[str] = ()
+) -> Prepared:
+    """Do what does not depend on the size; arguments and errors as for `build_backoff`."""
+    _check(tokenizer, counts, options)
+    progress("reading counts")
+    windows = open_windows(counts)[: options.max_context + 1]
+    text = HeldOutText(tokenizer.encode_batch(list(held_out)), windows, counts.symbols) if held_out else None
+    progress("smoothing")
+    return Prepared(Automaton(windows, options.discount, counts.symbols), text)
+
+
+def build_backoff(
+    tokenizer: Tokenizer,
+    counts: Counts,
+    out: Path,
+    options: BackoffOptions,
+    progress: Progress,
+    held_out: Sequence[str] = (),
+    prepared: Prepared | None = None,
+) -> Manifest:
+    """Build a backoff dictionary and write it to ``out``.
+
+    Args:
+        tokenizer: The target's.
+        counts: Windows of its tokens, at least of order ``max_context + 1``.
+        out: Directory of the artifact; replaced in one step when everything is written.
+        options: See `BackoffOptions`.
+        progress: Called with a phrase when a step begins.
+        held_out: Texts that were not counted, to set the stated probabilities right on.
+        prepared: What `prepare` made of the same, for several sizes.
+
+    Returns:
+        The manifest of the finished artifact.
+
+    Raises:
+        SpectoolError: The counts do not fit, or there is nothing to build from.
+    """
+    with writing(out) as directory:
+        prepared = prepared or prepare(tokenizer, counts, options, progress, held_out)
+        automaton, text = prepared.automaton, prepared.held_out
+        most = options.entries or int((options.max_bytes or 1 << 40) / _BYTES_PER_ENTRY)
+        chosen, shape = _write_within(directory, automaton, counts, options, most, text, progress)
+        statistics: dict[str, Any] = {"tokens": counts.total, "contexts": _contexts(automaton.windows)}
+        if text is not None:
+            statistics["held_out"] = {
+                "tokens": text.tokens,
+                "tokens_per_pass": round(text.tokens_per_pass(chosen, _DRAFT_LENGTH), 4),
+            }
+        manifest = Manifest(
+            format=FORMAT,
+            version=VERSION,
+            arguments={"method": "backoff", **asdict(options), "min_count": counts.min_count},
+            tokenizers={"target": tokenizer.identity},
+            inputs=counts.manifest.inputs,
+            statistics=statistics | shape,
+        )
+        return seal(directory, manifest)
+
+
+def count_and_build(
+    tokenizer: Tokenizer,
+    corpus: Corpus,
+    out: Path,
+    options: BackoffOptions,
+    limits: CountOptions,
+    progress: Progress,
+) -> Manifest:
+    """Count a corpus in a temporary directory, all but a held-out fiftieth, and build from that.
+
+    Raises:
+        CorpusError: The text cannot be read.
+        SpectoolError: There is nothing to build from.
+    """
+    held_out: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
+        path = Path(scratch) / "windows.counts"
+        limits = replace(limits, orders=options.max_context + 1)
+        count(corpus, path, limits, tokenizer, progress, partial(split_off, held_out=held_out))
+        return build_backoff(tokenizer, Counts(path), out, options, progress, held_out)
+
+
+def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> None:
+    if counts.kind != "windows":
+        raise SpectoolError(
+            f"{counts.path}: counts of {counts.kind}, expected of token windows. "
+            f"Count with `spectool count --tokenizer {tokenizer.name}`"
+        )
+    if counts.fingerprint != tokenizer.fingerprint:
+        raise SpectoolError(
+            f"{counts.path}: counted with another tokenizer ({short(counts.fingerprint or '')}), expected "
+            f"{tokenizer.name} ({short(tokenizer.fingerprint)}). "
+            f"Count with `spectool count --tokenizer {tokenizer.name}`"
+        )
+    if counts.orders <= options.max_context:
+        raise SpectoolError(
+            f"{counts.path}: windows of up to {counts.orders} tokens, expected {options.max_context + 1} for contexts "
+            f"of {options.max_context}. Count with --orders {options.max_context + 1}, or give a lower --max-context"
+        )
+
+
+def _write_within(
+    directory: Path,
+    automaton: Automaton,
+    counts: Counts,
+    options: BackoffOptions,
+    most: int,
+    text: HeldOutText | None,
+    progress: Progress,
+) -> tuple[list[Predictions], dict[str, Any]]:
+    """Write the entries worth most that the limits allow; what an entry takes is known only when it is written."""
+    limit = options.max_bytes
+    for attempt in range(_ATTEMPTS):
+        progress("choosing entries")
+        chosen = automaton.restated(automaton.best_entries(most))
+        kept = number_of(chosen)
+        if not kept:
+            break
+        progress(f"writing {kept:,} entries")
+        calibration = None if text is None else Calibration(text.predicted(chosen))
+        shape = write_dictionary(directory, _entries(chosen, counts, calibration), chained=True)
+        size = sum(file.stat().st_size for file in directory.iterdir())
+        nothing_left = kept < _CLOSE * most or most == options.entries
+        if limit is None or (size <= limit and (attempt or nothing_left or size >= _CLOSE * limit)):
+            return chosen, shape
+        most = min(options.entries or 1 << 40, int(_CLOSE * kept * limit / size))
+    allowed = "" if limit is None else f" in {limit:,} bytes"
+    raise SpectoolError(
+        f"{counts.path}: no entry to store from {counts.total:,} tokens{allowed}. "
+        "Give more text, or a larger --max-bytes"
+    )
+
+
+def _entries(chosen: Sequence[Predictions], counts: Counts, calibration: Calibration | None) -> Iterator[Entry]:
+    for length, predictions in enumerate(chosen, 1):
+        rows = np.flatnonzero(predictions.kept)
+        contexts = (counts.spelled(length, rows) - 1).tolist()
+        following = (predictions.token[rows] - 1).tolist()
+        count = predictions.count[rows]
+        stated = predictions.stated[rows]
+        probability = stated if calibration is None else calibration(length, count, stated)
+        for context, token, p, n in zip(contexts, following, probability.tolist(), count.tolist(), strict=True):
+            yield Entry(context, (token,), p, n)
+
+
+def _contexts(windows: Sequence[Windows]) -> int:
+    """Return how many contexts were counted."""
+    return sum(len(window.keys) for window in windows[:-1])

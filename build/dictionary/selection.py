@@ -1,0 +1,193 @@
+"""Which entries of a dictionary are kept, when it is made from another one: merged, restricted, imported.
+
+An entry is redundant when the longest kept suffix of its context proposes the same with the same probability.
+Of the others, those worth most are kept: occurrences of the context, times what the entry adds to the drafts there, as
+in the backoff method (see `backoff`).
+
+The probability q of the suffix's proposal f after the context c itself is not in a dictionary, unless it is what c
+proposes as well. Otherwise, with the proposal t of c at probability p, it is taken for (1 - p) P(f | suffix),
+what t leaves over, shared out as after the suffix, and for no more than p / 2: t was chosen because f is less probable.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import compress, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool import SpectoolError
+from spectool.artifacts.formats.dictionary import PROBABILITY_STEP, Entry, write_dictionary
+from spectool.build.dictionary.backoff import gain_over_thresholds
+from spectool.build.inputs import Progress
+
+_ATTEMPTS = 6
+_BYTES_PER_ENTRY = 8.0  # first guess; then what the files turn out to take
+_CLOSE = 0.97  # of the bytes allowed
+
+Text = str
+"""Tokens as a string, one code point per id: strings are hashed and sliced several times faster than tuples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a dictionary may be.
+
+    Attributes:
+        entries: Most entries; None for any number.
+        max_bytes: Most bytes of the data files; None for any number.
+    """
+
+    entries: int | None = None
+    max_bytes: int | None = None
+
+
+class Prediction(NamedTuple):
+    """What follows a context.
+
+    Attributes:
+        continuation: Tokens proposed.
+        probability: Of the whole continuation, 0..1.
+        occurrences: Of the context in the text.
+    """
+
+    continuation: tuple[int, ...]
+    probability: float
+    occurrences: float
+
+
+def as_text(tokens: Iterable[int]) -> Text:
+    """Write tokens as a string."""
+    return "".join(map(chr, tokens))
+
+
+def as_tokens(text: Text) -> tuple[int, ...]:
+    """Read tokens from a string."""
+    return tuple(map(ord, text))
+
+
+def longest_suffix(context: Text, known: dict[Text, Prediction]) -> Prediction | None:
+    """Return the prediction of the longest known proper suffix of a context."""
+    for start in range(1, len(context)):
+        found = known.get(context[start:])
+        if found is not None:
+            return found
+    return None
+
+
+class Choice:
+    """All entries that there could be, from which those of a dictionary are chosen."""
+
+    def __init__(self, predictions: dict[Text, Prediction]) -> None:
+        """Find the longest suffix of every context, once for all choices."""
+        self._predictions = predictions
+        self._contexts = sorted(predictions, key=lambda context: (len(context), context))
+        rows = {context: row for row, context in enumerate(self._contexts)}
+        numbers: dict[tuple[int, ...], int] = {}
+        values = [predictions[context] for context in self._contexts]
+        self._parent = np.array([_longest_suffix(context, rows) for context in self._contexts], dtype=np.int64)
+        self._proposed = np.array([numbers.setdefault(p.continuation, len(numbers)) for p in values], dtype=np.int64)
+        self._probability = np.array([p.probability for p in values])
+        self._occurrences = np.array([p.occurrences for p in values])
+        lengths = np.array([len(context) for context in self._contexts])
+        self._bounds = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(values)]
+
+    def worth_at_least(self, least: float) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Choose the entries that are not redundant and worth ``least`` or more.
+
+        Returns:
+            Which contexts keep their entries, short ones first, and the worth of each. ``[contexts]``
+        """
+        speaks = np.full(len(self._contexts), -1, dtype=np.int64)  # row of the entry that is found for a context
+        kept = np.zeros(len(self._contexts), dtype=np.bool_)
+        worth = np.zeros(len(self._contexts))
+        for start, end in pairwise(self._bounds):
+            own = np.arange(start, end)
+            fallback = np.where(self._parent[own] >= 0, speaks[self._parent[own]], -1)
+            p = self._probability[own]
+            known, same = fallback >= 0, (fallback >= 0) & (self._proposed[fallback] == self._proposed[own])
+            stated = np.where(known, self._probability[fallback], 0.0)
+            q = np.where(same, p, np.minimum((1 - p) * stated, p / 2))
+            worth[own] = self._occurrences[own] * (p - q + gain_over_thresholds(p, q, stated))
+            kept[own] = ~(same & (np.abs(p - stated) <= PROBABILITY_STEP)) & (worth[own] >= least)
+            speaks[own] = np.where(kept[own], own, fallback)
+        return kept, worth
+
+    def best(self, most: int) -> dict[Text, Prediction]:
+        """Choose at most ``most`` entries, those worth most; short contexts first."""
+        kept, worth = self.worth_at_least(0.0)
+        if np.count_nonzero(kept) > most:
+            # Without some entries others fall back further and are worth more: the threshold is found by trial.
+            thresholds = np.unique(worth[kept])
+            low, high = 0, len(thresholds)  # the answer lies above low, and high keeps few enough
+            kept = np.zeros_like(kept)
+            while high - low > 1:
+                middle = (low + high) // 2
+                chosen, _ = self.worth_at_least(float(thresholds[middle]))
+                if np.count_nonzero(chosen) > most:
+                    low = middle
+                else:
+                    high, kept = middle, chosen
+        return {context: self._predictions[context] for context in compress(self._contexts, kept.tolist())}
+
+
+def without_redundant(predictions: dict[Text, Prediction]) -> dict[Text, Prediction]:
+    """Keep the entries that say something else than their suffixes do: what is proposed never changes."""
+    return Choice(predictions).best(len(predictions))
+
+
+def _longest_suffix(context: Text, rows: dict[Text, int]) -> int:
+    """Return the row of the longest proper suffix that is there, -1 where none is."""
+    for start in range(1, len(context)):
+        row = rows.get(context[start:])
+        if row is not None:
+            return row
+    return -1
+
+
+def write_best(
+    directory: Path, predictions: dict[Text, Prediction], chained: bool, limits: Limits, progress: Progress
+) -> dict[str, Any]:
+    """Choose entries within limits and write the dictionary's data files.
+
+    Returns:
+        Statistics of `write_dictionary`, and ``entries_before_pruning``.
+
+    Raises:
+        SpectoolError: There is no entry, or no room for one.
+    """
+    if not predictions:
+        raise SpectoolError("no entry is left to write. Give other dictionaries, or wider limits")
+    choice = Choice(predictions)
+    most = limits.entries or len(predictions)
+    if limits.max_bytes is not None:
+        most = min(most, int(limits.max_bytes / _BYTES_PER_ENTRY))
+    shape: dict[str, Any] | None = None
+    for attempt in range(_ATTEMPTS):
+        chosen = choice.best(most) if most else {}
+        if not chosen:
+            break
+        progress(f"writing {len(chosen):,} entries")
+        shape = write_dictionary(directory, _entries(chosen), chained)
+        if limits.max_bytes is None:
+            break
+        size = sum(file.stat().st_size for file in directory.iterdir())
+        fits = size <= limits.max_bytes
+        everything = len(chosen) < most * 0.99 or most == limits.entries
+        if fits and (everything or size >= _CLOSE * limits.max_bytes or attempt > 1):
+            break
+        room = int(len(chosen) * 0.99 * limits.max_bytes / size)
+        most = min(limits.entries or room, room)
+        shape = None
+    if shape is None:
+        raise SpectoolError(f"a dictionary of {limits.max_bytes:,} bytes has no room for entries. Give a larger limit")
+    return {"entries_before_pruning": len(predictions), **shape}
+
+
+def _entries(chosen: dict[Text, Prediction]) -> list[Entry]:
+    return [
+        Entry(as_tokens(context), p.continuation, p.probability, max(1, round(p.occurrences)))
+        for context, p in chosen.items()
+    ]

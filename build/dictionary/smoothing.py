@@ -1,0 +1,180 @@
+"""Interpolated Kneser-Ney smoothing of counted token windows.
+
+    P(t | c) = max(C(c t) - D, 0) / C(c) + L(c) P(t | c'),    c' = c without its oldest token
+
+In the longest windows C counts occurrences. In shorter ones it counts the different tokens seen
+before the window, since P(t | c') is asked for only where the longer context was not seen: a token
+that follows c' after many different tokens is a better guess than one that is frequent in a single
+phrase. L(c) is what the discounts and the windows below the minimum count leave over, so that the
+probabilities after a context add up to one.
+
+Once entries are chosen, C can be counted where it matters: a context is asked only at those of its occurrences that
+no longer kept context takes, and what follows there is neither what follows it everywhere nor what follows it
+after tokens never seen. It ranks tokens no better, but tells how sure the best of them is.
+
+Source: Kneser and Ney 1995, in the interpolated form of Chen and Goodman 1999, section 2.7.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.artifacts.formats.counts import Counts
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The counted windows of one order; row numbers are those of the counts.
+
+    Attributes:
+        prefix: Row of the window without its last token, in the order below, ``[rows]``.
+        symbol: Last token's symbol, ``[rows]``.
+        suffix: Row of the window without its first token, in the order below, ``[rows]``.
+        count: Occurrences, ``[rows]``.
+        keys: ``prefix * symbols + symbol``, ascending, ``[rows]``.
+    """
+
+    prefix: NDArray[np.int32]
+    symbol: NDArray[np.int32]
+    suffix: Rows
+    count: NDArray[np.int64]
+    keys: Rows
+
+    def find(self, keys: Rows) -> Rows:
+        """Return the row of each key, -1 where the window is not kept."""
+        if not len(self.keys):
+            return np.full(len(keys), -1, dtype=np.int64)
+        rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[rows] == keys, rows, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Followers:
+    """Smoothed probabilities of what follows the contexts of one length.
+
+    Attributes:
+        probability: Of the last token of each window given the tokens before it, ``[windows]``, float32.
+        left_over: L of each context, ``[contexts]``, float32.
+    """
+
+    probability: NDArray[np.float32]
+    left_over: NDArray[np.float32]
+
+
+def open_windows(counts: Counts) -> list[Windows]:
+    """Return the windows of order 1, 2, ... with their suffixes."""
+    base = counts.symbols + 1
+    windows: list[Windows] = []
+    for order in range(1, counts.orders + 1):
+        level = counts.level(order)
+        keys = level.prefix.astype(np.int64) * base + level.symbol
+        if order == 1:
+            suffix = np.zeros(len(keys), dtype=np.int64)
+        elif order == 2:
+            suffix = windows[0].find(level.symbol.astype(np.int64))
+        else:
+            # Asked for in ascending order: neighbours in the file are neighbours in the cache.
+            wanted = windows[-1].suffix[level.prefix] * base + level.symbol
+            ascending = np.argsort(wanted)
+            suffix = np.empty(len(keys), dtype=np.int64)
+            suffix[ascending] = windows[-1].find(wanted[ascending])
+        windows.append(Windows(level.prefix, level.symbol, suffix, level.count, keys))
+    return windows
+
+
+def smooth(windows: Sequence[Windows], discount: float) -> list[Followers]:
+    """Smooth all orders as Kneser and Ney do.
+
+    Args:
+        windows: Orders 1 to N.
+        discount: D, 0 to 1.
+
+    Returns:
+        Followers of the contexts of 0, 1, ... N-1 tokens; element n is about windows of order n+1.
+    """
+    evidence = [_left_variety(window, longer) for window, longer in pairwise(windows)]
+    evidence.append(windows[-1].count.astype(np.float64))
+    whole = []
+    for order, (below, window) in enumerate(pairwise(windows), 1):
+        contexts = len(below.keys)
+        known = np.bincount(window.prefix, weights=window.count, minlength=contexts) / below.count
+        total = np.bincount(window.prefix, weights=evidence[order], minlength=contexts)
+        # Followers below the minimum count are part of the whole: in proportion to the occurrences known.
+        whole.append(np.divide(total, known, out=np.ones(contexts), where=known > 0))
+    return _interpolate(windows, evidence, whole, discount)
+
+
+def smooth_where_asked(
+    windows: Sequence[Windows], kept: Sequence[NDArray[np.bool_]], discount: float
+) -> list[Followers]:
+    """Smooth all orders, each context at the occurrences that no longer kept context takes.
+
+    Args:
+        windows: Orders 1 to N.
+        kept: Which contexts of 1, 2, ... N-1 tokens are kept, ``[contexts]`` each.
+        discount: D, 0 to 1.
+
+    Returns:
+        As for `smooth`.
+    """
+    after = [np.zeros(len(windows[0].keys), dtype=np.bool_)]  # is the window's context, all but its last token, kept?
+    after += [contexts[window.prefix] for contexts, window in zip(kept, windows[1:], strict=True)]
+    return _interpolate(windows, _not_taken(windows, after), _not_taken(windows[:-1], kept), discount)
+
+
+def _interpolate(
+    windows: Sequence[Windows],
+    evidence: Sequence[NDArray[np.float64]],
+    whole: Sequence[NDArray[np.float64]],
+    discount: float,
+) -> list[Followers]:
+    """Return the followers of all contexts, from any kind of count.
+
+    Args:
+        windows: Orders 1 to N.
+        evidence: C(c t): for each order, that of each window.
+        whole: C(c): for each order but the last, that of each window as a context.
+        discount: D, 0 to 1.
+
+    Returns:
+        As for `smooth`.
+    """
+    first = (evidence[0] / max(1.0, evidence[0].sum())).astype(np.float32)
+    smoothed = [Followers(first, np.zeros(1, dtype=np.float32))]
+    for window, seen, total in zip(windows[1:], evidence[1:], whole, strict=True):
+        share = np.maximum(seen - discount, 0) / np.maximum(total, 1)[window.prefix]
+        left_over = np.clip(1 - np.bincount(window.prefix, weights=share, minlength=len(total)), 0, 1)
+        probability = share + left_over[window.prefix] * smoothed[-1].probability[window.suffix]
+        smoothed.append(Followers(probability.astype(np.float32), left_over.astype(np.float32)))
+    return smoothed
+
+
+def _left_variety(window: Windows, longer: Windows) -> NDArray[np.float64]:
+    """Return how many different tokens come before each window.
+
+    Of the longer windows, those below the minimum count are not known; their occurrences are
+    taken for one token each, which is exact for a minimum count of 2.
+    """
+    return np.maximum(window.count - _by_suffix(longer, longer.count - 1, window), 1)
+
+
+def _not_taken(windows: Sequence[Windows], kept: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.float64]]:
+    """Return, for each order, the occurrences of every window that are in no longer window that is kept."""
+    taken: NDArray[np.float64] = np.zeros(len(windows[-1].keys))
+    left: list[NDArray[np.float64]] = [windows[-1].count - taken]
+    for order in range(len(windows) - 1, 0, -1):
+        longer, window = windows[order], windows[order - 1]
+        taken = _by_suffix(longer, np.where(kept[order], longer.count, taken), window)
+        left.append(np.maximum(window.count - taken, 0))
+    return left[::-1]
+
+
+def _by_suffix(longer: Windows, values: NDArray[Any], window: Windows) -> NDArray[np.float64]:
+    """Sum values of longer windows for each window that they end with."""
+    return np.bincount(longer.suffix, weights=values, minlength=len(window.keys)).astype(np.float64)

@@ -1,0 +1,272 @@
+"""Commands that make dictionaries from dictionaries: merge, restrict, export and import."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spectool.artifacts.console import Finite, guarded, json_option, say, show, stage
+from spectool.build.counting.command import size_in_bytes
+from spectool.build.editing.scripts import ALPHABETS, SCRIPTS
+
+if TYPE_CHECKING:
+    from spectool.artifacts.formats.dictionary import Dictionary
+    from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+_FORMATS = ("llama.cpp",)
+
+
+def _limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that limit the size of a dictionary."""
+    entries = click.option(
+        "--entries", type=click.IntRange(1), metavar="N", help="Keep at most so many entries, those worth most."
+    )
+    size = click.option(
+        "--max-bytes", type=size_in_bytes, metavar="SIZE", help="Keep what fits into data files of this size, as 5MB."
+    )
+    return entries(size(command))
+
+
+_out = click.option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path), metavar="OUT", help="Directory to write."
+)
+_format = click.option(
+    "--format", "format_name", required=True, type=click.Choice(_FORMATS), help="The other program's format."
+)
+
+
+@click.command("merge-dict")
+@click.argument("paths", metavar="A B...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--weight",
+    "weights",
+    type=Finite(0, 1_000_000, min_open=True),
+    multiple=True,
+    help="How often the text of each dictionary counts, in their order; by default once.",
+)
+@_out
+@_limit_options
+@json_option
+@guarded
+def merge_dict(
+    paths: tuple[Path, ...],
+    weights: tuple[float, ...],
+    out: Path,
+    entries: int | None,
+    max_bytes: int | None,
+    as_json: bool,
+) -> None:
+    """Merge dictionaries of one tokenizer, as if their texts had been joined.
+
+    Give the weight of each dictionary, in the same order: a domain's dictionary from little text needs a
+    higher one to be heard beside a general one from much.
+
+    \b
+    Example:
+        spectool merge-dict pl.dict law.dict --weight 1 --weight 4 --max-bytes 5MB -o office.dict
+    """
+    from spectool.artifacts.formats.dictionary import FORMAT
+    from spectool.build.dictionary.selection import Limits
+    from spectool.build.editing.merging import merge_dictionaries
+
+    if len(paths) < 2:
+        raise click.UsageError("name two dictionaries or more")
+    if weights and len(weights) != len(paths):
+        raise click.UsageError(f"{len(weights)} weights for {len(paths)} dictionaries: give one --weight for each")
+    opened = [_opened(path) for path in paths]
+    with stage(out, FORMAT, as_json, {"target": opened[0].fingerprint}) as finish:
+        finish(merge_dictionaries(opened, weights or [1.0] * len(paths), out, Limits(entries, max_bytes), say))
+
+
+@click.command("restrict-dict")
+@click.argument("path", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--script", "scripts", type=click.Choice(sorted(SCRIPTS)), multiple=True, help="Script of letters; may be repeated."
+)
+@click.option(
+    "--language",
+    "languages",
+    metavar="CODES",
+    help=f"Languages whose alphabets to keep, such as uk,crh; of {', '.join(ALPHABETS)}.",
+)
+@click.option("--tokenizer", metavar="T", help="The dictionary's tokenizer, if the recorded one has moved.")
+@_out
+@_limit_options
+@json_option
+@guarded
+def restrict_dict(
+    path: Path,
+    scripts: tuple[str, ...],
+    languages: str | None,
+    tokenizer: str | None,
+    out: Path,
+    entries: int | None,
+    max_bytes: int | None,
+    as_json: bool,
+) -> None:
+    """Keep the entries of a dictionary that are written in a script, or in a language's alphabet.
+
+    Only letters decide: digits, punctuation and spaces fit everywhere. With several scripts, their letters may
+    stand together in one entry; with several languages, each entry has the letters of one of them.
+    An alphabet tells Polish from Czech text only where their letters differ.
+
+    \b
+    Examples:
+        spectool restrict-dict web.dict --script Cyrl -o cyrillic.dict
+        spectool restrict-dict web.dict --language uk,crh -o crimea.dict
+    """
+    from spectool.artifacts.formats.dictionary import FORMAT
+    from spectool.build.dictionary.selection import Limits
+    from spectool.build.editing.restriction import restrict_dictionary
+
+    codes = tuple(code.strip() for code in languages.split(",")) if languages is not None else ()
+    unknown = [code for code in codes if code not in ALPHABETS]
+    if unknown:
+        raise click.UsageError(f"no alphabet of {', '.join(map(repr, unknown))}; there are {', '.join(ALPHABETS)}")
+    if not scripts and not codes:
+        raise click.UsageError("name what to keep: --script or --language")
+    opened = _opened(path)
+    with stage(out, FORMAT, as_json, {"target": opened.fingerprint}) as finish:
+        target = _tokenizer(tokenizer, str(opened.manifest.tokenizers["target"]["name"]))
+        finish(restrict_dictionary(opened, target, out, scripts, codes, Limits(entries, max_bytes), say))
+
+
+@click.command("export-dict")
+@click.argument("path", metavar="DIR", type=click.Path(path_type=Path))
+@_format
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File to write.")
+@click.option(
+    "--cache",
+    "kind",
+    type=click.Choice(["dynamic", "static"]),
+    default="dynamic",
+    show_default=True,
+    help="What llama.cpp will use it as: a dynamic cache has contexts of 1 to 4 tokens, a static one of 2.",
+)
+@click.option(
+    "--min-prob",
+    type=Finite(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Leave out what is less probable, unless something still less probable would be drafted in its place.",
+)
+@click.option(
+    "--counted",
+    is_flag=True,
+    help="Write probabilities as counts, for llama.cpp's own thresholds (75 and 66%) to decide. Otherwise all that "
+    "is written is drafted.",
+)
+@json_option
+@guarded
+def export_dict(
+    path: Path, format_name: str, out: Path, kind: Any, min_prob: float, counted: bool, as_json: bool
+) -> None:
+    """Write a dictionary in the format of another program.
+
+    llama.cpp: a lookup cache, for --lookup-cache-dynamic (or, with --cache static, --lookup-cache-static) of
+    llama-lookup and llama-server. llama-lookup adds what it generates to a dynamic cache: give it a copy.
+    A lookup cache that is there already is replaced, any other file is not.
+
+    \b
+    Example:
+        spectool export-dict pl.dict --format llama.cpp -o pl.lookup
+    """
+    from spectool import SpectoolError
+    from spectool.artifacts.formats.llama_cpp import LONGEST, STATIC, check_replaceable, write_cache
+    from spectool.build.editing.lookup_cache import to_ngrams
+
+    dictionary = _opened(path)
+    check_replaceable(out)
+    exported = to_ngrams(dictionary.entries(), kind, not counted, min_prob)
+    if not exported.ngrams:
+        raise SpectoolError(
+            f"{path}: none of its {len(dictionary):,} entries can be written. Give a lower --min-prob, or --cache "
+            "dynamic"
+        )
+    if exported.too_long:
+        most = STATIC if kind == "static" else LONGEST
+        say(
+            f"{exported.too_long:,} of {len(dictionary):,} entries are left out: their contexts are longer than the "
+            f"{most} tokens that a {kind} cache of llama.cpp can hold"
+        )
+    if exported.too_short:
+        say(f"{exported.too_short:,} entries are left out: a static cache has contexts of exactly {STATIC} tokens")
+    if exported.improbable:
+        say(f"{exported.improbable:,} entries are left out: they are less probable than {min_prob}")
+    if not counted:
+        say("probabilities are not in the file: llama.cpp will draft all of it (--counted keeps them as counts)")
+    facts = {
+        "path": str(out),
+        "n-grams": write_cache(out, exported.ngrams.items()),
+        "bytes": out.stat().st_size,
+        "entries": exported.entries,
+        "entries left out": exported.too_long + exported.too_short + exported.improbable,
+    }
+    show(facts, as_json)
+
+
+@click.command("import-dict")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@_format
+@click.option("--tokenizer", required=True, metavar="T", help="Tokenizer of the model that the file was made with.")
+@click.option(
+    "--min-count",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Leave out contexts that occur less often.",
+)
+@_out
+@_limit_options
+@json_option
+@guarded
+def import_dict(
+    file: Path,
+    format_name: str,
+    tokenizer: str,
+    min_count: int,
+    out: Path,
+    entries: int | None,
+    max_bytes: int | None,
+    as_json: bool,
+) -> None:
+    """Make a dictionary from a file of another program.
+
+    llama.cpp: a lookup cache, as llama-lookup-create or llama-lookup writes it. The file does not say which
+    model it is for: give the tokenizer of that very model.
+
+    \b
+    Example:
+        spectool import-dict wiki.lookup --format llama.cpp --tokenizer ./Bielik-11B -o wiki.dict
+    """
+    from spectool.artifacts.formats.dictionary import FORMAT
+    from spectool.artifacts.tokenizer.opening import open_tokenizer
+    from spectool.build.dictionary.selection import Limits
+    from spectool.build.editing.lookup_cache import import_cache
+
+    target = open_tokenizer(tokenizer)
+    with stage(out, FORMAT, as_json, {"target": target.fingerprint}) as finish:
+        finish(import_cache(file, target, out, min_count, Limits(entries, max_bytes), say))
+
+
+def _opened(path: Path) -> "Dictionary":
+    """Open a dictionary all of whose bytes are as they were written."""
+    from spectool.artifacts.formats.dictionary import Dictionary
+    from spectool.artifacts.manifest import verify_files
+
+    dictionary = Dictionary(path)
+    verify_files(path, dictionary.manifest)
+    return dictionary
+
+
+def _tokenizer(given: str | None, recorded: str) -> "Tokenizer":
+    from spectool import TokenizerError
+    from spectool.artifacts.tokenizer.opening import open_tokenizer
+
+    try:
+        return open_tokenizer(given or recorded)
+    except TokenizerError as error:
+        if given:
+            raise
+        raise TokenizerError(f"{error}. Give the dictionary's tokenizer with --tokenizer") from error

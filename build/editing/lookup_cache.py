@@ -1,0 +1,206 @@
+"""Dictionaries and llama.cpp's lookup caches: what one can say of the other.
+
+**Out.** llama.cpp drafts token after token, each from the longest n-gram of at most 4 tokens that it finds and that
+passes its thresholds: of a dynamic cache at least 4, 3, 2, 2 occurrences of an n-gram of 1, 2, 3, 4 tokens, and 75, 66,
+66, 66% of them with the token; of a static cache, which has n-grams of 2 tokens only, 2 occurrences and 50%. That
+is a chained look-up, with thresholds that are fixed. So an entry ``context -> token`` becomes an n-gram
+
+    certain     context -> {token: count}                          100% of them: llama.cpp drafts the token
+    counted     context -> {token: count p, -1: count (1 - p)}     llama.cpp's own thresholds decide
+
+where -1, llama.cpp's sign for no token, stands for all other tokens, which a dictionary does not name: llama.cpp
+takes it into the sum, and where it is the most frequent one looks at the next shorter n-gram. Counts are raised to
+llama.cpp's least sample size, since the dictionary has already decided that they are enough, and scaled down to at
+most 1,000, since llama.cpp multiplies them with each other in 32 bits. An entry below a minimum probability is
+left out, unless a shorter context would then speak in its place, less probably.
+
+A continuation of several tokens becomes a chain of n-grams; where chains meet, counts are added and the most
+frequent token is taken. Contexts of more than 4 tokens cannot be written.
+
+**In.** Counts become probabilities by interpolated absolute discounting with a discount of one half,
+
+    P(t | c) = (C(c t) - D) / C(c) + D F(c) / C(c) P(t | c'),    c' = c without its oldest token, F followers
+
+so that what was seen once is not certain. N-grams with -1 come from a dictionary: their
+probabilities are taken as they are.
+
+Source: the thresholds are those of ``common/ngram-cache.cpp`` in llama.cpp.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from spectool import ArtifactError, SpectoolError
+from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry
+from spectool.artifacts.formats.llama_cpp import LONGEST, NO_TOKEN, STATIC, Followers, Ngram, read_cache
+from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.replacing import writing
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.build.dictionary.selection import Limits, Prediction, Text, as_text, longest_suffix, write_best
+from spectool.build.inputs import Progress
+
+Kind = Literal["dynamic", "static"]
+_LEAST_COUNT = {1: 4, 2: 3, 3: 2, 4: 2}  # llama.cpp's least sample sizes by n-gram length
+_MOST_COUNTED = 1000
+_DISCOUNT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """N-grams for a cache, and what they leave out.
+
+    Attributes:
+        ngrams: By their tokens.
+        entries: Entries of the dictionary that became n-grams of their own.
+        too_long: Entries whose context is too long for the cache.
+        too_short: Entries whose context is too short for a static cache.
+        improbable: Entries below the minimum probability.
+    """
+
+    ngrams: dict[Ngram, Followers]
+    entries: int
+    too_long: int
+    too_short: int
+    improbable: int
+
+
+def to_ngrams(entries: Iterable[Entry], kind: Kind, certain: bool, min_probability: float) -> Exported:
+    """Turn entries into n-grams of a lookup cache.
+
+    Args:
+        entries: Of a dictionary, chained or not.
+        kind: The cache that llama.cpp will use it as.
+        certain: State every token as the only one that was seen (see above).
+        min_probability: Of an entry that is written.
+    """
+    longest = STATIC if kind == "static" else LONGEST
+    seen: defaultdict[Ngram, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
+    total: defaultdict[Ngram, float] = defaultdict(float)
+    written = too_long = too_short = improbable = 0
+    shortest = STATIC if kind == "static" else 1
+    proposing: dict[Text, Prediction] = {}
+    for entry in sorted(entries, key=lambda entry: len(entry.context)):
+        context = tuple(entry.context)
+        if len(context) > longest:
+            too_long += 1
+            continue
+        if len(context) + len(entry.continuation) <= shortest:
+            too_short += 1
+            continue
+        prediction = Prediction(tuple(entry.continuation), entry.probability, entry.count)
+        if entry.probability < min_probability and longest_suffix(as_text(context), proposing) is None:
+            improbable += 1
+            continue
+        if len(context) >= shortest:
+            proposing[as_text(context)] = prediction
+        usable = False
+        for place, token in enumerate(entry.continuation):
+            ngram = (*context, *entry.continuation[:place])[-longest:]
+            if len(ngram) >= shortest:
+                usable = True
+                seen[ngram][token] += entry.count * entry.probability
+                total[ngram] += entry.count
+        written += usable
+        too_short += not usable
+    ngrams = {ngram: _followers(len(ngram), seen[ngram], total[ngram], certain) for ngram in sorted(seen)}
+    return Exported(ngrams, written, too_long, too_short, improbable)
+
+
+def _followers(length: int, seen: Mapping[int, float], total: float, certain: bool) -> Followers:
+    """Return the most frequent token, the lowest of equals, and what is left for the others."""
+    token = min(seen, key=lambda token: (-seen[token], token))
+    whole = min(_MOST_COUNTED, max(_LEAST_COUNT[length], round(total)))
+    if certain:
+        return {token: whole}
+    count = max(1, round(whole * seen[token] / total))
+    return {token: count} if count >= whole else {token: count, NO_TOKEN: whole - count}
+
+
+def import_cache(
+    file: Path, tokenizer: Tokenizer, out: Path, min_count: int, limits: Limits, progress: Progress
+) -> Manifest:
+    """Make a dictionary from a lookup cache and write it to ``out``.
+
+    Args:
+        file: A static or dynamic cache.
+        tokenizer: That of the model the cache was made with; the file does not say which.
+        out: Directory of the artifact; replaced in one step when everything is written.
+        min_count: Occurrences of an n-gram that is kept.
+        limits: Of the result.
+        progress: Called with a phrase when a step begins.
+
+    Returns:
+        The manifest of the finished artifact.
+
+    Raises:
+        ArtifactError: Not a lookup cache, or of another tokenizer.
+        SpectoolError: Nothing is left to write.
+    """
+    with writing(out) as directory:
+        progress("reading")
+        ngrams = list(read_cache(file))
+        highest = max((max(*ngram, *followers) for ngram, followers in ngrams), default=-1)
+        if highest >= tokenizer.size:
+            raise ArtifactError(
+                f"{file}: has token id {highest}, but {tokenizer.name} has only {tokenizer.size}. It was made with "
+                "another model: give its tokenizer with --tokenizer"
+            )
+        progress("smoothing")
+        predictions = to_predictions(ngrams, min_count, tokenizer.specials)
+        if not predictions:
+            raise SpectoolError(
+                f"{file}: none of its {len(ngrams):,} n-grams occurs {min_count} times. Give a lower --min-count"
+            )
+        statistics = write_best(directory, predictions, True, limits, progress)
+        manifest = Manifest(
+            format=FORMAT,
+            version=VERSION,
+            arguments={"method": "import", "format": "llama.cpp", "min_count": min_count, **asdict(limits)},
+            tokenizers={"target": tokenizer.identity},
+            inputs={"corpus": file.name, "bytes": file.stat().st_size},
+            statistics={"ngrams": len(ngrams), **statistics},
+        )
+        return seal(directory, manifest)
+
+
+def to_predictions(
+    ngrams: Iterable[tuple[Ngram, Followers]], min_count: int, specials: frozenset[int]
+) -> dict[Text, Prediction]:
+    """Turn the n-grams of a lookup cache into the most probable token after each.
+
+    Args:
+        ngrams: As `read_cache` gives them.
+        min_count: Occurrences of an n-gram that is kept.
+        specials: Token ids that are never proposed; n-grams with them are left out.
+
+    Returns:
+        Context -> prediction; the lowest of equally probable tokens.
+    """
+    cache = {
+        as_text(ngram): followers
+        for ngram, followers in ngrams
+        if specials.isdisjoint(ngram) and sum(followers.values()) >= min_count
+    }
+    predictions: dict[Text, Prediction] = {}
+    for context, followers in cache.items():
+        allowed = [token for token in followers if token != NO_TOKEN and token not in specials]
+        if allowed:
+            token = min(allowed, key=lambda token: (-_probability(token, context, cache), token))
+            probability = _probability(token, context, cache)
+            predictions[context] = Prediction((token,), probability, sum(followers.values()))
+    return predictions
+
+
+def _probability(token: int, context: Text, cache: Mapping[Text, Followers]) -> float:
+    """Return P(token | context), smoothed over the contexts that the cache has."""
+    followers = cache.get(context)
+    if followers is None:
+        return _probability(token, context[1:], cache) if len(context) > 1 else 0.0
+    count, whole = followers.get(token, 0), sum(followers.values())
+    if NO_TOKEN in followers:
+        return count / whole
+    shorter = _probability(token, context[1:], cache) if len(context) > 1 else 0.0
+    return (max(count - _DISCOUNT, 0) + _DISCOUNT * len(followers) * shorter) / whole

@@ -1,0 +1,189 @@
+"""Merging dictionaries of one tokenizer: as if their texts had been joined, each as often as it weighs.
+
+After a context c, dictionary i proposes t_i(c) with probability p_i(c): by an entry of its own or, where it
+has none, by that of its longest known suffix. The merged dictionary proposes the best of the weighted mixture
+
+    P(t | c) = sum over i of w_i n_i(c) p_i(c) [t = t_i(c)]  /  sum over i of w_i n_i(c)
+
+over all contexts with an entry in any of them. How often c, a context without an entry in i, occurs in the text
+of i is not known: perhaps never, or i has dropped it because its suffix says the same. It is estimated from a
+dictionary j that has the entry, as if its parts came together as they do there, each as frequent as it is in i:
+
+    n_i(c) = n_j(c) * n_i(s) / n_j(s) * product over the tokens x of c before s of (n_i(x) / N_i) / (n_j(x) / N_j)
+
+and never more than n_i(s) or n_i(x). Here s is the longest suffix of c that i knows, and N the size of a
+text, measured by the counts of its shortest contexts; j is the dictionary in which c occurs most. Where j has no entry
+for s, its longest suffix there stands for it; a token x without an entry in j counts as equally frequent in
+both, and one without an entry in i as unknown to it: then i has no say. Without this estimate, a few occurrences in
+one dictionary would overrule another that knows the phrase well; with a fixed share of n_i(s), text that never has
+the phrase would vote it down.
+
+What became redundant is dropped, and limits are met, by `entry_choice`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from spectool import ArtifactError, FingerprintMismatch
+from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Dictionary
+from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.replacing import writing
+from spectool.artifacts.tokenizer.fingerprint import short
+from spectool.build.dictionary.selection import Limits, Prediction, Text, as_text, longest_suffix, write_best
+from spectool.build.inputs import Progress
+
+Predictions = dict[Text, Prediction]
+
+
+def merge_dictionaries(
+    dictionaries: Sequence[Dictionary], weights: Sequence[float], out: Path, limits: Limits, progress: Progress
+) -> Manifest:
+    """Merge dictionaries and write the result to ``out``.
+
+    Args:
+        dictionaries: Two or more of one tokenizer and one kind.
+        weights: Of each; 1 for all joins their texts as they are.
+        out: Directory of the artifact; replaced in one step when everything is written.
+        limits: Of the result.
+        progress: Called with a phrase when a step begins.
+
+    Returns:
+        The manifest of the finished artifact.
+
+    Raises:
+        FingerprintMismatch: They were built for different tokenizers.
+        ArtifactError: One is chained and another is not.
+        SpectoolError: The limits leave no room.
+    """
+    first = dictionaries[0]
+    for other in dictionaries[1:]:
+        _require_alike(first, other)
+    with writing(out) as directory:
+        progress("reading")
+        tables = [predictions_of(dictionary) for dictionary in dictionaries]
+        progress("merging")
+        merged = mixture(tables, weights)
+        statistics = write_best(directory, merged, bool(first.chained), limits, progress)
+        manifest = Manifest(
+            format=FORMAT,
+            version=VERSION,
+            arguments={"method": "merge", "weights": list(weights), **asdict(limits)},
+            tokenizers=first.manifest.tokenizers,
+            inputs={
+                **joined_inputs(dictionaries),
+                "dictionaries": [account(dictionary) for dictionary in dictionaries],
+            },
+            statistics=statistics,
+        )
+        return seal(directory, manifest)
+
+
+def predictions_of(dictionary: Dictionary) -> Predictions:
+    """Read all entries of a dictionary."""
+    return {
+        as_text(entry.context): Prediction(tuple(entry.continuation), entry.probability, entry.count)
+        for entry in dictionary.entries()
+    }
+
+
+def joined_inputs(dictionaries: Sequence[Dictionary]) -> dict[str, object]:
+    """Return the account of the text behind dictionaries: names, documents and characters together."""
+    inputs = [dictionary.manifest.inputs for dictionary in dictionaries]
+    return {
+        "corpus": " + ".join(str(each.get("corpus", "unknown text")) for each in inputs),
+        "documents": sum(each.get("documents", 0) for each in inputs),
+        "characters": sum(each.get("characters", 0) for each in inputs),
+    }
+
+
+def account(dictionary: Dictionary) -> dict[str, object]:
+    """Return a manifest's account of a dictionary that it was made from."""
+    manifest = dictionary.manifest
+    return {
+        "name": dictionary.path.name,
+        "arguments": manifest.arguments,
+        "inputs": manifest.inputs,
+        "files": {name: file["sha256"] for name, file in manifest.files.items()},
+    }
+
+
+def mixture(tables: Sequence[Predictions], weights: Sequence[float]) -> Predictions:
+    """Return the best prediction of the weighted mixture after every context of any table.
+
+    Of equally good ones the one with the lowest token ids wins. Occurrences are weighted sums.
+    """
+    sizes = [_size(table) for table in tables]
+    contexts = dict.fromkeys(context for table in tables for context in table)
+    merged: Predictions = {}
+    for context in contexts:
+        own = [table.get(context) for table in tables]
+        reference = max(range(len(tables)), key=lambda j: _occurrences(own[j]))
+        score: dict[tuple[int, ...], float] = {}
+        total = 0.0
+        for i, prediction in enumerate(own):
+            if prediction is None:
+                prediction = _by_suffix(context, tables[i], tables[reference], sizes[i] / sizes[reference])
+                if prediction is None:
+                    continue
+            evidence = weights[i] * prediction.occurrences
+            total += evidence
+            proposed = prediction.continuation
+            score[proposed] = score.get(proposed, 0.0) + evidence * prediction.probability
+        best = min(score, key=lambda tokens: (-score[tokens], tokens))
+        merged[context] = Prediction(best, score[best] / total, total)
+    return merged
+
+
+def _by_suffix(context: Text, table: Predictions, other: Predictions, size: float) -> Prediction | None:
+    """Return what a table without the context predicts there, with an estimate of how often it occurs.
+
+    Args:
+        context: In ``other`` and not in ``table``.
+        table: Dictionary i of the formula.
+        other: Dictionary j.
+        size: N_i / N_j.
+    """
+    start = next((start for start in range(1, len(context)) if context[start:] in table), None)
+    if start is None:
+        return None
+    suffix = table[context[start:]]
+    there = other.get(context[start:]) or longest_suffix(context[start:], other)
+    if there is None:
+        return None
+    most = suffix.occurrences
+    estimate = other[context].occurrences * suffix.occurrences / there.occurrences
+    for token in context[:start]:
+        here = table.get(token)
+        if here is None:
+            return None
+        most = min(most, here.occurrences)
+        if token in other:
+            estimate *= here.occurrences / other[token].occurrences / size
+    return suffix._replace(occurrences=min(most, estimate))
+
+
+def _occurrences(prediction: Prediction | None) -> float:
+    return 0.0 if prediction is None else prediction.occurrences
+
+
+def _size(table: Predictions) -> float:
+    """Return the size of the text behind a table, as counts of its shortest contexts."""
+    shortest = min(map(len, table), default=0)
+    return sum(prediction.occurrences for context, prediction in table.items() if len(context) == shortest) or 1.0
+
+
+def _require_alike(first: Dictionary, other: Dictionary) -> None:
+    if first.fingerprint != other.fingerprint:
+        names = [str(dictionary.manifest.tokenizers["target"]["name"]) for dictionary in (first, other)]
+        raise FingerprintMismatch(
+            f"{other.path}: built for tokenizer {names[1]} ({short(other.fingerprint)}), {first.path} for {names[0]} "
+            f"({short(first.fingerprint)}). Only dictionaries of one tokenizer merge: build one of them anew with "
+            "`spectool build-dict --tokenizer …`"
+        )
+    if first.chained != other.chained:
+        kinds = ["chained (backoff)" if d.chained else "not chained (dictspec)" for d in (first, other)]
+        raise ArtifactError(
+            f"{other.path}: is {kinds[1]}, {first.path} is {kinds[0]}. Only dictionaries of one kind merge: build one "
+            "of them anew with the other's --method"
+        )

@@ -1,0 +1,98 @@
+"""Bits per byte of held-out text: what a model needs to write it down, whatever its tokenizer.
+
+The sum of the losses in nats, over ln 2, over the UTF-8 bytes of the text. Every document is read
+from its beginning in windows of one length; the end of a document is not asked for. Figures of
+tokenizers that cannot spell a text (unknown tokens, lossy normalizers) are too low.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.build.training.scratch.text import HeldOut
+from spectool.build.training.vocabulary_classes import Classes
+
+_BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLength:
+    """How well a model knows a text.
+
+    Attributes:
+        nats: Sum of the losses.
+        tokens: Tokens that were predicted.
+        bytes: UTF-8 bytes of the text.
+    """
+
+    nats: float
+    tokens: int
+    bytes: int
+
+    def __add__(self, other: "CodeLength") -> "CodeLength":
+        """Return the measure of two texts together."""
+        return CodeLength(self.nats + other.nats, self.tokens + other.tokens, self.bytes + other.bytes)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Bits for every UTF-8 byte."""
+        return self.nats / math.log(2) / self.bytes
+
+    @property
+    def nats_per_token(self) -> float:
+        """Mean loss."""
+        return self.nats / self.tokens
+
+
+def code_length(model: Any, text: HeldOut, length: int, classes: Classes | None = None) -> CodeLength:
+    """Measure a model on held-out text.
+
+    Args:
+        model: An mlx-lm model.
+        text: The text, in ids.
+        length: Tokens predicted in a window.
+        classes: The classes that the model's vocabulary stands for; None for a model over the ids.
+    """
+    sizes = None if classes is None else mx.array(classes.log_sizes)
+    nats = 0.0
+    for document in text.documents:
+        row = document if classes is None else classes.of_id[document]
+        for first in range(0, len(row) - 1, length):
+            nats += _nats(model, row[first : first + length + 1], sizes)
+    return CodeLength(nats, text.tokens, text.bytes)
+
+
+def code_lengths(
+    model: Any, texts: Mapping[str, HeldOut], length: int, classes: Classes | None = None
+) -> dict[str, CodeLength]:
+    """Measure a model on each of several texts; see `code_length`."""
+    return {name: code_length(model, text, length, classes) for name, text in texts.items()}
+
+
+def total(measured: Mapping[str, CodeLength]) -> CodeLength:
+    """Return the measure of all texts together."""
+    return sum(measured.values(), CodeLength(0.0, 0, 0))
+
+
+def _nats(model: Any, row: NDArray[np.int32], log_sizes: mx.array | None) -> float:
+    """Return the sum of the losses of ``row`` ``[tokens]``, its first token given."""
+    logits = model(mx.array(row[None, :-1]))[0].astype(mx.float32)
+    right = mx.take_along_axis(logits, mx.array(row[1:, None]), axis=-1)[:, 0]
+    if log_sizes is not None:
+        logits = logits + log_sizes
+    nats: Any = mx.sum(log_normaliser(logits) - right).item()
+    return float(nats)
+
+
+def log_normaliser(logits: mx.array) -> mx.array:
+    """Return the logarithm of the sum of exponentials of every row, ``[rows]``.
+
+    In blocks: summed one by one in float32, the 145,000 equal ones of rare ids are wrong by 0.004.
+    """
+    blocks = mx.pad(logits, [(0, 0), (0, -logits.shape[-1] % _BLOCK)], constant_values=mx.array(-math.inf))
+    return mx.logsumexp(mx.logsumexp(blocks.reshape(len(logits), -1, _BLOCK), axis=-1), axis=-1)

@@ -1,0 +1,67 @@
+"""Writing the trained model so that mlx-lm loads it: over all ids, with its tokenizer beside it.
+
+Every id gets the row of its class. The tokenizer is written as the one that encoded the text, under
+the class by which transformers keeps it as it is; a chat template is left out, since the model has
+never seen a turn.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.llama import Model
+from mlx_lm.utils import save_config
+
+from spectool import TokenizerError
+from spectool.artifacts import Tokenizer, open_tokenizer
+from spectool.artifacts.tokenizer.fingerprint import short
+from spectool.build.training.checkpoints import flat
+from spectool.build.training.scratch.text import Boundaries
+from spectool.build.training.vocabulary_classes import Classes
+
+_TABLES = ("model.embed_tokens.weight", "lm_head.weight")  # a row for each id
+
+
+def save_model(model: Model, config: dict[str, Any], classes: Classes, folder: Path) -> int:
+    """Write ``config.json`` and ``model.safetensors`` over all ids.
+
+    Args:
+        model: Trained over classes.
+        config: Its configuration.
+        classes: The class of each id.
+        folder: Directory to write into.
+
+    Returns:
+        Parameters of the model that is stored.
+    """
+    weights = flat(model.parameters())
+    of_id = mx.array(classes.of_id)
+    weights |= {name: weights[name][of_id] for name in _TABLES if name in weights}
+    mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
+    save_config({**config, "vocab_size": len(classes.of_id)}, folder / "config.json")
+    return sum(weight.size for weight in weights.values())
+
+
+def save_tokenizer(tokenizer: Tokenizer, boundaries: Boundaries, folder: Path) -> None:
+    """Write ``tokenizer.json`` and ``tokenizer_config.json``.
+
+    Raises:
+        TokenizerError: transformers makes another tokenizer of them.
+    """
+    strings = {number: string for string, number in tokenizer.vocabulary.items()}
+    end = boundaries.begin if boundaries.end is None else boundaries.end
+    roles = {"bos_token": tokenizer.roles.bos, "eos_token": end, "pad_token": tokenizer.roles.pad}
+    roles["unk_token"] = tokenizer.unknown
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    config |= {role: strings[number] for role, number in roles.items() if number is not None}
+    tokenizer.backend.save(str(folder / "tokenizer.json"), pretty=False)
+    text = json.dumps(config, ensure_ascii=False, indent=2)
+    (folder / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
+    stored = open_tokenizer(folder)
+    if stored.fingerprint != tokenizer.fingerprint:
+        raise TokenizerError(
+            f"{tokenizer.name}: transformers makes another tokenizer of it ({short(stored.fingerprint)}, expected "
+            f"{short(tokenizer.fingerprint)}). Give its directory instead of a file, or "
+            "update transformers"
+        )

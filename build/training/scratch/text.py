@@ -1,0 +1,235 @@
+"""The text of a run in tokens: one stream to train on, and documents held out of it.
+
+It is made once and kept in the work directory, so that a run that goes on reads no corpus again:
+
+    stream.npy     the training text, int32 [tokens]
+    text.json      the held-out documents of each corpus, and what was read
+
+Several corpora share the stream by their weights, their documents in random order. Without held-out
+text of its own, a corpus gives some of its documents (`corpora.split`), the same ones whatever the
+run's seed. No text that is held out is trained on, wherever it stands.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool import CorpusError, TokenizerError
+from spectool.artifacts import Tokenizer
+from spectool.artifacts import work as work_directory
+from spectool.artifacts.work import save, write_json
+from spectool.build.inputs import Progress, Reader, describe_corpus
+from spectool.corpora import Corpus, in_valid
+
+_BATCH = 1000  # documents encoded at once
+_FEW = 10  # documents to hold out of a small corpus
+_SHARE = 0.01  # of a large one
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """Tokens around every document.
+
+    Attributes:
+        begin: Id before it.
+        end: Id after it; None where the next document's ``begin`` says it.
+    """
+
+    begin: int
+    end: int | None
+
+
+class Source(NamedTuple):
+    """Text of one kind, such as a language.
+
+    Attributes:
+        corpus: Text to train on.
+        valid: Text to measure on; None for a part of ``corpus``.
+        weight: Its part of the tokens, beside those of the others.
+    """
+
+    corpus: Corpus
+    valid: Corpus | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Text to measure on.
+
+    Attributes:
+        documents: Ids of each document, ``begin`` first.
+        bytes: UTF-8 bytes of all of them.
+    """
+
+    documents: tuple[NDArray[np.int32], ...]
+    bytes: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are predicted: all but the first of each document."""
+        return sum(len(document) - 1 for document in self.documents)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of a run.
+
+    Attributes:
+        stream: Ids of the training text in the order of reading it, int32 ``[tokens]``.
+        held_out: Text to measure on, by corpus.
+        inputs: What was read, for the record.
+    """
+
+    stream: NDArray[np.int32]
+    held_out: dict[str, HeldOut]
+    inputs: dict[str, Any]
+
+
+def boundaries_of(tokenizer: Tokenizer, boundary: str | None = None) -> Boundaries:
+    """Return the tokens to put around documents: BOS and EOS, or the only one that there is on both sides.
+
+    Args:
+        tokenizer: The model's.
+        boundary: The string of a token to use alone instead.
+
+    Raises:
+        TokenizerError: There is no such token.
+    """
+    if boundary is not None:
+        if boundary not in tokenizer.vocabulary:
+            raise TokenizerError(f"--boundary: expected a token of {tokenizer.name}, got {boundary!r}")
+        return Boundaries(tokenizer.vocabulary[boundary], None)
+    bos, eos = tokenizer.roles.bos, next(iter(tokenizer.roles.eos), None)
+    if bos is None and eos is None:
+        raise TokenizerError(f"{tokenizer.name}: has no token for the ends of a text. Name one with --boundary TOKEN")
+    begin = eos if bos is None else bos
+    assert begin is not None
+    return Boundaries(begin, None if eos == begin else eos)
+
+
+def prepare(
+    work: Path,
+    sources: Mapping[str, Source],
+    tokenizer: Tokenizer,
+    boundaries: Boundaries,
+    limit: int,
+    valid_tokens: int,
+    seed: int,
+    progress: Progress,
+    reader: Reader = iter,
+) -> None:
+    """Read and encode the text of a run into ``work``, unless it is there. Holds all corpora in memory.
+
+    Args:
+        work: The work directory.
+        sources: Text by name.
+        tokenizer: Encodes it.
+        boundaries: Tokens around documents.
+        limit: Tokens to take for training, from documents in random order; less where a corpus has less than
+            its part.
+        valid_tokens: Tokens of each corpus to measure on; whole documents, so a few more.
+        seed: Chooses the documents to train on, and their order.
+        progress: Called with a phrase when a step begins.
+        reader: Iterates over a corpus.
+
+    Raises:
+        CorpusError: There is no text to train or to measure on.
+    """
+    if (work / "text.json").exists():
+        return
+    progress("reading text")
+    read = {name: _read(source, reader) for name, source in sources.items()}
+    out = {text for _, kept_out in read.values() for text in kept_out}
+    weights = sum(source.weight for source in sources.values())
+    rng = np.random.default_rng(seed)
+    parts: list[NDArray[np.int32]] = []
+    facts: dict[str, Any] = {}
+    held_out: dict[str, Any] = {}
+    progress("encoding text")
+    for name, source in sources.items():
+        documents, kept_out = read.pop(name)
+        training = [text for text in documents if text not in out]
+        measured, size = _held_out(tokenizer, kept_out, boundaries, valid_tokens)
+        if not measured or not training:
+            raise CorpusError(
+                f"{source.corpus.spec}: {len(documents)} documents, expected some to train on and others to measure "
+                "on. Give more text, or other text to measure on with --valid"
+            )
+        order = rng.permutation(len(training))
+        texts = (training[place] for place in order)
+        taken = _encoded_documents(tokenizer, texts, boundaries, round(limit * source.weight / weights))
+        parts += taken
+        held_out[name] = {"bytes": size, "documents": measured}
+        facts[name] = {
+            "training": describe_corpus(source.corpus),
+            **({} if source.valid is None else {"held_out": describe_corpus(source.valid)}),
+            "left_out": len(documents) - len(training),
+            "weight": source.weight,
+            "tokens": sum(map(len, taken)),
+        }
+    stream = np.concatenate([parts[place] for place in rng.permutation(len(parts))])
+    save(work, "stream", stream)
+    write_json(work / "text.json", {"inputs": facts, "held_out": held_out})
+
+
+def load(work: Path) -> Text:
+    """Read what `prepare` wrote; the stream stays on disk until it is looked at."""
+    found = json.loads((work / "text.json").read_text(encoding="utf-8"))
+    held_out = {
+        name: HeldOut(tuple(np.array(ids, dtype=np.int32) for ids in kept["documents"]), kept["bytes"])
+        for name, kept in found["held_out"].items()
+    }
+    return Text(work_directory.load(work, "stream", mapped=True), held_out, found["inputs"])
+
+
+def _read(source: Source, reader: Reader) -> tuple[list[str], list[str]]:
+    """Return all documents of a corpus, and those to measure on."""
+    documents = [(document.id, document.text) for document in reader(source.corpus)]
+    texts = [text for _, text in documents]
+    if source.valid is not None:
+        return texts, [document.text for document in reader(source.valid)]
+    share = max(_SHARE, min(0.5, _FEW / max(1, len(documents))))
+    return texts, [text for name, text in documents if in_valid(name, share)]
+
+
+def _encoded_documents(
+    tokenizer: Tokenizer, texts: Iterator[str], boundaries: Boundaries, limit: int
+) -> list[NDArray[np.int32]]:
+    """Return the ids of ``texts`` with tokens around each, ``limit`` of them; the last document is cut."""
+    end = [] if boundaries.end is None else [boundaries.end]
+    parts: list[NDArray[np.int32]] = []
+    left = limit
+    while left > 0 and (batch := list(islice(texts, _BATCH))):
+        for ids in filter(None, tokenizer.encode_batch(batch)):
+            parts.append(np.array([boundaries.begin, *ids, *end], dtype=np.int32)[: max(0, left)])
+            left -= len(parts[-1])
+    return [part for part in parts if len(part)]
+
+
+def _held_out(
+    tokenizer: Tokenizer, texts: Sequence[str], boundaries: Boundaries, limit: int
+) -> tuple[list[list[int]], int]:
+    """Return the first documents of ``limit`` tokens in all, and their UTF-8 bytes."""
+    documents, tokens, size = [], 0, 0
+    for text, ids in _encoded(tokenizer, texts):
+        if tokens >= limit:
+            break
+        if ids:
+            documents.append([boundaries.begin, *ids])
+            tokens += len(ids)
+            size += len(text.encode())
+    return documents, size
+
+
+def _encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
+    """Yield texts with their ids."""
+    rest = iter(texts)
+    while batch := list(islice(rest, _BATCH)):
+        yield from zip(batch, tokenizer.encode_batch(batch), strict=True)

@@ -1,0 +1,114 @@
+"""Models that a tuning opens, and the one that it writes.
+
+All weights are trained in float32 and stored in the precision that they had; a quantized draft is unpacked
+first, and stored unpacked. With LoRA (mlx-lm's own layers) the weights stay as they are, and what was learned
+is added to them when the model is written.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_unflatten
+from mlx_lm.tuner.utils import linear_to_lora_layers
+from mlx_lm.utils import dequantize_model, hf_repo_to_path, save_config
+from mlx_lm.utils import save_model as save_weights
+
+from spectool.artifacts import Tokenizer, open_tokenizer
+from spectool.build.training.checkpoints import flat
+from spectool.runtime.loading import load_model
+
+_TOKENIZER_FILES = (
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model", "*.jinja"),
+    *("generation_config.json", "chat_template.json"),
+)
+_SCALE = 20.0  # mlx-lm's own, of what LoRA adds
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model as it lies on disk.
+
+    Attributes:
+        name: Directory or hub id.
+        path: Its directory.
+        model: An mlx-lm model.
+        tokenizer: Its tokenizer.
+    """
+
+    name: str
+    path: Path
+    model: Any
+    tokenizer: Tokenizer
+
+    @property
+    def files(self) -> list[list[Any]]:
+        """Names, bytes and times of its weights: another model has others."""
+        found = [(path.name, path.stat()) for path in sorted(self.path.glob("*.safetensors"))]
+        return [[name, at.st_size, int(at.st_mtime)] for name, at in found]
+
+
+def open_model(name: str) -> Opened:
+    """Open a model.
+
+    Raises:
+        RuntimeUnsupported: mlx-lm cannot load it.
+    """
+    model, tokenizer = load_model(name)
+    path = Path(name) if Path(name).is_dir() else Path(hf_repo_to_path(name))
+    return Opened(name, path, model, open_tokenizer(tokenizer))
+
+
+class Trainable:
+    """A draft made ready to learn, and written when it has.
+
+    Attributes:
+        model: What is trained; the one that was opened, changed in place.
+        unpacked: Whether it was quantized and is no more.
+    """
+
+    def __init__(self, opened: Opened, lora: int | None, seed: int) -> None:
+        """Make ``opened`` ready.
+
+        Args:
+            opened: The draft.
+            lora: Rank of LoRA's layers; None to train all weights.
+            seed: Seeds LoRA's layers.
+        """
+        self._opened, self._lora = opened, lora
+        self._config: dict[str, Any] = json.loads((opened.path / "config.json").read_text(encoding="utf-8"))
+        self.model, self.unpacked = opened.model, False
+        if lora is not None:
+            mx.random.seed(seed)
+            self.model.freeze()
+            options = {"rank": lora, "scale": _SCALE, "dropout": 0.0}
+            linear_to_lora_layers(self.model, len(self.model.layers), options)
+        else:
+            if self._config.pop("quantization", None) is not None:
+                self.unpacked = True
+                self.model = dequantize_model(self.model)
+            self._config.pop("quantization_config", None)
+            self.model.unfreeze()
+            self._types = {name: weight.dtype for name, weight in flat(self.model.parameters()).items()}
+            self.model.set_dtype(mx.float32)
+        self.model.train()
+        mx.eval(self.model.parameters())
+
+    def write(self, folder: Path) -> None:
+        """Write the model, for `mlx_lm.load`; it is not trained any more after that."""
+        model = self.model
+        model.eval()
+        if self._lora is not None:
+            fused = [(name, module.fuse()) for name, module in model.named_modules() if hasattr(module, "fuse")]
+            model.update_modules(tree_unflatten(fused))
+        else:
+            weights = flat(model.parameters())
+            model.update(tree_unflatten([(name, w.astype(self._types[name])) for name, w in weights.items()]))
+        save_weights(folder, model)
+        save_config(self._config, folder / "config.json")
+        for pattern in _TOKENIZER_FILES:
+            for path in self._opened.path.glob(pattern):
+                shutil.copyfile(path, folder / path.name)

@@ -1,0 +1,4 @@
+"""Generations side by side, timed.
+
+In: models, prompts and configurations. Out: a benchmark artifact with every cycle.
+"""

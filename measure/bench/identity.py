@@ -1,0 +1,71 @@
+"""What a run is of, in full: a run goes on, and is taken for measured, only where all of it is the same.
+
+Two builds of a dictionary, or two trainings of a model, may lie under one path. So artifacts count by the hashes in
+their manifests, and weights by their sizes, beginnings and ends.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from spectool import __version__
+from spectool.artifacts.manifest import MANIFEST
+from spectool.measure.bench.experiment import Experiment
+from spectool.measure.bench.prompt_sources import Prompt, fingerprint
+
+_LOOKED_AT = 1 << 20  # bytes at both ends of a file of weights
+
+
+def identity(experiment: Experiment, prompts: Sequence[Prompt], watts: float | None) -> dict[str, Any]:
+    """Return what the rows of a run depend on, as JSON has it.
+
+    Args:
+        experiment: What is measured.
+        prompts: Its prompts.
+        watts: Stated power.
+    """
+    models = [model.path for model in experiment.models]
+    drafters = [drafter for model in experiment.models for drafter in model.drafters]
+    models += [drafter.draft_model for drafter in drafters if drafter.draft_model is not None]
+    artifacts = [path for drafter in drafters for path in drafter.artifacts]
+    return {
+        "experiment": experiment.described(),
+        "prompts": fingerprint(prompts),
+        "stated watts": watts,
+        **{f"model {path}": _weights(Path(path)) for path in models},
+        **{f"artifact {path}": _sha256((Path(path) / MANIFEST).read_bytes()) for path in artifacts},
+        "spectool": __version__,
+        "mlx": version("mlx"),
+        "mlx_lm": version("mlx-lm"),
+    }
+
+
+def differences(known: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Name what is not the same, those keys of the experiment too that say something else."""
+    changed = [key for key in {**known, **now} if known.get(key) != now.get(key)]
+    if "experiment" in changed:
+        was, is_ = known.get("experiment") or {}, now.get("experiment") or {}
+        keys = [key for key in {**was, **is_} if was.get(key) != is_.get(key)]
+        changed = [*(f"experiment: {key}" for key in keys), *(key for key in changed if key != "experiment")]
+    return changed
+
+
+def _weights(path: Path) -> str | None:
+    """Return a hash of a model's files; None for one on the hub."""
+    if not path.is_dir():
+        return None
+    digest = hashlib.sha256()
+    for file in sorted([*path.glob("*.safetensors"), path / "config.json", path / "tokenizer.json"]):
+        if file.exists():
+            size = file.stat().st_size
+            with file.open("rb") as stream:
+                begin = stream.read(_LOOKED_AT)
+                stream.seek(max(0, size - _LOOKED_AT))
+                digest.update(f"{file.name} {size}\n".encode() + begin + stream.read(_LOOKED_AT))
+    return digest.hexdigest()
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,51 @@
+"""Translation strategies compared on one text with one draft."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from spectool.measure.emulate.replay import replay
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.translated import TranslatedDrafter, TranslationCounts
+from spectool.runtime.translation.protocol import DraftSource, Translator
+
+_MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyRun:
+    """What one strategy did with one draft length.
+
+    Attributes:
+        strategy: Name.
+        num_draft_tokens: Draft tokens a cycle (k).
+        statistics: Passes, tokens, acceptance.
+        counts: What translating cost.
+    """
+
+    strategy: str
+    num_draft_tokens: int
+    statistics: DraftStatistics
+    counts: TranslationCounts
+
+
+def compare_strategies(
+    documents: Sequence[Sequence[int]],
+    translators: Mapping[str, Translator],
+    source: DraftSource,
+    lengths: Sequence[int],
+    on_document: Callable[[int], object] = lambda tokens: None,
+) -> Iterator[StrategyRun]:
+    """Replay documents with every translator and draft length, one after the other.
+
+    Args:
+        documents: Canonical target ids of each.
+        translators: By the name to show.
+        source: Drafts; the same one for all.
+        lengths: Draft tokens a cycle.
+        on_document: Called after each document with its number of tokens.
+    """
+    for length in lengths:
+        for name, translator in translators.items():
+            drafter = TranslatedDrafter(source, translator, length, name=name)
+            statistics = replay(documents, drafter, length * _MOST_IDS_A_DRAFT_TOKEN, on_document)
+            yield StrategyRun(name, length, statistics, drafter.total)

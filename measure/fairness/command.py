@@ -1,0 +1,208 @@
+"""The command ``fairness``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, table, text_options
+from spectool.build.training.run_options import named
+
+
+@click.command()
+@click.option("--target", required=True, metavar="MODEL", help="Target model: directory or hub id.")
+@click.option(
+    "--task",
+    "tasks",
+    required=True,
+    multiple=True,
+    metavar="[NAME=]SPEC",
+    help="Text of a language or task that no model has seen: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or "
+    "sample:pl. May be repeated.",
+)
+@click.option(
+    "--draft",
+    "drafts",
+    required=True,
+    multiple=True,
+    metavar="[NAME=]MODEL",
+    help="Draft model; may be repeated. The gap is that of the first; the others are what may close it.",
+)
+@click.option(
+    "--alignment",
+    "alignments",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="DIR",
+    help="Alignment of a draft's tokenizer with the target's, from `spectool align`; drafts are told by fingerprint. "
+    "May be repeated. Without one, a draft with another tokenizer is compared on text alone.",
+)
+@click.option(
+    "--dict",
+    "dictionaries",
+    multiple=True,
+    metavar="[NAME=]DIR",
+    help="Dictionary that may help the slow language; may be repeated.",
+)
+@click.option("--gamma", type=click.IntRange(1, 64), default=5, show_default=True, help="Draft tokens a pass.")
+@click.option(
+    "--cost",
+    "costs",
+    type=Finite(0),
+    multiple=True,
+    metavar="C",
+    help="Seconds of a draft's pass over those of the target's: one for all drafts, or one for each in their order. By "
+    "default the bytes of its weights over the target's.",
+)
+@click.option(
+    "--rows", type=click.IntRange(2), default=64, show_default=True, help="Passages of each task to measure on."
+)
+@click.option(
+    "--length",
+    type=click.IntRange(2),
+    default=128,
+    show_default=True,
+    help="The target's tokens in a passage, at most.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Another seed, other passages.")
+@click.option(
+    "--reference",
+    metavar="NAME",
+    help="Task whose tokenization tax is 1; by default the one that each tokenizer serves best.",
+)
+@click.option(
+    "--parallel",
+    is_flag=True,
+    help="The texts are translations of each other, document by document: the tax is in tokens for the same content.",
+)
+@out_option
+@text_options
+@json_option
+@guarded
+def fairness(
+    target: str,
+    tasks: tuple[str, ...],
+    drafts: tuple[str, ...],
+    alignments: tuple[Path, ...],
+    dictionaries: tuple[str, ...],
+    gamma: int,
+    costs: tuple[float, ...],
+    rows: int,
+    length: int,
+    seed: int,
+    reference: str | None,
+    parallel: bool,
+    out: Path | None,
+    text_field: str | None,
+    on_error: Any,
+    as_json: bool,
+) -> None:
+    """Measure whom a draft serves and whom it does not, and what would help the slow ones.
+
+    For every task and draft: acceptance, cross-entropy and KL of draft from target, expected speed-up with its lower
+    bounds, fitness and unfairness; fertility and tokenization tax of every tokenizer; and what dictionaries and other
+    drafts would give the slow language. OUT has all figures as fairness.json, and a page: report.html, report.md.
+
+    \b
+    Examples:
+        spectool fairness --target ./Bielik-11B --draft ./Bielik-1.5B --task pl=pl.txt --task uk=uk.txt \\
+            --dict uk.dict -o pl-uk
+        spectool fairness --target ./Bielik-11B --draft ./Bielik-1.5B --draft ./Qwen2.5-1.5B \\
+            --alignment qwen-bielik.align --task pl=pl.txt --task uk=uk.txt --cost 0.15 --cost 0.14 -o pl-uk
+    """
+    specs, sources, folders = named(tasks, "--task"), named(drafts, "--draft"), named(dictionaries, "--dict")
+    if both := sorted(set(sources) & set(folders)):
+        raise click.UsageError(f"a draft and a dictionary are both called {both[0]}; give them names, as in NAME=DIR")
+    if reserved := sorted({"target", "no drafting"} & {*sources, *folders}):
+        raise click.UsageError(f"{reserved[0]} is taken; give another name, as in NAME=DIR")
+    if len(costs) > 1 and len(costs) != len(sources):
+        raise click.UsageError(f"{len(costs)} --cost for {len(sources)} drafts: give one for all, or one for each")
+    if reference is not None and reference not in specs:
+        raise click.UsageError(f"--reference: expected one of {', '.join(specs)}, got {reference}")
+
+    from spectool.artifacts.formats.fairness import FORMAT
+    from spectool.artifacts.replacing import check_replaceable
+    from spectool.artifacts.tokenizer.opening import open_tokenizer
+    from spectool.build.default_paths import default_path, digest, slug
+    from spectool.build.training.tuning.tuned_model import open_model
+    from spectool.corpora import open_corpus
+    from spectool.measure.fairness.fertility import fertility, require_parallel
+    from spectool.measure.fairness.measuring import Draft, alignments_of, measure, work
+    from spectool.measure.fairness.texts import read_text
+    from spectool.measure.fairness.writing import write
+    from spectool.runtime.loading import open_dictionary
+
+    path = out or default_path(f"{slug(target)}-{digest(*click.get_current_context().params.values())}.fairness")
+    check_replaceable(path, FORMAT)
+    corpora = {name: open_corpus(spec, on_error=on_error, text_field=text_field) for name, spec in specs.items()}
+    tokenizers = {"target": open_tokenizer(target), **{name: open_tokenizer(s) for name, s in sources.items()}}
+    for name, tokenizer in tokenizers.items():
+        for line in tokenizer.notes:
+            say(f"{name}: {line}")
+    of_target, of_drafts = tokenizers["target"], {name: tokenizers[name] for name in sources}
+    aligned = alignments_of(of_drafts, of_target, alignments)
+    opened = {name: open_dictionary(Path(folder), of_target) for name, folder in folders.items()}
+    each: Sequence[float | None] = list(costs) * (len(sources) if len(costs) == 1 else 1) or [None] * len(sources)
+    choices = {
+        name: Draft(sources[name], tokenizer, aligned[name], cost)
+        for (name, tokenizer), cost in zip(of_drafts.items(), each, strict=True)
+    }
+    others = list(of_drafts.values())
+    texts = {name: read_text(c, of_target, others, rows, length, seed, reading) for name, c in corpora.items()}
+    if parallel:
+        require_parallel(texts)
+    with tqdm(total=work(texts, len(choices), len(opened)), unit=" rows", desc="measuring", disable=None) as bar:
+        figures = measure(open_model(target), choices, opened, texts, gamma, open_model, bar.update)
+    figures["fertility"] = fertility(_different(tokenizers), texts, reference, parallel)
+    arguments = {
+        "target": target,
+        "drafts": sources,
+        "alignments": {name: None if found is None else str(found) for name, found in aligned.items()},
+        "dictionaries": folders,
+        **{"gamma": gamma, "costs": list(costs), "rows": rows, "length": length, "seed": seed},
+        **{"reference": reference, "parallel": parallel, "on_error": on_error, "text_field": text_field},
+    }
+    manifest = write(path, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
+    if as_json:
+        show({"path": str(path), **figures}, as_json)
+        return
+    show({"path": str(path), "page": str(path / "report.html"), "bytes": f"{manifest.total_bytes:,}"}, as_json)
+    if not any(name.endswith(".svg") for name in manifest.files):
+        say("no plots: none to draw, or no matplotlib (pip install 'spectool[report]')")
+    click.echo()
+    click.echo(_table(figures))
+    click.echo()
+    click.echo(figures["verdict"]["sentence"])
+
+
+def _different(tokenizers: dict[str, Any]) -> dict[str, Any]:
+    """Return tokenizers without those that are another one's equal."""
+    found: dict[str, Any] = {}
+    for name, tokenizer in tokenizers.items():
+        if all(tokenizer.fingerprint != other.fingerprint for other in found.values()):
+            found[name] = tokenizer
+    return found
+
+
+def _table(figures: dict[str, Any]) -> str:
+    """Lay out drafts and tasks."""
+    lines: list[list[str]] = []
+    for name, draft in figures["drafts"].items():
+        for task, at in draft["tasks"].items():
+            known = figures["fertility"]["tokenizers"]["target"][task]
+            cells = ["—"] * 5
+            if at["speedup"] is not None:
+                cells = [
+                    *(f"{at['acceptance']:.1%}", f"{at['cross_entropy']:.3f}", f"{at['kl']:.3f}"),
+                    *(f"{1 - at['draft_misfit']:.1%}", f"{at['speedup']:.2f}"),
+                ]
+            lines.append([f"{name}, {task}", *cells, f"{at['bits_per_byte']:.3f}", f"{known['fertility']:.2f}"])
+    for name, dictionary in figures["dictionaries"].items():
+        for task, at in dictionary["tasks"].items():
+            known = figures["fertility"]["tokenizers"]["target"][task]
+            cells = ["—", "—", "—", "—", f"{at['tokens_per_pass']:.2f}", "—", f"{known['fertility']:.2f}"]
+            lines.append([f"{name}, {task}", *cells])
+    header: Sequence[str] = ("", "alpha", "D", "KL", "fitness", "speed-up", "bits/byte", "fertility")
+    return table(list(header), lines)

@@ -1,0 +1,94 @@
+"""What acceptance, divergence and fitness say about speed.
+
+    f(a) = 1 + a + … + a^gamma    tokens that a pass of the target commits; the speed-up is f(a) / (1 + gamma c)
+
+gamma draft tokens a pass, each accepted with probability a, and a draft pass that costs c passes of the target;
+verifying gamma + 1 tokens is held to cost as much as one. Bounds of the acceptance rate from below, and so of the
+speed-up, since f grows with a:
+
+    from KL and from D_T    alpha >= 1 - sqrt(d / 2), d in nats       Theorem 1 (Pinsker's inequality)
+    from fitness            alpha >= (1 - r_q) - r_p                  Theorem 2
+
+The proof of Theorem 2 needs no r_p <= r_q, though the theorem assumes it. Theorem 1 says nothing from 2 nats on, where
+the paper's f has no argument any more: there the bound is an acceptance of 0.
+
+Source: "Disparate Impacts of Speculative Decoding", Eq. 2 to 8 and appendix A.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from spectool.runtime.draft_length.cost_model import geometric_tokens
+
+_CHANCE = 0.05  # of a false alarm; what is left beside 95% intervals
+
+
+def slope(acceptance: float, gamma: int) -> float:
+    """Return how fast f grows at an acceptance rate."""
+    return sum(k * acceptance ** (k - 1) for k in range(1, gamma + 1))
+
+
+def speedup(acceptance: float, gamma: int, cost: float) -> float:
+    """Return the expected speed against plain decoding (Eq. 2).
+
+    Args:
+        acceptance: Alpha, 0 to 1.
+        gamma: Draft tokens a pass.
+        cost: Seconds of a draft pass / seconds of a pass of the target.
+
+    >>> round(speedup(0.625, 5, 0.0), 3), round(speedup(0.545, 5, 0.1), 3)
+    (2.508, 1.427)
+    """
+    return geometric_tokens(acceptance, gamma) / (1 + gamma * cost)
+
+
+def least_by_divergence(nats: float) -> float:
+    """Return the least acceptance rate that a mean divergence allows (Theorem 1); 0 from 2 nats on.
+
+    >>> round(least_by_divergence(0.47), 3), least_by_divergence(5.0)
+    (0.515, 0.0)
+    """
+    return max(0.0, 1 - math.sqrt(max(0.0, nats) / 2))
+
+
+def least_by_fitness(draft_misfit: float, target_misfit: float) -> float:
+    """Return the least acceptance rate that r_q and r_p allow (Theorem 2)."""
+    return max(0.0, 1 - draft_misfit - target_misfit)
+
+
+def reach(freedom: float, comparisons: int = 1) -> float:
+    """Return how many standard errors to either side of a figure an interval of Student's t takes.
+
+    Of several comparisons of which any may raise a false alarm, each gets an equal part of the 5% (Bonferroni).
+
+    Args:
+        freedom: Degrees of freedom of the standard error; infinite where it is known.
+        comparisons: How many there are, or could have been made.
+
+    >>> round(reach(math.inf), 2), round(reach(3), 2), round(reach(math.inf, 28), 2)
+    (1.96, 3.18, 3.12)
+    """
+    return float(stats.t.ppf(1 - _CHANCE / (2 * comparisons), freedom))
+
+
+def ratio(sums: Sequence[float], counts: Sequence[float]) -> tuple[float, float]:
+    """Return sum over count of all rows, and its standard error, rows being drawn and not the places in them.
+
+    Source: Cochran, Sampling Techniques, Eq. 6.9 (ratio estimator).
+
+    Args:
+        sums: Of each row.
+        counts: Of each row.
+
+    Returns:
+        The ratio; its standard error, infinite of one row.
+    """
+    x, n = np.asarray(sums, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    mean = float(x.sum() / n.sum())
+    if len(x) < 2:
+        return mean, math.inf
+    spread = float(((x - mean * n) ** 2).sum()) * len(x) / (len(x) - 1)
+    return mean, math.sqrt(spread) / float(n.sum())

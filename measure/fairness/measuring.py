@@ -1,0 +1,253 @@
+"""The stage behind ``spectool fairness``: models, text by task and dictionaries in, all figures out.
+
+One draft at a time is in memory beside the target. The figures are as `artifacts.fairness` describes them; nothing in
+them depends on the clock.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spectool import ArtifactError, SpectoolError
+from spectool.artifacts import Tokenizer
+from spectool.artifacts.formats.dictionary import Dictionary
+from spectool.artifacts.manifest import read_manifest
+from spectool.build.training.checkpoints import flat
+from spectool.build.training.examples.examples import NOWHERE
+from spectool.build.training.examples.pairing import Pairing, paired_example, pairing_of
+from spectool.build.training.scratch.bits_per_byte import CodeLength, code_length
+from spectool.build.training.scratch.text import HeldOut, boundaries_of
+from spectool.build.training.tuning.corrective import unfairness
+from spectool.build.training.tuning.tuned_model import Opened
+from spectool.measure.emulate.replay import replay
+from spectool.measure.fairness import formulas
+from spectool.measure.fairness.places import compare
+from spectool.measure.fairness.texts import TaskText
+from spectool.measure.fairness.verdict import verdict
+from spectool.runtime.draft_length.cost_model import geometric_tokens
+from spectool.runtime.drafters.lookup import LookupDrafter
+
+_WHOLE = 2**20  # tokens: more than a passage has
+_COMPARED = (
+    *("acceptance", "acceptance_error", "acceptance_shared", "cross_entropy", "kl", "draft_misfit", "target_misfit"),
+    *("tokens_by_place", "tokens_per_pass", "speedup", "speedup_error", "speedup_by_place", "bounds"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A draft to measure.
+
+    Attributes:
+        source: Directory or hub id of the model.
+        tokenizer: Its tokenizer.
+        alignment: Alignment of it with the target's; None where they have one vocabulary, or none was given.
+        cost: Of a pass, in passes of the target; None for the ratio of the weights' bytes.
+    """
+
+    source: str
+    tokenizer: Tokenizer
+    alignment: Path | None
+    cost: float | None
+
+
+def alignments_of(
+    drafts: Mapping[str, Tokenizer], target: Tokenizer, alignments: Sequence[Path]
+) -> dict[str, Path | None]:
+    """Return the alignment of every draft, told by the fingerprints of both sides.
+
+    Raises:
+        ArtifactError: An alignment is none, or is for none of the drafts.
+    """
+    found: dict[str, Path | None] = dict.fromkeys(drafts)
+    for path in alignments:
+        sides = read_manifest(path).tokenizers
+        both = tuple(sides[role]["fingerprint"] if role in sides else None for role in ("draft", "target"))
+        fitting = [name for name, draft in drafts.items() if (draft.fingerprint, target.fingerprint) == both]
+        if not fitting:
+            named = (
+                " and ".join(sides[role]["name"] for role in ("draft", "target") if role in sides) or "no tokenizers"
+            )
+            raise ArtifactError(
+                f"{path}: aligns {named}, expected one of {', '.join(d.name for d in drafts.values())} and "
+                f"{target.name}. Make one: spectool align --draft DRAFT --target {target.name} -o pair.align"
+            )
+        found |= dict.fromkeys(fitting, path)
+    return found
+
+
+def measure(
+    target: Opened,
+    drafts: Mapping[str, Draft],
+    dictionaries: Mapping[str, Dictionary],
+    texts: Mapping[str, TaskText],
+    gamma: int,
+    open_model: Callable[[str], Opened],
+    on_rows: Callable[[int], object] = lambda rows: None,
+) -> dict[str, Any]:
+    """Measure all drafts and dictionaries on all tasks.
+
+    Args:
+        target: The target.
+        drafts: By name.
+        dictionaries: By name, of the target's tokenizer.
+        texts: By task.
+        gamma: Draft tokens a pass.
+        open_model: Loads a draft.
+        on_rows: Called with the number of rows that were measured, `work` in all.
+
+    Returns:
+        Figures without those of fertility.
+
+    Raises:
+        SpectoolError: A model cannot be loaded, or draft and target have no place in common in a task.
+    """
+    weights = _bytes(target.model)
+    tasks = {name: _task(target, text, on_rows) for name, text in texts.items()}
+    found: dict[str, Any] = {
+        "gamma": gamma,
+        "target": {"name": target.name, "bytes": weights},
+        "tasks": tasks,
+        "drafts": {},
+        "dictionaries": {},
+    }
+    for name, choice in drafts.items():
+        pairing = pairing_of(choice.tokenizer, target.tokenizer, choice.alignment)
+        draft = open_model(choice.source)
+        cost = _bytes(draft.model) / weights if choice.cost is None else choice.cost
+        by_task = {
+            task: _compared(draft, target, pairing, task, text, gamma, cost, on_rows) for task, text in texts.items()
+        }
+        found["drafts"][name] = {
+            "path": choice.source,
+            "bytes": _bytes(draft.model),
+            "cost": cost,
+            "cost_stated": choice.cost is not None,
+            "compared": _how(pairing),
+            "shared_ids": None if pairing is None or pairing.same_vocabulary else pairing.size,
+            "unfairness": None if pairing is None else unfairness([at["cross_entropy"] for at in by_task.values()]),
+            "unfairness_kl": None if pairing is None else unfairness([at["kl"] for at in by_task.values()]),
+            "tasks": by_task,
+        }
+    for name, dictionary in dictionaries.items():
+        found["dictionaries"][name] = {
+            "path": str(dictionary.path),
+            "tasks": {
+                task: _replayed(dictionary, target.tokenizer, text, gamma, on_rows) for task, text in texts.items()
+            },
+        }
+    return found | {"verdict": verdict(found)}
+
+
+def work(texts: Mapping[str, TaskText], drafts: int, dictionaries: int) -> int:
+    """Return the rows that `measure` goes through, each of them as often as it does."""
+    return sum(len(text.passages) for text in texts.values()) * (1 + 2 * drafts + dictionaries)
+
+
+def _task(target: Opened, text: TaskText, on_rows: Callable[[int], object]) -> dict[str, Any]:
+    known = _code_length(target, text, on_rows)
+    return {
+        "documents": len(text.documents),
+        "words": text.words,
+        "rows": len(text.passages),
+        "tokens": known.tokens,
+        "left_out": text.left_out,
+        "bits_per_byte": known.bits_per_byte,
+        "nats_per_token": known.nats_per_token,
+    }
+
+
+def _compared(
+    draft: Opened,
+    target: Opened,
+    pairing: Pairing | None,
+    task: str,
+    text: TaskText,
+    gamma: int,
+    cost: float,
+    on_rows: Callable[[int], object],
+) -> dict[str, Any]:
+    """Return the figures of a draft on a task."""
+    known = _code_length(draft, text, on_rows)
+    found: dict[str, Any] = {"bits_per_byte": known.bits_per_byte, "nats_per_token": known.nats_per_token}
+    if pairing is None:
+        on_rows(len(text.passages))
+        return found | {"rows": 0, "places": 0, "share": 0.0} | dict.fromkeys(_COMPARED)
+    same = pairing.same_vocabulary
+    made = [paired_example(draft.tokenizer, target.tokenizer, same, passage, _WHOLE) for passage in text.passages]
+    examples = [example for example in made if example is not None and (example.at != NOWHERE).any()]
+    if len(examples) < 2:
+        raise SpectoolError(
+            f"{draft.name}: can be compared with {target.name} in {len(examples)} rows of {task}, expected at least 2 "
+            "where some boundaries of their tokens are the same. Give more text (--rows), or see what the two share: "
+            "spectool inspect ALIGNMENT"
+        )
+    places = compare(draft.model, target.model, pairing, examples, on_rows).figures(gamma)
+    on_rows(len(text.passages) - len(examples))
+    return found | places | _speeds(places, gamma, cost, same)
+
+
+def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabulary: bool) -> dict[str, Any]:
+    """Return what acceptance, divergence and misfits say about speed."""
+    each = 1 + gamma * cost
+    alpha = places["acceptance"]
+    bounds = {"fitness": formulas.least_by_fitness(places["draft_misfit"], places["target_misfit"])}
+    if same_vocabulary:  # else the draft gives nothing to some ids of the target, and both divergences are infinite
+        bounds |= {name: formulas.least_by_divergence(places[name]) for name in ("kl", "cross_entropy")}
+    return {
+        "tokens_per_pass": geometric_tokens(alpha, gamma),
+        "speedup": formulas.speedup(alpha, gamma, cost),
+        "speedup_error": formulas.slope(alpha, gamma) * places["acceptance_error"] / each,
+        "speedup_by_place": places["tokens_by_place"] / each,
+        "bounds": {
+            name: {"acceptance": least, "speedup": formulas.speedup(least, gamma, cost)}
+            for name, least in bounds.items()
+        },
+    }
+
+
+def _replayed(
+    dictionary: Dictionary, tokenizer: Tokenizer, text: TaskText, gamma: int, on_rows: Callable[[int], object]
+) -> dict[str, Any]:
+    """Return the figures of a dictionary on a task: its passages, each a generation of its own."""
+    drafter = LookupDrafter(dictionary)
+    runs = []
+    for ids in tokenizer.encode_batch(list(text.passages)):
+        runs.append(replay([ids], drafter, gamma))
+        on_rows(1)
+    tokens_per_pass, error = formulas.ratio([run.tokens for run in runs], [run.passes for run in runs])
+    passes, proposed, accepted = (
+        sum(getattr(run, name) for run in runs) for name in ("passes", "proposed", "accepted")
+    )
+    read = {file["sha256"] for file in text.inputs["files"]}
+    return {
+        "tokens_per_pass": tokens_per_pass,
+        "error": error,
+        "coverage": sum(run.drafted_passes for run in runs) / passes,
+        "acceptance": accepted / proposed if proposed else 0.0,
+        "built_from_it": any(file["sha256"] in read for file in dictionary.manifest.inputs.get("files", ())),
+    }
+
+
+def _code_length(model: Opened, text: TaskText, on_rows: Callable[[int], object]) -> CodeLength:
+    """Return how well a model knows the passages."""
+    begin = boundaries_of(model.tokenizer).begin
+    total = CodeLength(0.0, 0, 0)
+    for passage in text.passages:
+        row = np.array([begin, *model.tokenizer.encode(passage)], dtype=np.int32)
+        total += code_length(model.model, HeldOut((row,), len(passage.encode())), len(row))
+        on_rows(1)
+    return total
+
+
+def _how(pairing: Pairing | None) -> str:
+    if pairing is None:
+        return "text"
+    return "one vocabulary" if pairing.same_vocabulary else "shared ids"
+
+
+def _bytes(model: Any) -> int:
+    return sum(weight.nbytes for weight in flat(model.parameters()).values())

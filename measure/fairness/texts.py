@@ -1,0 +1,111 @@
+"""The text of a task: some of its documents, and passages of them that every tokenizer spells exactly.
+
+Target and drafts are measured on the same passages, drawn with a seed: documents from the whole corpus, then one
+passage of each by turns.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from spectool import CorpusError
+from spectool.artifacts import Tokenizer
+from spectool.build.inputs import Reader, describe_corpus
+from spectool.build.training.examples.passages import passages
+from spectool.corpora import Corpus
+
+_DOCUMENTS = 8  # kept for each passage wanted
+
+
+@dataclass(frozen=True, slots=True)
+class TaskText:
+    """Text to measure a task on.
+
+    Attributes:
+        documents: Whole documents.
+        passages: Passages of them.
+        left_out: Passages that some tokenizer does not spell.
+        inputs: What was read, for the record.
+    """
+
+    documents: tuple[str, ...]
+    passages: tuple[str, ...]
+    left_out: int
+    inputs: dict[str, Any]
+
+    @property
+    def words(self) -> int:
+        """Pieces of the documents between white space."""
+        return sum(len(text.split()) for text in self.documents)
+
+
+def read_text(
+    corpus: Corpus, target: Tokenizer, others: Sequence[Tokenizer], rows: int, length: int, seed: int, reader: Reader
+) -> TaskText:
+    """Draw the text of a task.
+
+    Args:
+        corpus: Where it comes from; read once, some of its documents kept.
+        target: The target's tokenizer; it counts the tokens of a passage.
+        others: Tokenizers of the drafts.
+        rows: Passages at most.
+        length: Tokens of a passage at most; one long word may have more.
+        seed: Seeds the draw. Corpora of as many documents give documents of the same places.
+        reader: Iterates over a corpus.
+
+    Raises:
+        CorpusError: It gives fewer than two passages that all tokenizers spell.
+    """
+    rng = np.random.default_rng(seed)
+    kept = _drawn((document.text for document in reader(corpus)), rows * _DOCUMENTS, rng)
+    documents = list(_shuffled(kept, rng))
+    passages_of = (_shuffled(list(passages(target, text, length)), rng) for text in documents)
+    found: list[str] = []
+    left_out = 0
+    for passage in _by_turns(passages_of):
+        if not all(
+            tokenizer.bytes_of(tokenizer.encode(passage)) == passage.encode() for tokenizer in (target, *others)
+        ):
+            left_out += 1
+        elif len(target.encode(passage)) > 1:
+            found.append(passage)
+        if len(found) == rows:
+            break
+    if len(found) < 2:
+        raise CorpusError(
+            f"{corpus.spec}: gives {len(found)} passages of at most {length} tokens, expected at least 2; {left_out} "
+            "are left out because a tokenizer does not keep their bytes. Give more text, or see what a tokenizer "
+            "keeps: spectool inspect TOKENIZER"
+        )
+    return TaskText(tuple(documents), tuple(found), left_out, describe_corpus(corpus))
+
+
+def _drawn(texts: Iterable[str], number: int, rng: np.random.Generator) -> list[str]:
+    """Return ``number`` texts of equal chances, or all if there are no more (Vitter's algorithm R)."""
+    rest = iter(texts)
+    kept = list(islice(rest, number))
+    for seen, text in enumerate(rest, number + 1):
+        place = int(rng.integers(seen))
+        if place < number:
+            kept[place] = text
+    return kept
+
+
+def _shuffled(items: list[str], rng: np.random.Generator) -> Iterator[str]:
+    return (items[place] for place in rng.permutation(len(items)))
+
+
+def _by_turns(sources: Iterable[Iterator[str]]) -> Iterator[str]:
+    """Yield the first item of every source, then the second of those that have one, and so on."""
+    while True:
+        left = []
+        for source in sources:
+            for item in islice(source, 1):
+                yield item
+                left.append(source)
+        if not left:
+            return
+        sources = left

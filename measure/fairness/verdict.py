@@ -1,0 +1,133 @@
+"""Who is slow, by how much, and what helps: one sentence, and what it rests on.
+
+The gap is between the fastest and the slowest task with the first draft that could be compared with the target. What
+could help the slow one: any other draft, any dictionary (tokens per pass of a replay; looking up costs nothing beside
+a pass), or not drafting at all. What lies within chance is said to do so: differences that Student's t finds in less
+than one of 20 draws of as many rows, all pairs of tasks, or all ways to help, being compared at once.
+"""
+
+import math
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from spectool.measure.fairness.formulas import reach
+
+PLAIN = "no drafting"
+
+
+class Speed(NamedTuple):
+    """An expected speed against plain decoding.
+
+    Attributes:
+        value: The speed.
+        error: Its standard error.
+        freedom: Degrees of freedom of that, the rows less one.
+    """
+
+    value: float
+    error: float
+    freedom: float
+
+    @property
+    def reach(self) -> float:
+        """Half the width of its 95% interval."""
+        return reach(self.freedom) * self.error
+
+    def beyond(self, other: "Speed", comparisons: int) -> bool:
+        """Whether it is more than another one, and not by chance, if as many comparisons are made (Welch's test)."""
+        error = math.hypot(self.error, other.error)
+        if error == 0:
+            return self.value > other.value
+        parts = (self.error / error) ** 4 / self.freedom + (other.error / error) ** 4 / other.freedom
+        return self.value - other.value > reach(1 / parts, comparisons) * error
+
+
+def speed_of(at: Mapping[str, Any]) -> Speed:
+    """Return what a draft gives a task, from its figures there."""
+    return Speed(at["speedup"], at["speedup_error"], at["rows"] - 1)
+
+
+def speeds(figures: Mapping[str, Any], task: str) -> dict[str, Speed]:
+    """Return what a task would get of every way to draft, and of none: those that tell something of it."""
+    found = {PLAIN: Speed(1.0, 0.0, math.inf)}
+    for name, draft in figures["drafts"].items():
+        at = draft["tasks"][task]
+        if at["speedup"] is not None:
+            found[name] = speed_of(at)
+    for name, dictionary in figures["dictionaries"].items():
+        at = dictionary["tasks"][task]
+        if not at["built_from_it"]:
+            found[name] = Speed(at["tokens_per_pass"], at["error"], figures["tasks"][task]["rows"] - 1)
+    return found
+
+
+def verdict(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the verdict: a sentence, the draft, the slow and the fast task, and what helps (null where none does)."""
+    compared = [name for name, draft in figures["drafts"].items() if draft["compared"] != "text"]
+    if not compared:
+        return _of_text(figures)
+    draft, tasks = compared[0], list(figures["tasks"])
+    by_task = {task: speeds(figures, task)[draft] for task in tasks}
+    ranked = sorted(tasks, key=lambda task: by_task[task].value)
+    pairs = list(combinations(ranked, 2))
+    apart = [(slow, fast) for slow, fast in pairs if by_task[fast].beyond(by_task[slow], len(pairs))]
+    ends = ranked[0], ranked[-1]
+    slow, fast = max(apart, key=lambda pair: by_task[pair[1]].value - by_task[pair[0]].value, default=ends)
+    found: dict[str, Any] = {"draft": draft, "slow": slow, "fast": fast, "helps": None}
+    said = f"with {draft}, {slow} is expected to run at {by_task[slow].value:.2f} times the speed of plain decoding"
+    if len(tasks) == 1:
+        sentence = f"One task alone was measured: {said}; {_helped(figures, found)}."
+    elif not apart:
+        found |= {"slow": None, "fast": None}
+        sentence = (
+            f"No task is slower than another beyond chance: {said} and {fast} at {by_task[fast].value:.2f}, which are "
+            "the ends."
+        )
+    else:
+        share = 1 - by_task[slow].value / by_task[fast].value
+        sentence = (
+            f"{slow} is slow: {said}, {share:.0%} less than {fast} at {by_task[fast].value:.2f}; "
+            f"{_helped(figures, found)}."
+        )
+    return {"sentence": sentence, **found}
+
+
+def _helped(figures: Mapping[str, Any], found: dict[str, Any]) -> str:
+    """Say what helps the slow task most, and note it in ``found``."""
+    ways = speeds(figures, found["slow"])
+    plain, now = ways[PLAIN], ways.pop(found["draft"])
+    able = [
+        way
+        for way, speed in ways.items()
+        if speed.beyond(now, len(ways)) and (way == PLAIN or speed.beyond(plain, len(ways)))
+    ]
+    if not able:
+        return "nothing measured helps it" if len(ways) > 1 else "nothing else was measured that could help it"
+    best = max(able, key=lambda way: ways[way].value)
+    found["helps"] = best
+    if best == PLAIN:
+        return "nothing measured is faster for it than not drafting at all"
+    kind = "dictionary" if best in figures["dictionaries"] else "draft"
+    gap = speeds(figures, found["fast"])[found["draft"]].value - now.value
+    # Where drafting slows down even the fastest task, its speed is nothing to come up to.
+    worth = gap > 0 and now.value + gap > plain.value
+    closed = f", which closes {min(1.0, (ways[best].value - now.value) / gap):.0%} of the gap" if worth else ""
+    beside = ", beside 1.00 without drafting" if now.value < plain.value else ""
+    return f"what helps it most is the {kind} {best}, at {ways[best].value:.2f}{closed or beside}"
+
+
+def _of_text(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the verdict where no draft could be compared with the target but on text."""
+    draft = next(iter(figures["drafts"]))
+    ratios = {
+        task: found["bits_per_byte"] / figures["tasks"][task]["bits_per_byte"]
+        for task, found in figures["drafts"][draft]["tasks"].items()
+    }
+    worst, best = max(ratios, key=ratios.__getitem__), min(ratios, key=ratios.__getitem__)
+    rest = f", {ratios[best]:.2f} times for {best}" if len(ratios) > 1 else ""
+    sentence = (
+        f"Speed is not known, since {draft} has another tokenizer and no alignment was given: on text alone, {draft} "
+        f"needs {ratios[worst]:.2f} times the target's bits per byte for {worst}{rest}."
+    )
+    return {"sentence": sentence, "draft": draft, "slow": None, "fast": None, "helps": None}

@@ -1,0 +1,56 @@
+"""``spectool report``: a run as a page of tables and plots."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spectool.artifacts.console import guarded, json_option, show
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder for report.html, report.md and its plots; by default RUN-report beside the run.",
+)
+@json_option
+@guarded
+def report(run: Path, out: Path | None, as_json: bool) -> None:
+    """Draw tables and plots of a run that `spectool bench` saved, and say whether drafting pays.
+
+    RUN is measured once and can be drawn again at any time: no model is loaded. report.html is one file
+    that opens without a network; report.md has the same tables, with its plots beside it as SVG. Needs
+    spectool[report].
+
+    \b
+    Examples:
+        spectool report polish.bench
+        spectool report polish.bench -o ./page --json
+    """
+    from importlib.util import find_spec
+
+    from spectool import SpectoolError
+
+    if find_spec("matplotlib") is None:
+        raise SpectoolError("report needs matplotlib: pip install 'spectool[report]', and run it again")
+    from spectool.artifacts.formats.benchmark import Benchmark
+    from spectool.measure.report.compose import MARKDOWN, write_report
+    from spectool.measure.report.summary import figures_of_ways, verdicts
+    from spectool.measure.report.trials import read_trials
+
+    benchmark = Benchmark(run)
+    trials = read_trials(benchmark)
+    folder = out or run.resolve().with_name(f"{run.resolve().name}-report")
+    if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / MARKDOWN).is_file())):
+        raise SpectoolError(f"{folder}: exists and is no report. Choose another -o")
+    files = write_report(benchmark, trials, folder)
+    facts: dict[str, Any] = {
+        "path": str(folder),
+        "files": files if as_json else ", ".join(files),
+        "verdict": [verdict.sentence for verdict in verdicts(trials)],
+    }
+    show(facts | ({"ways": figures_of_ways(trials)} if as_json else {}), as_json)

@@ -1,0 +1,77 @@
+"""A draft model's prompt cache and the tokens in it, following a text that may change anywhere."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.cache import make_prompt_cache
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.caches.checkpoints import Checkpoints
+from spectool.runtime.caches.leaves import leaves, offsets
+from spectool.runtime.caches.prefill import prefill
+
+KEPT_MARKS = 4  # places before the frontier where a recurrent state can be taken up again
+
+
+class DraftCache:
+    """The cache of a draft model, of any kind.
+
+    Attributes:
+        model: Whose cache it is.
+        tokens: What the cache is known to hold. The owner adds what it has fed, since the ids of a
+            chain of drafts are known only once it is evaluated.
+    """
+
+    def __init__(self, model: Any, prefill_step_size: int = 2048) -> None:
+        """Make a cache for ``model``, an mlx-lm model, to be filled in passes of ``prefill_step_size``."""
+        self.tokens: list[int] = []
+        self.model = model
+        self._step_size = prefill_step_size
+        self._cache: list[Any] = make_prompt_cache(model)
+        self._checkpoints = Checkpoints(self._cache, keep=KEPT_MARKS)
+
+    def rewind(self, kept: int) -> list[int]:
+        """Take the cache back to its first ``kept`` tokens, or to fewer; return those that are now missing."""
+        reached = self._checkpoints.rewind(kept)
+        if reached is None:
+            self._cache, reached = make_prompt_cache(self.model), 0
+            self._checkpoints = Checkpoints(self._cache, keep=KEPT_MARKS)
+        missing = self.tokens[reached:kept]
+        del self.tokens[reached:]
+        return missing
+
+    def feed(self, tokens: mx.array) -> mx.array:
+        """Run one pass over ``tokens`` [tokens]; return the logits [tokens, vocabulary], lazy."""
+        self._checkpoints.mark(tokens.size, windows_too=True)
+        logits: mx.array = self.model(tokens[None], cache=self._cache)[0]
+        return logits
+
+    def prefill(self, tokens: Sequence[int]) -> int:
+        """Feed ``tokens`` and note them; no logits. Return the passes that it took."""
+        self._checkpoints.mark(len(tokens), windows_too=True)
+        prefill(self.model, self._cache, mx.array(list(tokens)), self._step_size)
+        self.tokens += tokens
+        return -(-len(tokens) // self._step_size)
+
+    def content(self) -> tuple[list[Any], list[int]]:
+        """Return the cache, one entry for each layer, and the tokens that it holds."""
+        self.rewind(len(self.tokens))
+        return self._cache, list(self.tokens)
+
+    def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
+        """Go on from another ``cache`` of the same model, which holds ``tokens``.
+
+        Raises:
+            RuntimeUnsupported: It has other layers, or another length.
+        """
+        expected = len(list(leaves(make_prompt_cache(self.model))))
+        got = len(list(leaves(cache)))
+        lengths = {at for at in offsets(cache) if at is not None}
+        if got != expected or lengths - {len(tokens)}:
+            raise RuntimeUnsupported(
+                f"draft cache: expected {expected} caches of {len(tokens)} tokens, got {got} of "
+                f"{', '.join(map(str, sorted(lengths))) or 'no'} tokens. Save it with this draft model."
+            )
+        self._cache, self.tokens = cache, list(tokens)
+        self._checkpoints = Checkpoints(cache, len(tokens), keep=KEPT_MARKS)

@@ -1,0 +1,75 @@
+"""The parts of a prompt cache, how long each one is, and cutting tokens off its end.
+
+mlx-lm trims all layers but reports the count of the first only, and asks a cache whether it can be
+trimmed without asking by how much. The functions here look at every single cache, also inside ``CacheList``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.caches import windows
+
+
+def leaves(cache: Sequence[Any]) -> list[Any]:
+    """Return the caches that hold arrays, in order: ``CacheList`` members one by one."""
+    found: list[Any] = []
+    for entry in cache:
+        members = getattr(entry, "caches", None)
+        if members is None:
+            found.append(entry)
+        else:
+            found += leaves(members)
+    return found
+
+
+def require_quantizable(cache: Sequence[Any], model: object) -> None:
+    """Check that ``kv_bits`` can be applied to ``cache``.
+
+    Raises:
+        RuntimeUnsupported: A cache has no quantised form (mlx-lm's rotating cache fails halfway).
+    """
+    stuck = sorted(
+        {type(entry).__name__ for entry in cache if hasattr(entry, "to_quantized") and hasattr(entry, "max_size")}
+    )
+    if stuck:
+        kind = getattr(model, "model_type", None) or type(model).__name__
+        raise RuntimeUnsupported(
+            f"model type {kind}: kv_bits needs caches with a quantised form, got {', '.join(stuck)}. "
+            "Generate without kv_bits."
+        )
+
+
+def offset(leaf: Any) -> int | None:
+    """Return the position of a cache, in tokens; None where it does not count them."""
+    position = getattr(leaf, "offset", None)
+    return position if isinstance(position, int) else None
+
+
+def offsets(cache: Sequence[Any]) -> list[int | None]:
+    """Return the position of every leaf, in tokens; None for caches that do not count them."""
+    return [offset(leaf) for leaf in leaves(cache)]
+
+
+def can_trim(leaf: Any, count: int) -> bool:
+    """Tell whether the last ``count`` (> 0) tokens can be cut off ``leaf`` without loss."""
+    if isinstance(leaf, windows.KINDS):
+        return count <= windows.spare(leaf)
+    return bool(leaf.is_trimmable())
+
+
+def trim(leaf: Any, count: int) -> None:
+    """Cut the last ``count`` tokens off ``leaf``. Mutates it.
+
+    Raises:
+        RuntimeUnsupported: It gave up fewer tokens than asked, and cannot be used any more.
+    """
+    if isinstance(leaf, windows.KINDS):
+        windows.take_back(leaf, count)
+    elif count > 0:
+        trimmed = leaf.trim(count)
+        if trimmed != count:
+            raise RuntimeUnsupported(
+                f"{type(leaf).__name__}: expected to trim {count} tokens, trimmed {trimmed}. "
+                "Generate without a drafter, with a fresh prompt cache."
+            )

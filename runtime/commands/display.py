@@ -1,0 +1,97 @@
+"""Cycles as coloured text: which tokens were guessed, which guesses were thrown away.
+
+A character may be spread over several tokens, also over tokens of two cycles. Text is shown
+once its bytes are complete; what is held back travels to the next call in ``Tail``.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import click
+
+from spectool.runtime.decoding.drafter import Cycle, accepted_length
+
+Decode = Callable[[Sequence[int]], str]
+
+Paint = Callable[[str], str]
+STYLES: dict[str, Paint] = {
+    "accepted": partial(click.style, fg="green"),
+    "rejected": partial(click.style, fg="red", strikethrough=True),
+    "corrected": partial(click.style, fg="yellow"),
+    "undrafted": str,
+}
+REPLACEMENT = "\ufffd"
+# Tokens of shown text that a decoder needs to see, to tell a space inside a text from one at its start.
+CONTEXT_TOKENS = 8
+# A character has at most 4 bytes: more tokens than this without an end are bytes that are no text.
+MOST_HELD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Where the shown text ends.
+
+    Attributes:
+        shown: The last tokens whose text is shown.
+        held: Committed tokens after them whose last character is incomplete.
+    """
+
+    shown: tuple[int, ...] = ()
+    held: tuple[int, ...] = ()
+
+
+def legend() -> str:
+    """Return one line that explains the colours."""
+    return "  ".join(style(name) for name, style in STYLES.items())
+
+
+def render(cycle: Cycle, decode: Decode, tail: Tail = Tail()) -> tuple[str, Tail]:
+    """Return the text of ``cycle`` with terminal colours, and the tail for the next call.
+
+    Rejected draft tokens stand before the token that the target put in their place.
+
+    Args:
+        cycle: Proposal and committed tokens.
+        decode: Text of token ids, with U+FFFD for incomplete characters.
+        tail: What the call for the cycle before returned; ``Tail()`` or ``Tail(prompt)`` at first.
+    """
+    drafted = min(cycle.accepted, len(cycle.committed))
+    parts: list[str] = []
+    for token in cycle.committed[:drafted]:
+        text, tail = _advance(token, decode, tail)
+        parts.append(_paint(text, "accepted"))
+    own = cycle.committed[drafted:]
+    rejected = cycle.proposal[cycle.accepted :] if own else ()
+    if rejected:
+        parts.append(_paint(_text_after(rejected, decode, tail).replace(REPLACEMENT, ""), "rejected"))
+    for token in own:
+        text, tail = _advance(token, decode, tail)
+        parts.append(_paint(text, "corrected" if rejected else "undrafted"))
+    return "".join(parts), tail
+
+
+def finish(decode: Decode, tail: Tail) -> str:
+    """Return what is still held back at the end of a generation, incomplete bytes left out."""
+    return _text_after((), decode, tail).replace(REPLACEMENT, "")
+
+
+def _advance(token: int, decode: Decode, tail: Tail) -> tuple[str, Tail]:
+    """Return the text that ``token`` completes (empty while a character is incomplete) and the new tail."""
+    text = _text_after((token,), decode, tail)
+    held = (*tail.held, token)
+    if text.endswith(REPLACEMENT) and len(held) < MOST_HELD:
+        return "", Tail(tail.shown, held)
+    return text.replace(REPLACEMENT, ""), Tail((*tail.shown, *held)[-CONTEXT_TOKENS:], ())
+
+
+def _text_after(tokens: Sequence[int], decode: Decode, tail: Tail) -> str:
+    """Return the text of the held tokens and ``tokens``, read after what is shown."""
+    before = decode(tail.shown) if tail.shown else ""
+    after = decode((*tail.shown, *tail.held, *tokens))
+    return after[accepted_length(before, after) :]
+
+
+def _paint(text: str, style: str) -> str:
+    """Return ``text`` in the colours of ``style``."""
+    return STYLES[style](text) if text else ""

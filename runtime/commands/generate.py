@@ -1,0 +1,211 @@
+"""The command ``generate``."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spectool import SpectoolError
+from spectool.artifacts.console import Text, guarded, say, show
+from spectool.runtime.commands.model_options import model_options, open_model, template_variables
+from spectool.runtime.commands.option_sections import SectionedCommand, under
+from spectool.runtime.commands.saved_prompt import check_opening, check_saving, names_of, open_prompt, save_prompt
+
+_prompt = under("Prompt")
+_cache = under("Cache")
+
+_ENOUGH = 16  # draft tokens proposed, from which on something can be said of the draft length
+
+
+@click.command("generate", cls=SectionedCommand)
+@_prompt("-p", "--prompt", metavar="TEXT", help="The prompt; `-` reads standard input.")
+@_prompt(
+    "--prompt-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Read the prompt from a file.",
+)
+@_prompt("--prefill-response", type=Text(), metavar="TEXT", help="Begin of the answer, which the model goes on with.")
+@_prompt("--ignore-chat-template", is_flag=True, help="Give the prompt to the model as it is.")
+@model_options
+@_cache(
+    "--prompt-cache-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Go on after the prompt that --save-prompt-cache or `mlx_lm.cache_prompt` has saved there.",
+)
+@_cache(
+    "--save-prompt-cache",
+    "saved_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Save the prompt as the model and the draft model have read it, and end without an answer.",
+)
+@click.option("--show-drafts", is_flag=True, help="Colour accepted, rejected, corrected and undrafted tokens.")
+@click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON at the end instead of streaming.")
+@guarded
+def generate(
+    prompt: str | None,
+    prompt_file: Path | None,
+    prefill_response: str | None,
+    ignore_chat_template: bool,
+    system_prompt: str | None,
+    chat_template_config: str | None,
+    prompt_cache_file: Path | None,
+    saved_file: Path | None,
+    show_drafts: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Generate text with a target model, sooner, with the output that it would give alone.
+
+    At temperature 0 the output is token for token the same; above, it is drawn from the same
+    distribution. A prompt file and standard input lose one final line end.
+
+    \b
+    Examples:
+        spectool generate --model ./Bielik-11B --dict pl.dict --prompt "Napisz list do sąsiada."
+        spectool generate --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 --top-p 0.9 --prompt-file list.txt
+        spectool generate --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B --alignment qwen-bielik.align -p "Hej"
+        spectool generate --model ./Bielik-11B --prompt-file statute.txt --save-prompt-cache statute.safetensors
+        spectool generate --model ./Bielik-11B --prompt-cache-file statute.safetensors -p "Co mówi artykuł 5?"
+    """
+    if as_json and show_drafts:
+        raise click.UsageError("--json prints JSON alone: leave out --show-drafts")
+    if ignore_chat_template and (system_prompt is not None or prefill_response is not None):
+        raise click.UsageError("--system-prompt and --prefill-response need the chat template that is ignored")
+    if saved_file is not None:
+        check_saving(saved_file, prompt_cache_file, prefill_response, show_drafts)
+        options |= {"dictionary": None, "history": False}  # which have no cache
+    elif prompt_cache_file is not None:
+        check_opening(options["max_kv_size"])
+    text = _read_prompt(prompt, prompt_file)
+    variables = template_variables(chat_template_config)
+    name = options["model"]
+    made_with = names_of(options)
+    target, tokenizer, arguments = open_model(options)
+
+    from spectool.runtime.commands import display
+    from spectool.runtime.commands.chat_template import encode, messages_of, rendered, rendered_after, rendered_up_to
+    from spectool.runtime.decoding.drafter import Cycle
+    from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
+    from spectool.runtime.decoding.verification import ids
+
+    templated = tokenizer.has_chat_template and not ignore_chat_template
+    if not templated and (system_prompt is not None or prefill_response is not None):
+        raise SpectoolError(f"{name}: no chat template, so --system-prompt and --prefill-response have no place")
+    if prompt_cache_file is not None:
+        arguments |= open_prompt(prompt_cache_file, target, arguments, made_with)
+    if templated:
+        render = rendered_up_to if saved_file else rendered_after if prompt_cache_file else rendered
+        encoded = render(tokenizer, messages_of(text, system_prompt, prefill_response), variables)
+    elif prompt_cache_file is not None:
+        encoded = encode(tokenizer, text)
+    else:
+        encoded = ids(encode_prompt(tokenizer, text))
+    if saved_file is not None:
+        show(save_prompt(saved_file, target, tokenizer, encoded, arguments, made_with), as_json)
+        return
+    tail = display.Tail(tuple(encoded[-display.CONTEXT_TOKENS :]))
+
+    def decode(tokens: Any) -> str:
+        return str(tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def paint(cycle: Cycle) -> None:
+        nonlocal tail
+        shown, tail = display.render(cycle, decode, tail)
+        click.echo(shown, nl=False, color=True)
+
+    if show_drafts:
+        say(display.legend())
+    pieces: list[str] = []
+    response = None
+    for response in stream_generate(target, tokenizer, encoded, on_cycle=paint if show_drafts else None, **arguments):
+        pieces.append(response.text)
+        if not (show_drafts or as_json):
+            click.echo(response.text, nl=False)
+    if response is None:
+        raise SpectoolError(f"{name}: generated nothing. Give a longer prompt or more --max-tokens")
+    if show_drafts:
+        click.echo(display.finish(decode, tail), nl=False)
+    if not as_json:
+        click.echo()
+    facts = _figures(response)
+    if as_json:
+        show({"text": "".join(pieces), **facts}, as_json=True)
+    else:
+        sources = facts.pop("sources")
+        if sources:
+            facts["sources"] = ", ".join(
+                f"{source} {counts['accepted']} of {counts['proposed']}" for source, counts in sources.items()
+            )
+        else:
+            facts["acceptance"] = "nothing was drafted"
+        if "draft length" in facts:
+            enough = response.drafting.proposed >= _ENOUGH
+            facts["draft length"] = _in_words(facts["draft length"]) if enough else "too few drafts to tell"
+        for key, value in facts.items():
+            say(f"{key:<17}  {value}")
+
+
+def _figures(response: Any) -> dict[str, Any]:
+    drafting = response.drafting
+    learnt = drafting.controller.learnt() if drafting.controller else None
+    length = {} if learnt is None else {"draft length": _rounded(learnt._asdict())}
+    return {
+        "tokens": response.generation_tokens,
+        "target passes": drafting.passes,
+        "tokens per pass": round(drafting.tokens_per_pass, 3),
+        "acceptance": round(drafting.acceptance_rate, 3) if drafting.proposed else None,
+        "sources": {
+            source: {"proposed": proposed, "accepted": drafting.accepted_by[source]}
+            for source, proposed in drafting.proposed_by.items()
+        },
+        **length,
+        "tokens per second": round(response.generation_tps, 1),
+        "finish": response.finish_reason,
+    }
+
+
+def _rounded(learnt: dict[str, Any]) -> dict[str, Any]:
+    """Round what the controller learnt; passes by their number of tokens."""
+    passes = {str(size): round(time, 3) for size, time in learnt.pop("pass_ms").items()}
+    return {**{key: round(value, 4) for key, value in learnt.items()}, "pass_ms": passes}
+
+
+def _in_words(learnt: dict[str, Any]) -> str:
+    return (
+        f"{learnt['draft_length']} in the end, for {learnt['speedup']:.2f} x plain decoding if the text goes on so; "
+        f"by the published cost model {learnt['advised']}, for {learnt['advised_speedup']:.2f} x "
+        f"(r {learnt['r']:.3f}, beta {learnt['beta']:.4f}, break-even {learnt['break_even']:.2f})"
+    )
+
+
+def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
+    """Return the prompt from where it was given; files and standard input lose one final line end.
+
+    Raises:
+        SpectoolError: It is empty or not UTF-8.
+    """
+    where, data = _prompt_bytes(prompt, prompt_file)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpectoolError(f"{where}: not UTF-8 at byte {error.start}. Convert it first") from error
+    text = text if prompt == text else text.removesuffix("\n")
+    if not text:
+        raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to go on from")
+    return text
+
+
+def _prompt_bytes(prompt: str | None, prompt_file: Path | None) -> tuple[str, bytes]:
+    if prompt is not None and prompt_file is not None:
+        raise click.UsageError("give --prompt or --prompt-file, not both")
+    if prompt_file is not None:
+        return str(prompt_file), prompt_file.read_bytes()
+    if prompt is not None and prompt != "-":
+        return "--prompt", prompt.encode("utf-8", "surrogateescape")
+    if sys.stdin is None or (prompt is None and sys.stdin.isatty()):
+        raise click.UsageError("give --prompt TEXT, --prompt-file FILE, or text on standard input")
+    return "standard input", sys.stdin.buffer.read()

@@ -1,0 +1,219 @@
+"""The options that ``generate`` and ``chat`` share beside those of sampling: model, drafting, template, cache.
+
+``serve`` has those of drafting, too.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spectool import RuntimeUnsupported
+from spectool.artifacts.console import Finite, Text
+from spectool.artifacts.manifest import read_manifest
+from spectool.runtime.commands.option_sections import under
+from spectool.runtime.commands.sampling_options import sampling_arguments, sampling_options
+from spectool.runtime.translation.strategies import STRATEGIES
+
+
+class DraftLength(click.IntRange):
+    """A number of draft tokens, or ``auto``: None."""
+
+    name = "draft length"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        try:
+            return None if value == "auto" else super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(f"expected auto or a number: {error.message}", param, ctx)
+
+
+def _the_only(context: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Any:
+    """Return the value of an option that is given once; None where it is not given."""
+    if len(values) > 1:
+        raise click.BadParameter(
+            f"expected one dictionary, got {len(values)}. Make one of them: spectool merge-dict "
+            f"{' '.join(map(str, values))} -o NEW.dict",
+            context,
+            parameter,
+        )
+    return values[0] if values else None
+
+
+GROUP_SIZES = (32, 64, 128)
+"""Numbers that MLX can quantise together."""
+
+_model = under("Model")
+_drafting = under("Drafting")
+_template = under("Chat template")
+_cache = under("Cache")
+_DRAFTING = (
+    _drafting(
+        "--dict",
+        "dictionary",
+        type=click.Path(path_type=Path),
+        multiple=True,  # to see a second one, which click would take in place of the first
+        callback=_the_only,
+        metavar="DIR",
+        help="Dictionary built for the model's tokenizer.",
+    ),
+    _drafting(
+        "--history/--no-history",
+        default=True,
+        show_default=True,
+        help="Draft from what the prompt and the answer already said.",
+    ),
+    _drafting("--draft-model", metavar="M2", help="Draft model: directory or hub id."),
+    _drafting(
+        "--alignment",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Alignment of M2's tokenizer with the model's, from `spectool align`; needed where they differ.",
+    ),
+    _drafting("--strategy", type=click.Choice(STRATEGIES), help="How drafts are translated then; anchored by default."),
+    _drafting(
+        "--num-draft-tokens",
+        type=DraftLength(0),
+        default="auto",
+        show_default=True,
+        metavar="auto|INTEGER",
+        help="Draft tokens per verification at most; 0 decodes plainly, auto takes as many as pay.",
+    ),
+    _drafting(
+        "--min-draft-prob",
+        type=Finite(0, 1),
+        default=0.2,
+        show_default=True,
+        help="End proposals of dictionary and history before they get less probable than this: fewer, surer tokens.",
+    ),
+    _drafting(
+        "--verify",
+        type=click.Choice(["exact", "rejection"]),
+        default="exact",
+        show_default=True,
+        help="Above temperature 0: exact keeps drafts that equal what is drawn; rejection keeps more of a model's, "
+        "from the same distribution.",
+    ),
+)
+
+
+def drafting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what drafts, and how much."""
+    for option in reversed(_DRAFTING):
+        command = option(command)
+    return command
+
+
+_OPTIONS = (
+    _model("--model", required=True, metavar="M", help="Target model: directory or hub id, as for mlx-lm."),
+    _model("--adapter-path", type=click.Path(path_type=Path), metavar="DIR", help="Trained adapter of the model."),
+    drafting_options,
+    _template("--system-prompt", type=Text(), metavar="TEXT", help="What the model is told before anything else."),
+    _template(
+        "--chat-template-config",
+        metavar="JSON",
+        help='Variables of the template, such as {"enable_thinking": false}.',
+    ),
+    sampling_options,
+    _cache("--max-kv-size", type=click.IntRange(1), help="Keep only so many tokens in the cache."),
+    _cache("--prefill-step-size", type=click.IntRange(1), default=2048, help="Prompt tokens in one pass."),
+    _cache("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise the key-value cache."),
+    _cache("--kv-group-size", type=click.Choice(list(map(str, GROUP_SIZES))), default="64", help="Its group size."),
+    _cache(
+        "--quantized-kv-start",
+        type=click.IntRange(0),
+        default=5000,
+        show_default=True,
+        help="Tokens in the cache from which on it is quantised.",
+    ),
+)
+
+
+def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of model, drafting, template, sampling and cache."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Take the options of `model_options` but for the template's out, and load what they name.
+
+    Args:
+        options: Values of all options by name.
+
+    Returns:
+        The model, its tokenizer, and what ``stream_generate`` takes: the drafter among it.
+
+    Raises:
+        SpectoolError: Something that is named cannot be used.
+    """
+    drafting = {name: options.pop(name) for name in ("dictionary", "draft_model", "alignment", "strategy", "history")}
+    for artifact in (drafting["dictionary"], drafting["alignment"]):
+        if artifact is not None:
+            read_manifest(artifact)  # before the model is loaded, which takes longer
+
+    from spectool.runtime.loading import load_drafter, load_model
+
+    model, tokenizer = load_model(options.pop("model"), options.pop("adapter_path"))
+    kv_bits, group_size = (int(options.pop(name) or 0) for name in ("kv_bits", "kv_group_size"))
+    if kv_bits:
+        check_kv_bits(model, group_size)
+    cache = {name: options.pop(name) for name in ("max_kv_size", "prefill_step_size", "quantized_kv_start")}
+    drafter = load_drafter(tokenizer, **drafting, min_probability=options.pop("min_draft_prob"))
+    return (
+        model,
+        tokenizer,
+        {
+            "drafter": drafter,
+            "num_draft_tokens": options.pop("num_draft_tokens"),
+            "verify": options.pop("verify"),
+            "kv_bits": kv_bits or None,
+            "kv_group_size": group_size,
+            **cache,
+            **sampling_arguments(tokenizer, options),
+        },
+    )
+
+
+def check_kv_bits(model: Any, group_size: int, choices: Sequence[int] = GROUP_SIZES) -> None:
+    """Check that the caches of a model can be quantised in groups, before they are. Computes nothing.
+
+    Args:
+        model: An mlx-lm model.
+        group_size: Numbers that are quantised together.
+        choices: Group sizes that the user can choose.
+
+    Raises:
+        RuntimeUnsupported: The group size does not divide the size of the heads.
+    """
+    import mlx.core as mx
+    from mlx_lm.models.cache import make_prompt_cache
+
+    cache = make_prompt_cache(model)
+    model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
+    arrays = [array for entry in cache if hasattr(entry, "to_quantized") for array in (entry.keys, entry.values)]
+    sizes = {array.shape[-1] for array in arrays if array is not None}
+    if all(size % group_size == 0 for size in sizes):
+        return
+    fitting = [choice for choice in choices if all(size % choice == 0 for size in sizes)]
+    group = "--kv-group-size" if choices else "the group size"
+    advice = f"Give --kv-group-size {fitting[-1]}" if fitting else "Leave out --kv-bits"
+    raise RuntimeUnsupported(
+        f"--kv-bits: expected heads whose size is a multiple of {group} {group_size}, the model's have "
+        f"{' and '.join(map(str, sorted(sizes)))} numbers. {advice}"
+    )
+
+
+def template_variables(text: str | None) -> dict[str, Any]:
+    """Read ``--chat-template-config``."""
+    try:
+        variables = json.loads(text or "{}")
+    except ValueError:
+        variables = None
+    if not isinstance(variables, dict):
+        raise click.UsageError(f"--chat-template-config: expected a JSON object, got {text!r}")
+    return variables

@@ -1,0 +1,123 @@
+"""What every drafter looks like to the generation loop and to the emulator.
+
+One generation is ``start(prompt)`` and then, cycle after cycle, ``propose(limit)`` and
+``commit(tokens)``. The loop owns the truth: a drafter learns what became of its proposal
+only from the tokens that the target committed.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+    from spectool.runtime.decoding.sampling import Draw
+
+
+class Proposal(NamedTuple):
+    """Draft tokens for the next positions, in the target's vocabulary.
+
+    Attributes:
+        tokens: Target token ids, at most the limit asked for; empty when there is no guess.
+        source: Name of the drafter that made it, for statistics and colours.
+        probabilities: Of each token when those before it are right, as the drafter sees it; empty where it does
+            not say.
+        distribution: What each token was drawn from, over the target's vocabulary: float32 [drawn, vocabulary],
+            for the leading tokens that were drawn; None where none was. The one thing on which the output
+            relies: the tokens must have been drawn from it, and whether and how far a proposal is used must be
+            decided before they are.
+    """
+
+    tokens: Sequence[int]
+    source: str
+    probabilities: Sequence[float] = ()
+    distribution: "mx.array | None" = None
+
+    def cut(self, limit: int) -> "Proposal":
+        """Return the proposal of the first ``limit`` tokens."""
+        drawn = None if self.distribution is None else self.distribution[:limit]
+        return Proposal(tuple(self.tokens)[:limit], self.source, tuple(self.probabilities)[:limit], drawn)
+
+
+@runtime_checkable
+class Drafter(Protocol):
+    """Guesses the target's next tokens; never decides anything.
+
+    Implementations keep their own history. They may raise: the loop then switches them off
+    with a warning and goes on without them, so no output depends on a drafter.
+    """
+
+    name: str
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Begin a generation after ``prompt`` (token ids); forget any earlier one."""
+
+    def propose(self, limit: int) -> Proposal:
+        """Guess at most ``limit`` (>= 0) next tokens. Must not count them as committed."""
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Take note of the tokens (ids, at least one) that the target committed in this cycle."""
+
+
+@runtime_checkable
+class Drawing(Protocol):
+    """A drafter that can draw its drafts and tell their distribution, for rejection sampling."""
+
+    def draw_with(self, draw: "Draw | None") -> None:
+        """Draw drafts by ``draw`` from the next ``start`` on; None takes the most probable ones again."""
+
+
+@runtime_checkable
+class Continuing(Protocol):
+    """A drafter that knows what may follow tokens which another one has guessed."""
+
+    def go_on(self, tokens: Sequence[int], limit: int) -> Proposal:
+        """Guess at most ``limit`` tokens after ``tokens``, which are not committed."""
+
+
+class Cycle(NamedTuple):
+    """One propose-verify-commit cycle, for displays and logs.
+
+    Attributes:
+        proposal: Draft tokens that were verified; empty for a plain step.
+        source: Name of the drafter that made them; empty for a plain step.
+        accepted: How many of ``proposal`` the target agreed with (a prefix of it).
+        committed: Tokens that the target committed: the accepted ones, then one of its own
+            (the last is an accepted one where a stop token inside the draft ended the text).
+        draft_seconds: Time of the drafter, in proposing and in taking note of what was committed.
+        pass_seconds: Time of the target, from the end of the proposal to the tokens committed. Of a pass that began
+            in the cycle before, what is left: all else went on meanwhile.
+    """
+
+    proposal: tuple[int, ...]
+    source: str
+    accepted: int
+    committed: tuple[int, ...]
+    draft_seconds: float = 0.0
+    pass_seconds: float = 0.0
+
+
+def accepted_length(draft: Sequence[object], target: Sequence[object]) -> int:
+    """Return how many leading tokens of ``draft`` are equal to those of ``target``.
+
+    >>> accepted_length([4, 5, 6], [4, 5, 9, 1])
+    2
+    """
+    count = 0
+    for guess, truth in zip(draft, target, strict=False):
+        if guess != truth:
+            break
+        count += 1
+    return count
+
+
+def warn_switched_off(drafter: Drafter, error: Exception) -> None:
+    """Warn that ``drafter`` failed and is not asked again in this generation."""
+    name = getattr(drafter, "name", type(drafter).__name__)
+    warnings.warn(
+        f"drafter {name!r} is switched off for this generation: {type(error).__name__}: {error}. "
+        "Decoding goes on without it; the output does not change.",
+        RuntimeWarning,
+        stacklevel=2,
+    )

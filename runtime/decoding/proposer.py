@@ -1,0 +1,185 @@
+"""What stands between a drafter and the target: limits, valid ids, and a way out when it fails.
+
+It sees the beginning and the end of everything that costs time, so it measures for the controller:
+the drafter from the question to the proposal and while it takes note of what was committed, the
+target's pass in between. A pass that began before the token of the one before it was read is measured from the
+end of that one, whatever the caller did meanwhile: that is the wall time of a token.
+"""
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.caches.leaves import offsets
+from spectool.runtime.decoding.drafter import Drafter, Drawing, Proposal, accepted_length, warn_switched_off
+from spectool.runtime.decoding.sampling import Draw
+from spectool.runtime.draft_length.controller import Controller
+
+NOTHING = Proposal((), "")
+MOST_AGAIN = 16  # tokens that a pass feeds again before drafts pause for one pass
+
+
+class Proposer:
+    """A drafter on a leash: limits, valid ids, and plain decoding once it has failed.
+
+    Attributes:
+        vocabulary: Logits of the target for one position; None until its first pass. No draft
+            is verified before it is known, since an id outside would read foreign memory.
+        controller: Chooses the draft length; None where it is fixed or there is no drafter.
+        draft_seconds: Time of the drafter in the latest cycle, in proposing and in taking note of what was committed.
+        pass_seconds: Time of the target in it: from the end of the proposal, or where the pass had begun ahead from
+            the end of the pass before it, to the tokens committed.
+    """
+
+    def __init__(
+        self,
+        drafter: Drafter | None,
+        count: int | Controller,
+        cache: list[Any],
+        quantized_kv_start: int | None,
+        draw: Draw | None = None,
+    ) -> None:
+        """Ask ``drafter`` for ``count`` tokens a cycle, or as many as a controller chooses, drawn by ``draw``.
+
+        Fewer where ``cache`` does not allow so many.
+        """
+        self.vocabulary: int | None = None
+        self.controller = count if isinstance(count, Controller) and drafter is not None else None
+        self._drafter = drafter
+        self._count = 0 if isinstance(count, Controller) else count
+        self._cache = cache
+        self._quantized_kv_start = quantized_kv_start
+        self._draw = draw
+        self._chosen: int | None = None  # draft length of the next cycle, where that is settled already
+        self._again = self._asked = 0
+        self._proposed: Sequence[int] = ()
+        self._untold: list[int] = []  # committed while the drafter was not asked
+        self._paused = False
+        self.draft_seconds = self.pass_seconds = self._pass_began = self._pass_ended = 0.0
+        self._begun = False  # whether the pass of this cycle began in the cycle before it
+        self._cycle_ended: float | None = None
+        self._caller_seconds: float | None = None  # between the cycle before this one and this one
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Tell the drafter the prompt (token ids)."""
+        if self.controller is not None:
+            self.controller.begin()
+        if self._drafter is not None:
+            try:
+                if isinstance(self._drafter, Drawing):
+                    self._drafter.draw_with(self._draw)
+                self._drafter.start(prompt)
+            except Exception as error:
+                self._switch_off(error)
+
+    def rests(self) -> bool:
+        """Settle whether the next cycle goes without a drafter, whatever this one commits, and tell."""
+        if self._drafter is None:
+            return True
+        if self._chosen is None:
+            self._chosen = self.controller.choose() if self.controller else self._count
+        return self._chosen <= 0
+
+    def propose(self, left: int | None, again: int = 0, *, begun: bool = False) -> Proposal:
+        """Return a proposal that can be verified safely.
+
+        Args:
+            left: At most so many tokens; None for no limit.
+            again: Committed tokens that the next pass feeds once more before the last committed one.
+            begun: Whether the pass of this cycle is under way already.
+        """
+        rests = self.rests()
+        count, self._chosen = self._chosen or 0, None
+        self._paused = self.controller is not None and rests
+        began = perf_counter()
+        self._begun = begun
+        self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
+        limit = max(0, self._limit(count, left, again)) if self.vocabulary is not None else 0
+        proposal = self._ask(limit)
+        self._asked, self._again, self._proposed = limit, again, proposal.tokens
+        self._pass_began = perf_counter()
+        self.draft_seconds = self._pass_began - began
+        return proposal
+
+    def _ask(self, limit: int) -> Proposal:
+        """Return what the drafter proposes, without ids that the target does not have."""
+        if self._drafter is None or self.vocabulary is None or limit <= 0:
+            return NOTHING
+        try:
+            self._tell()
+            proposal = self._drafter.propose(limit)
+            drawn = None if proposal.distribution is None else proposal.distribution[:limit]
+            if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self.vocabulary):
+                raise RuntimeUnsupported(
+                    f"distribution of the drafts: expected shape [drafts, {self.vocabulary}], got {drawn.shape}"
+                )
+            tokens = [int(token) for token in proposal.tokens[:limit]]
+            if tokens and not 0 <= min(tokens) <= max(tokens) < self.vocabulary:
+                wrong = (place for place, token in enumerate(tokens) if not 0 <= token < self.vocabulary)
+                del tokens[next(wrong) :]
+            # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
+            return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
+        except Exception as error:
+            self._switch_off(error)
+            return NOTHING
+
+    def commit(self, tokens: tuple[int, ...], *, begins: bool = False) -> None:
+        """Tell the drafter what the target committed; while it is not asked, keep that for later.
+
+        ``begins`` says that the pass of the next cycle is under way.
+        """
+        pass_ended = perf_counter()
+        self.pass_seconds = pass_ended - (self._pass_ended if self._begun else self._pass_began)
+        self._pass_ended = pass_ended
+        if self._drafter is None:
+            return
+        self._untold += tokens
+        if not self._paused:
+            try:
+                self._tell()
+            except Exception as error:
+                self._switch_off(error)
+        self.draft_seconds += perf_counter() - pass_ended
+        if self.controller is not None:
+            self.controller.learn(
+                asked=self._asked,
+                proposed=len(self._proposed),
+                accepted=accepted_length(self._proposed, tokens),
+                committed=len(tokens),
+                again=self._again,
+                draft_seconds=self.draft_seconds,
+                # Handing a pass to the device can last until the one before it is done (MLX limits what is under way),
+                # so that the first of a row of passes begun ahead seems too long, and the last one too short.
+                pass_seconds=self.pass_seconds if self._begun == begins else None,
+                caller_seconds=self._caller_seconds,
+            )
+        self._cycle_ended = perf_counter()
+
+    def _tell(self) -> None:
+        """Tell the drafter what it has not been told yet."""
+        if self._drafter is not None and self._untold:
+            untold, self._untold = tuple(self._untold), []
+            self._drafter.commit(untold)
+
+    def _limit(self, count: int, left: int | None, again: int) -> int:
+        """Return how many draft tokens the next pass may verify, of the ``count`` wanted; 0 or less for none."""
+        limit = count if left is None else min(count, left)
+        if self._drafter is None or limit <= 0:
+            return 0
+        if again:
+            # A pass without drafts takes all of it in, and the next one is short again.
+            limit = min(limit, MOST_AGAIN - again)
+        if self._quantized_kv_start is not None:
+            # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass
+            # that reaches it must have nothing to take back.
+            ahead = self._quantized_kv_start - max(filter(None, offsets(self._cache)), default=0)
+            if ahead > 0:
+                limit = min(limit, ahead - again - 2)
+        return limit
+
+    def _switch_off(self, error: Exception) -> None:
+        """Go on without the drafter."""
+        if self._drafter is not None:
+            warn_switched_off(self._drafter, error)
+            self._drafter = None

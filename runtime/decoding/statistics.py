@@ -1,0 +1,62 @@
+"""Counts of one generation or replay, and the ratios that users compare (design: words)."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from spectool.runtime.draft_length.controller import Controller
+
+
+@dataclass(slots=True)
+class DraftStatistics:
+    """What drafting did so far. Mutable: the loop adds to it cycle by cycle.
+
+    Attributes:
+        passes: Target forward passes after the prompt (verification steps), in cycles.
+        tokens: Tokens committed after the prompt.
+        proposed: Draft tokens sent to verification.
+        accepted: Draft tokens that the target agreed with.
+        drafted_passes: Passes that verified at least one draft token.
+        proposed_by: Proposed draft tokens by source name.
+        accepted_by: Accepted draft tokens by source name.
+        controller: What chooses the draft length of the generation; None where it is fixed.
+    """
+
+    passes: int = 0
+    tokens: int = 0
+    proposed: int = 0
+    accepted: int = 0
+    drafted_passes: int = 0
+    proposed_by: Counter[str] = field(default_factory=Counter)
+    accepted_by: Counter[str] = field(default_factory=Counter)
+    controller: Controller | None = field(default=None, compare=False)
+
+    def record(self, source: str, proposed: int, accepted: int, committed: int) -> None:
+        """Add one verification: ``committed`` tokens, ``accepted`` of them out of ``proposed``."""
+        self.passes += 1
+        self.tokens += committed
+        if proposed:
+            self.drafted_passes += 1
+            self.proposed += proposed
+            self.accepted += accepted
+            self.proposed_by[source] += proposed
+            self.accepted_by[source] += accepted
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """Committed tokens / target passes: the hardware-independent speed-up (1.0 = plain decoding)."""
+        return self.tokens / self.passes if self.passes else 0.0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted / proposed draft tokens (alpha); 0.0 when nothing was proposed."""
+        return self.accepted / self.proposed if self.proposed else 0.0
+
+    @property
+    def coverage(self) -> float:
+        """Share of passes that had a proposal."""
+        return self.drafted_passes / self.passes if self.passes else 0.0
+
+    @property
+    def mean_accepted_length(self) -> float:
+        """Accepted draft tokens / passes with a proposal (MAL)."""
+        return self.accepted / self.drafted_passes if self.drafted_passes else 0.0

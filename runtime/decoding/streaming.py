@@ -1,0 +1,182 @@
+"""Text as it is generated: mlx-lm's ``stream_generate`` with a drafter."""
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.generate import GenerationResponse as HostResponse
+from mlx_lm.generate import generation_stream, wired_limit
+from mlx_lm.tokenizer_utils import TokenizerWrapper
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.decoding.drafter import Cycle, Drafter
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.stop_strings import StopStrings
+from spectool.runtime.draft_length.controller import Controller
+
+
+@dataclass
+class GenerationResponse(HostResponse):  # type: ignore[misc]  # mlx-lm has no types
+    """mlx-lm's response and what drafting did so far.
+
+    Attributes:
+        drafting: Statistics of this generation, the same object in every response: later
+            responses change it. At the time of a response it may already count tokens of the
+            same cycle that are still to be yielded.
+    """
+
+    drafting: DraftStatistics = field(default_factory=DraftStatistics)
+
+
+def stream_generate(
+    model: Any,
+    tokenizer: Any,
+    prompt: str | mx.array | list[int],
+    *,
+    drafter: Drafter | None = None,
+    max_tokens: int = 256,
+    num_draft_tokens: int | Controller | None = 8,
+    on_cycle: Callable[[Cycle], None] | None = None,
+    stop_strings: Sequence[str] = (),
+    **kwargs: Any,
+) -> Generator[GenerationResponse, None, None]:
+    """Generate text after ``prompt``: the same responses as mlx-lm's, sooner.
+
+    >>> from mlx_lm import load
+    >>> from spectool.runtime import load_drafter, stream_generate
+    >>> from spectool.runtime.demo_models import demo_path
+    >>> model, tokenizer = load(str(demo_path("target")))
+    >>> drafter = load_drafter(tokenizer, draft_model=demo_path("draft"))
+    >>> for response in stream_generate(model, tokenizer, "Most w Jaworowcu", drafter=drafter, max_tokens=8):
+    ...     print(response.text, end="", flush=True)
+    zamknięty do końca
+
+    Args:
+        model: An mlx-lm model.
+        tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer.
+        prompt: Text, or token ids of shape [tokens].
+        drafter: Source of draft tokens; None decodes plainly.
+        max_tokens: Tokens to generate; -1 for no limit, not 0.
+        num_draft_tokens: At most so many draft tokens in one cycle; None for as many as pay, a `Controller` for as
+            many as pay by what it has learnt in earlier generations too.
+        on_cycle: Called for each cycle before its first token is yielded.
+        stop_strings: Texts that end the generation; the text ends before them. What may be the beginning
+            of one is held back until the next response tells.
+        **kwargs: Further options of ``generate_step``.
+
+    Yields:
+        A response for each token but an end-of-text token, and the last one with the
+        rest of the text and ``finish_reason`` "stop" or "length".
+
+    Raises:
+        RuntimeUnsupported: ``max_tokens`` is 0, the prompt is empty, or the model's caches
+            do not allow what is asked.
+    """
+    if max_tokens == 0:
+        raise RuntimeUnsupported("max_tokens: expected a positive number, or -1 for no limit, got 0.")
+    if not isinstance(tokenizer, TokenizerWrapper):
+        tokenizer = TokenizerWrapper(tokenizer)
+    tokens = encode_prompt(tokenizer, prompt)
+    drafting = kwargs.pop("statistics", None) or DraftStatistics()
+    stream = kwargs.setdefault("stream", generation_stream)
+    detokenizer = tokenizer.detokenizer
+    eos = frozenset(tokenizer.eos_token_ids)
+    stops = StopStrings(stop_strings)
+
+    with wired_limit(model, [stream]):
+        steps = generate_step(
+            tokens,
+            model,
+            drafter=drafter,
+            num_draft_tokens=num_draft_tokens,
+            max_tokens=max_tokens,
+            stop_tokens=eos,
+            statistics=drafting,
+            on_cycle=on_cycle,
+            **kwargs,
+        )
+        # Closed before the wired limit is restored and whenever the reader stops early, so that the
+        # caches are consistent at once and not when the garbage collector comes by.
+        with closing(steps):
+            began = time.perf_counter()
+            prompt_seconds = 0.0
+            for count, (token, logprobs, from_draft) in enumerate(steps, 1):
+                if count == 1:
+                    prompt_seconds = time.perf_counter() - began
+                    began = time.perf_counter()
+                finish = "stop" if token in eos else "length" if count == max_tokens else None
+                if finish != "stop":
+                    detokenizer.add_token(token)
+                if finish is not None:
+                    detokenizer.finalize()
+                text, stopped = stops.add(detokenizer.last_segment, last=finish is not None)
+                finish = "stop" if stopped else finish
+                yield GenerationResponse(
+                    text=text,
+                    token=token,
+                    logprobs=logprobs,
+                    from_draft=from_draft,
+                    prompt_tokens=tokens.size,
+                    prompt_tps=tokens.size / prompt_seconds,
+                    generation_tokens=count,
+                    generation_tps=count / (time.perf_counter() - began),
+                    peak_memory=mx.get_peak_memory() / 1e9,
+                    finish_reason=finish,
+                    drafting=drafting,
+                )
+                if stopped:
+                    return
+
+
+def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool = False, **kwargs: Any) -> str:
+    """Generate the whole text after ``prompt``: in place of ``mlx_lm.generate``, with a drafter.
+
+    >>> from mlx_lm import load
+    >>> from spectool.runtime import generate, load_drafter
+    >>> from spectool.runtime.demo_models import demo_path
+    >>> model, tokenizer = load(str(demo_path("target")))
+    >>> generate(model, tokenizer, "Most w Jaworowcu", drafter=load_drafter(tokenizer), max_tokens=8)
+    'zamknięty do końca'
+
+    Args:
+        model: An mlx-lm model.
+        tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer.
+        prompt: Text, or token ids.
+        verbose: Print the text as it comes, and then figures.
+        **kwargs: Options of `stream_generate`.
+
+    Returns:
+        The text.
+
+    Raises:
+        RuntimeUnsupported: As `stream_generate`.
+    """
+    pieces: list[str] = []
+    response = None
+    for response in stream_generate(model, tokenizer, prompt, **kwargs):
+        pieces.append(response.text)
+        if verbose:
+            print(response.text, end="", flush=True)
+    if verbose and response is not None:
+        print(
+            f"\n{'=' * 10}\n"
+            f"Prompt: {response.prompt_tokens} tokens, {response.prompt_tps:.3f} tokens-per-sec\n"
+            f"Generation: {response.generation_tokens} tokens, {response.generation_tps:.3f} tokens-per-sec, "
+            f"{response.drafting.tokens_per_pass:.3f} tokens per pass\n"
+            f"Peak memory: {response.peak_memory:.3f} GB"
+        )
+    return "".join(pieces)
+
+
+def encode_prompt(tokenizer: Any, prompt: str | mx.array | list[int]) -> mx.array:
+    """Return token ids; BOS is added unless the text begins with it, as in mlx-lm."""
+    if isinstance(prompt, mx.array):
+        return prompt
+    if isinstance(prompt, list):
+        return mx.array(prompt)
+    bos = tokenizer.bos_token
+    return mx.array(tokenizer.encode(prompt, add_special_tokens=bos is None or not prompt.startswith(bos)))

@@ -1,0 +1,331 @@
+"""How many tokens to draft: the length that promises most tokens per second, 0 included.
+
+Every cycle tells what the drafter took, what the target's pass took, how long the proposal was and
+how much of it was accepted. From these follow, for each draft length k, the expected tokens and
+seconds of a cycle:
+
+    tokens(k)  = 1 + q1 + q1 q2 + ... + q1 .. qk        qj: token j is proposed and accepted, given those before
+    seconds(k) = drafter + pass + caller, averaged over the lengths that proposals of at most k tokens turn out to have
+
+What the caller does with each token belongs to the time of a cycle. A plain pass begins while the caller works, so
+it takes the longer of the two. The k of the best ratio is used. Two things keep it honest:
+
+- *Looking again costs little.* A length whose pass was never measured, or not lately, is tried when even
+  the pass of the next shorter measured length (a pass over more tokens is not cheaper) would make
+  it the best. A drafter that does not pay is tried when a good one would pay, and a plain pass is made now and
+  then while drafting pays, since all is measured by it. What a look is expected to cost must have been earned
+  first: `SHARE` of the time.
+- *Losses are bounded.* The time that drafting really lost against plain decoding is kept account of. Beyond
+  `ALLOWANCE` plain passes, and `MARGIN` of the time since, there is no drafting, whatever the estimates say.
+
+Nothing here looks at a clock or a model: `Proposer` measures.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from spectool.runtime.draft_length.cost_fit import fit_cost_model
+from spectool.runtime.draft_length.timings import STALE, WINDOW, DraftTimes, PassTimes, median
+
+LONGEST = 16  # draft tokens
+SHARE = 0.01  # of the time of plain decoding may go into looking whether drafting has become worth it
+MARGIN = 0.02  # of the time may be lost to drafting in all
+ALLOWANCE = 8.0  # plain passes that drafting may lose before that
+SURPLUS = 32.0  # plain passes won by drafting that may be lost again
+SAVINGS = 2.0  # plain passes that looks may cost at once, and at the beginning
+WORTH = 1.05  # times the best known speed that a length must promise to be tried
+HOPE = 0.9  # acceptance of each token that a drafter is imagined to have reached when it is asked again
+MEMORY = 0.93  # weight of a cycle once another has followed
+DOUBT = 0.998  # with each token more since the drafter was asked, what it is expected to cost is believed less
+FADING = 0.98  # the same for a plain token, during which nothing is learnt about the drafter
+NEIGHBOUR = 4.0  # observations that the estimate at the position before is worth
+HOLDS = 4  # cycles for which a decision holds: deciding takes longer than a look-up in a dictionary
+OUTLIER = 3.0  # times the expected seconds, beyond which a cycle was disturbed by something else
+
+
+class Chain:
+    """Estimates how far along the positions of a draft something lasts: being proposed, being accepted.
+
+    Attributes:
+        steps: Probability to get over each position when those before it were passed, shape [longest].
+    """
+
+    def __init__(self, longest: int) -> None:
+        """Begin with even odds, worth two observations of the first position."""
+        self._passed = [0.0] * longest
+        self._tried = [0.0] * longest
+        self._passed[0], self._tried[0] = 1.0, 2.0
+        self.steps = [0.5] * longest
+
+    def observe(self, reached: int, limit: int, weight: float) -> None:
+        """Take note that ``reached`` positions were passed, of ``limit`` that could have been.
+
+        ``weight`` is what everything seen so far counts for beside it.
+        """
+        passed = self._passed = [count * weight for count in self._passed]
+        tried = self._tried = [count * weight for count in self._tried]
+        for position in range(reached):
+            passed[position] += 1.0
+            tried[position] += 1.0
+        if reached < limit:
+            tried[reached] += 1.0
+
+    def update(self) -> None:
+        """Bring ``steps`` up to date."""
+        step = self._passed[0] / self._tried[0]
+        self.steps = [step]
+        for passed, tried in zip(self._passed[1:], self._tried[1:], strict=True):
+            step = (passed + NEIGHBOUR * step) / (tried + NEIGHBOUR)
+            self.steps.append(step)
+
+
+class Learnt(NamedTuple):
+    """What a controller has found out, beside what the published cost model makes of the same times.
+
+    Attributes:
+        draft_length: The length it holds for best; 0 for plain decoding.
+        speedup: Tokens per second expected with it, against plain decoding.
+        acceptance: Share of the draft tokens expected to be accepted with it, with 1 where it is 0.
+        pass_ms: Milliseconds of a target pass by the number of tokens in it, as measured.
+        draft_ms: Milliseconds of the drafter in a cycle, whatever it proposes.
+        draft_token_ms: Milliseconds of the drafter for each token.
+        r: The published model's cost of a draft step, in plain passes.
+        beta: Its overhead, in plain passes by the square of the length.
+        break_even: The acceptance from which on, it says, that length pays.
+        advised: The length it advises.
+        advised_speedup: What it promises for that.
+    """
+
+    draft_length: int
+    speedup: float
+    acceptance: float
+    pass_ms: dict[int, float]
+    draft_ms: float
+    draft_token_ms: float
+    r: float
+    beta: float
+    break_even: float
+    advised: int
+    advised_speedup: float
+
+
+class Controller:
+    """Chooses the draft length of each cycle, in one generation after another with the same models on one machine.
+
+    Generations in several threads at once need one each.
+
+    Attributes:
+        longest: Draft tokens at most.
+        chosen: Draft length that the estimates hold for best.
+        passes: Seconds of target passes.
+        drafts: Seconds of the drafter.
+    """
+
+    def __init__(self, longest: int = LONGEST) -> None:
+        """Choose among 0 to ``longest`` (>= 1) draft tokens."""
+        self.longest = longest
+        self.chosen = 0
+        self.passes = PassTimes(longest + 1)
+        self.drafts = DraftTimes(longest)
+        self._accepted = Chain(longest)
+        self._proposed = Chain(longest)
+        self._callers: deque[float] = deque(maxlen=WINDOW)  # seconds of the caller for each token of a cycle
+        self._missed = 0  # tokens committed since the drafter was last asked
+        self._unasked = 0  # the same, those of earlier generations included
+        self._committed = 1  # tokens of the latest cycle
+        self._credit = ALLOWANCE  # plain passes that drafting may still lose
+        self._savings = SAVINGS  # plain passes that looks may still cost
+        self._look = 0  # draft length that is worth a look
+        self._price = 0.0  # what it is expected to lose, in plain passes
+        self._gain = 0.0  # what a plain pass instead of the chosen length is expected to lose, likewise
+        self._doubt = 0.0  # what plain passes may still cost while drafting pays, likewise
+        self._holds = 0  # cycles until the next decision
+
+    def begin(self) -> None:
+        """Begin a generation: what was learnt and what was lost in earlier ones still counts."""
+        self.passes.begin()
+        self.drafts.begin()
+        self._callers.clear()
+        self._missed = self._holds = 0
+
+    def choose(self) -> int:
+        """Return how many tokens the drafter is to be asked for; 0: do not ask it at all."""
+        known = self.passes.known
+        if not known(1):
+            return 0
+        if not self._holds:
+            self._decide()
+            self._holds = HOLDS if known(self.chosen + 1) else 1
+        self._holds -= 1
+        if self._credit <= 0:
+            return 0
+        if not self.passes.compared:
+            # What earlier generations have measured tells something about this one once a pass is compared with it.
+            self._holds = 0
+            return next(k for k in range(self.chosen, -1, -1) if known(k + 1))
+        if self._look and self._price <= self._savings:
+            self._savings -= self._price
+            self._holds = 0
+            return self._look
+        if self.chosen and self._gain <= self._doubt:
+            self._doubt = 0.0
+            self._holds = 0
+            return 0
+        return self.chosen
+
+    def learn(
+        self,
+        *,
+        asked: int,
+        proposed: int,
+        accepted: int,
+        committed: int,
+        draft_seconds: float,
+        pass_seconds: float | None,
+        caller_seconds: float | None = None,
+        again: int = 0,
+    ) -> None:
+        """Take note of a cycle.
+
+        Args:
+            asked: Tokens that the drafter was asked for; 0 when it was not asked.
+            proposed: Draft tokens that were verified.
+            accepted: Draft tokens that the target agreed with.
+            committed: Tokens committed.
+            draft_seconds: Time of the drafter, in proposing and in taking note of what was committed.
+            pass_seconds: Wall time of the target from the end of the proposal, or of the pass before it if it began
+                ahead of that, to the tokens committed; None where the clocks cannot tell.
+            caller_seconds: Time between the cycle before this one and this one, with nothing under way; None where
+                a pass was.
+            again: Tokens that the pass fed once more because drafts before them were rejected. They belong
+                to the price of drafting: no pass with them counts as a plain one.
+        """
+        if caller_seconds is not None:
+            self._callers.append(caller_seconds / self._committed)
+        self._committed = committed
+        if pass_seconds is not None and (proposed or not again):
+            self.passes.add(proposed + 1, pass_seconds)
+        plain = max(self.passes.curve[1], self.caller_seconds) if self.passes.curve[1] else 0.0
+        if asked:
+            self.drafts.add(proposed, self._missed, draft_seconds)
+            weight = MEMORY * FADING**self._missed
+            self._accepted.observe(accepted, asked, weight)
+            self._proposed.observe(proposed, asked, weight)
+            self._missed = self._unasked = 0
+        else:
+            self._missed += committed
+            self._unasked += committed
+        if asked or again:
+            spent = min(draft_seconds, OUTLIER * self.drafts(proposed)) if asked else 0.0
+            # The first pass over so many tokens prepares the others: nobody is slower for it twice.
+            typical = self.passes.curve[proposed + 1]
+            if pass_seconds is not None and self.passes.known(proposed + 1):
+                typical = min(pass_seconds, OUTLIER * typical)
+            spent += typical + self.caller_seconds * committed
+            if plain:
+                self._credit = min(SURPLUS, self._credit + (1 + MARGIN) * committed - spent / plain)
+                self._doubt += SHARE * spent / plain
+        else:
+            self._savings += SHARE
+            self._credit = max(self._credit, min(ALLOWANCE, self._credit + MARGIN))
+
+    def learnt(self) -> Learnt | None:
+        """Return what was found out; None while the times of plain passes and of drafts are not known."""
+        measured = self.passes.measured()
+        model = fit_cost_model(measured, self.drafts)
+        if model is None:
+            return None
+        tokens, seconds = self._expect(self._accepted.steps)
+        length = max(1, self.chosen)
+        alpha = (tokens[length] - 1) / length
+        advised = model.advise(alpha, self.longest)
+        return Learnt(
+            draft_length=self.chosen,
+            speedup=tokens[self.chosen] * seconds[0] / seconds[self.chosen],
+            acceptance=alpha,
+            pass_ms={size: time * 1e3 for size, time in measured.items()},
+            draft_ms=self.drafts.fixed * 1e3,
+            draft_token_ms=self.drafts.per_token * 1e3,
+            r=model.r,
+            beta=model.beta,
+            break_even=model.break_even(length),
+            advised=advised,
+            advised_speedup=model.speedup(alpha, advised),
+        )
+
+    def _decide(self) -> None:
+        """Bring the estimates up to date; set the best length by them, and the one worth a look with its price."""
+        for estimate in (self.passes, self.drafts, self._accepted, self._proposed):
+            estimate.update()
+        tokens, seconds = self._expect(self._accepted.steps)
+        best = max(range(self._reach() + 1), key=lambda k: tokens[k] / seconds[k])
+        speed = tokens[best] / seconds[best]
+        self._gain = speed * seconds[0] - 1
+        self.chosen = best if self._gain > MARGIN else 0
+        self._look = self._worth_a_look(speed, tokens, seconds)
+        lag = self.drafts.per_missed * self._missed / seconds[0]
+        price = seconds[self._look] / seconds[0] - tokens[self._look]
+        self._price = max(0.0, price * DOUBT ** max(0, self._unasked - STALE) + lag)
+        self._savings = min(self._savings, max(SAVINGS, self._price))
+
+    def _worth_a_look(self, speed: float, tokens: list[float], seconds: list[float]) -> int:
+        """Return a draft length that may turn out better than ``speed`` (tokens per second); 0 for none.
+
+        ``tokens`` and ``seconds`` are what is expected of each.
+        """
+        known = self.passes.known
+        if not self.chosen:
+            # The length that would gain most for what a look costs, if the drafter had become good.
+            hoped, least = self._expect([HOPE] * self.longest, optimistic=True)
+            plain = seconds[0]
+
+            def price(k: int) -> float:
+                return max(SHARE, seconds[k] / plain - tokens[k])
+
+            # A dear look comes late; whether everything has become faster, a cheap one tells as well.
+            lengths = [k for k in range(1, self._reach() + 1) if price(k) <= SAVINGS] or [1]
+            return max(lengths, key=lambda k: (hoped[k] - least[k] / plain) / price(k))
+        unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
+        if not unknown:
+            return 0
+        tokens, seconds = self._expect(self._accepted.steps, optimistic=True)
+        best = max(unknown, key=lambda k: tokens[k] / seconds[k])
+        if tokens[best] / seconds[best] <= WORTH * speed:
+            return 0
+        # Halve the gap between measured lengths, or go on beyond the longest of them.
+        low = next((k for k in range(best, 0, -1) if known(k + 1)), 0)
+        high = next((k for k in range(best, self.longest + 1) if known(k + 1)), 0)
+        return (low + high) // 2 if high else self._reach()
+
+    def _reach(self) -> int:
+        """Return the longest length that does not go too far beyond what was measured."""
+        return min(2 * max(self.passes.measured()) - 1, self.longest)
+
+    def _expect(self, steps: list[float], *, optimistic: bool = False) -> tuple[list[float], list[float]]:
+        """Return the expected tokens and seconds of a cycle by draft length, shape [longest + 1] each.
+
+        Args:
+            steps: Probability that each token is accepted when those before it were.
+            optimistic: Take passes not measured lately for as cheap as the next shorter measured one.
+        """
+        curve, fixed, per_token = self.passes.curve, self.drafts.fixed, self.drafts.per_token
+        if optimistic:
+            curve = self.passes.at_least()
+        caller = self.caller_seconds
+        tokens, seconds = [1.0], [max(curve[1], caller)]
+        count, product, lasting, spent, cost = 1.0, 1.0, 1.0, 0.0, fixed + curve[1]
+        for k, (step, going) in enumerate(zip(steps, self._proposed.steps, strict=True), 1):
+            product *= step
+            count += product
+            tokens.append(count)
+            # Proposals that end here have k - 1 tokens, whatever longer one was asked for.
+            spent += lasting * (1.0 - going) * cost
+            lasting *= going
+            cost = fixed + per_token * k + curve[k + 1]
+            seconds.append(spent + lasting * cost + caller * count)
+        return tokens, seconds
+
+    @property
+    def caller_seconds(self) -> float:
+        """Seconds that the caller takes for a token, as far as this generation has shown."""
+        return median(self._callers) if self._callers else 0.0

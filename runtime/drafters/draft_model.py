@@ -1,0 +1,133 @@
+"""Drafts from a small model that shares the target's tokenizer.
+
+    cache     tokens in the draft model's cache: committed ones, then `ahead` drafts of the last proposal
+    pending   committed tokens that it does not hold; fed together with the next proposal
+
+A proposal of k tokens takes k passes: the pending tokens give d1, d1 gives d2, and dk is not
+fed. They are chained on the device and evaluated once.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.caches.draft_cache import DraftCache
+from spectool.runtime.decoding.drafter import Proposal, accepted_length
+from spectool.runtime.decoding.sampling import Draw
+from spectool.runtime.decoding.verification import ids
+
+
+class ModelDrafter:
+    """Drafts of a model with a cache of its own, of any kind: the most probable tokens, or drawn ones.
+
+    The cache outlives a generation: ``start`` feeds only what differs from what was fed before,
+    so that the next turn of a conversation costs the new turn only.
+    """
+
+    costs_a_pass = True
+
+    def __init__(self, model: Any, *, name: str = "model", p_min: float = 0.0, prefill_step_size: int = 2048) -> None:
+        """Draft with ``model``, an mlx-lm model whose token ids are the target's.
+
+        Args:
+            model: The draft model.
+            name: Name in statistics.
+            p_min: Stop where the most probable next token is less probable than this (0 to 1). Above 0
+                each draft token is evaluated by itself, since whether to go on depends on it.
+            prefill_step_size: Prompt tokens in one pass.
+        """
+        self.name = name
+        self.cache = DraftCache(model, prefill_step_size)
+        self._p_min = p_min
+        self._step_size = prefill_step_size
+        self._pending: list[int] = []
+        self._ahead = 0
+        self._draw: Draw | None = None
+        # Built and never computed: the shape alone tells the vocabulary.
+        self._vocabulary = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
+
+    def draw_with(self, draw: Draw | None) -> None:
+        """Draw drafts by ``draw`` from the next ``start`` on; None takes the most probable ones again."""
+        self._draw = draw
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Feed ``prompt`` (token ids) but for its last token, as far as the cache does not hold it.
+
+        Raises:
+            RuntimeUnsupported: A token is outside the draft model's vocabulary.
+        """
+        self._check(prompt)
+        self.cache.rewind(accepted_length(self.cache.tokens, prompt[:-1]))
+        self._ahead, self._pending = 0, list(prompt[len(self.cache.tokens) :])
+        self._feed_pending(keep=1)
+
+    def propose(self, limit: int) -> Proposal:
+        """Return at most ``limit`` tokens; none when asked twice."""
+        if limit <= 0 or not self._pending:
+            return Proposal((), self.name)
+        self._feed_pending(keep=self._step_size)
+        drafts, distribution, passes = self._draft(limit)
+        self.cache.tokens += self._pending + drafts[: passes - 1]
+        self._pending, self._ahead = [], passes - 1
+        return Proposal(drafts, self.name, distribution=distribution)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Follow the target: keep the drafts that came true, take the others back, note the rest as pending.
+
+        Raises:
+            RuntimeUnsupported: A token is outside the draft model's vocabulary.
+        """
+        self._check(tokens)
+        sure = len(self.cache.tokens) - self._ahead
+        right = accepted_length(self.cache.tokens[sure:], tokens)
+        self._pending = [*self.cache.rewind(sure + right), *self._pending, *tokens[right:]]
+        self._ahead = 0
+
+    def _draft(self, limit: int) -> tuple[list[int], mx.array | None, int]:
+        """Feed the pending tokens and then draft after draft.
+
+        Returns:
+            The drafts, what they were drawn from if they were, and the passes made.
+        """
+        feed = mx.array(self._pending)
+        follows = self._draw is not None and self._draw.processors
+        history = mx.array(self.cache.tokens + self._pending) if follows else None
+        drafts: list[mx.array] = []
+        distributions: list[mx.array] = []
+        passes = 0
+        while passes < limit:
+            logits = self.cache.feed(feed)[-1:]
+            passes += 1
+            # Of the best token, not of the one drawn: whether to go on must not depend on what is drawn.
+            if self._p_min > 0 and float(mx.exp(mx.max(logits) - mx.logsumexp(logits))) < self._p_min:
+                break
+            if self._draw is None:
+                feed = mx.argmax(logits, axis=-1)
+            else:
+                feed, distribution = self._draw(logits, history)
+                distributions.append(distribution)
+                history = None if history is None else mx.concatenate([history, feed.astype(history.dtype)])
+            drafts.append(feed)
+        return _ids(drafts), mx.concatenate(distributions) if distributions else None, passes
+
+    def _feed_pending(self, keep: int) -> None:
+        """Feed all but the last ``keep`` pending tokens."""
+        tokens = self._pending[:-keep]
+        if tokens:
+            self.cache.prefill(tokens)
+            self._pending = self._pending[-keep:]
+
+    def _check(self, tokens: Sequence[int]) -> None:
+        """Refuse ids that the draft model has no embedding for."""
+        if tokens and max(tokens) >= self._vocabulary:
+            raise RuntimeUnsupported(
+                f"draft model: expected token ids below {self._vocabulary}, got {max(tokens)}. "
+                "Use a draft model with the target's tokenizer."
+            )
+
+
+def _ids(drafts: Sequence[mx.array]) -> list[int]:
+    """Evaluate the chain of drafts, each of shape [1], at once."""
+    return ids(mx.concatenate(list(drafts))) if drafts else []

@@ -1,0 +1,290 @@
+"""Several drafters behind one: what is likely to gain most is proposed, and a model is asked only where it pays.
+
+A proposal whose tokens are right with probabilities ``p1 .. pk``, each given those before it, gets
+``p1 + p1 p2 + ... + p1 .. pk`` of them accepted on average. Drafters that look things up say how sure they
+are of each token; how far that is to be believed is learnt. Of a model only the share of right tokens is
+known: it would get ``a + a^2 + ... + a^k`` accepted, at ``k`` passes of its own. It is asked when
+
+    (1 + a + ... + a^k) / (1 + k cost)  >  1 + p1 + ... + p1 .. pm       for some k
+
+where the cost is that of a draft token in target passes. What it then guesses is continued by a look-up, which
+finishes the word that it has begun.
+
+Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3.1 and 3.3.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from spectool.runtime.decoding.drafter import Continuing, Drafter, Drawing, Proposal, accepted_length, warn_switched_off
+
+if TYPE_CHECKING:
+    from spectool.runtime.caches.draft_cache import DraftCache
+    from spectool.runtime.decoding.sampling import Draw
+
+PRIOR = 0.5  # of a token being right, or of what a drafter says of it
+_WORTH = 4.0  # observed tokens that the prior is worth
+_KEPT = 0.98  # of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
+_UNMEASURED = 0.1  # cost of a draft token before the first is measured
+_LATEST = 0.1  # weight of the latest measurement
+
+
+def expected_accepted_length(probabilities: Iterable[float]) -> float:
+    """Return how many draft tokens are accepted on average.
+
+    Args:
+        probabilities: That a token is right when all before it are, 0 to 1, for each of them.
+
+    >>> expected_accepted_length([0.5, 0.5])
+    0.75
+    >>> expected_accepted_length([1.0, 1.0, 0.5])
+    2.5
+    """
+    total, product = 0.0, 1.0
+    for probability in probabilities:
+        product *= probability
+        total += product
+    return total
+
+
+def best_draft_length(acceptance: float, cost: float, most: int) -> tuple[int, float]:
+    """Return how many draft tokens give most committed tokens in the time of a target pass, and how many these are.
+
+    Args:
+        acceptance: Probability that a token is accepted when all before it were, 0 to 1.
+        cost: Time of a draft token, in target passes.
+        most: Draft tokens at most.
+
+    >>> best_draft_length(0.5, 0.25, 8)
+    (1, 1.2)
+    >>> best_draft_length(0.1, 0.25, 8)
+    (0, 1.0)
+    """
+    best = (0, 1.0)
+    committed, product = 1.0, 1.0
+    for length in range(1, most + 1):
+        product *= acceptance
+        committed += product
+        rate = committed / (1.0 + length * cost)
+        if rate > best[1]:
+            best = (length, rate)
+    return best
+
+
+@dataclass(slots=True)
+class _Source:
+    """One member and what became of its proposals.
+
+    Attributes:
+        drafter: The member.
+        right: Tokens that were right, those of the prior included; what lies back counts less.
+        stated: Tokens judged, each by how sure the member was of it, likewise.
+        proposal: That of this cycle.
+        fed: Whether it was asked before: a model reads the prompt at the first time.
+    """
+
+    drafter: Drafter
+    right: float = _WORTH * PRIOR
+    stated: float = _WORTH
+    proposal: Proposal = field(default_factory=lambda: Proposal((), ""))
+    fed: bool = False
+
+    @property
+    def trust(self) -> float:
+        """Right tokens / those that it was sure of; where it says nothing, all tokens asked about."""
+        return self.right / self.stated
+
+    @property
+    def costs_a_pass(self) -> bool:
+        """Whether each of its draft tokens costs a forward pass of a model."""
+        return bool(getattr(self.drafter, "costs_a_pass", False))
+
+    def probabilities(self, proposal: Proposal) -> list[float]:
+        """Return the probability of each token of a proposal of this member."""
+        return [min(1.0, self.trust * stated) for stated in _stated(proposal)]
+
+    def learn(self, committed: Sequence[int]) -> None:
+        """Count how many tokens of the pending proposal were right, and the first wrong one."""
+        self.right = _WORTH * PRIOR + _KEPT * (self.right - _WORTH * PRIOR)
+        self.stated = _WORTH + _KEPT * (self.stated - _WORTH)
+        right = accepted_length(self.proposal.tokens, committed)
+        # A proposal that outlasts the committed tokens was not contradicted.
+        judged = min(right + 1, len(self.proposal.tokens), len(committed))
+        self.right += right
+        self.stated += sum(list(_stated(self.proposal))[:judged])
+        self.proposal = Proposal((), "")
+
+
+class HybridDrafter:
+    """Asks cheap drafters first, and a draft model where that promises more tokens in the same time.
+
+    A member that raises is switched off with a warning until the next ``start``; the others
+    go on. Drafters with the attribute ``costs_a_pass = True`` are the expensive ones; those that are
+    `Continuing` go on with what these have guessed.
+
+    Attributes:
+        drafters: The members.
+    """
+
+    def __init__(
+        self,
+        drafters: Sequence[Drafter],
+        draft_cost: float | None = None,
+        *,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        """Combine ``drafters``; on equal expectations the earlier one wins.
+
+        Args:
+            drafters: Members.
+            draft_cost: Time of a draft token of a model, in target passes; None measures it.
+            clock: Seconds.
+        """
+        self.drafters = tuple(drafters)
+        self.name = "hybrid(" + ", ".join(drafter.name for drafter in self.drafters) + ")"
+        self._members = [_Source(drafter) for drafter in self.drafters]
+        self._sources: list[_Source] = []  # those that have not failed
+        self._draft_cost = draft_cost
+        self._clock = clock
+        self._draft_seconds = self._pass_seconds = 0.0  # of a draft token, of a target pass
+        self._proposed_at: float | None = None
+
+    @property
+    def costs_a_pass(self) -> bool:
+        """Whether all members do: with a cheap member, proposals may come for free."""
+        return all(getattr(drafter, "costs_a_pass", False) for drafter in self.drafters)
+
+    @property
+    def cache(self) -> "DraftCache | None":
+        """The cache of the first member that asks a draft model; None where none does."""
+        caches = (getattr(drafter, "cache", None) for drafter in self.drafters)
+        return next((cache for cache in caches if cache is not None), None)
+
+    def draw_with(self, draw: "Draw | None") -> None:
+        """Pass it on to the members that can draw."""
+        for drafter in self.drafters:
+            if isinstance(drafter, Drawing):
+                drafter.draw_with(draw)
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Begin a generation with all members, also those switched off in an earlier one; what was learnt stays."""
+        self._sources, self._proposed_at = [], None
+        for source in self._members:
+            source.proposal, source.fed = Proposal((), ""), False
+            try:
+                source.drafter.start(prompt)
+            except Exception as error:
+                warn_switched_off(source.drafter, error)
+            else:
+                self._sources.append(source)
+
+    def propose(self, limit: int) -> Proposal:
+        """Return the best proposal of at most ``limit`` tokens, under its member's name."""
+        best, expected = self._look_up(limit)
+        source, length = self._worth_asking(limit, 1.0 + expected)
+        if source is not None:
+            guess, likely = self._go_on(source, self._ask(source, length), limit)
+            # Drafts once drawn are used, whatever they are: the output would lean towards those that please.
+            if guess.distribution is not None or likely > expected:
+                best = guess
+        self._proposed_at = self._clock()
+        return best
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Tell every member, and learn from what they had proposed."""
+        if self._proposed_at is not None:
+            self._pass_seconds = _averaged(self._pass_seconds, self._clock() - self._proposed_at)
+            self._proposed_at = None
+        self._draft_seconds *= _KEPT  # until it is measured anew
+        for source in tuple(self._sources):
+            source.learn(tokens)
+            try:
+                source.drafter.commit(tokens)
+            except Exception as error:
+                self._switch_off(source, error)
+
+    def trust(self) -> dict[str, float]:
+        """Return by member name how much of what it proposed was right, in parts of what it was sure of."""
+        return {source.drafter.name: source.trust for source in self._sources}
+
+    @property
+    def draft_cost(self) -> float:
+        """Time of a draft token of a model, in target passes."""
+        if self._draft_cost is not None:
+            return self._draft_cost
+        measured = self._draft_seconds and self._pass_seconds
+        return self._draft_seconds / self._pass_seconds if measured else _UNMEASURED
+
+    def _look_up(self, limit: int) -> tuple[Proposal, float]:
+        """Ask the cheap members; return the best proposal and its expected accepted length."""
+        best, most = Proposal((), self.name), 0.0
+        for source in [source for source in self._sources if not source.costs_a_pass]:
+            source.proposal = self._asked(source, partial(source.drafter.propose, limit), limit)
+            expected = expected_accepted_length(source.probabilities(source.proposal))
+            if expected > most:
+                best, most = source.proposal, expected
+        return best, most
+
+    def _worth_asking(self, limit: int, rate: float) -> tuple[_Source | None, int]:
+        """Return the model that promises most, above ``rate`` tokens in the time of a target pass, and for how many."""
+        found: tuple[_Source | None, int] = (None, 0)
+        for source in self._sources:
+            if source.costs_a_pass:
+                length, promised = best_draft_length(source.trust, self.draft_cost, limit)
+                if promised > rate:
+                    found, rate = (source, length), promised
+        return found
+
+    def _ask(self, source: _Source, limit: int) -> Proposal:
+        """Ask a model, and measure what a token of it costs."""
+        begun = self._clock()
+        source.proposal = self._asked(source, partial(source.drafter.propose, limit), limit)
+        if source.fed and source.proposal.tokens:
+            seconds = (self._clock() - begun) / len(source.proposal.tokens)
+            self._draft_seconds = _averaged(self._draft_seconds, seconds)
+        source.fed = True
+        return source.proposal
+
+    def _go_on(self, source: _Source, guess: Proposal, limit: int) -> tuple[Proposal, float]:
+        """Continue a model's guess by look-up; return it and its expected accepted length."""
+        probabilities = source.probabilities(guess)
+        left = limit - len(guess.tokens)
+        best, most = guess, expected_accepted_length(probabilities)
+        if not guess.tokens or left <= 0:
+            return best, most
+        for other in tuple(self._sources):
+            if not isinstance(other.drafter, Continuing):
+                continue
+            more = self._asked(other, partial(other.drafter.go_on, guess.tokens, left), left)
+            expected = expected_accepted_length([*probabilities, *other.probabilities(more)])
+            if expected > most:
+                tokens, name = (*guess.tokens, *more.tokens), f"{guess.source}+{more.source}"
+                best, most = Proposal(tokens, name, distribution=guess.distribution), expected
+        return best, most
+
+    def _asked(self, source: _Source, ask: Callable[[], Proposal], limit: int) -> Proposal:
+        """Return what a member proposes, cut to ``limit``; nothing from one that fails, which is switched off."""
+        try:
+            return ask().cut(limit)
+        except Exception as error:
+            self._switch_off(source, error)
+            return Proposal((), source.drafter.name)
+
+    def _switch_off(self, source: _Source, error: Exception) -> None:
+        """Drop ``source`` until the next ``start``."""
+        warn_switched_off(source.drafter, error)
+        self._sources.remove(source)
+
+
+def _stated(proposal: Proposal) -> Iterable[float]:
+    """Return how sure a drafter is of each of its tokens: wholly, where it does not say."""
+    return proposal.probabilities or repeat(1.0, len(proposal.tokens))
+
+
+def _averaged(average: float, latest: float) -> float:
+    """Return the running average with the latest measurement; the first one stands for itself."""
+    return average + _LATEST * (latest - average) if average else latest

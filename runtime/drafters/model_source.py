@@ -1,0 +1,301 @@
+"""Drafts of any mlx-lm model over draft ids, its cache following a context that may change anywhere.
+
+    cache     holds BOS if any, the last context, and the drafts that were fed
+    text      BOS if any, and the present context; the cache is taken back to what both begin with
+
+The healing comparison costs no pass of its own: the first pass of a cycle feeds at least the last
+two tokens of the text, so that it gives p(. | all but the last) and p(. | all). A healed token
+then takes the last context token's place in the cache. k draft tokens take k passes, and a long new context
+some of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.caches.draft_cache import DraftCache
+from spectool.runtime.decoding.drafter import accepted_length
+from spectool.runtime.decoding.sampling import Draw
+from spectool.runtime.decoding.verification import ids as evaluated
+from spectool.runtime.translation.protocol import Constraint, DraftContext, allow_any
+
+_TOGETHER = 32  # new context tokens whose logits are computed with the last one's rather than fed before
+
+
+class _Choice(NamedTuple):
+    """Candidates for the first token, lazy.
+
+    Attributes:
+        healed: Whether they replace the last context token.
+        tokens: Their ids, int32 [candidates]; None where candidate i is id i.
+        scores: Log-probabilities up to a constant, -inf for what is not allowed. float32 [candidates].
+    """
+
+    healed: bool
+    tokens: mx.array | None
+    scores: mx.array
+
+
+class ModelSource:
+    """Drafts of a model, the most probable tokens or drawn ones, with a cache of its own, of any kind.
+
+    The cache outlives a text: the next one is fed from where it differs.
+
+    Attributes:
+        passes: Forward passes so far; more than 32 new context tokens take passes of their own,
+            one for each ``prefill_step_size``.
+        fed_tokens: Tokens fed in them.
+    """
+
+    costs_a_pass = True
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        bos: int | None = None,
+        size: int | None = None,
+        most_asked: int = 16,
+        prefill_step_size: int = 2048,
+    ) -> None:
+        """Draft with ``model``, an mlx-lm model.
+
+        Args:
+            model: The draft model.
+            bos: Fed before a context that does not begin with it.
+            size: Number of its tokenizer's ids; further rows of the model are never drafted. None
+                for all rows.
+            most_asked: Plain and healed candidates, each, that ``constraint.allows`` is asked
+                about before the source gives up.
+            prefill_step_size: Context tokens in one pass.
+        """
+        self.passes = 0
+        self.fed_tokens = 0
+        self.cache = DraftCache(model, prefill_step_size)
+        self._bos = bos
+        self._most_asked = most_asked
+        # Built and never computed: the shape alone tells the vocabulary.
+        self._rows = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
+        self._size = self._rows if size is None else min(size, self._rows)
+        self._agreed = 0  # leading tokens of the cache that the previous context had, too
+        self._mask_of: NDArray[np.bool_] | None = None
+        self._mask: mx.array | None = None
+        self._partners_of: NDArray[np.int32] | None = None
+        self._partners: tuple[mx.array, mx.array] | None = None
+
+    def start(self) -> None:
+        """Begin a text."""
+        self._agreed = 0
+
+    def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+        """Guess at most ``limit`` draft ids; tell whether the first one is healed.
+
+        A plain candidate wins a tie with a healed one. Empty when the constraint lets nothing
+        pass among the first candidates, and for an empty context without BOS. No healing where
+        nothing stands before the last context token, or where that token is none of the tokenizer's.
+
+        Raises:
+            RuntimeUnsupported: A context token is outside the model's vocabulary.
+        """
+        text, same = self._compare(context)
+        self._agreed = same
+        if limit <= 0 or not text or (constraint.within is not None and not self._set_mask(constraint.within)):
+            return [], False
+        healing = len(text) > 1 and len(context.ids) > 0 and constraint.extensions.size > 0 and text[-1] < self._size
+        last = 2 if healing else 1
+        kept = self._rewind(min(same, len(text) - last))
+        logits = self._feed_text(text, kept, last)
+        masked = constraint.within is not None
+        if not healing and constraint.first is None and constraint.allows is allow_any:
+            return self._go_on(self._best(logits, masked), limit, masked), False
+        found = self._first(self._choices(logits, constraint, text[-1], healing), constraint)
+        if found is None:
+            return [], False
+        first, healed = found
+        # A recurrent state goes back further than by the replaced token: what was before it is fed again.
+        again = text[self._rewind(len(text) - 1) : -1] if healed else []
+        return self._go_on(mx.array([first]), limit, masked, again), healed
+
+    def draw(
+        self,
+        context: DraftContext,
+        partners: NDArray[np.int32],
+        draw: Draw,
+        history: Sequence[int],
+        limit: int,
+    ) -> tuple[list[int], mx.array | None]:
+        """Draw at most ``limit`` tokens that both vocabularies share; all on the device, evaluated once.
+
+        Nothing is drawn for an empty context without BOS, or where nothing is shared.
+
+        Args:
+            context: The committed text in draft ids.
+            partners: Draft id of each target id, -1 where none; int32 [target ids].
+            draw: How to draw.
+            history: The committed text in target ids; read where ``draw`` has processors.
+            limit: Tokens.
+
+        Returns:
+            Target ids and what each was drawn from, float32 [drawn, vocabulary of the target]; None for none.
+
+        Raises:
+            RuntimeUnsupported: A context token is outside the model's vocabulary.
+        """
+        text, same = self._compare(context)
+        self._agreed = same
+        shared = self._shared(partners)
+        if limit <= 0 or not text or shared is None:
+            return [], None
+        logits = self._feed_text(text, self._rewind(min(same, len(text) - 1)), 1)
+        partner, has_partner = shared
+        seen = mx.array(list(history)) if draw.processors else None
+        drawn: list[mx.array] = []
+        distributions: list[mx.array] = []
+        while True:
+            token, distribution = draw(mx.where(has_partner, logits[-1:, partner], -mx.inf), seen)
+            drawn.append(token)
+            distributions.append(distribution)
+            if len(drawn) == limit:
+                break
+            seen = None if seen is None else mx.concatenate([seen, token.astype(seen.dtype)])
+            logits = self._pass(partner[token])
+        tokens = evaluated(mx.concatenate(drawn))
+        self.cache.tokens += partners[tokens[:-1]].tolist()
+        return tokens, mx.concatenate(distributions)
+
+    def _compare(self, context: DraftContext) -> tuple[list[int], int]:
+        """Return the text, and how many leading tokens of it are what was fed."""
+        begun = self._bos is None or (len(context.ids) > 0 and context.ids[0] == self._bos)
+        text = list(context.ids) if begun else [self._bos or 0, *context.ids]
+        same = min(self._agreed, context.kept + len(text) - len(context.ids))
+        return text, same + accepted_length(self.cache.tokens[same:], text[same:])
+
+    def _rewind(self, kept: int) -> int:
+        """Take the cache back to the first ``kept`` tokens, or to fewer where it cannot; return how many it has."""
+        self.cache.rewind(kept)
+        kept = len(self.cache.tokens)
+        self._agreed = min(self._agreed, kept)
+        return kept
+
+    def _feed_text(self, text: list[int], kept: int, last: int) -> mx.array:
+        """Feed ``text`` from token ``kept`` on; return the logits of its ``last`` positions, float32 [last, size]."""
+        new = text[kept:]
+        if min(new) < 0 or max(new) >= self._rows:
+            wrong = max(new) if max(new) >= self._rows else min(new)
+            raise RuntimeUnsupported(
+                f"draft model: expected token ids of 0 to {self._rows - 1}, got {wrong}. "
+                "Use the tokenizer of this model as the draft's."
+            )
+        if len(new) > _TOGETHER:
+            early, new = new[:-last], new[-last:]
+            self.passes += self.cache.prefill(early)
+            self.fed_tokens += len(early)
+        logits = self._pass(mx.array(new))[-last:]
+        self.cache.tokens += new
+        self._agreed = len(text)
+        return logits
+
+    def _pass(self, tokens: mx.array) -> mx.array:
+        """Feed tokens, int32 [tokens]; return all their logits, float32 [tokens, size], lazy."""
+        self.passes += 1
+        self.fed_tokens += tokens.size
+        return self.cache.feed(tokens)[:, : self._size].astype(mx.float32)
+
+    def _choices(self, logits: mx.array, constraint: Constraint, last: int, healing: bool) -> list[_Choice]:
+        """Return the plain and the healed candidates that the constraint's ids leave.
+
+        Args:
+            logits: After all tokens but the last, where there is healing, and after all.
+            constraint: What may be proposed.
+            last: The last context token.
+            healing: Whether healed candidates are compared.
+        """
+        choices = []
+        # Only plain and healed candidates together need a common scale.
+        scores = logits - mx.logsumexp(logits, axis=-1, keepdims=True) if healing else logits
+        plain = scores[-1] + scores[0, last] if healing else scores[-1]
+        if constraint.first is None:
+            choices.append(_Choice(False, None, self._masked(plain, constraint.within is not None)))
+        else:
+            tokens = self._allowed(constraint.first, constraint.within)
+            choices.append(_Choice(False, tokens, plain[tokens]))
+        if healing:
+            tokens = self._allowed(constraint.extensions, constraint.within)
+            choices.append(_Choice(True, tokens, scores[0][tokens]))
+        return [choice for choice in choices if choice.scores.size]
+
+    def _first(self, choices: list[_Choice], constraint: Constraint) -> tuple[int, bool] | None:
+        """Return the best candidate that passes, and whether it is healed."""
+        for token, healed in self._best_first(choices):
+            if constraint.allows(token, healed):
+                return token, healed
+        return None
+
+    def _best_first(self, choices: list[_Choice]) -> Iterator[tuple[int, bool]]:
+        """Yield candidates by score: the very best, and all others only when that was refused."""
+        begun = None
+        for count in (1, self._most_asked):
+            tops = []
+            for choice in choices:
+                if count == 1:
+                    places = mx.argmax(choice.scores, keepdims=True)
+                else:
+                    number = min(count, choice.scores.size)
+                    places = mx.argpartition(-choice.scores, kth=number - 1)[:number]
+                tokens = places if choice.tokens is None else choice.tokens[places]
+                tops.append((tokens, choice.scores[places]))
+            mx.eval(tops)
+            ranked = sorted(
+                (-score, choice.healed, token)
+                for choice, (tokens, scores) in zip(choices, tops, strict=True)
+                for token, score in zip(evaluated(tokens), np.array(scores).tolist(), strict=True)
+                if score > -np.inf
+            )
+            for _, healed, token in ranked[:1] if count == 1 else ranked:
+                if (token, healed) != begun:
+                    yield token, healed
+                begun = begun or (token, healed)
+
+    def _go_on(self, first: mx.array, limit: int, masked: bool, again: Sequence[int] = ()) -> list[int]:
+        """Feed ``again`` and ``first`` [1]; return it and what follows, chained on the device and evaluated once."""
+        drafts, feed = [first], mx.concatenate([mx.array(list(again), dtype=first.dtype), first]) if again else first
+        while len(drafts) < limit:
+            feed = self._best(self._pass(feed), masked)
+            drafts.append(feed)
+        tokens = evaluated(mx.concatenate(drafts))
+        if limit > 1:
+            self.cache.tokens += [*again, *tokens[:-1]]
+        return tokens
+
+    def _best(self, logits: mx.array, masked: bool) -> mx.array:
+        """Return the most probable token [1] after the last position of ``logits`` [tokens, size], lazy."""
+        return mx.argmax(self._masked(logits[-1], masked), keepdims=True)
+
+    def _allowed(self, tokens: NDArray[np.int32], within: NDArray[np.bool_] | None) -> mx.array:
+        """Return those of ``tokens`` that the model has and the mask admits."""
+        tokens = tokens[tokens < (self._size if within is None else min(self._size, len(within)))]
+        return mx.array(tokens if within is None else tokens[within[tokens]])
+
+    def _masked(self, scores: mx.array, masked: bool) -> mx.array:
+        """Return scores [size] with -inf outside the mask, if there is one."""
+        return mx.where(self._mask, scores, -mx.inf) if masked and self._mask is not None else scores
+
+    def _shared(self, partners: NDArray[np.int32]) -> tuple[mx.array, mx.array] | None:
+        """Take partners to the device, unless they are there; 0 where there is none, and whether there is one."""
+        if partners is not self._partners_of:
+            known = (partners >= 0) & (partners < self._size)
+            on_device = mx.array(np.where(known, partners, 0)), mx.array(known)
+            self._partners_of, self._partners = partners, on_device if known.any() else None
+        return self._partners
+
+    def _set_mask(self, within: NDArray[np.bool_]) -> bool:
+        """Take the mask to the device, unless it is there; tell whether it admits anything."""
+        if within is not self._mask_of:
+            whole = np.zeros(self._size, dtype=bool)
+            whole[: len(within)] = within[: self._size]
+            self._mask_of, self._mask = within, mx.array(whole) if whole.any() else None
+        return self._mask is not None

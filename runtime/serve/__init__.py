@@ -1,0 +1,4 @@
+"""mlx-lm's OpenAI-compatible server with our loop inside.
+
+In: HTTP requests. Out: answers, metrics, logs.
+"""

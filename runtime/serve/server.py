@@ -1,0 +1,345 @@
+"""mlx-lm's server with our loop inside: its protocol, templates and prompt cache, our tokens.
+
+    mlx_lm.server       APIHandler -> ResponseGenerator._serve_single -> stream_generate
+    here                Handler    -> DraftingGenerator               -> spectool's stream_generate
+
+Requests are answered one at a time, in the order in which they come: a drafter follows one text,
+and mlx-lm batches only what it decodes by itself.
+
+mlx-lm 0.32 has no hook where a server makes its tokens: ``_serve_single`` calls what its module
+names ``stream_generate``. That name is replaced once, and the replacement asks a context variable
+who is being served; without an answer it is mlx-lm's own function.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from mlx_lm import __version__ as host_version
+from mlx_lm import server as host
+from mlx_lm.models.cache import LRUPromptCache
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.caches.leaves import offsets
+from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.streaming import stream_generate
+from spectool.runtime.serve.metrics import Metrics
+from spectool.runtime.serve.model import DraftingProvider
+from spectool.runtime.serve.requests import AUTOMATIC, RequestRefused
+
+_UNLIMITED = 1 << 63  # bytes
+_STOP_SECONDS = 5.0  # one pass of a large model, a prompt pass of a middling one
+_TIDY_SECONDS = 0.2
+
+_host_stream = host.stream_generate
+_serving: ContextVar[Callable[..., Iterator[Any]] | None] = ContextVar("serving", default=None)
+
+
+def _stream_for_whom(*args: Any, **kwargs: Any) -> Iterator[Any]:
+    return (_serving.get() or _host_stream)(*args, **kwargs)
+
+
+def install() -> None:
+    """Put our stream in the place of mlx-lm's, for those requests that are served here.
+
+    Raises:
+        RuntimeUnsupported: This version of mlx-lm generates in another way.
+    """
+    if "stream_generate" not in host.ResponseGenerator._serve_single.__code__.co_names:
+        raise RuntimeUnsupported(
+            f"mlx-lm {host_version}: expected a server that calls stream_generate, as in 0.32, got another one. "
+            "Install mlx-lm 0.32: pip install 'mlx-lm==0.32.*'"
+        )
+    host.stream_generate = _stream_for_whom
+
+
+@dataclass
+class ServedRequest(host.CompletionRequest):  # type: ignore[misc]  # mlx-lm has no types
+    """mlx-lm's request and what becomes of it.
+
+    Attributes:
+        gone: Whether the client has closed the connection.
+        began: When the request came, by ``time.monotonic``.
+        tokens: The whole prompt, once it is tokenized.
+        drafting: Statistics, while it is generated for and afterwards.
+    """
+
+    gone: Callable[[], bool] = lambda: False
+    began: float = field(default_factory=time.monotonic)
+    tokens: list[int] = field(default_factory=list)
+    drafting: DraftStatistics = field(default_factory=DraftStatistics)
+
+
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class Unanswered(BaseException):
+    """Carries an error past mlx-lm's handler, which answers every ``Exception`` with 404."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class PromptCache(LRUPromptCache):  # type: ignore[misc]
+    """mlx-lm's prompt cache, with what our loop leaves in a cache: all tokens but the last one."""
+
+    def fetch_nearest_cache(self, model: Any, tokens: list[int]) -> tuple[Any, list[int]]:
+        """Return a copy of a cache and the tokens that it lacks, at least one of them."""
+        cache, rest = super().fetch_nearest_cache(model, tokens[:-1])
+        return cache, [*rest, *tokens[-1:]]
+
+    def insert_cache(
+        self, model: Any, tokens: list[int], prompt_cache: list[Any], *, cache_type: str = "assistant"
+    ) -> None:
+        """Keep a cache under the tokens that it holds; one that holds others is dropped."""
+        held = tokens[:-1]
+        if all(offset in (None, len(held)) for offset in offsets(prompt_cache)):
+            super().insert_cache(model, held, prompt_cache, cache_type=cache_type)
+        else:
+            logging.warning("a prompt cache is dropped: it does not hold the tokens of its text")
+
+
+class DraftingGenerator(host.ResponseGenerator):  # type: ignore[misc]
+    """Answers requests one at a time, on a thread of its own that also loads the models.
+
+    Attributes:
+        loaded: Set when the model is loaded, or could not be.
+        failure: Why it could not be.
+    """
+
+    def __init__(self, provider: DraftingProvider, metrics: Metrics) -> None:
+        """Begin to load the model; ``metrics`` gets the figures of every generation."""
+        install()
+        self.loaded = Event()
+        self.failure: Exception | None = None
+        self._metrics = metrics
+        self._running = 0
+        options = provider.cli_args
+        super().__init__(provider, PromptCache(options.prompt_cache_size, options.prompt_cache_bytes or _UNLIMITED))
+
+    def gauges(self) -> dict[str, float]:
+        """Return what is going on now, for the metrics."""
+        cache = getattr(self, "prompt_cache", None)  # mlx-lm deletes it when the thread ends
+        return {
+            "requests_running": self._running,
+            "requests_waiting": self.requests.qsize(),
+            "prompt_cache_sequences": 0 if cache is None else len(cache),
+            "prompt_cache_bytes": 0 if cache is None else cache.nbytes,
+        }
+
+    def stop(self) -> bool:
+        """End the thread, in the middle of a generation as well; return whether it ended within seconds."""
+        self._stop = True
+        self._generation_thread.join(_STOP_SECONDS)
+        # Before Python 3.13 a thread is joined while MLX still tidies up after it; an interpreter that ends
+        # meanwhile is aborted.
+        time.sleep(_TIDY_SECONDS)
+        return not self._generation_thread.is_alive()
+
+    def generate(self, request: ServedRequest, generation_args: Any, progress_callback: Any = None) -> Any:
+        """Put ``request`` in line; return its context and the tokens to come.
+
+        Raises:
+            Unanswered: It is refused, or something failed; also while the tokens come.
+        """
+        if self.requests.qsize() >= self.cli_args.max_waiting:
+            refusal = RequestRefused(429, f"{self.cli_args.max_waiting} requests are waiting already. Try again later")
+            raise Unanswered(refusal)
+
+        def progress(fed: int, total: int) -> None:
+            try:
+                progress_callback(fed, total)  # mlx-lm's handler writes to the connection
+            except OSError as error:
+                raise ClientGone from error
+
+        try:
+            context, responses = super().generate(request, generation_args, progress_callback and progress)
+        except Exception as error:
+            raise Unanswered(error) from error
+
+        def to_come() -> Iterator[Any]:
+            try:
+                yield from responses
+            except Exception as error:
+                raise Unanswered(error) from error
+
+        return context, to_come()
+
+    def _generate(self) -> None:
+        try:
+            self.model_provider.load_default()
+        except Exception as error:
+            self.failure = error
+            return
+        finally:
+            self.loaded.set()
+        super()._generate()
+
+    def _is_batchable(self, args: Any) -> bool:
+        return False
+
+    def _serve_single(self, request: tuple[Any, ServedRequest, Any], stream: Any) -> None:
+        queue, served, args = request
+        self._metrics.add("waiting_seconds_total", time.monotonic() - served.began)
+        if served.gone():
+            self._metrics.add("generations_total", end="disconnected")
+            queue.put(ClientGone())
+            return
+
+        def ours(**options: Any) -> Iterator[Any]:
+            return self._stream(served, args, **options)
+
+        token = _serving.set(ours)
+        self._running = 1
+        try:
+            super()._serve_single(request, stream)
+        finally:
+            self._running = 0
+            _serving.reset(token)
+
+    def _tokenize(self, tokenizer: Any, request: ServedRequest, args: Any) -> Any:
+        provider = self.model_provider
+        if args.sampling.top_k >= provider.vocabulary:
+            args.sampling.top_k = 0  # all tokens, which mlx-lm's sampler refuses to be told
+        outside = [token for token in args.logits.logit_bias or () if token >= provider.vocabulary]
+        if outside:
+            raise RequestRefused(
+                400,
+                f"logit_bias: expected token ids below {provider.vocabulary}, got {outside[0]}",
+                param="logit_bias",
+            )
+        if request.tools and not tokenizer.has_tool_calling:
+            raise RequestRefused(
+                400,
+                f"tools: expected none, since mlx-lm knows no tool calls of {args.model.model}. Leave them out",
+                param="tools",
+            )
+        field_name = "messages" if request.request_type == "chat" else "prompt"
+        try:
+            tokenized = super()._tokenize(tokenizer, request, args)
+        except Exception as error:  # whatever a chat template raises
+            raise RequestRefused(
+                400, f"{field_name}: the model's tokenizer or chat template refuses them ({error})", param=field_name
+            ) from error
+        request.tokens = tokenized[0]
+        limit = self.cli_args.max_prompt_tokens or _context_length(provider.model)
+        if not request.tokens:
+            raise RequestRefused(400, f"{field_name}: expected at least one token, got none", param=field_name)
+        if limit is not None and len(request.tokens) > limit:
+            raise RequestRefused(
+                400,
+                f"{field_name}: expected at most {limit:,} tokens, got {len(request.tokens):,}. "
+                "The server's --max-prompt-tokens sets it",
+                param=field_name,
+                code="context_length_exceeded",
+            )
+        return tokenized
+
+    def _stream(
+        self,
+        served: ServedRequest,
+        args: Any,
+        *,
+        prompt: list[int],
+        sampler: Any,
+        num_draft_tokens: int,
+        prompt_progress_callback: Callable[[int, int], None],
+        draft_model: None,
+        input_embeddings: None,
+        **options: Any,
+    ) -> Iterator[Any]:
+        """Generate for ``served``, of whose prompt the cache lacks ``prompt``.
+
+        ``draft_model`` and ``input_embeddings`` are None: the server loads no draft models as mlx-lm
+        does, and takes no images. ``sampler`` is mlx-lm's, in whose place one stands that tells its distribution.
+        """
+        provider, cached = self.model_provider, len(served.tokens) - len(prompt)
+        began = first = time.perf_counter()
+        count, end = 0, ""
+
+        def progress(fed: int, total: int) -> None:
+            if self._stop:
+                raise RequestRefused(503, "the server is stopping")
+            if served.gone():
+                raise ClientGone
+            prompt_progress_callback(fed, total)
+
+        try:
+            with closing(
+                stream_generate(
+                    prompt=prompt,
+                    drafter=provider.drafter,
+                    num_draft_tokens=provider.controller if num_draft_tokens == AUTOMATIC else num_draft_tokens,
+                    verify=self.cli_args.verify,
+                    sampler=_sampler(args.sampling, provider.tokenizer),
+                    cached_tokens=served.tokens[:cached],
+                    prompt_progress_callback=progress,
+                    statistics=served.drafting,
+                    **options,
+                )
+            ) as responses:
+                for response in responses:
+                    count += 1
+                    if count == 1:
+                        first = time.perf_counter()
+                    end = response.finish_reason or ""
+                    yield response
+                    if self._stop:
+                        raise RequestRefused(503, "the server is stopping")
+                    if not end and served.gone():
+                        end = "disconnected"
+                        return  # as if it were finished, so that the prompt cache is kept
+        except GeneratorExit:
+            # mlx-lm has found a stop text, or its handler that the client has gone.
+            end = end or ("disconnected" if served.gone() else "stop")
+            raise
+        except Exception as error:
+            end = "disconnected" if isinstance(error, ClientGone) else "failed"
+            raise
+        finally:
+            self._record(served, cached, count, end, first - began, time.perf_counter() - first)
+
+    def _record(
+        self, served: ServedRequest, cached: int, count: int, end: str, prompt_seconds: float, seconds: float
+    ) -> None:
+        drafting = served.drafting
+        add = self._metrics.add
+        add("generations_total", end=end)
+        add("prompt_tokens_total", len(served.tokens))
+        add("cached_prompt_tokens_total", cached)
+        add("generated_tokens_total", count)
+        add("target_passes_total", drafting.passes)
+        add("prompt_seconds_total", prompt_seconds)
+        add("generation_seconds_total", seconds)
+        for source, proposed in drafting.proposed_by.items():
+            add("drafted_tokens_total", proposed, source=source)
+            add("accepted_tokens_total", drafting.accepted_by[source], source=source)
+
+
+def _sampler(asked: Any, tokenizer: Any) -> Sampling | None:
+    """Return the sampler of a request; None takes the most probable tokens of all positions at once."""
+    if asked.temperature == 0:
+        return None
+    return Sampling(
+        asked.temperature,
+        top_p=asked.top_p,
+        min_p=asked.min_p,
+        top_k=asked.top_k,
+        xtc_probability=asked.xtc_probability,
+        xtc_threshold=asked.xtc_threshold,
+        xtc_special_tokens=(*tokenizer.encode("\n"), *tokenizer.eos_token_ids),
+    )
+
+
+def _context_length(model: Any) -> int | None:
+    """Return the tokens that a model was made for, where its configuration tells."""
+    length = getattr(getattr(model, "args", None), "max_position_embeddings", None)
+    return length if isinstance(length, int) and length > 0 else None

@@ -1,0 +1,429 @@
+"""The anchored translator: both tokenizers stay on the same bytes, on ids, by table and repair.
+
+    committed text   | t1 | t2 | t3 |                 target ids: never changed, never encoded again
+    draft's view     |  d1  | d2 | d3               canonical draft ids of the same bytes
+                                    ^ frontier: the bytes committed, all that both agree on
+    proposal                  d3' d4 d5               healed: d3' begins with d3's bytes and goes beyond
+                                    | t4 | t5 | t6 |  target ids of what lies beyond the frontier
+
+Four steps, each of which can be switched off for comparison (design, section 5): canonical
+resync, healing, head absorption, tail absorption.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.artifacts.canonical.by_ids import CanonicalIds, Change, Piece
+from spectool.artifacts.canonical.by_text import CanonicalText, recent
+from spectool.artifacts.formats.alignment import NONE, Alignment
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.runtime.decoding.drafter import accepted_length
+from spectool.runtime.translation.protocol import Allows, Constraint, DraftContext, allow_any
+
+_CONTEXT = 64  # committed tokens before the frontier that are encoded again where no lemma helps
+_FEW = 8  # counts of a token below which its risk of absorption is not trusted
+_CONTINUATIONS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
+_NO_IDS: NDArray[np.int32] = np.zeros(0, np.int32)
+
+
+class _Place(NamedTuple):
+    """Where the translator stands; replaced, never changed.
+
+    Attributes:
+        draft_begin: Draft ids before the present text.
+        target_begin: Committed ids before it.
+        begun: The draft's view of it has begun.
+        pending: Bytes of an unfinished character.
+        text: The text's last words but for the pending bytes; kept only for a draft without the lemma.
+    """
+
+    draft_begin: int = 0
+    target_begin: int = 0
+    begun: bool = False
+    pending: bytes = b""
+    text: bytes = b""
+
+
+# What one committed token changed: draft ids from here on, what they were, and the place before it.
+_Undo = tuple[int, Sequence[int], _Place]
+_NOTHING: Sequence[int] = ()
+
+
+class AnchoredTranslator:
+    """Translates between two vocabularies without losing the target's boundaries.
+
+    A text is what stands between two special tokens; specials are mapped by role and left out
+    where the other side has none.
+    """
+
+    name = "anchored"
+
+    def __init__(
+        self,
+        alignment: Alignment,
+        draft: Tokenizer,
+        target: Tokenizer,
+        *,
+        resync: bool = True,
+        heal: bool = True,
+        head: bool = True,
+        max_tail_risk: float = 1.0,
+    ) -> None:
+        """Translate with ``alignment``, which must have been built for these two tokenizers.
+
+        Args:
+            alignment: The pair's alignment.
+            draft: The draft's tokenizer.
+            target: The target's tokenizer.
+            resync: Keep the draft's view canonical; off, committed tokens are spelled one by one.
+            heal: Let the draft go on from one token before the frontier.
+            head: Pass over first draft tokens that contradict the boundary just set by the target.
+            max_tail_risk: Drop the last proposed token if following text absorbed more than this
+                share of its occurrences; 1 keeps all.
+
+        Raises:
+            FingerprintMismatch: It was built for others, or for the other direction.
+        """
+        alignment.require(draft, target)
+        self._draft, self._target = draft, target
+        self._resync, self._heal, self._head, self._max_tail_risk = resync, heal, head, max_tail_risk
+        self._draft_engine = alignment.draft.engine(draft)
+        self._target_engine = alignment.target.engine(target)
+        self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.partner
+        self._spelled, self._to_draft = alignment.target.spellings, alignment.target.partner
+        self._prefix_index = alignment.prefix_index
+        self._in_order = [draft.surfaces[token] for token in alignment.prefix_index.tolist()]
+        self._absorption = alignment.absorption
+        self._space = next((token for token, surface in enumerate(target.surfaces) if surface == b" "), NONE)
+        # Spellings met so far, of tokens of whole characters: in target ids, in draft ids.
+        self._plain: list[Piece | None] = [None] * draft.size
+        self._runs: dict[tuple[int, ...], Piece | None] = {}
+        self._back: list[Piece | None] = [None] * target.size
+        self._surplus: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._ranges: dict[bytes, NDArray[np.int32]] = {}
+        self.start()
+
+    @property
+    def string_calls(self) -> int:
+        """How often text was encoded since ``start``."""
+        return self._draft_engine.string_calls + self._target_engine.string_calls - self._calls_before
+
+    def start(self) -> None:
+        """Begin a text; forget any earlier one."""
+        self._calls_before = self._draft_engine.string_calls + self._target_engine.string_calls
+        self._committed: list[int] = []
+        self._ids: list[int] = []
+        self._kept = 0
+        self._place = _Place()
+        self._journal: list[_Undo] = []
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Take note of committed target ids and bring the draft's view up to them."""
+        engine, ids = self._draft_engine, self._ids
+        for token in tokens:
+            place = self._place
+            plain = place.begun and not place.pending and token < len(self._back)
+            piece = self._back[token] if plain else None
+            if piece is not None and isinstance(engine, CanonicalIds):
+                start, tail = engine.append(ids, piece, 0, place.draft_begin)
+                self._committed.append(token)
+            else:
+                start, tail = self._commit_with_care(token)
+            removed = ids[start:] if start < len(ids) else _NOTHING
+            self._journal.append((start, removed, place))
+            if removed and start < self._kept:
+                self._kept = min(self._kept, start + accepted_length(removed, tail))
+            ids[start:] = tail
+
+    def rollback(self, count: int) -> None:
+        """Take back the last ``count`` committed target ids, in both vocabularies.
+
+        Raises:
+            ValueError: So many were not committed.
+        """
+        if not 0 <= count <= len(self._journal):
+            raise ValueError(f"rollback: expected 0 to {len(self._journal)} tokens, got {count}")
+        for _ in range(count):
+            start, removed, self._place = self._journal.pop()
+            self._committed.pop()
+            self._ids[start:] = removed
+            self._kept = min(self._kept, start)
+
+    def draft_context(self) -> DraftContext:
+        """Return the committed text, but for an unfinished character, in canonical draft ids."""
+        kept, self._kept = self._kept, len(self._ids)
+        return DraftContext(self._ids, kept)
+
+    def constraint(self) -> Constraint:
+        """Return what a first draft token must begin with and may not merge with."""
+        extensions = _NO_IDS
+        if self._heal and len(self._ids) > self._place.draft_begin:
+            extensions = self._beginning_with(self._draft.surfaces[self._ids[-1]] + self._place.pending)
+        first = self._beginning_with(self._unseen()) if self._place.pending else None
+        allows: Allows = allow_any
+        if self._head and not self._place.pending and not isinstance(self._target_engine, CanonicalText):
+            allows = self._respects_boundary
+        return Constraint(extensions, first, None, allows)
+
+    def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
+        """Return the target ids of what draft ids say beyond the frontier."""
+        engine, place = self._target_engine, self._place
+        if isinstance(engine, CanonicalText):
+            return self._without_risk(self._translate_text(engine, drafts, healed))
+        # They are appended to the committed ids themselves, and taken off again whatever happens.
+        ids, floor = self._committed, len(self._committed)
+        pieces = self._in_pieces(engine, drafts, healed) if place.begun and not place.pending else None
+        try:
+            if pieces is None:
+                self._translate_with_care(engine, ids, drafts, self._behind(healed))
+            else:
+                engine.extend(ids, pieces, floor, place.target_begin)
+            found = ids[floor:]
+        finally:
+            del ids[floor:]
+        return self._without_risk(found) if self._max_tail_risk < 1 else found
+
+    def _in_pieces(self, engine: CanonicalIds, drafts: Sequence[int], healed: bool) -> list[Piece] | None:
+        """Return the spellings of drafts one after the other, tokens that split a character taken together.
+
+        Returns:
+            None where drafts have to be looked at with care. An unfinished character at the end is left out.
+        """
+        pieces: list[Piece] = []
+        if healed and drafts:
+            first = self._beyond(drafts[0], len(self._draft.surfaces[self._ids[-1]]))
+            if not first:
+                return None
+            pieces.append(engine.piece(first))
+            drafts = drafts[1:]
+        try:
+            known = list(map(self._plain.__getitem__, drafts))
+        except IndexError:  # a model may have more ids than its tokenizer
+            return None
+        if all(known):
+            return [*pieces, *known]  # type: ignore[list-item]  # none of them is None
+        run: tuple[int, ...] = ()
+        for token, piece in zip(drafts, known, strict=True):
+            if piece is None or run:
+                run += (token,)
+                piece = self._runs[run] if run in self._runs else self._spell_run(engine, run)
+                if piece is None:
+                    if not self._surface(token):
+                        return None
+                    continue
+                run = ()
+            pieces.append(piece)
+        if run:  # an unfinished character; what stands before it counts
+            data = b"".join(map(self._surface, run))
+            if whole := whole_characters(data):
+                pieces.append(engine.piece(engine.spell(data[:whole])))
+        return pieces
+
+    def _spell_run(self, engine: CanonicalIds, run: tuple[int, ...]) -> Piece | None:
+        """Return the spelling of draft tokens that together are whole characters, None for others."""
+        data = b"".join(map(self._surface, run))
+        whole = all(map(self._surface, run)) and whole_characters(data) == len(data)
+        found = None
+        if whole:
+            ids = self._proposed.inside[run[0]] if len(run) == 1 else ()
+            found = engine.piece(ids or engine.spell(data))
+        if whole and len(run) == 1:
+            self._plain[run[0]] = found
+        else:
+            self._runs[run] = found
+        return found
+
+    def _translate_with_care(self, engine: CanonicalIds, ids: list[int], drafts: Sequence[int], behind: bytes) -> None:
+        """Append the target ids of drafts among which are special tokens, parts of characters, or new ones.
+
+        Args:
+            engine: Joins target ids.
+            ids: The committed ids; the proposal is appended.
+            drafts: Draft ids.
+            behind: What the drafts begin with and the target has committed already.
+        """
+        floor, begin = len(ids), self._place.target_begin
+        carried = b""  # an unfinished character
+        for place, token in enumerate(drafts):
+            surface = self._surface(token)
+            if not surface:
+                ids += [] if carried else self._partner(token)
+                break
+            if behind.startswith(surface):
+                behind = behind[len(surface) :]
+                continue
+            if not surface.startswith(behind):  # says something else than what is committed
+                break
+            if behind:
+                piece = self._beyond(token, len(behind))
+                surface, behind = surface[len(behind) :], b""
+            elif place == 0 and floor == begin:
+                piece = self._proposed.text_start[token]
+                surface = self._at_start(surface)
+            else:
+                piece = self._proposed.inside[token]
+            if piece and not carried:
+                if len(ids) > floor and ids[-1] == self._space:
+                    ids.pop()
+                    piece = self._proposed.after_space[token]
+                start, tail = engine.join(ids, piece, floor, begin)
+            else:
+                carried += surface
+                whole = whole_characters(carried)
+                if not whole:
+                    continue
+                start, tail = engine.join_bytes(ids, carried[:whole], floor, begin)
+                carried = carried[whole:]
+            ids[start:] = tail
+
+    def _translate_text(self, engine: CanonicalText, drafts: Sequence[int], healed: bool) -> list[int]:
+        """Translate for a target without the lemma: encode the text beyond the frontier."""
+        end = next((place for place, token in enumerate(drafts) if not self._surface(token)), len(drafts))
+        said, behind = b"".join(map(self._surface, drafts[:end])), self._behind(healed)
+        if not said.startswith(behind):
+            return []
+        data = said[len(behind) :]
+        left = self._left()
+        if not left and self._draft.edges.leading_space:
+            data = data.removeprefix(b" ")
+        # The oldest of these ids may begin inside a character.
+        so_far = b"".join(map(self._target.surfaces.__getitem__, left)).lstrip(_CONTINUATIONS)
+        if self._target.edges.leading_space and len(left) == len(self._committed) - self._place.target_begin:
+            so_far = so_far.removeprefix(b" ")
+        pending = self._place.pending
+        text = data[: max(0, _valid(pending + data) - len(pending))]
+        ids, stays = engine.following(so_far, text) if text else ([], True)
+        if pending and not stays:
+            return []
+        if ids and left and not so_far:  # only the artificial space is committed, which a text's ids begin with
+            if ids[: len(left)] != left:
+                return []
+            ids = ids[len(left) :]
+        if end < len(drafts) and text == data:
+            ids += self._partner(drafts[end])
+        return ids
+
+    def _commit_with_care(self, token: int) -> Change:
+        """Commit a special token, the first of a text, a part of a character, or one not met before."""
+        self._committed.append(token)
+        place, ids = self._place, self._ids
+        if token >= self._target.size or not self._target.surfaces[token]:
+            partner = int(self._to_draft[token]) if token < self._target.size else NONE
+            known = [] if partner == NONE else [partner]
+            self._place = _Place(len(ids) + len(known), len(self._committed))
+            return len(ids), known
+        surface = self._target.surfaces[token]
+        if len(self._committed) == place.target_begin + 1 and self._target.edges.leading_space:
+            surface = surface.removeprefix(b" ")
+        data = place.pending + surface
+        whole = whole_characters(data)
+        begun = place.begun or whole > 0
+        engine = self._draft_engine
+        if isinstance(engine, CanonicalText):
+            change = engine.join(ids, place.text, data[:whole]) if whole else (len(ids), [])
+            self._place = place._replace(begun=begun, pending=data[whole:], text=recent(place.text + data[:whole]))
+            return change
+        self._place = place._replace(begun=begun, pending=data[whole:])
+        if not whole:
+            return len(ids), []
+        first = len(self._committed) == place.target_begin + 1
+        if not place.pending and whole == len(data) and (place.begun or first):
+            piece = (self._spelled.inside if place.begun else self._spelled.text_start)[token]
+            if piece and place.begun and self._resync:
+                self._back[token] = engine.piece(piece)
+            if piece:  # bytes that can never become a character have none
+                return engine.join(ids, piece, begin=place.draft_begin) if self._resync else (len(ids), piece)
+        prefix = b" " if self._draft.edges.leading_space and not place.begun else b""
+        return engine.join_bytes(ids, prefix + data[:whole], begin=place.draft_begin)
+
+    def _at_start(self, surface: bytes) -> bytes:
+        """Exchange the artificial space that the draft puts before a text for the target's."""
+        if self._draft.edges.leading_space:
+            surface = surface.removeprefix(b" ")
+        return b" " + surface if self._target.edges.leading_space else surface
+
+    def _surface(self, token: int) -> bytes:
+        """Return the bytes of a draft token; none for special ones and for those beyond the tokenizer."""
+        return self._draft.surfaces[token] if token < self._draft.size else b""
+
+    def _partner(self, token: int) -> list[int]:
+        """Return the target's counterpart of a special draft token, if it has one."""
+        partner = int(self._to_target[token]) if token < self._draft.size else NONE
+        return [] if partner == NONE else [partner]
+
+    def _behind(self, healed: bool) -> bytes:
+        """Return the bytes that a draft begins with and the target has committed already."""
+        last = self._draft.surfaces[self._ids[-1]] if healed else b""
+        return last + self._unseen()
+
+    def _unseen(self) -> bytes:
+        """Return committed bytes that the draft has not seen: an unfinished character, and a space before it."""
+        place = self._place
+        if place.begun or not self._draft.edges.leading_space or len(self._committed) == place.target_begin:
+            return place.pending
+        return b" " + place.pending
+
+    def _left(self) -> list[int]:
+        """Return the last committed ids of the present text."""
+        return self._committed[max(self._place.target_begin, len(self._committed) - _CONTEXT) :]
+
+    def _respects_boundary(self, token: int, healed: bool) -> bool:
+        """Tell whether a first draft token leaves the last committed target token as it is."""
+        assert not isinstance(self._target_engine, CanonicalText)
+        if not self._surface(token):
+            return True
+        overlap = len(self._behind(healed))
+        piece = self._beyond(token, overlap) if overlap else self._proposed.inside[token]
+        return self._target_engine.stays(self._committed, piece, self._place.target_begin)
+
+    def _beyond(self, token: int, overlap: int) -> tuple[int, ...]:
+        """Return the target ids of a draft token's bytes from ``overlap`` on; none for a part of a character."""
+        found = self._surplus.get((token, overlap))
+        if found is None:
+            assert not isinstance(self._target_engine, CanonicalText)
+            data = self._draft.surfaces[token][overlap:]
+            found = self._target_engine.spell(data) if len(data) == whole_characters(data) else ()
+            self._surplus[token, overlap] = found
+        return found
+
+    def _beginning_with(self, prefix: bytes) -> NDArray[np.int32]:
+        """Return the draft ids whose bytes begin with ``prefix`` and go on: one range of the prefix index."""
+        found = self._ranges.get(prefix)
+        if found is None:
+            low = bisect_right(self._in_order, prefix)
+            high = bisect_left(self._in_order, prefix + b"\xff" * 8, low)
+            found = self._ranges[prefix] = np.array(self._prefix_index[low:high])
+        return found
+
+    def _without_risk(self, ids: list[int]) -> list[int]:
+        """Drop a last token that following text mostly absorbs."""
+        if self._max_tail_risk < 1 and len(ids) > 1:
+            ends = int(self._absorption.ends[ids[-1]])
+            if ends >= _FEW and self._absorption.absorbed[ids[-1]] > self._max_tail_risk * ends:
+                ids.pop()
+        return ids
+
+
+def whole_characters(data: bytes) -> int:
+    """Return how many bytes are whole characters, or can never become any: all but an unfinished end."""
+    for back in range(1, min(3, len(data)) + 1):
+        lead = data[-back]
+        if lead >= 0xC0:
+            length = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+            return len(data) - back if length > back else len(data)
+        if lead < 0x80:
+            break
+    return len(data)
+
+
+def _valid(data: bytes) -> int:
+    """Return where bytes stop being UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(data)

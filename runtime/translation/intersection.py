@@ -1,0 +1,74 @@
+"""Drafts from the vocabulary intersection only: translation is one gather, and no string is touched.
+
+Source: token-level intersection (TLI), Timor et al. 2025 and Mamou et al. 2024, as described in
+cross-family speculative decoding for Polish on Apple Silicon, sections 2.2 and 3.2.2.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.artifacts.formats.alignment import NONE
+from spectool.runtime.translation.protocol import Constraint, DraftContext
+from spectool.runtime.translation.strings import AppendedContext, refuse_healed
+
+Spell = Callable[[int], Sequence[int]]
+"""Draft ids that spell the bytes of a target id; none for a special token."""
+
+
+class IntersectionTranslator:
+    """``intersection``: token for token, in both directions.
+
+    The draft's context is spelled target token by target token: nothing is merged across their
+    boundaries, so it is canonical only where both vocabularies cut alike. The space that some
+    targets put before a text is spelled too.
+    """
+
+    name = "intersection"
+    string_calls = 0
+
+    def __init__(self, draft_to_target: NDArray[np.int32], target_to_draft: NDArray[np.int32], spell: Spell) -> None:
+        """Translate by the tables of an alignment.
+
+        Args:
+            draft_to_target: Target id of each draft id, -1 where none; shape ``[draft ids]``.
+            target_to_draft: Draft id of each target id, -1 where none; shape ``[target ids]``.
+            spell: Draft ids for the bytes of a target id that has no partner.
+        """
+        self._draft_to_target = draft_to_target
+        self._target_to_draft = target_to_draft
+        self._spell = spell
+        self._context = AppendedContext()
+        self._constraint = Constraint(within=draft_to_target != NONE, partners=target_to_draft)
+
+    def start(self) -> None:
+        """Begin a text."""
+        self._context = AppendedContext()
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Append each token's partner, or its spelling. Ids beyond the tokenizer's spell nothing."""
+        known = [token for token in tokens if token < len(self._target_to_draft)]
+        for token, partner in zip(known, self._target_to_draft[known].tolist(), strict=True):
+            self._context.append(self._spell(token) if partner == NONE else (partner,))
+
+    def draft_context(self) -> DraftContext:
+        """Return partners and spellings, one after the other."""
+        return self._context.read()
+
+    def constraint(self) -> Constraint:
+        """Return the mask of draft ids that have a partner, and the partners."""
+        return self._constraint
+
+    def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
+        """Return the partner of every draft id.
+
+        Raises:
+            ValueError: A draft id has no partner, against the constraint; or the draft is healed.
+        """
+        refuse_healed(healed, self.name)
+        partners: list[int] = self._draft_to_target[np.asarray(drafts, dtype=np.intp)].tolist()
+        if NONE in partners:
+            wrong = drafts[partners.index(NONE)]
+            raise ValueError(f"strategy 'intersection': draft id {wrong} has no partner; draft within the constraint")
+        return partners

@@ -1,0 +1,140 @@
+"""What every translation strategy looks like to a drafter whose model has another tokenizer.
+
+One generation is ``start()`` and then, cycle after cycle, ``commit(target ids)``,
+``draft_context()``, ``constraint()`` and ``translate(draft ids)``. A translator owns the
+draft's view of the committed text; it never changes what the target committed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+    from spectool.runtime.decoding.sampling import Draw
+
+Allows = Callable[[int, bool], bool]
+_NO_IDS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+
+
+def allow_any(token: int, healed: bool) -> bool:
+    """Accept every first draft token."""
+    return True
+
+
+class DraftContext(NamedTuple):
+    """The committed text in the draft's vocabulary.
+
+    Attributes:
+        ids: Draft ids that spell the committed text. Owned by the translator: read it before the
+            next ``commit`` and never change it.
+        kept: How many leading ids are the same as in the previous call of ``draft_context``.
+    """
+
+    ids: Sequence[int]
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What a draft model may propose next.
+
+    A first token is *plain* when it follows the whole context, and *healed* when it replaces the
+    last context token: it then begins with that token's bytes and goes beyond them.
+
+    Attributes:
+        extensions: Draft ids that a healed first token may be; empty where there is no healing. int32.
+        first: Draft ids that a plain first token may be; None for any. int32.
+        within: Mask over the draft's ids that every proposed token must be in; None for any. bool.
+        allows: ``allows(token, healed)`` tells whether a first token respects the boundary that the
+            target has just set; asked about the best candidates, in order, until one passes.
+        partners: Draft id of each target id, -1 where none, where a draft is target ids one by one, so that it
+            can be drawn from a distribution over these; None where it cannot. int32.
+    """
+
+    extensions: NDArray[np.int32] = field(default_factory=lambda: _NO_IDS)
+    first: NDArray[np.int32] | None = None
+    within: NDArray[np.bool_] | None = None
+    allows: Allows = allow_any
+    partners: NDArray[np.int32] | None = None
+
+
+@runtime_checkable
+class Translator(Protocol):
+    """Keeps a draft model and a target with different tokenizers on the same text.
+
+    Attributes:
+        name: Strategy: ``none``, ``naive``, ``context``, ``intersection`` or ``anchored``.
+    """
+
+    name: str
+
+    @property
+    def string_calls(self) -> int:
+        """How often text was decoded or encoded since ``start``."""
+
+    def start(self) -> None:
+        """Begin a text; forget any earlier one."""
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Take note of target ids that the target committed (a prompt is committed likewise)."""
+
+    def draft_context(self) -> DraftContext:
+        """Return the committed text in draft ids."""
+
+    def constraint(self) -> Constraint:
+        """Return what the draft model may propose after the present context."""
+
+    def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
+        """Return the target ids that draft ids stand for, from the frontier on.
+
+        Args:
+            drafts: What the draft model proposes after the context.
+            healed: The first of them replaces the last context token.
+        """
+
+
+@runtime_checkable
+class DraftSource(Protocol):
+    """A model over draft ids: an n-gram model, a neural one, or any other."""
+
+    def start(self) -> None:
+        """Begin a text; forget any earlier one."""
+
+    def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+        """Guess at most ``limit`` draft ids; tell whether the first one is healed.
+
+        Greedy: the first token is the best that ``constraint`` lets pass, by p(extension | all but
+        the last context token) for healed ones and p(last context token | the same) *
+        p(token | context) for plain ones; later ones are the likeliest within the constraint.
+        """
+
+
+@runtime_checkable
+class DrawingSource(DraftSource, Protocol):
+    """A model that can draw drafts within the shared vocabulary, too."""
+
+    def draw(
+        self,
+        context: DraftContext,
+        partners: NDArray[np.int32],
+        draw: "Draw",
+        history: Sequence[int],
+        limit: int,
+    ) -> "tuple[list[int], mx.array | None]":
+        """Draw at most ``limit`` target ids; return them and what each was drawn from.
+
+        Args:
+            context: The committed text in draft ids.
+            partners: As in `Constraint`.
+            draw: How to draw.
+            history: The committed text in target ids.
+            limit: Tokens.
+
+        Returns:
+            Target ids, and float32 [drawn, vocabulary of the target]; None where nothing was drawn.
+        """

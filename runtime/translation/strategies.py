@@ -1,0 +1,42 @@
+"""Translation strategies by name."""
+
+from spectool.artifacts.formats.alignment import Alignment
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.runtime.translation.intersection import IntersectionTranslator
+from spectool.runtime.translation.protocol import Translator
+from spectool.runtime.translation.strings import ContextTranslator, NaiveTranslator, PassThrough
+
+STRATEGIES = ("none", "naive", "context", "intersection", "anchored")
+
+
+def make_translator(strategy: str, alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> Translator:
+    """Make the translator of a strategy (one of `STRATEGIES`).
+
+    Raises:
+        FingerprintMismatch: The alignment is for other tokenizers, or for the other direction.
+    """
+    alignment.require(draft, target)
+    match strategy:
+        case "none":
+            return PassThrough(draft, target)
+        case "naive":
+            return NaiveTranslator(draft, target)
+        case "context":
+            return ContextTranslator(draft, target)
+        case "intersection":
+            spell = alignment.target.spellings.inside.__getitem__
+            return IntersectionTranslator(alignment.draft.partner, alignment.target.partner, spell)
+        case "anchored":
+            return AnchoredTranslator(alignment, draft, target)
+    raise ValueError(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
+
+
+def anchored_steps(alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> dict[str, Translator]:
+    """Make the anchored strategy step by step, each added to the one before (design, section 5)."""
+    return {
+        "forward only": AnchoredTranslator(alignment, draft, target, resync=False, heal=False, head=False),
+        "+ resync": AnchoredTranslator(alignment, draft, target, heal=False, head=False),
+        "+ healing": AnchoredTranslator(alignment, draft, target, head=False),
+        "+ head absorption": AnchoredTranslator(alignment, draft, target),
+    }

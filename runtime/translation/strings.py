@@ -1,0 +1,173 @@
+"""The published strategies, which translate by decoding and encoding strings.
+
+They are baselines, with their faults: text is decoded as the backend decodes it (some decoders
+drop a leading space, half a character becomes U+FFFD) and encoded without what stands before it.
+
+    none      ids as they are, both ways
+    naive     draft ids -> text -> target ids; committed ids -> text -> draft ids, each by itself
+    context   the same, but the draft's text is encoded behind the text of the last p context tokens
+
+Source: cross-family speculative decoding for Polish on Apple Silicon, sections 2.2 (algorithm 1,
+SLEM), 3.2.1, 3.2.2 and 3.3 (algorithm 2), 6.4 (absorption by the window).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.runtime.translation.protocol import Constraint, DraftContext
+
+WINDOW = 5
+"""Context tokens before the draft in the published runs (p)."""
+
+
+class AppendedContext:
+    """A draft context that only grows: what was written once is never taken back."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.ids: list[int] = []
+        self._seen = 0
+
+    def append(self, ids: Iterable[int]) -> None:
+        """Add draft ids at the end."""
+        self.ids.extend(ids)
+
+    def read(self) -> DraftContext:
+        """Return all ids; those of the previous call are kept."""
+        kept, self._seen = self._seen, len(self.ids)
+        return DraftContext(self.ids, kept)
+
+
+def refuse_healed(healed: bool, name: str) -> None:
+    """Refuse a draft that replaces the last context token, where a strategy never allows one.
+
+    Raises:
+        ValueError: ``healed`` is true.
+    """
+    if healed:
+        raise ValueError(f"strategy {name!r}: got a healed draft, its constraint offers no extensions")
+
+
+class PassThrough:
+    """``none``: the same numbers on both sides; right only where the vocabularies agree."""
+
+    name = "none"
+
+    def __init__(self, draft: Tokenizer, target: Tokenizer) -> None:
+        """Pass ids between ``draft`` and ``target``; only their sizes matter."""
+        self.string_calls = 0
+        self._draft_size = draft.size
+        self._target_size = target.size
+        self._context = AppendedContext()
+
+    def start(self) -> None:
+        """Begin a text."""
+        self._context = AppendedContext()
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Take over the target's ids; those that the draft has not are left out."""
+        self._context.append(token for token in tokens if token < self._draft_size)
+
+    def draft_context(self) -> DraftContext:
+        """Return the committed target ids, as if they were the draft's."""
+        return self._context.read()
+
+    def constraint(self) -> Constraint:
+        """Return no constraint."""
+        return Constraint()
+
+    def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
+        """Return the draft ids up to the first one that the target has not.
+
+        Raises:
+            ValueError: The draft is healed.
+        """
+        refuse_healed(healed, self.name)
+        beyond = (place for place, token in enumerate(drafts) if token >= self._target_size)
+        return list(drafts[: next(beyond, len(drafts))])
+
+
+class NaiveTranslator:
+    """``naive``: string-level round trips without any context (SLEM, algorithm 1)."""
+
+    name = "naive"
+
+    def __init__(self, draft: Tokenizer, target: Tokenizer) -> None:
+        """Translate between ``draft`` and ``target`` with their own decoders and encoders."""
+        self.string_calls = 0
+        self._draft = draft
+        self._target = target
+        self._context = AppendedContext()
+
+    def start(self) -> None:
+        """Begin a text."""
+        self.string_calls = 0
+        self._context = AppendedContext()
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Append the tokens of this cycle, translated back by themselves (algorithm 1, lines 7 and 8)."""
+        self._context.append(self._encode(self._draft, self._decode(self._target, tokens)))
+
+    def draft_context(self) -> DraftContext:
+        """Return all back-translations, one after the other; canonical only by luck."""
+        return self._context.read()
+
+    def constraint(self) -> Constraint:
+        """Return no constraint."""
+        return Constraint()
+
+    def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
+        """Return what the target encodes for the draft's text alone (algorithm 1, lines 3 and 4).
+
+        Raises:
+            ValueError: The draft is healed.
+        """
+        refuse_healed(healed, self.name)
+        return self._encode(self._target, self._decode(self._draft, drafts))
+
+    def _decode(self, tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+        self.string_calls += 1
+        text: str = tokenizer.backend.decode(ids, skip_special_tokens=True)
+        return text
+
+    def _encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
+        self.string_calls += 1
+        return tokenizer.encode(text)
+
+
+class ContextTranslator(NaiveTranslator):
+    """``context``: as `NaiveTranslator`, but forward through a window of context (algorithm 2).
+
+    The way back stays without context, as in the published implementation (algorithm 2, lines 10
+    and 11). Where the target merges the draft's first characters into the window's last token,
+    they are stripped with it (section 6.4).
+    """
+
+    name = "context"
+
+    def __init__(self, draft: Tokenizer, target: Tokenizer, window: int = WINDOW) -> None:
+        """Translate between ``draft`` and ``target``.
+
+        Args:
+            draft: Tokenizer of the draft model.
+            target: Tokenizer of the target model.
+            window: Context tokens decoded before the draft (p), at least 1.
+
+        Raises:
+            ValueError: The window is empty: that is `NaiveTranslator`.
+        """
+        if window < 1:
+            raise ValueError(f"window: expected at least 1 context token, got {window}; use NaiveTranslator for 0")
+        super().__init__(draft, target)
+        self._window = window
+
+    def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
+        """Encode window and draft together, and strip as many ids as the window has (lines 3 to 7).
+
+        Raises:
+            ValueError: The draft is healed.
+        """
+        refuse_healed(healed, self.name)
+        before = self._decode(self._draft, self._context.ids[-self._window :])
+        together = self._encode(self._target, before + self._decode(self._draft, drafts))
+        return together[len(self._encode(self._target, before)) :]

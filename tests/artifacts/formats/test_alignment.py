@@ -1,0 +1,294 @@
+"""The alignment format: what is written is read, and broken ones are named."""
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tokenizers import Tokenizer as Backend
+
+from spectool import ArtifactError, FingerprintMismatch
+from spectool.artifacts import Alignment, Manifest, Tokenizer
+from spectool.artifacts.canonical.by_ids import CanonicalIds
+from spectool.artifacts.canonical.by_text import CanonicalText
+from spectool.artifacts.canonical.merges import MergeTable
+from spectool.artifacts.canonical.pretokens import CLASSES, JOIN
+from spectool.artifacts.formats.alignment import FORMAT, VERSION, Absorption, Side, Spellings, write_alignment
+from spectool.artifacts.formats.columns import read_columns, write_columns
+from spectool.artifacts.manifest import seal
+from spectool.artifacts.replacing import writing
+from spectool.artifacts.tokenizer.roles import Roles
+
+# Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; no lemma for it.
+FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
+SIZES = {"draft": len(FORTH), "target": len(BACK)}
+FILES = (
+    "absorption.arrow",
+    "draft_boundaries.arrow",
+    "draft_in_target.arrow",
+    "draft_merges.arrow",
+    "draft_to_target.arrow",
+    "draft_tokens.arrow",
+    "prefix_index.arrow",
+    "target_in_draft.arrow",
+    "target_to_draft.arrow",
+)
+
+
+def ints(values: list[int]) -> Any:
+    return np.array(values, np.int32)
+
+
+MERGES = MergeTable(
+    ints([-1, -1, 0, -2]), ints([-1, -1, 1, -2]), ints([-1, -1, 0, -1]), np.array([1], np.int64), ints([0]), ints([2])
+)
+BOUNDARIES = np.full((CLASSES,) * 3, JOIN, np.uint8)
+DRAFT = Side(
+    ints(FORTH),
+    Spellings([(1,), (0,), (1, 0), ()], [(2, 1), (2, 0), (2, 1, 0), ()], [(1,), (0,), (1, 0), ()]),
+    MERGES,
+    BOUNDARIES,
+)
+TARGET = Side(ints(BACK), Spellings([(1,), (0,), ()], [(1,), (0,), ()], [(2,), (0,), ()]), None, None)
+PREFIXES = ints([0, 2, 1])
+COUNTS = tuple(np.array([4 - place, 5, 7], np.uint32) for place in range(4))
+ABSORPTION = Absorption(*COUNTS, np.arange(96, dtype=np.uint8).reshape(3, 32))
+
+
+def reseal(
+    directory: Path,
+    roles: tuple[str, ...] = ("draft", "target"),
+    lemma: tuple[bool, bool] = (True, False),
+    fingerprints: dict[str, str] | None = None,
+) -> None:
+    (directory / "manifest.json").unlink(missing_ok=True)
+    known = fingerprints or {role: role[0] * 64 for role in roles}
+    tokenizers = {role: {"name": role, "fingerprint": known[role], "size": SIZES[role]} for role in roles}
+    statistics = {"draft": {"lemma": lemma[0]}, "target": {"lemma": lemma[1]}}
+    seal(directory, Manifest(FORMAT, VERSION, {}, tokenizers, {}, statistics))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with writing(tmp_path / "x.align") as directory:
+        write_alignment(directory, DRAFT, TARGET, PREFIXES, ABSORPTION)
+        reseal(directory)
+    return tmp_path / "x.align"
+
+
+def rewrite(path: Path, file: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Change the columns of one file, and seal the artifact so that only the content is wrong."""
+    with pa.ipc.open_file(str(path / file)) as reader:
+        batch = reader.get_batch(0)
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    write_columns(path / file, change(columns))
+    reseal(path)
+
+
+def with_value(column: str, values: list[Any], kind: Any = None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda columns: columns | {column: pa.array(values, kind or columns[column].type)}
+
+
+def test_what_is_written_is_read(path: Path) -> None:
+    alignment = Alignment(path)
+    assert sorted(alignment.manifest.files) == sorted(FILES)
+    assert alignment.draft.partner.tolist() == FORTH
+    assert alignment.target.partner.tolist() == BACK
+    for side, written in ((alignment.draft, DRAFT), (alignment.target, TARGET)):
+        for name in ("inside", "after_space", "text_start"):
+            assert list(getattr(side.spellings, name)) == getattr(written.spellings, name)
+    assert alignment.draft.merges is not None and alignment.draft.boundaries is not None
+    for name in ("left", "right", "rank", "pairs", "ranks", "results"):
+        assert np.array_equal(getattr(alignment.draft.merges, name), getattr(MERGES, name)), name
+    assert np.array_equal(alignment.draft.boundaries, BOUNDARIES)
+    assert alignment.target.merges is None and alignment.target.boundaries is None
+    assert alignment.prefix_index.tolist() == PREFIXES.tolist()
+    for name in ("ends", "absorbed", "frontiers", "refused", "next_bytes"):
+        assert np.array_equal(getattr(alignment.absorption, name), getattr(ABSORPTION, name)), name
+    alignment.verify()
+
+
+def test_what_is_read_cannot_be_changed(path: Path) -> None:
+    alignment = Alignment(path)
+    assert alignment.draft.merges is not None
+    for array in (alignment.draft.partner, alignment.draft.merges.pairs, alignment.absorption.next_bytes):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_equal_contents_are_equal_bytes(path: Path, tmp_path: Path) -> None:
+    with writing(tmp_path / "y.align") as directory:
+        write_alignment(directory, DRAFT, TARGET, PREFIXES, ABSORPTION)
+        reseal(directory)
+    for file in (*FILES, "manifest.json"):
+        assert (path / file).read_bytes() == (tmp_path / "y.align" / file).read_bytes(), file
+
+
+def test_each_side_has_its_engine(path: Path, byte_level: Backend) -> None:
+    tokenizer = Tokenizer("made", byte_level, Roles())
+    table = MergeTable(*(np.full(tokenizer.size, -1, np.int32) for _ in range(3)), MERGES.pairs[:0], *[ints([])] * 2)
+    assert isinstance(replace(DRAFT, merges=table).engine(tokenizer), CanonicalIds)
+    assert isinstance(Alignment(path).target.engine(tokenizer), CanonicalText)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_missing_files(path: Path, file: str) -> None:
+    (path / file).unlink()
+    with pytest.raises(ArtifactError, match=rf"{file}: missing, but the manifest names it"):
+        Alignment(path)
+    reseal(path)
+    with pytest.raises(ArtifactError, match=rf"the manifest does not name {file}"):
+        Alignment(path)
+
+
+def test_missing_tokenizers(path: Path) -> None:
+    reseal(path, ("draft",))
+    with pytest.raises(ArtifactError, match=r"manifest\.json: names no target tokenizer"):
+        Alignment(path)
+
+
+def test_a_lemma_without_its_files(path: Path) -> None:
+    reseal(path, lemma=(True, True))
+    with pytest.raises(ArtifactError, match=r"the manifest does not name target_tokens\.arrow"):
+        Alignment(path)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_other_versions(path: Path, version: int) -> None:
+    manifest = Alignment(path).manifest
+    (path / "manifest.json").unlink()
+    seal(path, Manifest(FORMAT, version, {}, manifest.tokenizers, {}, manifest.statistics))
+    with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 2\. Build it again"):
+        Alignment(path)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data, rng: rng.randbytes(len(data)), lambda data, rng: data[: rng.randrange(len(data))]]
+)
+@pytest.mark.parametrize("file", FILES)
+def test_cut_and_random_files_are_named(
+    path: Path, file: str, damage: Callable[[bytes, random.Random], bytes], rng: random.Random
+) -> None:
+    data = (path / file).read_bytes()
+    for _ in range(10):
+        (path / file).write_bytes(damage(data, rng))
+        reseal(path)
+        with pytest.raises(ArtifactError, match=rf"x\.align/{file}: not a readable Arrow file .*again"):
+            Alignment(path)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_cut_short_on_disk(path: Path, file: str) -> None:
+    (path / file).write_bytes((path / file).read_bytes()[:-1])
+    with pytest.raises(ArtifactError, match=rf"{file}: \d+ bytes, the manifest says \d+"):
+        Alignment(path)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_flipped_bits_are_found(path: Path, file: str, rng: random.Random) -> None:
+    """In any byte, at opening, by a named error."""
+    data = (path / file).read_bytes()
+    for _ in range(30):
+        at = rng.randrange(len(data))
+        (path / file).write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
+        with pytest.raises(ArtifactError, match=file):
+            Alignment(path)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_wrong_types_columns_and_rows(path: Path, tmp_path: Path, file: str) -> None:
+    def columns_of(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(path, copy)
+        rewrite(copy, file, change)
+        return copy
+
+    copy = columns_of(lambda columns: {name: pa.array(["x"] * len(column)) for name, column in columns.items()})
+    with pytest.raises(ArtifactError, match=rf"{file}: columns .*: string.*, expected "):
+        Alignment(copy)
+    copy = columns_of(lambda columns: columns | {"stranger": next(iter(columns.values()))})
+    with pytest.raises(ArtifactError, match=rf"{file}: columns .*stranger.*, expected "):
+        Alignment(copy)
+    copy = columns_of(
+        lambda columns: {
+            name: pa.array([*column.to_pylist()[:-1], None], column.type) for name, column in columns.items()
+        }
+    )
+    with pytest.raises(ArtifactError, match=rf"{file}: column \w+ has missing values"):
+        Alignment(copy)
+    if file not in ("prefix_index.arrow", "draft_merges.arrow"):  # as many rows as there are
+        copy = columns_of(lambda columns: {name: column.slice(1) for name, column in columns.items()})
+        with pytest.raises(ArtifactError, match=rf"{file}: \d+ rows, expected \d+"):
+            Alignment(copy)
+
+
+@pytest.mark.parametrize(
+    ("file", "column", "values", "message"),
+    [
+        ("draft_to_target.arrow", "target", [1, 0, -2, -1], "ids outside -1 to 2"),
+        ("draft_to_target.arrow", "target", [1, 0, 3, -1], "ids outside -1 to 2"),
+        ("target_to_draft.arrow", "draft", [1, 4, -1], "ids outside -1 to 3"),
+        ("draft_to_target.arrow", "target", [1, 2, -1, -1], "an id is shared in one direction only"),
+        ("target_to_draft.arrow", "draft", [1, 0, 2], "an id is shared in one direction only"),
+        ("draft_in_target.arrow", "inside", [[1], [0], [3], []], "ids outside 0 to 2"),
+        ("draft_in_target.arrow", "text_start", [[1], [-1], [1], []], "ids outside 0 to 2"),
+        ("target_in_draft.arrow", "after_space", [[1], [4], []], "ids outside 0 to 3"),
+        ("draft_tokens.arrow", "left", [-1, -1, 4, -2], "ids outside -2 to 3"),
+        ("draft_tokens.arrow", "right", [-3, -1, 1, -2], "ids outside -2 to 3"),
+        ("draft_merges.arrow", "result", [4], "ids outside 0 to 3"),
+        ("prefix_index.arrow", "draft", [0, 2, 4], "ids outside 0 to 3"),
+        ("prefix_index.arrow", "draft", [0, -1, 1], "ids outside 0 to 3"),
+    ],
+)
+def test_verify_finds_what_is_wrong(path: Path, file: str, column: str, values: list[Any], message: str) -> None:
+    rewrite(path, file, with_value(column, values))
+    broken = Alignment(path)
+    with pytest.raises(ArtifactError, match=rf"{file}: {message}\. Align again"):
+        broken.verify()
+
+
+def test_verify_finds_merges_out_of_order(path: Path) -> None:
+    def twice(columns: dict[str, Any]) -> dict[str, Any]:
+        return {name: pa.concat_arrays([column, column]) for name, column in columns.items()}
+
+    rewrite(path, "draft_merges.arrow", twice)
+    with pytest.raises(ArtifactError, match=r"draft_merges\.arrow: pairs out of order"):
+        Alignment(path).verify()
+
+
+def test_verify_finds_files_of_strangers(path: Path) -> None:
+    (path / "more.arrow").write_bytes(b"x")
+    with pytest.raises(ArtifactError, match=r"more\.arrow: not named"):
+        Alignment(path).verify()
+
+
+def test_it_is_for_two_tokenizers_and_one_direction(path: Path, byte_level: Backend, sentence_piece: Backend) -> None:
+    draft, target = Tokenizer("d", byte_level, Roles()), Tokenizer("t", sentence_piece, Roles())
+    reseal(path, fingerprints={"draft": draft.fingerprint, "target": target.fingerprint})
+    alignment = Alignment(path)
+    alignment.require(draft, target)
+    with pytest.raises(
+        FingerprintMismatch,
+        match=r"x\.align: aligned in the other direction, .*spectool align --draft t --target d -o .*",
+    ):
+        alignment.require(target, draft)
+    for sides in ((draft, draft), (target, target)):
+        with pytest.raises(FingerprintMismatch, match=r"x\.align: built for tokenizer .*Rebuild it: spectool align"):
+            alignment.require(*sides)
+    # Swapped fingerprints in the manifest are an alignment for the other direction.
+    reseal(path, fingerprints={"draft": target.fingerprint, "target": draft.fingerprint})
+    with pytest.raises(FingerprintMismatch, match="aligned in the other direction"):
+        Alignment(path).require(draft, target)
+
+
+def test_columns_are_read_without_copying(path: Path) -> None:
+    before = pa.total_allocated_bytes()
+    kept = read_columns(path / "draft_merges.arrow", {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()})
+    assert len(kept) == 3
+    assert pa.total_allocated_bytes() - before < 4096

@@ -1,0 +1,315 @@
+"""The dictionary format against a dict of tuples, and one broken dictionary for each invariant."""
+
+import json
+import random
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import marisa_trie
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spectool import ArtifactError, FingerprintMismatch, IncompleteArtifact
+from spectool.artifacts import Dictionary, Manifest, Match
+from spectool.artifacts.formats.columns import write_columns
+from spectool.artifacts.formats.dictionary import FORMAT, UNKNOWN_SYMBOL, VERSION, Entry, symbol, write_dictionary
+from spectool.artifacts.manifest import seal
+from spectool.artifacts.replacing import writing
+
+Entries = Mapping[tuple[int, ...], tuple[tuple[int, ...], float]]
+VOCABULARY = 100_000
+SMALL: Entries = {
+    (1,): ((2, 3), 0.5),
+    (1, 2): ((3,), 1.0),
+    (9, 1, 2): ((4, 4, 4), 0.25),
+    (70_000, 5): ((99_999,), 0.01),
+}
+
+
+def write(out: Path, entries: Entries, size: int = VOCABULARY) -> Dictionary:
+    with writing(out) as directory:
+        shape = write_dictionary(directory, [Entry(context, *value, 100) for context, value in entries.items()])
+        reseal(directory, shape, size)
+    return Dictionary(out)
+
+
+def reseal(directory: Path, statistics: Mapping[str, Any], size: int = VOCABULARY) -> None:
+    """Write a manifest that fits the files, whatever they hold."""
+    (directory / "manifest.json").unlink(missing_ok=True)
+    tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": size}}
+    seal(directory, Manifest(FORMAT, VERSION, {}, tokenizers, {}, statistics))
+
+
+def slow_look_up(entries: Entries, tokens: Sequence[int]) -> tuple[tuple[int, ...], int] | None:
+    """The twin: try every suffix, the longest first."""
+    for start in range(len(tokens)):
+        found = entries.get(tuple(tokens[start:]))
+        if found is not None:
+            return found[0], len(tokens) - start
+    return None
+
+
+def agree(dictionary: Dictionary, entries: Entries, tokens: Sequence[int]) -> None:
+    match, expected = dictionary.look_up(tokens), slow_look_up(entries, tokens)
+    assert (None if match is None else (tuple(match.tokens), match.length)) == expected, tokens
+    if match is not None:
+        probability = entries[tuple(tokens[len(tokens) - match.length :])][1]
+        assert abs(match.probability - probability) <= 1 / 256
+
+
+ids = st.one_of(st.integers(0, 5), st.integers(0, VOCABULARY - 1))
+contexts = st.lists(ids, min_size=1, max_size=5).map(tuple)
+values = st.tuples(st.lists(ids, min_size=1, max_size=4).map(tuple), st.floats(0.001, 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(contexts, values, min_size=1, max_size=30),
+    st.lists(st.lists(st.one_of(ids, st.integers(VOCABULARY, 2**31)), max_size=8), max_size=20),
+)
+def test_looks_up_what_a_dict_of_tuples_does(entries: Entries, histories: list[list[int]]) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        dictionary = write(Path(scratch) / "x.dict", entries)
+        assert len(dictionary) == len(entries)
+        for context in entries:
+            agree(dictionary, entries, context)
+            agree(dictionary, entries, (7, 7, *context))
+        for history in histories:
+            agree(dictionary, entries, history)
+        dictionary.verify()
+
+
+def test_small(tmp_path: Path) -> None:
+    dictionary = write(tmp_path / "x.dict", SMALL)
+    assert dictionary.max_context == 3
+    assert dictionary.look_up([]) is None
+    assert dictionary.look_up([2]) is None
+    assert dictionary.look_up([5]) is None
+    assert dictionary.look_up([2, 1])[:3] == ((2, 3), 0.5, 1)
+    assert dictionary.look_up([8, 1, 2]) == Match((3,), 1.0, 2)
+    assert dictionary.look_up([9, 1, 2])[:3] == ((4, 4, 4), 0.25, 3)
+    assert dictionary.look_up([70_000, 5])[:3] == ((99_999,), 3 / 256, 2)
+    assert dictionary.look_up([123_456_789, 1])[:3] == ((2, 3), 0.5, 1)
+    assert dictionary.look_up([1, 123_456_789]) is None
+    assert dictionary.fingerprint == "a" * 64
+    statistics = dictionary.manifest.statistics
+    shape = {"entries": 4, "symbols": 8, "continuations": 4, "max_context": 3, "max_continuation": 3}
+    assert statistics == {**shape, "chained": False}
+
+
+def test_entries_gives_everything_back(tmp_path: Path) -> None:
+    dictionary = write(tmp_path / "x.dict", SMALL)
+    found = {tuple(entry.context): entry for entry in dictionary.entries()}
+    assert found.keys() == SMALL.keys()
+    for context, (continuation, probability) in SMALL.items():
+        assert found[context].continuation == continuation
+        assert found[context].probability == pytest.approx(probability, abs=1 / 256)
+        assert found[context].count == pytest.approx(100, rel=0.05)
+
+
+def test_equal_entries_in_any_order_give_equal_bytes(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    entries = {tuple(rng.choices(range(50), k=rng.randint(1, 4))): ((rng.randrange(50),), 0.5) for _ in range(200)}
+    shuffled = list(entries.items())
+    rng.shuffle(shuffled)
+    write(tmp_path / "a", entries)
+    write(tmp_path / "b", dict(shuffled))
+    for file in (tmp_path / "a").iterdir():
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file.name
+
+
+def test_symbols_skip_nul_and_surrogates() -> None:
+    assert symbol(0) == "\x01"
+    assert [ord(symbol(rank)) for rank in (0xD7FE, 0xD7FF)] == [0xD7FF, 0xE000]
+    ranks = [*range(0xE800), 262_144, 1_000_000]
+    symbols = [symbol(rank) for rank in ranks]
+    "".join(symbols).encode("utf-8")  # a surrogate would raise
+    assert symbols == sorted(set(symbols))
+    assert "\0" not in symbols
+    assert UNKNOWN_SYMBOL not in symbols
+
+
+def test_ranks_around_the_surrogates(tmp_path: Path) -> None:
+    """More symbols than there are code points below U+D800, each the context of another token."""
+    size = 0xD800 + 300
+    entries = {(token,): (((token + 1) % size,), 1.0) for token in range(size)}
+    dictionary = write(tmp_path / "x.dict", entries)
+    dictionary.verify()
+    assert dictionary.manifest.statistics["symbols"] == size
+    for token in (*range(0xD7F0, 0xD810), 0, size - 1):
+        assert dictionary.look_up([3, token])[:3] == (((token + 1) % size,), 1.0, 1)
+
+
+def test_another_tokenizer_is_named_with_the_command(tmp_path: Path, byte_level: Any) -> None:
+    from spectool.artifacts import open_tokenizer
+    from spectool.runtime.loading import open_dictionary
+
+    path = tmp_path / "x.dict"
+    write(path, SMALL)
+    tokenizer = open_tokenizer(byte_level)
+    with pytest.raises(FingerprintMismatch) as caught:
+        open_dictionary(path, tokenizer)
+    message = str(caught.value)
+    assert message.startswith(
+        f"{path}: built for tokenizer aaaaaaaa…, (loaded tokenizer) is {tokenizer.fingerprint[:8]}…"
+    )
+    # Not over this one.
+    assert "Rebuild it: spectool build-dict --tokenizer (loaded tokenizer) -o NEW.dict --corpus" in message
+
+
+# Broken dictionaries. Each has a manifest that fits its files, so that only the named check can notice.
+
+
+def rewrite(path: Path, name: str, columns: Mapping[str, pa.Array]) -> None:
+    write_columns(path / name, columns)
+
+
+def trie(path: Path, keys: list[str], name: str = "contexts.marisa") -> None:
+    marisa_trie.Trie(keys).save(str(path / name))
+
+
+def continuations(path: Path, keys: list[str]) -> None:
+    trie(path, keys, "continuations.marisa")
+
+
+def entry_columns(rows: list[int]) -> dict[str, pa.Array]:
+    return {
+        "continuation": pa.array(np.array(rows, dtype=np.uint16)),
+        "count": pa.array(np.zeros(len(rows), dtype=np.uint8)),
+        "probability": pa.array(np.zeros(len(rows), dtype=np.uint8)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("breaking", "reason"),
+    [
+        (
+            lambda p: rewrite(p, "alphabet.arrow", {"token": pa.array([1] * 8, pa.uint32())}),
+            "alphabet.arrow: token ids repeat",
+        ),
+        (
+            lambda p: rewrite(p, "alphabet.arrow", {"token": pa.array([*range(7), VOCABULARY], pa.uint32())}),
+            "alphabet.arrow: token ids outside the vocabulary",
+        ),
+        (
+            lambda p: rewrite(p, "entries.arrow", entry_columns([0, 1, 2, 4])),
+            "entries.arrow: ids outside continuations.marisa",
+        ),
+        (
+            lambda p: continuations(p, ["\x01", "\x02", "\x03", "\x09"]),
+            "continuations.marisa: a symbol is not in alphabet.arrow",
+        ),
+        (lambda p: continuations(p, ["\x01", "\x02", "\x03", ""]), "continuations.marisa: a continuation is empty"),
+        (
+            lambda p: trie(p, ["\x01", "\x02", "\x03", "\x01\x02\x01\x02"]),
+            "contexts.marisa: a context is empty or too long",
+        ),
+        (lambda p: trie(p, ["\x01", "\x02", "\x03", ""]), "contexts.marisa: a context is empty or too long"),
+        (lambda p: trie(p, ["\x01", "\x02", "\x03", "\x09"]), "contexts.marisa: a symbol is not in alphabet.arrow"),
+    ],
+)
+def test_verify_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[[Path], None], reason: str) -> None:
+    path = tmp_path / "x.dict"
+    statistics = write(path, SMALL).manifest.statistics
+    breaking(path)
+    reseal(path, statistics)
+    dictionary = Dictionary(path)
+    with pytest.raises(ArtifactError) as caught:
+        dictionary.verify()
+    assert str(caught.value) == f"{path}/{reason}. Build the dictionary again"
+
+
+@pytest.mark.parametrize(
+    ("breaking", "reason"),
+    [
+        (lambda p: trie(p, ["\x01"]), "x.dict: 1 contexts and 4 entries, expected equal numbers"),
+        (
+            lambda p: (p / "contexts.marisa").write_bytes(b"no trie at all"),
+            "contexts.marisa: not a readable marisa-trie",
+        ),
+        (lambda p: (p / "contexts.marisa").write_bytes(b""), "contexts.marisa: not a readable marisa-trie"),
+        (lambda p: (p / "entries.arrow").write_bytes(b"no arrow"), "entries.arrow: not a readable Arrow file"),
+        (lambda p: (p / "alphabet.arrow").write_bytes(b""), "alphabet.arrow: not a readable Arrow file"),
+        (lambda p: rewrite(p, "entries.arrow", {"continuation": pa.array([1], pa.uint32())}), "entries.arrow: columns"),
+        (
+            lambda p: rewrite(p, "alphabet.arrow", {"token": pa.array([1], pa.uint64())}),
+            "alphabet.arrow: columns token: uint64, expected token: uint32",
+        ),
+        (
+            lambda p: rewrite(p, "alphabet.arrow", {"token": pa.array([1, None], pa.uint32())}),
+            "alphabet.arrow: column token has missing values",
+        ),
+        (lambda p: (p / "entries.arrow").unlink(), "the manifest does not name entries.arrow"),
+    ],
+)
+def test_opening_finds_what_cannot_be_read(tmp_path: Path, breaking: Callable[[Path], object], reason: str) -> None:
+    path = tmp_path / "x.dict"
+    statistics = write(path, SMALL).manifest.statistics
+    breaking(path)
+    reseal(path, statistics)
+    with pytest.raises(ArtifactError) as caught:
+        Dictionary(path)
+    assert reason in str(caught.value)
+    assert "again" in str(caught.value)
+
+
+@pytest.mark.parametrize("max_context", [None, "3", 0, -1])
+def test_opening_finds_a_wrong_figure(tmp_path: Path, max_context: object) -> None:
+    path = tmp_path / "x.dict"
+    statistics = write(path, SMALL).manifest.statistics
+    reseal(path, {**statistics, "max_context": max_context})
+    with pytest.raises(ArtifactError, match=r"x\.dict/manifest\.json: max_context is .*expected tokens"):
+        Dictionary(path)
+
+
+def test_another_version_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.dict"
+    write(path, SMALL)
+    value = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps(value | {"version": VERSION + 1}))
+    with pytest.raises(ArtifactError, match=f"version {VERSION + 1} .*reads version {VERSION}"):
+        Dictionary(path)
+    (path / "manifest.json").unlink()
+    with pytest.raises(IncompleteArtifact):
+        Dictionary(path)
+
+
+def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:
+    """Opening finds it in the tries, whose walks could end the process; `verify` finds it everywhere."""
+    path = tmp_path / "x.dict"
+    write(path, SMALL)
+    for file in ("alphabet.arrow", "contexts.marisa", "entries.arrow", "continuations.marisa"):
+        data = (path / file).read_bytes()
+        for place in range(0, len(data), 1 + len(data) // 120):
+            (path / file).write_bytes(data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :])
+            with pytest.raises(ArtifactError) as caught:
+                Dictionary(path).verify()
+            assert str(path / file) in str(caught.value)
+            if file.endswith(".marisa"):
+                with pytest.raises(ArtifactError, match="SHA-256"):
+                    Dictionary(path)
+        (path / file).write_bytes(data)
+    Dictionary(path).verify()
+
+
+@pytest.mark.parametrize("file", ["alphabet.arrow", "contexts.marisa", "entries.arrow", "continuations.marisa"])
+def test_random_bytes_and_cut_files_are_errors(tmp_path: Path, file: str) -> None:
+    """Under a manifest that fits them, as a hostile artifact would have."""
+    path = tmp_path / "x.dict"
+    statistics = write(path, SMALL).manifest.statistics
+    data = (path / file).read_bytes()
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    damaged = [rng.randbytes(rng.randint(1, 2000)) for _ in range(10)]
+    damaged += [data[: rng.randrange(len(data))] for _ in range(10)]
+    for content in damaged:
+        (path / file).write_bytes(content)
+        reseal(path, statistics)
+        with pytest.raises(ArtifactError, match=file):
+            Dictionary(path)

@@ -1,0 +1,103 @@
+"""Fingerprints: the same for the same tokenizer, another for any change of ids or bytes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, decoders, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Backend
+
+from spectool import FingerprintMismatch
+from spectool.artifacts import Tokenizer, open_tokenizer
+from spectool.artifacts.tokenizer.fingerprint import fingerprint, fingerprint_of_json, short
+
+
+def changed(backend: Backend, change: Callable[[dict[str, Any]], object]) -> str:
+    """Fingerprint of the tokenizer after a change of its JSON."""
+    spec = json.loads(backend.to_str())
+    change(spec)
+    return fingerprint(Backend.from_str(json.dumps(spec)))
+
+
+def test_stable_over_saving_again(byte_level: Backend, tmp_path: Path) -> None:
+    first = fingerprint(byte_level)
+    assert len(first) == 64
+    byte_level.save(str(tmp_path / "a.json"), pretty=True)
+    again = Backend.from_file(str(tmp_path / "a.json"))
+    assert fingerprint(again) == first == fingerprint_of_json(json.loads(again.to_str()))
+
+
+def test_real_tokenizers_are_stable_over_saving_again(real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
+    for name in ("bielik-11b-v2.5", "gpt2", "t5-small"):
+        real(name).backend.save(str(tmp_path / "tokenizer.json"))
+        assert open_tokenizer(tmp_path / "tokenizer.json").fingerprint == real(name).fingerprint, name
+
+
+def test_real_tokenizers_differ(real: Callable[[str], Tokenizer]) -> None:
+    names = ("bielik-11b-v2.5", "bielik-4.5b-v3-apt4", "mistral-7b-v0.1", "gpt2", "phi-3-mini")
+    assert len({real(name).fingerprint for name in names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda spec: spec["model"]["merges"].pop(),
+        lambda spec: spec["model"]["merges"].reverse(),
+        lambda spec: spec["model"].update(ignore_merges=True),
+        lambda spec: spec["model"].update(byte_fallback=True),
+        lambda spec: spec["added_tokens"].pop(),
+        lambda spec: spec["added_tokens"][0].update(special=False),
+        lambda spec: spec["added_tokens"][1].update(content="<thinks>"),
+        lambda spec: spec["added_tokens"][1].update(lstrip=True),
+        lambda spec: spec.update(normalizer={"type": "NFC"}),
+        lambda spec: spec.update(normalizer={"type": "Prepend", "prepend": "x"}),
+        lambda spec: spec["pre_tokenizer"].update(add_prefix_space=True),
+        lambda spec: spec["pre_tokenizer"].update(use_regex=False),
+        lambda spec: spec.update(decoder={"type": "Fuse"}),
+        lambda spec: spec["model"]["vocab"].update({"kot": 256, "ko": 257}),
+    ],
+)
+def test_differs_where_ids_or_bytes_may(byte_level: Backend, change: Callable[[dict[str, Any]], object]) -> None:
+    assert changed(byte_level, change) != fingerprint(byte_level)
+
+
+def test_options_of_steps_with_content_count(sentence_piece: Backend) -> None:
+    first = fingerprint(sentence_piece)
+    sentence_piece.normalizer = normalizers.Sequence([normalizers.Replace(" ", "▁"), normalizers.Prepend("▁")])
+    assert fingerprint(sentence_piece) != first
+    sentence_piece.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    assert fingerprint(sentence_piece) == first
+    sentence_piece.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 0, 0)]
+    )
+    assert fingerprint(sentence_piece) != first
+
+
+def test_equal_where_neither_can(byte_level: Backend) -> None:
+    first = fingerprint(byte_level)
+    byte_level.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False)
+    byte_level.decoder = decoders.ByteLevel()
+    byte_level.post_processor = processors.ByteLevel(trim_offsets=True)
+    byte_level.enable_truncation(5)
+    byte_level.enable_padding()
+    assert fingerprint(byte_level) == first
+    assert changed(byte_level, lambda spec: spec["model"].update(dropout=None)) == first
+
+
+def test_an_added_token_more(byte_level: Backend) -> None:
+    first = fingerprint(byte_level)
+    byte_level.add_tokens([AddedToken("<tool>")])
+    assert fingerprint(byte_level) != first
+
+
+def test_a_mismatch_names_both_and_the_command(byte_level: Backend, sentence_piece: Backend) -> None:
+    left, right = open_tokenizer(byte_level), open_tokenizer(sentence_piece)
+    left.require(left.fingerprint, "pl.dict", "spectool build-dict")
+    with pytest.raises(FingerprintMismatch) as caught:
+        right.require(left.fingerprint, "pl.dict", "spectool build-dict --tokenizer X")
+    assert str(caught.value) == (
+        f"pl.dict: built for tokenizer {short(left.fingerprint)}, (loaded tokenizer) is {short(right.fingerprint)}. "
+        "Rebuild it: spectool build-dict --tokenizer X"
+    )

@@ -1,0 +1,176 @@
+"""The stage behind ``align``: the artifact holds what the parts say."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spectool import FingerprintMismatch
+from spectool.artifacts import Alignment, Manifest, Tokenizer
+from spectool.artifacts.canonical.pretokens import boundary_table
+from spectool.artifacts.describe import describe
+from spectool.build import build_alignment, intersect
+from spectool.build.alignment.ceiling import STRATEGIES
+from spectool.build.alignment.merge_table import merge_table
+from spectool.build.alignment.translation_table import spellings
+from spectool.corpora import open_corpus
+
+TEXT = "Кіт спить. Kot śpi.\n\nДругий документ, 2024\n"
+
+
+def quiet(step: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "text.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(
+    tmp_path_factory: pytest.TempPathFactory, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer
+) -> tuple[Path, Manifest]:
+    out = tmp_path_factory.mktemp("built") / "x.align"
+    return out, build_alignment(other_bundled, bundled, open_corpus(str(corpus)), out, quiet)
+
+
+def test_what_is_written(
+    built: tuple[Path, Manifest], corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer
+) -> None:
+    path, manifest = built
+    alignment = Alignment(path)
+    alignment.verify()
+    alignment.require(other_bundled, bundled)
+    assert alignment.manifest == manifest
+    assert manifest.tokenizers == {"draft": other_bundled.identity, "target": bundled.identity}
+    texts = [document.text for document in open_corpus(str(corpus))]
+    for role, side, tokenizer, other in (
+        ("draft", alignment.draft, other_bundled, bundled),
+        ("target", alignment.target, bundled, other_bundled),
+    ):
+        assert side.partner.tolist() == intersect(tokenizer, other).tolist()
+        written = spellings(tokenizer, other)
+        for name in ("inside", "after_space", "text_start"):
+            assert list(getattr(side.spellings, name)) == getattr(written, name), name
+        expected = merge_table(tokenizer)
+        assert side.merges is not None and side.boundaries is not None
+        for name in ("left", "right", "rank", "pairs", "ranks", "results"):
+            assert np.array_equal(getattr(side.merges, name), getattr(expected, name)), name
+        assert np.array_equal(side.boundaries, boundary_table(tokenizer))
+        tokens = [token for text in texts for token in tokenizer.encode(text)]
+        cover = manifest.statistics[role]["coverage"]
+        assert cover["occurrences"] == len(tokens)
+        assert cover["shared_occurrences"] == sum(side.partner[token] != -1 for token in tokens)
+        assert cover["by_occurrence"] == round(cover["shared_occurrences"] / len(tokens), 6)
+        assert manifest.statistics[role]["kind"] == tokenizer.kind
+        assert manifest.statistics[role]["lemma"]
+        assert manifest.statistics[role]["roles"] == tokenizer.roles.as_dict()
+    assert manifest.inputs["documents"] == len(texts)
+
+
+def test_the_prefix_index_is_in_the_order_of_bytes(built: tuple[Path, Manifest], other_bundled: Tokenizer) -> None:
+    index = Alignment(built[0]).prefix_index.tolist()
+    surfaces = [other_bundled.surfaces[token] for token in index]
+    assert surfaces == sorted(surface for surface in other_bundled.surfaces if surface)
+    assert len(set(index)) == len(index)
+
+
+def test_the_report(built: tuple[Path, Manifest]) -> None:
+    statistics = built[1].statistics
+    assert statistics["sample"] == {"texts": 2, "characters": len("Кіт спить. Kot śpi.") + len("Другий документ, 2024")}
+    for direction in ("draft_to_target", "target_to_draft"):
+        figures = statistics[direction]
+        assert (figures["texts"], figures["lossy_texts"], figures["different_texts"]) == (2, 0, 0)
+        assert 0 <= figures["several"] <= 1 and 0 <= figures["merge_sites"] <= 1
+        assert figures["string_free"] == 1.0
+    assert set(statistics["absorption"]) == {"tail", "head"}
+    assert tuple(statistics["ceiling"]) == STRATEGIES
+    for by_length in statistics["ceiling"].values():
+        assert list(by_length) == ["2", "4", "8"]
+        assert all(value >= 1 for value in by_length.values())
+    absorption = Alignment(built[0]).absorption
+    assert 0 < absorption.ends.sum() <= statistics["draft_to_target"]["tokens"]
+    assert statistics["absorption"]["tail"] == round(int(absorption.absorbed.sum()) / int(absorption.ends.sum()), 6)
+
+
+def test_the_report_in_words(built: tuple[Path, Manifest]) -> None:
+    facts = describe(built[1])
+    counts = built[1].statistics["draft_to_target"]
+    assert facts["draft to target"][0] == f"2 texts, {counts['tokens']} tokens"
+    assert facts["draft to target"][1] == f"{counts['several']:.1%} of the draft's tokens are several target tokens"
+    assert facts["draft joins"].startswith("ids: ")
+    assert facts["ceiling"][0].split("  ") == ["tokens per pass, perfect draft of k tokens", "k = 2", "k = 4", "k = 8"]
+    assert {line.split()[0] for line in facts["ceiling"][2:]} == set(STRATEGIES)
+    best = facts["ceiling"][2].split()
+    assert [float(cell) for cell in best[1:]] == [
+        round(value, 2) for value in built[1].statistics["ceiling"][best[0]].values()
+    ]
+
+
+def test_two_builds_are_the_same_bytes(
+    built: tuple[Path, Manifest], tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer
+) -> None:
+    build_alignment(other_bundled, bundled, open_corpus(str(corpus)), tmp_path / "again", quiet)
+    files = sorted(path.name for path in built[0].iterdir())
+    assert files == sorted(path.name for path in (tmp_path / "again").iterdir())
+    for name in files:
+        assert (built[0] / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
+
+
+def test_every_document_is_counted_and_the_sample_ends(tmp_path: Path, bundled: Tokenizer) -> None:
+    """More documents than are encoded at once, and a sample that ends inside the second."""
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(f"kot {number}" for number in range(2500)), encoding="utf-8")
+    out, steps = tmp_path / "x.align", list[str]()
+    manifest = build_alignment(bundled, bundled, open_corpus(str(path)), out, steps.append, sample=8)
+    assert manifest.inputs["documents"] == 2500
+    expected = sum(len(bundled.encode(f"kot {number}")) for number in range(2500))
+    assert manifest.statistics["draft"]["coverage"]["occurrences"] == expected
+    assert manifest.statistics["sample"] == {"texts": 2, "characters": 8}
+    assert manifest.arguments == {"sample": 8}
+    assert len(steps) == len(set(steps)) == 6
+
+
+def test_a_tokenizer_with_itself_shares_everything(tmp_path: Path, corpus: Path, bundled: Tokenizer) -> None:
+    manifest = build_alignment(bundled, bundled, open_corpus(str(corpus)), tmp_path / "x.align", quiet)
+    statistics = manifest.statistics
+    assert statistics["draft"] == statistics["target"]
+    assert statistics["draft"]["coverage"]["by_occurrence"] == 1.0
+    assert statistics["draft_to_target"] == statistics["target_to_draft"]
+    assert statistics["draft_to_target"]["merge_sites"] == statistics["draft_to_target"]["several"] == 0
+    assert statistics["absorption"] == {"tail": 0, "head": 0}
+    side = Alignment(tmp_path / "x.align").draft
+    assert all(
+        bundled.surfaces[mine] == bundled.surfaces[other] for mine, other in enumerate(side.partner) if other != -1
+    )
+
+
+def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokenizer, shared: Path) -> None:
+    from spectool.artifacts import open_tokenizer
+
+    bert = open_tokenizer(shared / "tokenizers" / "bert-base-uncased" / "tokenizer.json")
+    manifest = build_alignment(bert, bundled, open_corpus(str(corpus)), tmp_path / "x.align", quiet)
+    alignment = Alignment(tmp_path / "x.align")
+    alignment.verify()
+    assert alignment.draft.merges is None and alignment.target.merges is not None
+    assert "draft_tokens.arrow" not in manifest.files
+    statistics, facts = manifest.statistics, describe(manifest)
+    assert not statistics["draft"]["lemma"]
+    assert statistics["draft_to_target"]["lossy_texts"] == 2, "BERT lower-cases"
+    assert "texts left out" in facts["draft to target"][0]
+    assert facts["draft joins"].startswith("text: ") and "encoded anew in every cycle" in facts["draft joins"]
+    assert "lower-cases" in facts["draft limits"] and "come out changed" in facts["draft limits"]
+
+
+def test_an_alignment_knows_its_tokenizers(
+    built: tuple[Path, Manifest], bundled: Tokenizer, other_bundled: Tokenizer
+) -> None:
+    alignment = Alignment(built[0])
+    alignment.require(other_bundled, bundled)
+    with pytest.raises(FingerprintMismatch, match="aligned in the other direction"):
+        alignment.require(bundled, other_bundled)
+    with pytest.raises(FingerprintMismatch, match=r"x\.align: built for tokenizer .*Rebuild it: spectool align"):
+        alignment.require(bundled, bundled)

@@ -1,0 +1,161 @@
+"""The intersection against a comparison of all pairs, and the rules for duplicates and roles."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
+
+from spectool.artifacts import Roles, Tokenizer, open_tokenizer
+from spectool.artifacts.tokenizer.surfaces import byte_symbols
+from spectool.build import coverage, intersect
+from spectool.build.alignment.intersection import duplicate_surfaces, occurrences
+
+
+def byte_level(*tokens: str) -> Tokenizer:
+    names = [*byte_symbols(), *tokens]
+    backend = Backend(models.BPE({name: place for place, name in enumerate(names)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(["<|endoftext|>", "<|im_end|>", "<pad>"])
+    return open_tokenizer(backend)
+
+
+def sentence_piece(*tokens: str) -> Tokenizer:
+    names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *tokens]
+    vocabulary = {name: place for place, name in enumerate(names)}
+    backend = Backend(models.BPE(vocabulary, [], byte_fallback=True, unk_token="<unk>"))
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    backend.add_special_tokens(["<unk>", "<s>", "</s>"])
+    return open_tokenizer(backend)
+
+
+def test_the_same_bytes_in_two_spellings() -> None:
+    left, right = byte_level("Ġkot", "Ã³"), sentence_piece("▁kot", "ó", "a")
+    forth = intersect(left, right)
+    assert forth.dtype == np.int32
+    assert forth.shape == (left.size,)
+    assert forth[left.vocabulary["Ġkot"]] == right.vocabulary["▁kot"]
+    assert forth[left.vocabulary["Ã³"]] == right.vocabulary["ó"]
+    assert forth[left.vocabulary["Ċ"]] == right.vocabulary["<0x0A>"]
+    assert forth[left.vocabulary["Ã"]] == right.vocabulary["<0xC3>"]
+    assert forth[left.vocabulary["b"]] == right.vocabulary["<0x62>"]
+    assert forth[left.vocabulary["a"]] == right.vocabulary["a"], "an ordinary token before its byte-fallback twin"
+    back = intersect(right, left)
+    assert back[right.vocabulary["a"]] == back[right.vocabulary["<0x61>"]] == left.vocabulary["a"]
+    assert back[right.vocabulary["<unk>"]] == -1
+    assert duplicate_surfaces(right) == 1
+    assert duplicate_surfaces(left) == 0
+
+
+def test_of_ordinary_duplicates_the_lowest_id() -> None:
+    backend = Backend(models.WordLevel({"?": 0, "a b": 1, "a▁b": 2, "c": 3}, unk_token="?"))
+    backend.decoder = decoders.Replace("▁", " ")
+    many = open_tokenizer(backend)
+    assert duplicate_surfaces(many) == 1
+    assert intersect(many, many).tolist() == [-1, 1, 1, 3]
+
+
+def test_roles_never_meet_through_text() -> None:
+    """``</s>`` is a word of one side and an end of text of the other."""
+    left, right = byte_level("</s>", "<s>"), sentence_piece("<|endoftext|>", "<pad>")
+    forth, back = intersect(left, right), intersect(right, left)
+    ends = [left.vocabulary["<|endoftext|>"], left.vocabulary["<|im_end|>"]]
+    assert forth[ends].tolist() == [right.vocabulary["</s>"]] * 2
+    assert back[right.vocabulary["</s>"]] == left.roles.eos[0]
+    assert forth[left.vocabulary["</s>"]] == -1
+    assert forth[left.vocabulary["<s>"]] == -1
+    assert back[right.vocabulary["<|endoftext|>"]] == -1
+    assert back[right.vocabulary["<pad>"]] == -1
+    assert forth[left.roles.pad] == -1, "padding of one side only"
+    assert back[right.roles.bos] == -1
+
+
+def test_the_declared_end_of_text_is_the_partner() -> None:
+    left = byte_level()
+    right = replace(sentence_piece(), roles=Roles(eos=(2, 1)))
+    assert intersect(left, right)[list(left.roles.eos)].tolist() == [2, 2]
+    assert intersect(right, left)[[1, 2]].tolist() == [left.roles.eos[0]] * 2
+
+
+def all_pairs(source: Tokenizer, other: Tokenizer) -> list[set[int]]:
+    """The twin: for every id all ids of the other side with the same bytes."""
+    return [
+        {i for i in range(other.size) if other.surfaces[i] == surface} if surface else set()
+        for surface in source.surfaces
+    ]
+
+
+def roles_of(tokenizer: Tokenizer) -> set[int]:
+    roles = tokenizer.roles
+    return {i for i in (roles.bos, roles.pad, *roles.eos) if i is not None}
+
+
+def test_equal_to_a_comparison_of_all_pairs(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
+    shared = 0
+    for source, other in ((bundled, other_bundled), (other_bundled, bundled)):
+        found, expected = intersect(source, other), all_pairs(source, other)
+        for mine, theirs in enumerate(expected):
+            if mine in roles_of(source) or mine in source.specials:
+                continue
+            assert (found[mine] in theirs) if theirs else found[mine] == -1
+            shared += bool(theirs)
+            ordinary = theirs - other.byte_tokens
+            assert not ordinary or found[mine] == min(ordinary)
+    assert shared > 100
+
+
+@pytest.mark.parametrize(("draft", "target"), [("gpt2", "mistral-7b-v0.1"), ("bielik-4.5b-v3-apt4", "bielik-11b-v2.5")])
+def test_both_directions_agree_on_real_tokenizers(draft: str, target: str, real: Callable[[str], Tokenizer]) -> None:
+    left, right = real(draft), real(target)
+    forth, back = intersect(left, right), intersect(right, left)
+    assert (forth != -1).sum() > 1000
+    for source, other, there, home in ((left, right, forth, back), (right, left, back, forth)):
+        shared = np.flatnonzero(there != -1)
+        ends = roles_of(source)
+        for mine in shared:
+            assert home[there[mine]] != -1
+            if mine not in ends:
+                assert source.surfaces[mine] == other.surfaces[there[mine]] == source.surfaces[home[there[mine]]]
+        theirs = set(other.surfaces) - {b""}
+        spelled = [i for i, surface in enumerate(source.surfaces) if surface in theirs]
+        assert (there[spelled] != -1).all()
+
+
+@pytest.mark.parametrize("name", ["bielik-11b-v2.5", "mistral-7b-v0.1", "phi-3-mini", "t5-small"])
+def test_the_chosen_duplicate_is_the_one_that_encoding_writes(name: str, real: Callable[[str], Tokenizer]) -> None:
+    tokenizer = real(name)
+    chosen = intersect(tokenizer, tokenizer)
+    repeated = Counter(tokenizer.surfaces)
+    checked = 0
+    for index, surface in enumerate(tokenizer.surfaces):
+        if surface and repeated[surface] > 1 and surface.isascii():
+            written = tokenizer.encode("a" + surface.decode() + "a")
+            same = [i for i in written if tokenizer.surfaces[i] == surface]
+            if same and surface.isalnum() is False:
+                assert chosen[index] in same, (index, surface)
+                checked += 1
+    assert checked or name == "t5-small"
+
+
+def test_coverage_is_plain_counting(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
+    documents = [bundled.encode(text) for text in ("Kot śpi na dachu.", "Добрий день", "", "kot kot")]
+    counts = occurrences(documents, bundled.size)
+    plain = Counter(token for document in documents for token in document)
+    assert {i: int(n) for i, n in enumerate(counts) if n} == plain
+    partner = intersect(bundled, other_bundled)
+    covered = coverage(bundled, partner, counts)
+    assert covered.occurrences == sum(map(len, documents))
+    assert covered.shared_occurrences == sum(partner[token] != -1 for document in documents for token in document)
+    assert covered.shared == sum(1 for other in partner if other != -1)
+    assert covered.by_occurrence == covered.shared_occurrences / covered.occurrences
+    assert 0 < covered.by_occurrence < 1
+    assert covered.shared <= covered.size <= bundled.size
+
+
+def test_coverage_of_nothing(bundled: Tokenizer) -> None:
+    covered = coverage(bundled, np.full(bundled.size, -1, np.int32), np.zeros(bundled.size, np.int64))
+    assert (covered.shared, covered.by_vocabulary, covered.by_occurrence) == (0, 0.0, 0.0)

@@ -1,0 +1,74 @@
+"""Spellings of one tokenizer's tokens in another's ids: by bytes, inside, after a space and at a start."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from spectool.artifacts import Tokenizer
+from spectool.build.alignment.translation_table import spellings
+
+PAIRS = (("bielik-11b-v2.5", "nanochat-pl-ours6-nfkc"), ("nanochat-pl-ours6-nfkc", "bielik-11b-v2.5"))
+
+
+def whole(surface: bytes) -> bool:
+    try:
+        return bool(surface.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def check(source: Tokenizer, other: Tokenizer, tokens: list[int]) -> None:
+    """Compare the bytes of all three spellings of some tokens."""
+    table = spellings(source, other)
+    assert {len(table.inside), len(table.after_space), len(table.text_start)} == {source.size}
+
+    def bytes_of(ids: tuple[int, ...]) -> bytes:
+        return b"".join(map(other.surfaces.__getitem__, ids))
+
+    space = b" " * other.edges.leading_space
+    for token in tokens:
+        surface = source.surfaces[token]
+        if not whole(surface):
+            assert table.inside[token] == table.after_space[token] == table.text_start[token] == ()
+            continue
+        start = surface.removeprefix(b" ") if source.edges.leading_space else surface
+        assert bytes_of(table.inside[token]) == surface
+        assert bytes_of(table.after_space[token]) == b" " + surface
+        assert bytes_of(table.text_start[token]) == space + start, surface
+
+
+def test_bytes_of_every_spelling(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
+    check(bundled, other_bundled, list(range(bundled.size)))
+    check(other_bundled, bundled, list(range(other_bundled.size)))
+    check(bundled, bundled, list(range(bundled.size)))
+
+
+@pytest.mark.parametrize(("source", "other"), PAIRS)
+def test_bytes_of_real_spellings(source: str, other: str, real: Callable[[str], Tokenizer]) -> None:
+    tokens = random.Random(1).sample(range(real(source).size), 3000)
+    check(real(source), real(other), tokens)
+
+
+def test_spellings_are_canonical(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
+    """At a text's start they are what the other tokenizer writes for the text."""
+    table = spellings(bundled, other_bundled)
+    for token in range(0, bundled.size, 7):
+        surface = bundled.surfaces[token].removeprefix(b" ")
+        if whole(surface):
+            assert list(table.text_start[token]) == other_bundled.encode(surface.decode())
+
+
+def test_specials_have_no_spelling(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
+    table = spellings(bundled, other_bundled)
+    assert bundled.specials
+    assert all(table.inside[token] == table.text_start[token] == () for token in bundled.specials)
+
+
+def test_a_side_without_the_lemma(bundled: Tokenizer, real: Callable[[str], Tokenizer]) -> None:
+    """WordPiece gets what it writes for the text alone; it cannot spell inside a word."""
+    other = real("bert-base-uncased")
+    table = spellings(bundled, other)
+    for token in range(0, bundled.size, 11):
+        if whole(bundled.surfaces[token]):
+            assert list(table.inside[token]) == other.encode(bundled.surfaces[token].decode())

@@ -1,0 +1,67 @@
+"""The slow, readable twin of the counting stage: one `collections.Counter` over all windows."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from spectool.artifacts import Tokenizer
+from spectool.artifacts.formats.counts import Counts
+from spectool.corpora import word_runs
+
+Windows = Counter[tuple[Any, ...]]
+
+
+def word_windows(texts: Iterable[str], order: int, language: str | None = None) -> Windows:
+    """Count the windows of words; none reaches over the end of a run."""
+    return _windows((run for text in texts for run in word_runs(text, language)), order)
+
+
+def token_windows(texts: Sequence[str], tokenizer: Tokenizer, order: int) -> Windows:
+    """Count the windows of tokens; none reaches over a special token or the end of a document."""
+    encoded = (tokenizer.encode(text) for text in texts)
+    pieces = (
+        list(piece)
+        for ids in encoded
+        for special, piece in groupby(ids, tokenizer.specials.__contains__)
+        if not special
+    )
+    return _windows(pieces, order)
+
+
+def _windows(runs: Iterable[Sequence[Any]], order: int) -> Windows:
+    return Counter(tuple(run[at : at + order]) for run in runs for at in range(len(run) - order + 1))
+
+
+def counted(counts: Counts, order: int) -> dict[tuple[Any, ...], int]:
+    """Return what the artifact holds of an order, in the twin's form, and check that it is sorted."""
+    found: dict[tuple[Any, ...], int] = {}
+    for symbols, uses in counts.blocks(order, rows=777):
+        before = list(map(tuple, symbols.tolist()))
+        assert before == sorted(before)
+        if counts.kind == "words":
+            rows = [counts.vocabulary.take((column - 1).astype(np.int64)).to_pylist() for column in symbols.T]
+        else:
+            rows = (symbols.T - 1).tolist()
+        found.update(zip(zip(*rows, strict=True), uses.tolist(), strict=True))
+    assert len(found) == len(counts.level(order).count)
+    return found
+
+
+def agree(counts: Counts, expected: Sequence[Windows]) -> None:
+    """Compare every n-gram and every figure of the manifest with the twin's, from order 1 on."""
+    minimum = counts.min_count
+    for order, windows in enumerate(expected, 1):
+        assert counted(counts, order) == {ngram: n for ngram, n in windows.items() if n >= minimum}, order
+        figures = counts.manifest.statistics["orders"][str(order)]
+        assert figures["occurrences"] == windows.total()
+        assert figures["kept"] == sum(n >= minimum for n in windows.values())
+        assert figures["kept_occurrences"] == sum(n for n in windows.values() if n >= minimum)
+        known = order == 1 or minimum <= 2
+        assert figures["distinct"] == (len(windows) if known else None)
+        for times, number in enumerate(figures["counts_of_counts"], 1):
+            known_here = known or times >= minimum
+            assert number == (sum(n == times for n in windows.values()) if known_here else None), (order, times)
+    assert counts.total == expected[0].total()

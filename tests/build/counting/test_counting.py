@@ -1,0 +1,264 @@
+"""The counting stage against its slow twin, in every cut, and what it refuses."""
+
+import json
+import tempfile
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers
+
+from spectool import ArtifactError, CorpusError, SpectoolError
+from spectool.artifacts import Counts, Tokenizer, open_tokenizer
+from spectool.artifacts.work import load, save, work_path
+from spectool.build import CountOptions, count
+from spectool.build.counting import ngrams as count_ngrams
+from spectool.build.counting import symbols as count_symbols
+from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_number, make_plan, shards_of
+from spectool.build.counting.symbols import windows
+from spectool.corpora import Corpus, open_corpus
+
+from .counting_twin import Windows, agree, token_windows, word_windows
+
+SMALL = Plan(workers=1, block_bytes=30_000, shard_symbols=9000, bucket_records=12_000)
+UNEVEN = Plan(workers=1, block_bytes=15_000, shard_symbols=2**30, bucket_records=40_000)
+TINY = Plan(workers=1, block_bytes=1, shard_symbols=1, bucket_records=1)
+words = st.sampled_from(["a", "b", "c", "ż", "п'ять", "💶", "."])
+lines = st.lists(st.lists(words, min_size=1, max_size=9).map(" ".join), min_size=1, max_size=9)
+
+
+def quiet(step: str) -> None:
+    pass
+
+
+def corpus_of(folder: Path, texts: list[str]) -> Corpus:
+    path = folder / "text.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    return open_corpus(str(path))
+
+
+def counted(
+    corpus: Corpus, out: Path, options: CountOptions, tokenizer: Tokenizer | None = None, plan: Plan | None = None
+) -> Counts:
+    manifest = count(corpus, out, options, tokenizer, quiet, plan=plan)
+    counts = Counts(out)
+    counts.verify()
+    assert counts.manifest == manifest
+    assert not work_path(out).exists()
+    return counts
+
+
+def beginning(shared: Path, name: str, number: int) -> list[str]:
+    return [document.text for document in islice(open_corpus(str(shared / "corpora" / name)), number)]
+
+
+@pytest.mark.parametrize("sample", ["pl", "uk"])
+@pytest.mark.parametrize("min_count", [1, 2, 3])
+def test_words_of_the_samples(sample: str, min_count: int, tmp_path: Path) -> None:
+    corpus = open_corpus(f"sample:{sample}")
+    texts = [document.text for document in corpus]
+    options = CountOptions(orders=4, min_count=min_count)
+    agree(counted(corpus, tmp_path / "x", options), [word_windows(texts, order) for order in range(1, 5)])
+
+
+def test_words_of_a_real_corpus_in_every_cut(tmp_path: Path, shared: Path) -> None:
+    texts = beginning(shared, "uk.valid.txt.zst", 300)
+    corpus = corpus_of(tmp_path, texts)
+    in_every_cut(corpus, tmp_path / "x", None, [word_windows(texts, order) for order in range(1, 4)])
+
+
+@pytest.mark.parametrize("name", ["bielik-11b-v2.5", "qwen2.5"])
+def test_windows_of_real_tokenizers_in_every_cut(
+    name: str, tmp_path: Path, shared: Path, real: Callable[[str], Tokenizer]
+) -> None:
+    texts = beginning(shared, "pl.valid.txt.zst", 60)
+    expected = [token_windows(texts, real(name), order) for order in range(1, 9)]
+    counts = in_every_cut(corpus_of(tmp_path, texts), tmp_path / "x", real(name), expected)
+    assert counts.fingerprint == real(name).fingerprint
+
+
+def in_every_cut(corpus: Corpus, out: Path, tokenizer: Tokenizer | None, expected: list[Windows]) -> Counts:
+    """Compare with the twin; the manifest has the hashes of all files, so one look at the contents is enough."""
+    for min_count in (1, 2, 5):
+        counts = counted(corpus, out, CountOptions(min_count=min_count), tokenizer)
+        agree(counts, expected)
+        for plan in (SMALL, UNEVEN):
+            assert count(corpus, out, CountOptions(min_count=min_count), tokenizer, quiet, plan=plan) == counts.manifest
+    return counts
+
+
+@settings(max_examples=20, deadline=None)
+@given(lines, st.integers(1, 4), st.integers(1, 5), st.sampled_from([None, TINY]))
+def test_random_texts(texts: list[str], min_count: int, orders: int, plan: Plan | None) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        options = CountOptions(orders=orders, min_count=min_count)
+        counts = counted(corpus_of(Path(scratch), texts), Path(scratch) / "x", options, plan=plan)
+        agree(counts, [word_windows(texts, order) for order in range(1, orders + 1)])
+
+
+def test_by_hand(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, ["u nas w domu. u nas", "w", "u nas w lesie"])
+    counts = counted(corpus, tmp_path / "x", CountOptions(orders=3))
+    assert counts.vocabulary.to_pylist() == ["nas", "u", "w"]
+    assert [column.tolist() for column in counts.level(1)] == [[0, 0, 0], [1, 2, 3], [3, 3, 3]]
+    assert [column.tolist() for column in counts.level(2)] == [[0, 1], [3, 1], [2, 3]]
+    assert [column.tolist() for column in counts.level(3)] == [[1], [3], [2]]
+    assert counts.spelled(3, np.array([0])).tolist() == [[2, 1, 3]]
+    assert counts.total == 11
+    assert counts.manifest.statistics["orders"]["2"] == {
+        "occurrences": 7,
+        "distinct": 4,
+        "kept": 2,
+        "kept_occurrences": 5,
+        "counts_of_counts": [2, 1, 1, 0],
+    }
+
+
+def test_special_tokens_are_breaks(tmp_path: Path) -> None:
+    backend = Backend(models.WordLevel({"[UNK]": 0, "stop": 1, "red": 2, "cat": 3}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.add_special_tokens(["[UNK]", "stop"])
+    corpus = corpus_of(tmp_path, ["red cat stop cat red", "red cat elephant cat"])
+    counts = counted(corpus, tmp_path / "x", CountOptions(orders=2, min_count=1), open_tokenizer(backend))
+    found = {
+        tuple(symbols): uses
+        for block, uses in [next(counts.blocks(2))]
+        for symbols, uses in zip((block - 1).tolist(), uses.tolist(), strict=True)
+    }
+    assert found == {(2, 3): 2, (3, 2): 1}
+    assert counts.total == 7
+
+
+@pytest.mark.parametrize("texts", [["— … !"], ["a"], ["a a"], ["a", "a"]])
+def test_almost_nothing(texts: list[str], tmp_path: Path) -> None:
+    for min_count in (1, 2, 3):
+        counts = counted(corpus_of(tmp_path, texts), tmp_path / "x", CountOptions(min_count=min_count))
+        agree(counts, [word_windows(texts, order) for order in range(1, 4)])
+        assert sum(len(block) for block, _ in counts.blocks(3)) == len(counts.level(3).count)
+
+
+def test_elision_follows_the_language(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, ["l'uomo e l'uomo"])
+    assert counted(corpus, tmp_path / "x", CountOptions()).vocabulary.to_pylist() == ["l'uomo"]
+    italian = counted(corpus, tmp_path / "x", CountOptions(language="it"))
+    assert italian.vocabulary.to_pylist() == ["l'", "uomo"]
+    assert italian.manifest.inputs["language"] == "it"
+
+
+def test_many_words_do_not_overflow(tmp_path: Path) -> None:
+    """Keys grow as vocabulary times n-grams: beyond 32 bits here."""
+    rng = np.random.default_rng(3)
+    texts = [" ".join(f"w{n}" for n in rng.integers(0, 70_000, 200)) for _ in range(500)]
+    texts.append(" ".join(f"w{n}" for n in range(70_000)))
+    counts = counted(corpus_of(tmp_path, texts), tmp_path / "x", CountOptions(min_count=1))
+    assert len(counts.level(2).count) * len(counts.vocabulary) > 2**32
+    agree(counts, [word_windows(texts, order) for order in range(1, 4)])
+
+
+def test_a_corpus_without_a_document(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"text\.txt"):
+        count(open_corpus(str(tmp_path / "text.txt")), tmp_path / "x", CountOptions(), None, quiet)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "notes.txt").write_text("mine")
+    with pytest.raises(ArtifactError, match="exists and is not a spectool artifact"):
+        count(open_corpus("sample:pl"), tmp_path / "x", CountOptions(), None, quiet)
+    assert not work_path(tmp_path / "x").exists()
+
+
+@given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 6))
+def test_windows_are_those_of_the_runs(symbols: list[int], orders: int) -> None:
+    symbols = [*symbols, 0]
+    expected = [
+        sum(0 not in symbols[at : at + order] for at in range(len(symbols) - order + 1))
+        for order in range(1, orders + 1)
+    ]
+    assert windows(np.array(symbols, dtype=np.int32), orders) == expected
+
+
+@pytest.mark.parametrize("gigabytes", [0.6, 1, 4, 64])
+@pytest.mark.parametrize("workers", [None, 1])
+def test_sizes_stay_within_the_memory(gigabytes: float, workers: int | None) -> None:
+    memory = int(gigabytes * 1e9)
+    plan = make_plan(memory, workers)
+    assert plan.workers >= 1
+    share = (memory - 220e6) / plan.workers - 220e6
+    assert share >= 64e6
+    assert 64 * plan.shard_symbols <= share
+    assert 64 * plan.bucket_records <= share
+    assert 32 * plan.block_bytes <= share
+    assert plan.block_bytes >= 2_000_000
+
+
+def test_too_little_memory_is_said() -> None:
+    with pytest.raises(SpectoolError, match=r"--memory is 300 MB, expected at least 504 MB for 1 worker"):
+        make_plan(300 * 10**6)
+    with pytest.raises(SpectoolError, match=r"expected at least 18,396 MB for 64 worker\(s\)"):
+        make_plan(4 * 10**9, 64)
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=50), st.integers(1, 1000))
+def test_shards_hold_all_blocks_in_order(sizes: list[int], largest: int) -> None:
+    shards = shards_of(sizes, replace(SMALL, shard_symbols=largest))
+    assert [block for first, stop in shards for block in range(first, stop)] == list(range(len(sizes)))
+    for first, stop in shards:
+        assert stop - first == 1 or sum(sizes[first:stop]) <= largest
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 12), st.integers(200_000, 400_000), st.randoms())
+def test_buckets_are_bounded(sources: int, largest: int, rng: object) -> None:
+    """However the keys of the shards lie: no bucket is larger than the plan allows."""
+    seed = rng.randrange(10**6)  # type: ignore[attr-defined]
+    print(f"seed {seed}")
+    dice = np.random.default_rng(seed)
+    keys = [np.unique(dice.zipf(1.1 + dice.random(), 100_000) % 10**7 + dice.integers(10**6)) for _ in range(sources)]
+    plan = Plan(1, 1, largest, largest)
+    records = sum(map(len, keys))
+    buckets = bucket_number(records, sources, plan, SAMPLE_EVERY)
+    samples = np.sort(np.concatenate([found[::SAMPLE_EVERY] for found in keys]))
+    first = samples[np.arange(1, buckets) * len(samples) // buckets]
+    sizes = sum(np.diff(np.searchsorted(found, first), prepend=0, append=len(found)) for found in keys)
+    assert np.max(sizes) <= largest
+
+
+def peak_of(task: Callable[..., object], *arguments: object) -> int:
+    """Return the bytes that a task takes at its peak, numpy's arrays included."""
+    tracemalloc.start()
+    try:
+        task(*arguments)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_tasks_stay_within_the_bytes_that_the_plan_reckons_with(tmp_path: Path) -> None:
+    """The worst text for each: all n-grams differ, all words differ."""
+    dice, size = np.random.default_rng(1), 300_000
+    for block in range(2):
+        symbols = dice.integers(1, 2000, size, dtype=np.int32)
+        save(tmp_path, f"symbols-{block}", symbols)
+    save(tmp_path, "n1.roots", np.arange(-1, 2000, dtype=np.int32))
+    for shard in range(2):
+        assert peak_of(count_ngrams.count_shard, tmp_path, 2, shard, shard, shard + 1, False) < 64 * size
+    count_ngrams.cut_keys(tmp_path, 2, 2, 1)
+    records = sum(len(load(tmp_path, f"n2.found-{shard}")) for shard in range(2))
+    assert records > 1.8 * size
+    assert peak_of(count_ngrams.merge_bucket, tmp_path, 2, 0, 2, 1, False) < 64 * records
+    save(tmp_path, "n2.bases", np.array([0]))
+    assert peak_of(count_ngrams.count_shard, tmp_path, 3, 0, 0, 1, False) < 64 * size
+
+    texts = [" ".join(f"{number:06x}" for number in dice.permutation(size)).encode()]
+    count_symbols.write_text(tmp_path, 9, texts)
+    assert peak_of(count_symbols.encode_words, tmp_path, 9, 3, None) < 32 * sum(map(len, texts))

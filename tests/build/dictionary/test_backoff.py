@@ -1,0 +1,170 @@
+"""The choice of entries: worth, redundancy, budgets; and the stage from text to dictionary."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spectool import SpectoolError
+from spectool.artifacts import Counts, Dictionary, Tokenizer
+from spectool.build.counting.stage import CountOptions, count
+from spectool.build.dictionary.backoff import LEAST_WORTH, Automaton, number_of
+from spectool.build.dictionary.backoff_stage import BackoffOptions, build_backoff, count_and_build
+from spectool.build.dictionary.held_out import EVERY, STRETCH, HeldOutText, split_off
+from spectool.build.dictionary.smoothing import open_windows, smooth
+from spectool.corpora import Document, open_corpus
+from spectool.measure.emulate.replay import replay
+from spectool.runtime.drafters.lookup import LookupDrafter
+
+
+def quiet(step: str) -> None:
+    """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def tokenizer(real: Callable[[str], Tokenizer]) -> Tokenizer:
+    return real("bielik-11b-v2.5")
+
+
+@pytest.fixture(scope="module")
+def counts(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Counts:
+    out = tmp_path_factory.mktemp("counted") / "pl.counts"
+    count(open_corpus("sample:pl"), out, CountOptions(orders=5, min_count=1, workers=1), tokenizer, quiet)
+    return Counts(out)
+
+
+@pytest.fixture(scope="module")
+def automaton(counts: Counts) -> Automaton:
+    windows = open_windows(counts)
+    return Automaton(windows, 0.6, counts.symbols)
+
+
+def test_the_best_follower_is_the_most_probable_one(counts: Counts, automaton: Automaton) -> None:
+    windows = open_windows(counts)
+    probabilities = smooth(windows, 0.6)[2].probability
+    best: dict[int, tuple[float, int]] = {}
+    for prefix, symbol, probability in zip(windows[2].prefix, windows[2].symbol, probabilities.tolist(), strict=True):
+        found = best.get(int(prefix))
+        if found is None or probability > found[0]:
+            best[int(prefix)] = probability, int(symbol)
+    chosen = automaton.entries_worth(-1.0)[1]
+    own = np.flatnonzero(chosen.kept)
+    assert len(own) > 500
+    assert all(chosen.token[row] == best[row][1] for row in own.tolist())
+
+
+def test_every_entry_says_something_its_longest_kept_suffix_does_not(counts: Counts, automaton: Automaton) -> None:
+    chosen = automaton.entries_worth(0.0)
+    kept = {}
+    for length, predictions in enumerate(chosen, 1):
+        rows = np.flatnonzero(predictions.kept)
+        says = zip(predictions.token[rows].tolist(), predictions.stated[rows].tolist(), strict=True)
+        kept |= dict(zip(map(tuple, counts.spelled(length, rows).tolist()), says, strict=True))
+    assert len(kept) == number_of(chosen)
+    surer = 0
+    for context, (token, stated) in kept.items():
+        shorter = next((kept[context[cut:]] for cut in range(1, len(context)) if context[cut:] in kept), (-1, 0.0))
+        assert token != shorter[0] or abs(stated - shorter[1]) > 1 / 256
+        surer += token == shorter[0]
+    assert 0.1 * len(kept) < surer < 0.7 * len(kept), "some entries say the same token with another probability"
+
+
+def test_a_budget_is_used_and_not_exceeded(automaton: Automaton) -> None:
+    everything = number_of(automaton.entries_worth(LEAST_WORTH))
+    assert 0 < everything < number_of(automaton.entries_worth(0.0))
+    for most in (1, 10, 500, everything, 2 * everything):
+        assert number_of(automaton.best_entries(most)) <= most
+    assert number_of(automaton.best_entries(2 * everything)) == everything
+    assert number_of(automaton.best_entries(everything // 2)) > 0.4 * everything
+
+
+def test_held_out_figures_are_those_of_a_replay(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
+    """The short way over predictions counts the very passes that the emulator counts."""
+    texts = [document.text for document in open_corpus("sample:pl")][:60]
+    texts += [document.text for document in open_corpus("sample:uk")][:20]
+    manifest = build_backoff(
+        tokenizer, counts, tmp_path / "x.dict", BackoffOptions(entries=4000, max_context=4), quiet, held_out=texts
+    )
+    statistics = replay(tokenizer.encode_batch(texts), LookupDrafter(Dictionary(tmp_path / "x.dict")), 8)
+    found = manifest.statistics["held_out"]
+    assert found["tokens"] == statistics.tokens
+    assert found["tokens_per_pass"] == round(statistics.tokens_per_pass, 4)
+
+
+def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
+    build_backoff(tokenizer, counts, tmp_path / "x.dict", BackoffOptions(max_context=4, discount=0.6), quiet)
+    dictionary = Dictionary(tmp_path / "x.dict")
+    windows = open_windows(counts)
+    automaton = Automaton(windows, 0.6, counts.symbols)
+    chosen = automaton.restated(automaton.entries_worth(LEAST_WORTH))
+    document = tokenizer.encode_batch([next(iter(open_corpus("sample:pl"))).text])[0]
+    text = HeldOutText([document], windows, counts.symbols)
+    predicted = text.predicted(chosen)
+    for place, token in enumerate(document):
+        match = dictionary.look_up(document[:place])
+        assert (match.length if match else 0) == predicted.length[place], place
+        assert bool(predicted.right[place]) == (match is not None and match.tokens == (token,)), place
+        assert (match.probability if match else 0) == pytest.approx(float(predicted.stated[place]), abs=1 / 256), place
+
+
+def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
+    sizes = []
+    for limit in (20_000, 30_000, 10**9):
+        options = BackoffOptions(max_bytes=limit, max_context=4)
+        manifest = build_backoff(tokenizer, counts, tmp_path / "x.dict", options, quiet)
+        data = sum(file.stat().st_size for file in (tmp_path / "x.dict").iterdir() if file.name != "manifest.json")
+        assert data <= limit
+        sizes.append((data, manifest.statistics["entries"]))
+        Dictionary(tmp_path / "x.dict").verify()
+    assert sizes == sorted(sizes)
+    assert sizes[0][0] > 0.9 * 20_000
+    assert sizes[2][0] > 30_000
+
+
+def test_no_room_is_an_error(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
+    with pytest.raises(
+        SpectoolError,
+        match=r"no entry to store from \d+,\d+ tokens in 300 bytes. Give more text, or a larger --max-bytes",
+    ):
+        build_backoff(tokenizer, counts, tmp_path / "x.dict", BackoffOptions(max_bytes=300, max_context=4), quiet)
+    assert not (tmp_path / "x.dict").exists()
+
+
+def test_counts_that_do_not_fit_are_refused(
+    tokenizer: Tokenizer, counts: Counts, tmp_path: Path, real: Callable[[str], Tokenizer]
+) -> None:
+    out = tmp_path / "x.dict"
+    with pytest.raises(SpectoolError, match=r"windows of up to 5 tokens, expected 7 .*--orders 7"):
+        build_backoff(tokenizer, counts, out, BackoffOptions(), quiet)
+    with pytest.raises(SpectoolError, match="counted with another tokenizer"):
+        build_backoff(real("qwen2.5"), counts, out, BackoffOptions(max_context=4), quiet)
+    count(open_corpus("sample:uk"), tmp_path / "words", CountOptions(workers=1), None, quiet)
+    with pytest.raises(SpectoolError, match="counts of words, expected of token windows"):
+        build_backoff(tokenizer, Counts(tmp_path / "words"), out, BackoffOptions(max_context=2), quiet)
+
+
+def test_one_stretch_in_fifty_is_held_out() -> None:
+    documents = [Document("", str(number)) for number in range(2 * STRETCH * EVERY + 10)]
+    held_out: list[str] = []
+    counted = [document.text for document in split_off(documents, held_out)]
+    assert len(held_out) == 2 * STRETCH
+    assert sorted([*counted, *held_out], key=int) == [document.text for document in documents]
+    assert [int(text) for text in held_out[:STRETCH]] == list(range(STRETCH * (EVERY - 1), STRETCH * EVERY))
+
+
+def test_more_entries_draft_better(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """From text to replay; on the counted text itself, so that the order is certain."""
+    documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:pl")])
+    found = []
+    for entries in (200, 2000, 20_000):
+        options = BackoffOptions(entries=entries)
+        limits = CountOptions(min_count=1, workers=1)
+        count_and_build(tokenizer, open_corpus("sample:pl"), tmp_path / "x.dict", options, limits, quiet)
+        found.append(_tokens_per_pass(documents, Dictionary(tmp_path / "x.dict")))
+    assert found == sorted(found)
+    assert found[-1] - 1 > 5 * (found[0] - 1)
+
+
+def _tokens_per_pass(documents: Sequence[Sequence[int]], dictionary: Dictionary) -> float:
+    return replay(documents, LookupDrafter(dictionary)).tokens_per_pass

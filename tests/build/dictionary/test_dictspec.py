@@ -1,0 +1,161 @@
+"""DictSpec entries: the paper's example and small inputs whose answer is known."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spectool.build import Entry, build_entries, without_redundant
+from spectool.build.dictionary.dictspec import Reading
+
+Ngrams = list[tuple[Sequence[int], int]]
+readings: tuple[Reading, ...] = ("whole", "path")
+ngrams = st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=6), st.integers(1, 20)), max_size=15)
+
+
+def by_prefix(found: Sequence[Entry]) -> dict[tuple[int, ...], tuple[tuple[int, ...], float]]:
+    assert len({entry.prefix for entry in found}) == len(found)
+    return {entry.prefix: (entry.continuation, round(entry.probability, 4)) for entry in found}
+
+
+@pytest.mark.parametrize("reading", readings)
+def test_the_papers_example(reading: Reading) -> None:
+    """Table 1: personal computer 12,400 times, personal committee 180: 98.6 percent."""
+    computer, committee = [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 9]
+    found = by_prefix(list(build_entries([(computer, 12_400), (committee, 180)], 0.2, reading)))
+    assert found[1, 2, 3, 4, 5] == ((6, 7, 8), 0.9857)
+    assert found[1, 2, 3, 4, 5, 6] == ((7, 8), 1.0)
+    assert len(found) == 7
+    assert (1, 2, 3, 4, 5, 9) not in found, "nothing follows the end of an n-gram"
+    whole = build_entries([(computer, 12_400), (committee, 180)], 0.99, reading)
+    # At 99 percent the whole does not reach; the path stops before the doubtful token.
+    assert by_prefix(list(whole)).get((1, 2, 3, 4)) == (None if reading == "whole" else ((5,), 1.0))
+
+
+def test_whole_and_path_differ_where_no_whole_reaches() -> None:
+    """Three continuations of 40, 30 and 30: no whole above 50 percent, but all begin alike."""
+    counts: Ngrams = [([1, 5, 6, 7], 40), ([1, 5, 6, 8], 30), ([1, 5, 9], 30)]
+    assert (1,) not in by_prefix(list(build_entries(counts, 0.5, "whole")))
+    assert by_prefix(list(build_entries(counts, 0.5, "path")))[1,] == ((5, 6), 0.7)
+    assert by_prefix(list(build_entries(counts, 0.71, "path")))[1,] == ((5,), 1.0)
+    assert by_prefix(list(build_entries(counts, 0.4, "path")))[1,] == ((5, 6, 7), 0.4)
+    assert by_prefix(list(build_entries(counts, 0.4, "whole")))[1,] == ((5, 6, 7), 0.4)
+    assert by_prefix(list(build_entries(counts, 0.41, "path")))[1,] == ((5, 6), 0.7)
+
+
+def test_the_path_is_cut_by_the_product_not_by_one_step() -> None:
+    """Each step has 70 percent or more, the product of two has 49."""
+    counts: Ngrams = [([1, 2, 3], 49), ([1, 2, 4], 21), ([1, 5, 3], 30)]
+    assert by_prefix(list(build_entries(counts, 0.5, "path")))[1,] == ((2,), 0.7)
+    assert by_prefix(list(build_entries(counts, 0.49, "path")))[1,] == ((2, 3), 0.49)
+
+
+@pytest.mark.parametrize("reading", readings)
+def test_long_prefixes_keep_their_last_tokens_and_continuations_their_first(reading: Reading) -> None:
+    found = by_prefix(list(build_entries([(range(20), 3)], 0.2, reading)))
+    assert found[tuple(range(4, 12))] == (tuple(range(12, 20)), 1.0)
+    assert found[tuple(range(3))] == (tuple(range(3, 11)), 1.0)
+    assert found[tuple(range(11, 19))] == ((19,), 1.0)
+    assert max(map(len, found)) == 8
+    assert len(found) == 19
+    short = by_prefix(list(build_entries([(range(20), 3)], 0.2, reading, max_prefix=2, max_continuation=1)))
+    assert short[4, 5] == ((6,), 1.0)
+    assert {len(prefix) for prefix in short} == {1, 2}
+
+
+def test_truncated_prefixes_are_counted_together() -> None:
+    counts: Ngrams = [([0, 1, 2, 7], 3), ([5, 1, 2, 8], 2)]
+    entries = {entry.prefix: entry for entry in build_entries(counts, 0.5, "whole", max_prefix=2)}
+    assert entries[1, 2] == Entry((1, 2), (7,), 0.6, 5)
+
+
+@pytest.mark.parametrize("reading", readings)
+def test_only_certain_ones_at_probability_one(reading: Reading) -> None:
+    found = by_prefix(list(build_entries([([1, 2, 3], 999_999), ([1, 2, 4], 1), ([5, 6], 2)], 1.0, reading)))
+    expected = {(5,): ((6,), 1.0)}
+    assert found == (expected if reading == "whole" else expected | {(1,): ((2,), 1.0)})
+
+
+@pytest.mark.parametrize("reading", readings)
+@pytest.mark.parametrize("percent", range(1, 100))
+def test_a_probability_at_the_minimum_reaches_it(reading: Reading, percent: int) -> None:
+    """7 of 100 reach 0.07, although 0.07 * 100 is a little more than 7 in floating point."""
+    counts: Ngrams = [([1, 2], percent), *(([1, 3 + other], 1) for other in range(100 - percent))]
+    (entry,) = build_entries(counts, percent / 100, reading)
+    assert entry == Entry((1,), (2,), percent / 100, 100)
+
+
+def test_ties() -> None:
+    assert next(build_entries([([1, 9, 9], 5), ([1, 4, 4], 5), ([1, 8], 5)], 0.1, "whole")).continuation == (8,)
+    assert next(build_entries([([1, 9], 5), ([1, 4], 5)], 0.1, "whole")).continuation == (4,)
+    assert next(build_entries([([1, 9, 2], 5), ([1, 4, 3], 5)], 0.1, "path")).continuation == (4, 3)
+
+
+def share(tails: list[tuple[tuple[int, ...], int]], head: tuple[int, ...], whole: bool) -> float:
+    """How much of all occurrences goes on with exactly ``head``, or begins with it."""
+    return sum(n for tail, n in tails if (tail if whole else tail[: len(head)]) == head) / sum(n for _, n in tails)
+
+
+def slow_entries(counts: Ngrams, floor: float, reading: Reading) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The twin: one prefix after the other, by definition."""
+    splits = [
+        (tuple(tokens[max(0, cut - 8) : cut]), tuple(tokens[cut : cut + 8]), count)
+        for tokens, count in counts
+        for cut in range(1, len(tokens))
+    ]
+    result = {}
+    for prefix in {prefix for prefix, _, _ in splits}:
+        tails = [(tail, count) for before, tail, count in splits if before == prefix]
+        if reading == "whole":
+            ranked = sorted((-share(tails, tail, True), len(tail), tail) for tail in {tail for tail, _ in tails})
+            if -ranked[0][0] >= floor:
+                result[prefix] = ranked[0][2]
+            continue
+        path: tuple[int, ...] = ()
+        while nexts := {
+            (*path, tail[len(path)]) for tail, _ in tails if tail[: len(path)] == path and len(tail) > len(path)
+        }:
+            best = min((-share(tails, head, False), head) for head in nexts)
+            if -best[0] < floor:
+                break
+            path = best[1]
+        if path:
+            result[prefix] = path
+    return result
+
+
+@given(ngrams, st.sampled_from([0.0, 0.2, 0.5, 0.75, 1.0]), st.sampled_from(readings))
+def test_equal_to_the_slow_twin(counts: Ngrams, floor: float, reading: Reading) -> None:
+    found = list(build_entries(counts, floor, reading))
+    assert {entry.prefix: entry.continuation for entry in found} == slow_entries(counts, floor, reading)
+    assert [entry.prefix for entry in found] == sorted(entry.prefix for entry in found)
+    assert all(floor <= entry.probability <= 1 for entry in found)
+
+
+def look_up(entries: Mapping[tuple[int, ...], tuple[int, ...]], history: tuple[int, ...]) -> tuple[int, ...] | None:
+    return next((entries[history[at:]] for at in range(len(history)) if history[at:] in entries), None)
+
+
+@given(ngrams, st.sampled_from([0.0, 0.3, 0.6]), st.sampled_from(readings))
+def test_pruning_changes_no_proposal(counts: Ngrams, floor: float, reading: Reading) -> None:
+    found = list(build_entries(counts, floor, reading))
+    kept = list(without_redundant(found))
+    assert set(kept) <= set(found)
+    before = {entry.prefix: entry.continuation for entry in found}
+    after = {entry.prefix: entry.continuation for entry in kept}
+    for history in {*before, *product(range(4), repeat=3), *product(range(4), repeat=4)}:
+        assert look_up(before, history) == look_up(after, history)
+
+
+def test_pruning_by_hand() -> None:
+    entries = [
+        Entry((1,), (5,), 0.9, 1),
+        Entry((2, 1), (5,), 0.8, 1),  # redundant
+        Entry((3, 2, 1), (6,), 0.8, 1),
+        Entry((4, 3, 2, 1), (5,), 0.8, 1),  # not redundant: (3, 2, 1) says otherwise
+        Entry((2,), (5,), 0.8, 1),
+    ]
+    kept = [entry.prefix for entry in without_redundant(reversed(entries))]
+    assert sorted(kept) == [(1,), (2,), (3, 2, 1), (4, 3, 2, 1)]

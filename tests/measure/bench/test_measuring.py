@@ -1,0 +1,150 @@
+"""What is inside the clocks, and what is not: with a target and drafters that sleep."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from mlx.utils import tree_flatten
+
+from spectool import SpectoolError
+from spectool.artifacts.formats.benchmark import PLAIN, Block, Row
+from spectool.measure.bench.energy import Stated
+from spectool.measure.bench.measuring import Target, Way
+from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.loading import load_model
+
+PASS, READ = 0.2, 0.6  # seconds: of a pass of the target, of a drafter that reads a prompt
+TOLERANCE = 0.18
+PROMPT = list(range(40, 60))
+TOKENS = 3
+
+
+class Slow:
+    """A model whose passes take at least `PASS`."""
+
+    def __init__(self) -> None:
+        self.model, _ = load_model(str(demo_path("target")))
+        self.layers, self.model_type = self.model.layers, "slow"
+        self.began: list[float] = []
+
+    def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array:
+        self.began.append(time.perf_counter())
+        time.sleep(PASS)
+        logits: mx.array = self.model(tokens, cache=cache)
+        return logits
+
+    def parameters(self) -> Any:
+        return self.model.parameters()
+
+
+class Reader:
+    """A drafter that reads a prompt when it is first asked, guesses nothing, and counts."""
+
+    name = "reader"
+    costs_a_pass = True
+
+    def __init__(self) -> None:
+        self.starts = 0
+        self._read: list[int] = []
+        self._prompt: list[int] = []
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self.starts += 1
+        self._prompt = list(prompt)
+
+    def propose(self, limit: int) -> Proposal:
+        if self._read != self._prompt:
+            time.sleep(READ)
+            self._read = self._prompt
+        return Proposal((), "")
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Learn nothing."""
+
+
+class Silent(Reader):
+    """A drafter that costs nothing and guesses nothing."""
+
+    name = "silent"
+    costs_a_pass = False
+
+    def propose(self, limit: int) -> Proposal:
+        return Proposal((), "")
+
+
+class Sure(Silent):
+    """A drafter that is sure of a token: a draft model beside it is not asked first."""
+
+    name = "sure"
+
+    def propose(self, limit: int) -> Proposal:
+        return Proposal((7,), "sure", (0.99,))
+
+
+class Broken(Silent):
+    name = "broken"
+
+    def propose(self, limit: int) -> Proposal:
+        raise ValueError("no more")
+
+
+@pytest.fixture(scope="module")
+def slow() -> Slow:
+    model = Slow()
+    Target("slow", model, frozenset(), 1, 0.0, Stated(None)).warm_up(PROMPT, [Way(PLAIN, None, 0, None)])
+    return model
+
+
+def measured(slow: Slow, *ways: Way, tokens: int = TOKENS) -> dict[str, Row]:
+    target = Target("slow", slow, frozenset(), tokens, 0.0, Stated(10.0))
+    labels = {"language": "pl", "kind": "text", "prompt": "one", "repetition": 0}
+    plain = Way(PLAIN, None, 0, None)
+    block: Block = target.measure(0, PROMPT, [plain, *ways], (0,), labels, lambda: None)
+    return {row["drafter"]: row for row in block.generations}
+
+
+def test_plain_decoding_is_timed_by_its_own_passes_alone(slow: Slow) -> None:
+    row = measured(slow)[PLAIN]
+    # The pass over the last token of the prompt but one is before the clock. Each token has one inside, and the host
+    # has begun the next one when it gives the last token; on a device that pass would not be waited for.
+    assert row["seconds"] == pytest.approx((TOKENS + 1) * PASS, abs=TOLERANCE)
+    assert row["prompt_seconds"] == pytest.approx(PASS, abs=TOLERANCE)
+    assert row["draft_prompt_seconds"] == 0
+
+
+def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: Slow) -> None:
+    row = measured(slow, Way("silent", None, 2, Silent()))["silent"]
+    assert row["passes"] == TOKENS
+    assert row["seconds"] == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
+    assert row["pass_seconds"] == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
+    assert row["joules"] == pytest.approx(10 * row["seconds"], rel=0.05)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_reading_the_prompt_is_kept_apart(slow: Slow, alone: bool) -> None:
+    drafter = Reader() if alone else HybridDrafter([Sure(), Reader()])
+    row = measured(slow, Way("reader", None, 2, drafter))["reader"]
+    assert row["draft_prompt_seconds"] == pytest.approx(READ, abs=TOLERANCE)
+    assert row["draft_seconds"] < READ / 2
+    assert row["seconds"] == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
+
+
+def test_every_way_is_run_before_it_is_measured(slow: Slow) -> None:
+    drafters = [Silent(), Silent()]
+    ways = [Way(f"silent {place}", None, 2, drafter) for place, drafter in enumerate(drafters)]
+    Target("slow", slow, frozenset(), 1, 0.0, Stated(None)).warm_up(PROMPT, ways)
+    assert all(drafter.starts for drafter in drafters)
+
+
+def test_peak_memory_is_that_of_the_models_at_least(slow: Slow) -> None:
+    weights: dict[str, Any] = dict(tree_flatten(slow.parameters()))
+    assert measured(slow, tokens=1)[PLAIN]["peak_memory"] >= sum(weight.nbytes for weight in weights.values())
+
+
+def test_a_drafter_that_fails_is_no_measurement(slow: Slow) -> None:
+    with pytest.raises(SpectoolError, match="slow: drafter broken fails and cannot be measured: ValueError: no more"):
+        measured(slow, Way("broken", None, 2, Broken()))

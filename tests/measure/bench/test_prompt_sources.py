@@ -1,0 +1,69 @@
+"""Prompts from the built-in sets and from corpora."""
+
+from pathlib import Path
+
+import pytest
+
+from spectool import CorpusError
+from spectool.artifacts import open_tokenizer
+from spectool.measure.bench.experiment import KINDS, LANGUAGES, Prompts
+from spectool.measure.bench.prompt_sources import encoded, fingerprint, load_prompts
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.loading import load_model
+
+TOKENIZER = open_tokenizer(demo_path("target"))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_built_in_prompts_have_all_kinds(language: str) -> None:
+    prompts = load_prompts([Prompts(language=language, count=2)], TOKENIZER)
+    assert [prompt.kind for prompt in prompts] == [kind for kind in KINDS for _ in range(2)]
+    assert len({prompt.name for prompt in prompts}) == len(prompts)
+    assert {prompt.kind for prompt in prompts if prompt.chat} == {"instruction", "question"}
+
+
+def test_windows_slide_over_every_document(tmp_path: Path) -> None:
+    texts = ["Zażółć gęślą jaźń, a potem idź do lasu. " * 4, "Za krótkie.", "Most w Jaworowcu zamknięty. " * 6]
+    corpus = tmp_path / "two.txt"
+    corpus.write_text("\n".join(text.strip() for text in texts) + "\n", encoding="utf-8")
+    source = Prompts(str(corpus), "pl", ("news",), count=100, window=16, stride=8)
+    prompts = load_prompts([source], TOKENIZER)
+    documents = [ids for text in texts if len(ids := TOKENIZER.encode(text.strip())) >= 16]
+    expected = [ids[first : first + 16] for first in range(0, 1000, 8) for ids in documents if first + 16 <= len(ids)]
+    assert [prompt.text for prompt in prompts] == [TOKENIZER.bytes_of(ids).decode(errors="ignore") for ids in expected]
+    assert len(prompts) > 4
+    assert prompts[0].name == "two.txt-001"
+    assert prompts[0].kind == "news"
+    assert len(load_prompts([Prompts(str(corpus), "pl", count=3)], TOKENIZER)) == 3
+
+
+def test_a_source_without_prompts_is_an_error(tmp_path: Path) -> None:
+    corpus = tmp_path / "short.txt"
+    corpus.write_text("Za krótkie.\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"short\.txt: expected windows of 512 tokens, got none"):
+        load_prompts([Prompts(str(corpus), window=512, stride=512)], TOKENIZER)
+
+
+def test_other_prompts_have_another_fingerprint() -> None:
+    some, more = (load_prompts([Prompts(language="pl", count=count)], TOKENIZER) for count in (1, 2))
+    assert fingerprint(some) == fingerprint(list(some)) != fingerprint(more)
+
+
+def test_a_prompt_is_encoded_as_generate_does() -> None:
+    _, tokenizer = load_model(str(demo_path("target")))
+    prompt = load_prompts([Prompts(language="pl", kinds=("encyclopaedic",), count=1)], TOKENIZER)[0]
+    assert encoded(prompt, tokenizer) == tokenizer.encode(prompt.text)
+
+
+def test_prompts_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    corpus = tmp_path / "two.txt"
+    corpus.write_text("Most w Jaworowcu zamknięty do końca, a potem idź do lasu.\n", encoding="utf-8")
+    sources = [Prompts(str(corpus), "pl", window=window, stride=window) for window in (4, 8)]
+    prompts = load_prompts(sources, TOKENIZER)
+    assert len({prompt.name for prompt in prompts}) == len(prompts) > 2
+    assert "two.txt-001 of source 2" in {prompt.name for prompt in prompts}
+
+
+def test_the_built_in_sets_are_named_where_a_source_is_mistyped() -> None:
+    with pytest.raises(CorpusError, match=r"Built-in prompts: pl, uk, en, crh"):
+        load_prompts([Prompts("pll", "pl")], TOKENIZER)

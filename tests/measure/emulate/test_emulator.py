@@ -1,0 +1,147 @@
+"""Replays whose figures are known, and the emulator against a replay by definition."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spectool.measure.emulate.replay import replay
+from spectool.runtime.decoding.drafter import Drafter, Proposal
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
+
+
+class Script:
+    """Proposes by a table of the last committed token."""
+
+    def __init__(self, table: dict[int | None, list[int]], name: str = "script") -> None:
+        self.name = name
+        self.table = table
+        self.seen: list[int] = []
+        self.starts = 0
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self.starts += 1
+        self.seen = list(prompt)
+
+    def propose(self, limit: int) -> Proposal:
+        return Proposal(self.table.get(self.seen[-1] if self.seen else None, [])[:limit], self.name)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        assert len(tokens) > 0
+        self.seen.extend(tokens)
+
+
+def test_nothing_proposed_is_one_pass_a_token() -> None:
+    statistics = replay([[1, 2, 3], [4]], Script({}))
+    assert (statistics.passes, statistics.tokens, statistics.proposed) == (4, 4, 0)
+    assert statistics.tokens_per_pass == 1.0
+    assert statistics.coverage == statistics.acceptance_rate == statistics.mean_accepted_length == 0.0
+
+
+def test_by_hand() -> None:
+    """A text of 8 tokens: passes commit 1 | 2 3 4 | 5 | 6 7 8."""
+    drafter = Script({1: [2, 3, 9], 4: [7, 7], 5: [6, 7, 8, 9]})
+    statistics = replay([[1, 2, 3, 4, 5, 6, 7, 8]], drafter)
+    assert drafter.seen == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert statistics == DraftStatistics(
+        passes=4,
+        tokens=8,
+        proposed=3 + 2 + 4,
+        accepted=2 + 0 + 3,
+        drafted_passes=3,
+        proposed_by=Counter(script=9),
+        accepted_by=Counter(script=5),
+    )
+    assert statistics.tokens_per_pass == 2.0
+    assert statistics.coverage == 0.75
+    assert statistics.acceptance_rate == 5 / 9
+    assert statistics.mean_accepted_length == 5 / 3
+
+
+def test_limits_documents_and_callbacks() -> None:
+    drafter = Script({None: [1, 2, 3]})
+    ended: list[int] = []
+    statistics = replay([[1, 2, 3], [], [1, 2, 3, 4]], drafter, 2, ended.append)
+    # Each document starts anew, after nothing; 2 of 3 tokens are proposed, the target adds one.
+    assert (statistics.passes, statistics.tokens, statistics.accepted) == (3, 7, 4)
+    assert drafter.starts == 3
+    assert ended == [3, 0, 4]
+    assert replay([[1, 2, 3]], drafter, 0).passes == 3
+    assert replay([], drafter).passes == 0
+    assert replay([], drafter).tokens_per_pass == 0.0
+
+
+def slow_replay(documents: Sequence[Sequence[int]], drafter: Drafter, limit: int) -> tuple[int, int, int, int]:
+    """The twin: one token after the other, a pass whenever the proposal is used up or wrong."""
+    passes = proposed = accepted = drafted = 0
+    for document in documents:
+        drafter.start(())
+        position = 0
+        while position < len(document):
+            passes += 1
+            guesses = list(drafter.propose(limit).tokens)
+            proposed += len(guesses)
+            drafted += bool(guesses)
+            committed = []
+            while position < len(document):
+                token = document[position]
+                position += 1
+                committed.append(token)
+                if guesses and guesses.pop(0) == token:
+                    accepted += 1
+                else:
+                    break
+            drafter.commit(committed)
+    return passes, proposed, accepted, drafted
+
+
+documents = st.lists(st.lists(st.integers(0, 3), max_size=40), max_size=4)
+tables = st.dictionaries(st.one_of(st.none(), st.integers(0, 3)), st.lists(st.integers(0, 3), max_size=5), max_size=5)
+
+
+@pytest.mark.parametrize("kind", ["script", "history", "hybrid"])
+@given(documents=documents, table=tables, limit=st.integers(0, 6))
+def test_equal_to_the_slow_twin(
+    kind: str, documents: list[list[int]], table: dict[int | None, list[int]], limit: int
+) -> None:
+    def drafter() -> Drafter:
+        if kind == "script":
+            return Script(table)
+        if kind == "history":
+            return LookupDrafter(history=True)
+        return HybridDrafter([Script(table), LookupDrafter(history=True)])
+
+    statistics = replay(documents, drafter(), limit)
+    found = (statistics.passes, statistics.proposed, statistics.accepted, statistics.drafted_passes)
+    assert found == slow_replay(documents, drafter(), limit)
+    assert statistics.tokens == sum(map(len, documents))
+    # Every pass commits its accepted tokens and one more, unless the text ends inside the proposal.
+    ends = sum(1 for document in documents if document)
+    assert 0 <= statistics.passes + statistics.accepted - statistics.tokens <= ends
+    assert sum(statistics.proposed_by.values()) == statistics.proposed
+    assert sum(statistics.accepted_by.values()) == statistics.accepted
+
+
+def test_a_hybrid_is_at_least_as_good_as_the_better_of_two_that_never_compete() -> None:
+    text = [5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8, 1, 2, 3]
+    script = {1: [2, 3]}
+    alone = [replay([text], drafter).passes for drafter in (Script(script), LookupDrafter(history=True))]
+    statistics = replay([text], HybridDrafter([Script(script), LookupDrafter(history=True)]))
+    assert statistics.passes < min(alone)
+    assert set(statistics.accepted_by) == {"script", "history"}
+    assert statistics.accepted_by["script"] == 2
+
+
+def test_a_drafter_that_fails_inside_a_hybrid_does_not_end_the_replay() -> None:
+    class Failing(Script):
+        def propose(self, limit: int) -> Proposal:
+            raise RuntimeError("broken file")
+
+    text = [5, 6, 7] * 5
+    with pytest.warns(RuntimeWarning, match="'failing' is switched off"):
+        statistics = replay([text], HybridDrafter([Failing({}, "failing"), LookupDrafter(history=True)]))
+    assert statistics.passes == replay([text], LookupDrafter(history=True)).passes

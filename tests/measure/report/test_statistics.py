@@ -1,0 +1,129 @@
+"""Means, lines and break-even points against scipy and statsmodels, and how often their intervals hold the truth."""
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+from statsmodels.stats._delta_method import NonlinearDeltaCov
+
+from spectool.measure.intervals import break_even, fit_line, mean_interval
+from spectool.measure.report.cost_fit import Observation, fit_cost
+
+SEED = 7
+RUNS = 200
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    print("seed", SEED)
+    return np.random.default_rng(SEED)
+
+
+def test_means_are_scipys(rng: np.random.Generator) -> None:
+    values = rng.normal(1.1, 0.2, 13)
+    found = mean_interval(values.tolist())
+    theirs = stats.ttest_1samp(values, 1).confidence_interval(0.95)
+    assert (found.low, found.value, found.high) == pytest.approx((theirs.low, values.mean(), theirs.high))
+    assert found.n == 13
+    theirs = stats.ttest_1samp(values, 1).confidence_interval(0.99)
+    assert mean_interval(values.tolist(), 0.99).low == pytest.approx(theirs.low)
+
+
+def test_lines_are_statsmodels(rng: np.random.Generator) -> None:
+    x = rng.uniform(0.2, 0.7, 31)
+    y = 9 + 13 * x + rng.normal(0, 0.5, 31)
+    found, theirs = fit_line(x.tolist(), y.tolist()), sm.OLS(y, sm.add_constant(x)).fit()
+    assert found is not None
+    assert (found.a, found.b) == pytest.approx(theirs.params)
+    covariance = theirs.cov_params()
+    assert found.covariance == pytest.approx((covariance[0, 0], covariance[1, 1], covariance[0, 1]))
+    assert found.r_squared == pytest.approx(theirs.rsquared)
+
+
+def test_the_delta_method_is_statsmodels(rng: np.random.Generator) -> None:
+    x = rng.uniform(0.2, 0.7, 25)
+    y = 9 + 13 * x + rng.normal(0, 0.5, 25)
+    plain = np.full(25, 14.8)
+    found = break_even(x.tolist(), y.tolist(), plain.tolist())
+    fitted = sm.OLS(y, sm.add_constant(x)).fit()
+    theirs = NonlinearDeltaCov(lambda ab: np.array([(14.8 - ab[0]) / ab[1]]), fitted.params, fitted.cov_params())
+    assert found is not None
+    assert found.alpha == pytest.approx(theirs.predicted()[0])
+    assert found.reach == pytest.approx(stats.t.ppf(0.975, 23) * theirs.se_vectorized()[0], rel=1e-6)
+
+
+def test_what_cannot_be_told() -> None:
+    assert break_even([0.1, 0.2], [1.0, 2.0], [1.5, 1.5]) is None
+    assert break_even([0.4, 0.4, 0.4], [1.0, 2.0, 3.0], [1.5, 1.5, 1.5]) is None
+    assert break_even([0.1, 0.2, 0.3], [3.0, 2.0, 1.0], [1.5, 1.5, 1.5]) is None
+    assert mean_interval([2.0]) == (2.0, None, None, 1)
+    assert fit_cost([Observation(0.4, 2, 1.0, 0.1)] * 2) is None
+
+
+def test_the_cost_model_is_statsmodels(rng: np.random.Generator) -> None:
+    seen = [_observation(rng, k, 0.1) for k in (2, 4, 6) for _ in range(10)]
+    found = fit_cost(seen)
+    columns = np.array([[one.k + 1, one.k**2] for one in seen])
+    theirs = sm.OLS([one.cost for one in seen], columns).fit()
+    low, high = theirs.conf_int().T
+    assert found is not None and not found.timed
+    for place, constant in enumerate((found.r, found.beta)):
+        assert (constant.low, constant.value, constant.high) == pytest.approx(
+            (low[place], theirs.params[place], high[place])
+        )
+
+
+@pytest.mark.parametrize("n", [5, 12, 40])
+@pytest.mark.parametrize("skewed", [False, True])
+def test_intervals_of_means_hold_the_truth_more_often_than_the_bootstrap(n: int, skewed: bool) -> None:
+    rng = np.random.default_rng(SEED)
+    print("seed", SEED)
+    held = {"t": 0, "bootstrap": 0}
+    for _ in range(RUNS):
+        values = np.exp(rng.normal(0, 0.3, n)) if skewed else rng.normal(1, 0.3, n)
+        truth = np.exp(0.3**2 / 2) if skewed else 1.0
+        found = mean_interval(values.tolist())
+        drawn = values[rng.integers(0, n, (500, n))].mean(axis=1)
+        low, high = np.percentile(drawn, [2.5, 97.5])
+        held["t"] += found.low <= truth <= found.high
+        held["bootstrap"] += low <= truth <= high
+    print(n, skewed, held)
+    assert 0.90 <= held["t"] / RUNS <= 0.99
+    assert held["t"] >= held["bootstrap"] - 0.02 * RUNS
+    if n == 5:
+        assert held["bootstrap"] / RUNS < 0.90
+
+
+def test_intervals_of_break_evens_hold_the_truth() -> None:
+    rng = np.random.default_rng(SEED)
+    print("seed", SEED)
+    held = 0
+    for _ in range(RUNS):
+        alpha = rng.uniform(0.2, 0.7, 20)
+        rates = 9 + 13 * alpha + rng.normal(0, 0.6, 20)
+        found = break_even(alpha.tolist(), rates.tolist(), (14.8 + rng.normal(0, 0.3, 20)).tolist())
+        assert found is not None
+        held += abs(found.alpha - 5.8 / 13) <= found.reach
+    print("break-even", held)
+    assert 0.90 <= held / RUNS <= 0.99
+
+
+@pytest.mark.parametrize("lengths", [(2, 4), (4,)])
+def test_intervals_of_r_and_beta_hold_the_truth(lengths: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(SEED)
+    print("seed", SEED)
+    held = np.zeros(2)
+    for _ in range(RUNS):
+        found = fit_cost([_observation(rng, k, 0.05) for k in lengths for _ in range(12)])
+        assert found is not None and found.timed == (len(lengths) == 1)
+        for place, (constant, truth) in enumerate(((found.r, 0.071), (found.beta, 0.19))):
+            held[place] += constant.low <= truth <= constant.high
+    print("r, beta", held)
+    assert (held >= 0.90 * RUNS).all() and (held <= 0.99 * RUNS).all()
+
+
+def _observation(rng: np.random.Generator, k: int, noise: float) -> Observation:
+    """A prompt whose cycle costs what the model says with r = 0.071 and beta = 0.19, give or take."""
+    alpha = rng.uniform(0.2, 0.7)
+    cost = 1 + 0.071 * (k + 1) + 0.19 * k * k + rng.normal(0, noise)
+    return Observation(alpha, k, (1 + alpha * k) / cost, 0.071 + rng.normal(0, 0.01))

@@ -1,0 +1,109 @@
+"""Coloured cycles: every committed character once, no broken ones, in the right colour."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from spectool.runtime.commands.display import Tail, finish, legend, render
+from spectool.runtime.decoding.drafter import Cycle
+
+GREEN, RED, YELLOW = "\x1b[32m", "\x1b[31m", "\x1b[33m"
+
+
+def letters(tokens) -> str:
+    """One byte for each token."""
+    return bytes(tokens).decode("utf-8", "replace")
+
+
+def cycles_of(data: bytes, cuts: list[int], wrong: list[int]) -> list[Cycle]:
+    """Split ``data`` into cycles of the given lengths, all but the last token of each drafted."""
+    cycles, at = [], 0
+    for cut in [*cuts, len(data)]:
+        part = tuple(data[at : at + cut])
+        if not part:
+            break
+        cycles.append(Cycle((*part[:-1], *wrong), "test", len(part) - 1, part))
+        at += len(part)
+    return cycles
+
+
+def shown(cycles: list[Cycle], decode=letters) -> str:
+    tail, parts = Tail(), []
+    for cycle in cycles:
+        text, tail = render(cycle, decode, tail)
+        parts.append(text)
+    return "".join(parts) + finish(decode, tail)
+
+
+def test_each_fate_has_its_colour() -> None:
+    text, _ = render(Cycle(tuple(b"abXY"), "test", 2, tuple(b"abc")), letters)
+    assert text == (
+        click.style("a", fg="green")
+        + click.style("b", fg="green")
+        + click.style("XY", fg="red", strikethrough=True)
+        + click.style("c", fg="yellow")
+    )
+    assert render(Cycle(tuple(b"ab"), "test", 2, tuple(b"abc")), letters)[0].endswith("c")
+    assert render(Cycle((), "", 0, tuple(b"c")), letters)[0] == "c"
+
+
+def test_a_stop_token_inside_a_draft_ends_the_colours() -> None:
+    text, _ = render(Cycle(tuple(b"abcd"), "test", 2, tuple(b"ab")), letters)
+    assert click.unstyle(text) == "ab"
+
+
+def test_the_legend_names_every_colour() -> None:
+    assert click.unstyle(legend()).split() == ["accepted", "rejected", "corrected", "undrafted"]
+
+
+def test_a_character_waits_for_its_last_byte() -> None:
+    first, second = "ż".encode()
+    text, tail = render(Cycle((first,), "test", 1, (first,)), letters)
+    assert (text, tail) == ("", Tail((), (first,)))
+    text, tail = render(Cycle((), "", 0, (second,)), letters, tail)
+    assert (text, tail.held) == ("ż", ())
+
+
+def test_bytes_that_are_no_text_do_not_hold_the_rest_back() -> None:
+    data = bytes([0xFF] * 6) + b"koniec"
+    assert click.unstyle(shown(cycles_of(data, [1] * 20, []))) == "koniec"
+
+
+@given(
+    st.text(max_size=30),
+    st.lists(st.integers(1, 6), max_size=20),
+    st.lists(st.sampled_from(list(b"Xz\xc4\x84\xf0")), max_size=3),
+)
+def test_committed_text_is_shown_once_and_whole(text: str, cuts: list[int], wrong: list[int]) -> None:
+    text = text.replace("\ufffd", "").replace("\x1b", "")
+    plain = click.unstyle(shown(cycles_of(text.encode(), cuts, [])))
+    assert plain == text
+    painted = shown(cycles_of(text.encode(), cuts, wrong))
+    assert "\ufffd" not in painted
+    kept = re.sub(r"\x1b\[31m\x1b\[9m.*?\x1b\[0m", "", painted, flags=re.DOTALL)
+    assert click.unstyle(kept) == text
+
+
+@pytest.mark.parametrize("name", ["mistral-7b-v0.1", "bielik-11b-v2.5", "qwen2.5", "llama-3.2", "gemma-3"])
+def test_real_tokenizers(shared: Path, name: str) -> None:
+    tokenizer = Tokenizer.from_file(str(shared / "tokenizers" / name / "tokenizer.json"))
+    text = "Zażółć gęślą jaźń, Привіт, світе! 🙂 𐎀 — къырым тили\nнова строка  дві"
+    tokens = tokenizer.encode(text, add_special_tokens=False).ids
+    cycles = [
+        Cycle(
+            (*tokens[at : at + 2], *tokens[:2]),
+            "test",
+            min(2, len(tokens) - at - 1),
+            tuple(tokens[at : at + 3]),
+        )
+        for at in range(0, len(tokens), 3)
+    ]
+    painted = shown(cycles, lambda ids: tokenizer.decode(list(ids), skip_special_tokens=False))
+    kept = re.sub(r"\x1b\[31m\x1b\[9m.*?\x1b\[0m", "", painted, flags=re.DOTALL)
+    assert "\ufffd" not in painted
+    assert click.unstyle(kept).strip() == text

@@ -1,0 +1,282 @@
+"""However a generation ends, the caches hold what was yielded without its last token."""
+
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from mlx_lm.models.cache import ChunkedKVCache, make_prompt_cache
+
+from spectool.runtime.caches import windows
+from spectool.runtime.caches.leaves import leaves
+from spectool.runtime.decoding.drafter import Cycle, Drafter
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.statistics import DraftStatistics
+
+from ..caches.holding import assert_holds
+from ..drafters import Failing, Oracle
+from ..models import KINDS, plain, tiny_model
+
+PROMPT = [7, 8, 9, 7, 8]
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return tiny_model()
+
+
+@pytest.fixture(scope="module")
+def text(model: Any) -> list[int]:
+    """Forty tokens of plain decoding after PROMPT."""
+    return plain(model, PROMPT, 40)
+
+
+def generated(model: Any, drafter: Drafter | None, count: int, **options: Any) -> list[int]:
+    steps = generate_step(mx.array(PROMPT), model, drafter=drafter, max_tokens=count, **options)
+    return [token for token, _, _ in steps]
+
+
+class Broken:
+    """A model that breaks off in its n-th pass, when the first layers have been fed and the others have not."""
+
+    def __init__(self, model: Any, fail_at: int, layers: int = 1) -> None:
+        self._model = model
+        self._fail_at = fail_at
+        self._layers = layers
+        self._calls = 0
+
+    def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:
+        self._calls += 1
+        if self._calls == self._fail_at:
+            self._model(tokens, cache=[*cache[: self._layers], *copy.deepcopy(cache[self._layers :])])
+            raise MemoryError
+        return self._model(tokens, cache=cache)
+
+
+@pytest.mark.parametrize("method", ["start", "propose", "commit"])
+def test_an_interrupt_passes_and_leaves_the_cache_whole(model: Any, text: list[int], method: str) -> None:
+    cache, yielded = make_prompt_cache(model), []
+    call = 1 if method == "start" else 2
+    steps = generate_step(
+        mx.array(PROMPT),
+        model,
+        drafter=Failing(text, method, call, KeyboardInterrupt()),
+        prompt_cache=cache,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        for token, _, _ in steps:
+            yielded.append(token)
+    assert_holds(model, cache, (PROMPT + yielded)[:-1])
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.4])
+@pytest.mark.parametrize("drafted", [True, False])
+def test_closed_anywhere_the_cache_holds_all_but_the_last_token(
+    model: Any, text: list[int], wrong: float, drafted: bool
+) -> None:
+    for stop in range(1, 21):
+        cache = make_prompt_cache(model)
+        drafter = Oracle(text, wrong=wrong) if drafted else None
+        steps = generate_step(mx.array(PROMPT), model, drafter=drafter, prompt_cache=cache, max_tokens=20)
+        yielded = [next(steps)[0] for _ in range(stop)]
+        steps.close()
+        assert_holds(model, cache, (PROMPT + yielded)[:-1])
+        # The conversation goes on from there.
+        more = generate_step(mx.array(yielded[-1:]), model, prompt_cache=cache, max_tokens=3)
+        assert [token for token, _, _ in more] == text[stop : stop + 3]
+
+
+def test_exhausted_the_cache_holds_all_but_the_last_token(model: Any, text: list[int]) -> None:
+    for count in (1, 5, 18):
+        cache = make_prompt_cache(model)
+        yielded = generated(model, Oracle(text, wrong=0.3), count, prompt_cache=cache)
+        assert_holds(model, cache, (PROMPT + yielded)[:-1])
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "llama4", "qwen3_5", "falcon_h1", "mamba2"])
+@pytest.mark.parametrize("wrong", [0.0, 0.4, None])
+def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None) -> None:
+    model = tiny_model(kind)
+    prompt = PROMPT * 4  # 20 tokens: both windows, of 24 and of 48, are crossed
+    text = plain(model, prompt, 40)
+    for stop in (1, 3, 4, 5, 9, 14, 27, 31, 38, 40):
+        cache = make_prompt_cache(model)
+        drafter = None if wrong is None else Oracle(text, wrong=wrong)
+        steps = generate_step(mx.array(prompt), model, drafter=drafter, prompt_cache=cache, max_tokens=40)
+        yielded = [next(steps)[0] for _ in range(stop)]
+        assert yielded == text[:stop]
+        if stop == 40:
+            assert list(steps) == []
+        elif stop % 2:
+            steps.close()
+        else:
+            with pytest.raises(LookupError):
+                steps.throw(LookupError())
+        assert_holds(model, cache, (prompt + yielded)[:-1])
+        # The conversation goes on from there, drafted and plain.
+        for next_drafter in (Oracle(text[stop:]), None):
+            more = generate_step(
+                mx.array(yielded[-1:]),
+                model,
+                drafter=next_drafter,
+                prompt_cache=copy.deepcopy(cache),
+                max_tokens=40 - stop,
+            )
+            assert [token for token, _, _ in more] == text[stop:]
+
+
+def assert_interrupted(model: Any, cache: Sequence[Any], tokens: Sequence[int]) -> None:
+    """Check what an interruption between two tokens leaves: all but the last, or all, but only in a wrapped window."""
+    wrapped = [
+        leaf
+        for leaf in leaves(cache)
+        if isinstance(leaf, windows.KINDS)
+        and leaf.offset == len(tokens) >= (leaf.chunk_size if isinstance(leaf, ChunkedKVCache) else leaf.max_size)
+    ]
+    assert_holds(model, cache, tokens if wrapped else tokens[:-1])
+
+
+class Counted:
+    """A model that counts its passes."""
+
+    def __init__(self, model: Any) -> None:
+        self._model, self.layers, self.passes = model, model.layers, 0
+
+    def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:
+        self.passes += 1
+        return self._model(tokens, cache=cache)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pass_begins_before_the_token_of_the_one_before_it_is_read(kind: str) -> None:
+    model, prompt = tiny_model(kind), PROMPT * 4
+    text = plain(model, prompt, 40)
+    counted, cache = Counted(model), make_prompt_cache(model)
+    steps = generate_step(mx.array(prompt), counted, prompt_cache=cache, max_tokens=40)
+    for number, (token, _, _) in enumerate(steps, 1):
+        # Beside the prompt pass; none ahead at the end.
+        assert (token, counted.passes - 1) == (text[number - 1], min(number + 1, 40))
+    assert_holds(model, cache, prompt + text[:-1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str) -> None:
+    model, prompt = tiny_model(kind), PROMPT * 4
+    text = plain(model, prompt, 12)
+
+    class Once(Oracle):
+        """Proposes in the first cycle alone, so that the next pass may begin by feeding tokens again."""
+
+        def propose(self, limit: int) -> Any:
+            found = super().propose(limit)
+            if self.committed:
+                raise EOFError
+            return found
+
+    def interrupt(cycle: Cycle) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+
+    for cycles in range(1, 8):
+        for drafter in (None, Once(text, wrong=0.4)):
+            cache, yielded, left = make_prompt_cache(model), list[int](), cycles
+            steps = generate_step(
+                mx.array(prompt), model, drafter=drafter, prompt_cache=cache, max_tokens=12, on_cycle=interrupt
+            )
+            with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the drafter is switched off
+                for token, _, _ in steps:
+                    yielded.append(token)
+            assert yielded == text[: len(yielded)]
+            assert_interrupted(model, cache, prompt + yielded)
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "llama4", "qwen3_5", "falcon_h1", "mamba2"])
+@pytest.mark.parametrize("drafted", [True, False])
+def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
+    model = tiny_model(kind)
+    text = plain(model, PROMPT * 4, 60)
+    held = PROMPT * 2
+    for broken in (1, 2, 3, 4, 6, 9, 12):
+        cache, yielded = make_prompt_cache(model), []
+        mx.eval(model(mx.array([held]), cache=cache))
+        steps = generate_step(
+            mx.array(PROMPT * 2),
+            Broken(model, broken, layers=broken % 3),
+            drafter=Oracle(text, wrong=0.3) if drafted else None,
+            prompt_cache=cache,
+            prefill_step_size=4,
+        )
+        with pytest.raises(MemoryError):
+            for token, _, _ in steps:
+                yielded.append(token)
+        # Three passes over the prompt but for its last token.
+        whole = broken > 3
+        assert yielded == text[: len(yielded)]
+        assert bool(yielded) == (broken > 4)
+        if whole and not drafted:
+            assert_interrupted(model, cache, [*held, *PROMPT * 2, *yielded])
+        else:
+            assert_holds(model, cache, [*held, *((PROMPT * 2 + yielded)[:-1] if whole else ())])
+
+
+def test_an_exception_of_the_consumer(model: Any, text: list[int]) -> None:
+    cache = make_prompt_cache(model)
+    steps = generate_step(mx.array(PROMPT), model, drafter=Oracle(text), prompt_cache=cache)
+    for _ in range(4):
+        next(steps)
+    with pytest.raises(LookupError):
+        steps.throw(LookupError())
+    assert_holds(model, cache, PROMPT + text[:3])
+
+
+def test_an_exception_inside_a_pass(model: Any, text: list[int]) -> None:
+    calls = 0
+
+    def sampler(logprobs: mx.array) -> mx.array:
+        nonlocal calls
+        calls += 1
+        if calls == 13:
+            raise ZeroDivisionError
+        return mx.argmax(logprobs, axis=-1)
+
+    cache, yielded = make_prompt_cache(model), []
+    steps = generate_step(mx.array(PROMPT), model, drafter=Oracle(text), prompt_cache=cache, sampler=sampler)
+    with pytest.raises(ZeroDivisionError):
+        for token, _, _ in steps:
+            yielded.append(token)
+    assert yielded == text[:9]
+    assert_holds(model, cache, PROMPT + text[:8])
+
+
+def test_an_exception_in_the_prompt_leaves_the_cache_as_it_was(model: Any) -> None:
+    cache = make_prompt_cache(model)
+    mx.eval(model(mx.array([[4, 5]]), cache=cache))
+    with pytest.raises(MemoryError):
+        next(generate_step(mx.array(PROMPT), Broken(model, 2), prompt_cache=cache, prefill_step_size=3))
+    assert_holds(model, cache, [4, 5])
+
+
+def test_a_stop_token_inside_an_accepted_draft(model: Any, text: list[int]) -> None:
+    stop = next(token for token in text[3:] if text.index(token) >= 3)
+    at = text.index(stop)
+    cache, total, cycles = make_prompt_cache(model), DraftStatistics(), list[Cycle]()
+    drafter = Oracle(text)
+    got = generated(
+        model,
+        drafter,
+        40,
+        num_draft_tokens=39,
+        stop_tokens={stop},
+        prompt_cache=cache,
+        statistics=total,
+        on_cycle=cycles.append,
+    )
+    assert got == drafter.committed == text[: at + 1]
+    assert (total.tokens, total.accepted, total.passes) == (at + 1, at + 1, 1)
+    assert [cycle[:4] for cycle in cycles] == [(tuple(text[:39]), "oracle", at + 1, tuple(text[: at + 1]))]
+    assert_holds(model, cache, PROMPT + text[:at])

@@ -1,0 +1,96 @@
+"""Exact match with whatever mlx-lm offers: drafts change nothing of what its processors and samplers do."""
+
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from mlx_lm.sample_utils import make_logits_processors, make_sampler
+
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling
+
+from ..drafters import Oracle
+from ..models import plain, prompts, tiny_model
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+PROMPT = [3, 1]
+PROCESSORS: dict[str, dict[str, Any]] = {
+    "bias": {"logit_bias": {7: 1.5, 200: -3.0}},
+    "repetition": {"repetition_penalty": 1.3},
+    "short repetition": {"repetition_penalty": 0.8, "repetition_context_size": 3},
+    "presence": {"presence_penalty": 0.7, "presence_context_size": 5},
+    "frequency": {"frequency_penalty": 0.4},
+    "all": {
+        "logit_bias": {9: 0.5},
+        "repetition_penalty": 1.2,
+        "presence_penalty": 0.3,
+        "frequency_penalty": 0.2,
+        "frequency_context_size": 7,
+    },
+}
+
+
+def dry(tokens: mx.array, logits: mx.array) -> mx.array:
+    """Make what would prolong a repetition less likely the longer it is, as DRY does."""
+    text: list[int] = tokens.tolist()
+    longest: dict[int, int] = {}
+    for place in range(1, len(text)):
+        length = 0
+        while length < place and text[place - 1 - length] == text[-1 - length]:
+            length += 1
+        if length:
+            longest[text[place]] = max(length, longest.get(text[place], 0))
+    if longest:
+        penalties = mx.array([0.8 * 1.75 ** (length - 1) for length in longest.values()])
+        logits[:, mx.array(list(longest))] -= penalties
+    return logits
+
+
+def second_best(logprobs: mx.array) -> mx.array:
+    """A sampler of nobody's, without chance."""
+    return mx.argsort(-logprobs, axis=-1)[:, 1]
+
+
+@pytest.fixture(scope="module")
+def larger() -> Any:
+    return tiny_model()
+
+
+@pytest.mark.parametrize("sampler", [None, second_best], ids=["greedy", "second best"])
+@pytest.mark.parametrize("kind", [*PROCESSORS, "dry"])
+def test_every_processor_changes_drafted_and_plain_text_alike(larger: Any, kind: str, sampler: Any) -> None:
+    def processors() -> list[LogitsProcessor]:
+        made = [dry] if kind == "dry" else make_logits_processors(**PROCESSORS[kind])
+        assert made
+        return list(made)
+
+    for prompt in prompts(3, seed=5):
+        expected = plain(larger, prompt, 24, logits_processors=processors(), sampler=sampler)
+        for wrong in (0.0, 0.4):
+            steps = generate_step(
+                mx.array(prompt),
+                larger,
+                drafter=Oracle(expected, wrong=wrong),
+                max_tokens=24,
+                logits_processors=processors(),
+                sampler=sampler,
+            )
+            assert [token for token, _, _ in steps] == expected
+
+
+@pytest.mark.parametrize("name", ["top-p", "min-p", "top-k", "xtc", "all"])
+def test_without_drafts_a_seed_gives_mlx_lms_text(larger: Any, name: str) -> None:
+    settings: dict[str, dict[str, Any]] = {
+        "top-p": {"top_p": 0.8},
+        "min-p": {"min_p": 0.05},
+        "top-k": {"top_k": 20},
+        "xtc": {"xtc_probability": 0.5, "xtc_threshold": 0.02},
+        "all": {"top_p": 0.9, "min_p": 0.01, "top_k": 50, "xtc_probability": 0.3, "xtc_threshold": 0.02},
+    }
+    mx.random.seed(17)
+    # One more than wanted: mlx-lm is a token ahead.
+    expected = plain(larger, PROMPT, 20, sampler=make_sampler(0.8, **settings[name]))
+    for sampler in (make_sampler(0.8, **settings[name]), Sampling(0.8, **settings[name])):
+        mx.random.seed(17)
+        got = [token for token, _, _ in generate_step(mx.array(PROMPT), larger, max_tokens=20, sampler=sampler)]
+        assert got == expected

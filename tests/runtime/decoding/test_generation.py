@@ -1,0 +1,185 @@
+"""The loop's edges: limits, bad drafters, early ends, and the state of the caches after each."""
+
+import warnings
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.sample_utils import make_logits_processors
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.decoding.drafter import Cycle, Drafter
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.statistics import DraftStatistics
+
+from ..caches.holding import assert_holds
+from ..drafters import Failing, Fixed, Oracle
+from ..models import plain, prompts, tiny_model
+
+PROMPT = [7, 8, 9, 7, 8]
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return tiny_model()
+
+
+@pytest.fixture(scope="module")
+def text(model: Any) -> list[int]:
+    """Forty tokens of plain decoding after PROMPT."""
+    return plain(model, PROMPT, 40)
+
+
+def generated(model: Any, drafter: Drafter | None, count: int, **options: Any) -> list[int]:
+    steps = generate_step(mx.array(PROMPT), model, drafter=drafter, max_tokens=count, **options)
+    return [token for token, _, _ in steps]
+
+
+def test_yields_what_mlx_lm_yields(model: Any, text: list[int]) -> None:
+    steps = list(generate_step(mx.array(PROMPT), model, drafter=Oracle(text), max_tokens=12))
+    assert [token for token, _, _ in steps] == text[:12]
+    for token, logprobs, _ in steps:
+        assert logprobs.shape == (256,)
+        assert mx.argmax(logprobs).item() == token
+        assert abs(mx.logsumexp(logprobs).item()) < 1e-4
+    # 8 drafts and one of the target's own, then 2 drafts and one.
+    assert [drafted for _, _, drafted in steps] == [True] * 8 + [False] + [True] * 2 + [False]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9, 10])
+def test_never_proposes_beyond_max_tokens(model: Any, text: list[int], count: int) -> None:
+    drafter, total = Oracle(text), DraftStatistics()
+    assert generated(model, drafter, count, statistics=total) == text[:count]
+    # The last cycle adds a token of the target's own.
+    assert drafter.committed == text[:count]
+    assert all(limit <= count - 1 for limit in drafter.limits)
+    assert total.tokens == count
+    assert total.passes == (count + 8) // 9
+
+
+def test_no_tokens_and_no_limit(model: Any, text: list[int]) -> None:
+    cache = make_prompt_cache(model)
+    assert generated(model, Oracle(text), 0, prompt_cache=cache) == []
+    assert_holds(model, cache, PROMPT[:-1])
+    endless = generate_step(mx.array(PROMPT), model, drafter=Oracle(text), max_tokens=-1)
+    assert [next(endless)[0] for _ in range(30)] == text[:30]
+    endless.close()
+
+
+@pytest.mark.parametrize("drafts", [0, 8])
+def test_no_drafts_is_plain_decoding(model: Any, text: list[int], drafts: int) -> None:
+    total = DraftStatistics()
+    drafter = Oracle(text) if drafts == 0 else None
+    assert generated(model, drafter, 10, num_draft_tokens=drafts, statistics=total) == text[:10]
+    assert (total.passes, total.proposed) == (10, 0)
+
+
+def test_a_prompt_of_one_token(model: Any) -> None:
+    expected = plain(model, [5], 20)
+    steps = generate_step(mx.array([5]), model, drafter=Oracle(expected), max_tokens=20)
+    assert [token for token, _, _ in steps] == expected
+
+
+def test_a_prompt_in_chunks(model: Any) -> None:
+    prompt = list(range(3, 40))
+    expected = plain(model, prompt, 10)
+    steps = generate_step(mx.array(prompt), model, max_tokens=10, prefill_step_size=5)
+    assert [token for token, _, _ in steps] == expected
+
+
+@pytest.mark.parametrize("bad", [-1, 256, 10**12, 2**70])
+def test_ids_outside_the_vocabulary_end_the_proposal(model: Any, text: list[int], bad: int) -> None:
+    cycles: list[Cycle] = []
+    assert generated(model, Fixed([text[0], bad, 3]), 5, on_cycle=cycles.append) == text[:5]
+    assert {cycle.proposal for cycle in cycles} <= {(text[0],), ()}
+    assert cycles[0][:4] == ((text[0],), "fixed", 1, (text[0], text[1]))
+
+
+def test_proposals_are_cut_at_the_limit(model: Any, text: list[int]) -> None:
+    cycles: list[Cycle] = []
+    generated(model, Fixed(text), 12, num_draft_tokens=3, on_cycle=cycles.append)
+    assert max(len(cycle.proposal) for cycle in cycles) == 3
+
+
+@pytest.mark.parametrize("method", ["start", "propose", "commit"])
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_failing_drafter_is_switched_off(model: Any, text: list[int], method: str, call: int) -> None:
+    drafter = Failing(text, method, call)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert generated(model, drafter, 30) == text[:30]
+    expected = 0 if (method, call) == ("start", 2) else 1
+    assert len(caught) == expected
+    if expected:
+        assert "'failing'" in str(caught[0].message)
+        assert "OSError: disk gone" in str(caught[0].message)
+        assert drafter.calls == call, "asked again after it had failed"
+
+
+def test_nonsense_for_tokens_switches_off(model: Any, text: list[int]) -> None:
+    nonsense: Any = ["x", None]
+    with pytest.warns(RuntimeWarning, match="switched off"):
+        assert generated(model, Fixed(nonsense), 10) == text[:10]
+
+
+def test_cycles_and_statistics_agree(model: Any, text: list[int]) -> None:
+    total, cycles = DraftStatistics(), list[Cycle]()
+    got = generated(model, Oracle(text, wrong=0.3), 40, statistics=total, on_cycle=cycles.append)
+    assert got == text
+    assert [token for cycle in cycles for token in cycle.committed] == got
+    for cycle in cycles:
+        assert cycle.committed[:-1] == cycle.proposal[: cycle.accepted]
+        if cycle.accepted < len(cycle.proposal):
+            assert cycle.committed[-1] != cycle.proposal[cycle.accepted]
+    assert total.passes == len(cycles)
+    assert total.tokens == len(got)
+    assert total.proposed == sum(len(cycle.proposal) for cycle in cycles) == total.proposed_by["oracle"]
+    assert total.accepted == sum(cycle.accepted for cycle in cycles) == total.accepted_by["oracle"]
+
+
+def test_an_empty_prompt_is_refused(model: Any) -> None:
+    with pytest.raises(RuntimeUnsupported, match="at least one token"):
+        generate_step(mx.array([], dtype=mx.int32), model)
+
+
+def test_a_window_has_no_quantised_form() -> None:
+    with pytest.raises(RuntimeUnsupported, match=r"gemma3_text.*RotatingKVCache.*without kv_bits"):
+        generate_step(mx.array(PROMPT), tiny_model("gemma3_text"), kv_bits=8)
+
+
+def test_max_kv_size_limits_models_without_a_cache_of_their_own() -> None:
+    # qwen2 leaves the choice of cache to mlx-lm, llama makes its own.
+    model = tiny_model("qwen2")
+    expected = plain(model, PROMPT, 40, max_kv_size=24)
+    assert generated(model, Oracle(expected, wrong=0.2), 40, max_kv_size=24) == expected
+
+
+def test_logits_processors_change_drafted_and_plain_text_alike(model: Any) -> None:
+    options = {"repetition_penalty": 1.3, "presence_penalty": 0.5, "logit_bias": {7: 1.5}}
+    for prompt in prompts(6):
+        expected = plain(model, prompt, 30, logits_processors=make_logits_processors(**options))
+        assert expected != plain(model, prompt, 30)
+        for wrong in (0.0, 0.4):
+            steps = generate_step(
+                mx.array(prompt),
+                model,
+                drafter=Oracle(expected, wrong=wrong),
+                max_tokens=30,
+                logits_processors=make_logits_processors(**options),
+            )
+            assert [token for token, _, _ in steps] == expected
+
+
+def test_logits_processors_see_the_true_history(model: Any, text: list[int]) -> None:
+    histories: list[list[int]] = []
+
+    def spy(tokens: mx.array, logits: mx.array) -> mx.array:
+        assert logits.shape == (1, 256)
+        histories.append(tokens.tolist())
+        return logits
+
+    drafter = Oracle(text, wrong=0.4)
+    assert generated(model, drafter, 30, logits_processors=[spy]) == text[:30]
+    for length in range(30):
+        assert PROMPT + text[:length] in histories

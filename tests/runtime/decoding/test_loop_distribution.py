@@ -1,0 +1,282 @@
+"""The generation loop keeps the target's distribution, whoever drafts and by whichever rule its drafts are verified.
+
+Models of eight tokens draw three; pairs of them are compared with exact probabilities as in `test_verification`.
+"""
+
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx_lm.sample_utils import make_logits_processors, make_sampler
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.decoding.drafter import Drafter, Proposal
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.sampling import Draw, LogitsProcessor, Sampling
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.model_source import ModelSource
+from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.translation.intersection import IntersectionTranslator
+
+from ..distributions import FALSE_ALARM, check, filtered, follow, joint
+from ..drafters import Fixed
+from ..models import perturbed, plain, tiny_model
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+VOCABULARY = 8
+PROMPT = [3, 1]
+RUNS = 200
+MANY_RUNS = 4000
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return tiny_model(vocabulary=VOCABULARY, scale=2.0)
+
+
+@pytest.fixture(scope="module")
+def noisy(model: Any) -> Any:
+    return perturbed(model, vocabulary=VOCABULARY, noise=0.4)
+
+
+def no_repeats(tokens: mx.array, logits: mx.array) -> mx.array:
+    """Forbid the token three places back, in place, as mlx-lm's penalties work."""
+    logits[:, tokens[-3:-2]] = -mx.inf
+    return logits
+
+
+LOOPED: dict[str, tuple[Sampling, tuple[LogitsProcessor, ...]]] = {
+    "temperature": (Sampling(temp=1.0), ()),
+    "top-p, xtc": (Sampling(temp=0.9, top_p=0.9, xtc_probability=0.5, xtc_threshold=0.15), ()),
+    "processors": (
+        Sampling(temp=0.8, min_p=0.02),
+        (*make_logits_processors({2: 0.7}, 1.3, 2, presence_penalty=0.5), no_repeats),
+    ),
+}
+
+
+class Lookup(Fixed):
+    """Continues every model draft with token 4."""
+
+    def __init__(self) -> None:
+        super().__init__([], "lookup")
+
+    def go_on(self, tokens: Any, limit: int) -> Proposal:
+        return Proposal([4] if tokens[-1] > 3 else [], self.name, [0.9] if tokens[-1] > 3 else [])
+
+
+SHARED = np.array([7, 2, -1, 0, 5, 9, -1, 4], dtype=np.int32)
+"""Draft id of each target id; drafts 1, 3, 6 and 8 have no partner, and 9 is beyond the draft's tokenizer."""
+
+
+def intersection_of(draft: Any) -> Drafter:
+    back = np.full(10, -1, dtype=np.int32)
+    back[SHARED[SHARED >= 0]] = np.flatnonzero(SHARED >= 0)
+    translator = IntersectionTranslator(back, SHARED, {2: [1, 3], 6: [8]}.__getitem__)
+    return TranslatedDrafter(ModelSource(draft, bos=6, size=9), translator)
+
+
+def drafter_of(name: str, noisy: Any) -> Drafter:
+    if name == "intersection":
+        return intersection_of(tiny_model(vocabulary=10, seed=3, scale=2.0))
+    if name == "hybrid":
+        # At this cost the model is asked for one token and the look-up goes on.
+        return HybridDrafter([Lookup(), ModelDrafter(noisy)], 0.35)
+    return ModelDrafter(noisy, p_min=0.4 if name == "hesitant model" else 0.0)
+
+
+def drawn_by_the_loop(
+    model: Any, drafter: Drafter, sampler: Any, processors: Any, verify: Any, runs: int, seed: int
+) -> tuple[np.ndarray, DraftStatistics]:
+    """Return tokens [runs, 3] after PROMPT, and what drafting did."""
+    mx.random.seed(seed)
+    total = DraftStatistics()
+    tokens = [
+        [
+            token
+            for token, _, _ in generate_step(
+                mx.array(PROMPT),
+                model,
+                drafter=drafter,
+                max_tokens=3,
+                sampler=sampler,
+                logits_processors=processors,
+                verify=verify,
+                statistics=total,
+            )
+        ]
+        for _ in range(runs)
+    ]
+    return np.array(tokens), total
+
+
+def check_loop(model: Any, drafter: Drafter, kind: str, verify: str, runs: int, opaque: bool = False) -> float:
+    """Compare every pair and the first token with exact probabilities; return the acceptance rate."""
+    sampling, processors = LOOPED[kind]
+    exact = joint(follow(model, PROMPT, VOCABULARY, processors), sampling, VOCABULARY)
+    seed = 31
+    sampler = make_sampler(
+        sampling.temp,
+        sampling.top_p,
+        sampling.min_p,
+        xtc_probability=sampling.xtc_probability,
+        xtc_threshold=sampling.xtc_threshold,
+    )
+    tokens, total = drawn_by_the_loop(model, drafter, sampler if opaque else sampling, processors, verify, runs, seed)
+    name = f"{drafter.name}, {kind}, {verify}, acceptance {total.acceptance_rate:.3f}, {runs} runs, seed {seed}"
+    for left in range(3):
+        pair = [place for place in range(3) if place != left]
+        assert check(f"{name}, without {left}", tokens[:, pair], exact.sum(axis=left)) > FALSE_ALARM
+    return total.acceptance_rate
+
+
+def test_the_loop_keeps_the_distribution(model: Any, noisy: Any) -> None:
+    assert check_loop(model, drafter_of("model", noisy), "processors", "rejection", RUNS) > 0.2
+
+
+def test_the_loop_keeps_it_with_any_sampler(model: Any, noisy: Any) -> None:
+    check_loop(model, drafter_of("model", noisy), "top-p, xtc", "exact", RUNS, opaque=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drafter", ["model", "hesitant model", "intersection", "hybrid"])
+@pytest.mark.parametrize("kind", list(LOOPED))
+def test_the_loop_keeps_the_distribution_at_length(model: Any, noisy: Any, kind: str, drafter: str) -> None:
+    check_loop(model, drafter_of(drafter, noisy), kind, "rejection", MANY_RUNS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opaque", [True, False])
+@pytest.mark.parametrize("kind", list(LOOPED))
+def test_exact_match_keeps_the_distribution_at_length(model: Any, noisy: Any, kind: str, opaque: bool) -> None:
+    check_loop(model, drafter_of("model", noisy), kind, "exact", MANY_RUNS, opaque)
+
+
+def test_the_loops_test_can_fail(model: Any, noisy: Any) -> None:
+    """As many draws find a drafter that tells another distribution than it drew from."""
+
+    class Liar(ModelDrafter):
+        def propose(self, limit: int) -> Proposal:
+            proposal = super().propose(limit)
+            q = proposal.distribution
+            return proposal if q is None else proposal._replace(distribution=mx.full(q.shape, 1 / VOCABULARY))
+
+    with pytest.raises(AssertionError, match="assert"):
+        check_loop(model, Liar(noisy), "temperature", "rejection", RUNS)
+
+
+def test_drafts_with_the_targets_own_distribution_are_all_accepted(model: Any) -> None:
+    for sampling, processors in LOOPED.values():
+        total = DraftStatistics()
+        steps = generate_step(
+            mx.array(PROMPT),
+            model,
+            drafter=ModelDrafter(model),
+            num_draft_tokens=4,
+            max_tokens=60,
+            sampler=sampling,
+            logits_processors=processors,
+            verify="rejection",
+            statistics=total,
+        )
+        assert len(list(steps)) == 60
+        # Passes of one and of five positions round differently.
+        assert total.acceptance_rate > 0.95, sampling
+
+
+def test_the_intersection_is_drawn_from_what_is_shared(model: Any) -> None:
+    draft = tiny_model(vocabulary=10, seed=3, scale=2.0)
+    drafter = intersection_of(draft)
+    sampling, processors = LOOPED["processors"]
+    drafter.draw_with(Draw(sampling, processors, VOCABULARY + 2))  # type: ignore[attr-defined]
+    drafter.start([3, 1, 2])
+    text, history = [6, 0, 2, 1, 3], [3, 1, 2]  # BOS, two partners and a spelling
+    for committed in ([4], [0, 6, 7], [2]):
+        tokens, _, _, distribution = drafter.propose(3)
+        assert distribution is not None
+        assert distribution.shape == (3, VOCABULARY + 2)
+        drafted, seen = list(text), list(history)
+        for row, token in enumerate(tokens):
+            logits = np.full(VOCABULARY + 2, -np.inf)
+            whole = np.array(draft(mx.array([drafted]))[0, -1], dtype=np.float64)
+            for target, partner in enumerate(SHARED.tolist()):
+                if 0 <= partner < 9:
+                    logits[target] = whole[partner]
+            changed = mx.array(logits.astype(np.float32))[None]
+            for processor in processors:
+                changed = processor(mx.array(seen), changed)
+            exact = filtered(sampling, np.array(changed[0], dtype=np.float64))
+            assert np.array(distribution[row]) == pytest.approx(exact, abs=1e-4)
+            assert exact[token] > 0
+            drafted.append(int(SHARED[token]))
+            seen.append(token)
+        drafter.commit(committed)
+        for token in committed:
+            text += {2: [1, 3], 6: [8]}.get(token, [int(SHARED[token])])
+        history += committed
+
+
+def test_a_hybrid_uses_what_was_drawn_whatever_it_is() -> None:
+    class Short(Fixed):
+        """Asked for more, it draws one token: worth less, it turns out, than the look-up."""
+
+        costs_a_pass = True
+
+        def propose(self, limit: int) -> Proposal:
+            return Proposal([3], self.name, distribution=mx.full((1, VOCABULARY), 1 / VOCABULARY))
+
+    hybrid = HybridDrafter([Fixed([1], "look-up"), Short([], "model")], 0.0)
+    hybrid.start(PROMPT)
+    proposal = hybrid.propose(4)
+    assert (proposal.tokens, proposal.source) == ((3,), "model")
+    assert proposal.distribution is not None
+
+
+def test_greedy_is_as_ever(model: Any, noisy: Any) -> None:
+    expected = plain(model, PROMPT, 30)
+    drafter = ModelDrafter(noisy)
+    for sampler in (None, Sampling(temp=0)):
+        steps = generate_step(
+            mx.array(PROMPT), model, drafter=drafter, max_tokens=30, sampler=sampler, verify="rejection"
+        )
+        assert [token for token, _, _ in steps] == expected
+
+
+def test_drawing_ends_with_the_generation_that_asked_for_it(model: Any, noisy: Any) -> None:
+    drafter = ModelDrafter(noisy)
+    list(
+        generate_step(mx.array(PROMPT), model, drafter=drafter, max_tokens=5, sampler=Sampling(1.0), verify="rejection")
+    )
+    drafter.draw_with(None)
+    drafter.start(PROMPT)
+    expected = drafter.propose(4)
+    assert expected.distribution is None
+    drafter.draw_with(Draw(Sampling(1.0), (), VOCABULARY))
+    seen: list[tuple[int, ...]] = []
+    steps = generate_step(
+        mx.array(PROMPT), model, drafter=drafter, max_tokens=5, on_cycle=lambda cycle: seen.append(cycle.proposal)
+    )
+    list(steps)
+    assert seen[0] == tuple(expected.tokens)
+
+
+def test_what_cannot_be_verified_so_is_refused(model: Any) -> None:
+    with pytest.raises(RuntimeUnsupported, match=r"tells its distribution.*Sampling\(temp"):
+        generate_step(mx.array(PROMPT), model, sampler=make_sampler(temp=1.0), verify="rejection")
+    wrong: Any = "reject"
+    with pytest.raises(RuntimeUnsupported, match="'exact' or 'rejection', got 'reject'"):
+        generate_step(mx.array(PROMPT), model, verify=wrong)
+
+
+def test_a_distribution_of_another_vocabulary_switches_off(model: Any) -> None:
+    class Foreign(Fixed):
+        def propose(self, limit: int) -> Proposal:
+            return Proposal([1, 2], self.name, distribution=mx.full((2, VOCABULARY + 1), 0.1))
+
+    sampler = Sampling(temp=1.0)
+    with pytest.warns(RuntimeWarning, match=rf"expected shape \[drafts, {VOCABULARY}\]"):
+        steps = generate_step(mx.array(PROMPT), model, drafter=Foreign([]), max_tokens=5, sampler=sampler)
+        assert len(list(steps)) == 5

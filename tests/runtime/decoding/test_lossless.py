@@ -1,0 +1,176 @@
+"""The main promise: with every drafter the output is plain decoding's, token for token.
+
+A pass over several positions may round differently from a pass over one. Where the outputs
+part, the plain logits at that position must therefore put both tokens within a tolerance of the
+maximum; such near-ties are counted, and what follows one is not compared.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
+
+from ..drafters import Guesser, Oracle, dictionary_of
+from ..models import KINDS, perturbed, plain, prompts, tiny_model
+
+# Relative to the largest absolute logit.
+TIE = {None: 1e-5, 8: 1e-4}
+
+Make = Callable[[Any, Any, Sequence[int]], Drafter]
+DRAFTERS: dict[str, Make] = {
+    "oracle": lambda same, noisy, text: Oracle(text),
+    "spoilt oracle": lambda same, noisy, text: Oracle(text, wrong=0.3, seed=sum(text)),
+    "guesser": lambda same, noisy, text: Guesser(),
+    "prompt lookup": lambda same, noisy, text: LookupDrafter(history=True),
+    "dictionary": lambda same, noisy, text: dictionary_of(text),
+    "same model": lambda same, noisy, text: ModelDrafter(same),
+    "noisy model": lambda same, noisy, text: ModelDrafter(noisy),
+    "hesitant model": lambda same, noisy, text: ModelDrafter(noisy, p_min=0.03),
+    "hybrid": lambda same, noisy, text: HybridDrafter(
+        [dictionary_of(text), LookupDrafter(history=True), Oracle(text, wrong=0.6), ModelDrafter(noisy)]
+    ),
+}
+
+
+def is_near_tie(model: Any, history: Sequence[int], one: int, other: int, tolerance: float) -> bool:
+    """Whether plain decoding could as well have chosen either of two tokens after ``history``."""
+    logits = model(mx.array([list(history)]))[0, -1]
+    gap = mx.max(logits) - mx.minimum(logits[one], logits[other])
+    return bool(gap.item() <= tolerance * mx.max(mx.abs(logits)).item())
+
+
+def compare(model: Any, prompt: Sequence[int], expected: list[int], got: list[int], tolerance: float) -> int:
+    """Return 0 for equal outputs, 1 for a near-tie; fail on anything else."""
+    if got == expected:
+        return 0
+    assert len(got) == len(expected)
+    at = next(i for i, (a, b) in enumerate(zip(got, expected, strict=True)) if a != b)
+    history = [*prompt, *expected[:at]]
+    assert is_near_tie(model, history, expected[at], got[at], tolerance), (
+        f"prompt {list(prompt)}: token {at} is {got[at]}, plain decoding says {expected[at]}"
+    )
+    return 1
+
+
+def check_all(kind: str, bits: int | None, number: int, count: int, names: Sequence[str], **options: Any) -> None:
+    """Compare ``number`` prompts and ``count`` tokens under every drafter in ``names``."""
+    model = tiny_model(kind, bits=bits)
+    noisy = perturbed(tiny_model(kind), kind=kind, noise=0.03)
+    totals = {name: DraftStatistics() for name in names}
+    ties = dict.fromkeys(names, 0)
+    host_options = {key: value for key, value in options.items() if key != "num_draft_tokens"}
+    for prompt in prompts(number):
+        expected = plain(model, prompt, count, **host_options)
+        for name in names:
+            steps = generate_step(
+                mx.array(prompt),
+                model,
+                drafter=DRAFTERS[name](model, noisy, expected),
+                max_tokens=count,
+                statistics=totals[name],
+                **options,
+            )
+            got = [token for token, _, _ in steps]
+            ties[name] += compare(model, prompt, expected, got, TIE[bits])
+    for name, total in totals.items():
+        print(
+            f"{kind} {bits or 32} bits, {name}: {number} prompts, near-ties {ties[name]}, "
+            f"acceptance {total.acceptance_rate:.2f}, tokens per pass {total.tokens_per_pass:.2f}"
+        )
+        assert total.tokens == number * count
+        assert total.proposed > 0
+    # An oracle that is not believed, or a lucky guesser, would be a mistake of the loop.
+    if "oracle" in totals and not any(ties.values()):
+        assert totals["oracle"].acceptance_rate == 1.0
+    if "same model" in totals and not any(ties.values()):
+        assert totals["same model"].acceptance_rate == 1.0
+    if "spoilt oracle" in totals:
+        assert 0.1 < totals["spoilt oracle"].acceptance_rate < 0.98
+    if "guesser" in totals:
+        assert totals["guesser"].acceptance_rate < 0.1
+    assert sum(ties.values()) <= 0.02 * number * len(names)
+
+
+@pytest.mark.parametrize("bits", [None, 8])
+def test_every_drafter_equals_plain_decoding(bits: int | None) -> None:
+    check_all("llama", bits, 4, 32, list(DRAFTERS))
+
+
+@pytest.mark.parametrize("bits", [None, 8])
+def test_oracles_equal_plain_decoding_on_many_prompts(bits: int | None) -> None:
+    check_all("llama", bits, 50, 12, ["spoilt oracle"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("bits", [None, 8])
+@pytest.mark.parametrize("name", list(DRAFTERS))
+def test_every_drafter_equals_plain_decoding_at_length(kind: str, bits: int | None, name: str) -> None:
+    check_all(kind, bits, 60, 128, [name])
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_model_class_and_kind_of_cache(kind: str) -> None:
+    check_all(kind, None, 2, 32, ["oracle", "spoilt oracle", "guesser", "noisy model"])
+
+
+@pytest.mark.parametrize("start", [0, 20])
+def test_a_quantised_cache_changes_nothing(start: int) -> None:
+    # start=20 is crossed in the middle of the drafts of most prompts.
+    options = {"kv_bits": 8, "kv_group_size": 32, "quantized_kv_start": start}
+    check_all("llama", None, 8, 32, ["oracle", "spoilt oracle", "noisy model"], **options)
+
+
+def test_the_draft_length_changes_nothing() -> None:
+    for length in (1, 3, 16):
+        check_all("llama", None, 3, 24, ["spoilt oracle", "noisy model"], num_draft_tokens=length)
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3"])
+def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
+    model = tiny_model(kind)
+    noisy = perturbed(model, kind=kind, noise=0.01)
+    # Prompts that end before, at and after the edge of the window, alone and in chunks.
+    for length, options in ((3, {}), (23, {}), (47, {}), (80, {"prefill_step_size": 7})):
+        prompt = [(7 * number) % 256 for number in range(3, 3 + length)]
+        expected = plain(model, prompt, 60, **options)
+        for drafter in (Oracle(expected), Oracle(expected, wrong=0.3), Guesser(), ModelDrafter(noisy)):
+            total = DraftStatistics()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                steps = generate_step(
+                    mx.array(prompt), model, drafter=drafter, max_tokens=60, statistics=total, **options
+                )
+                got = [token for token, _, _ in steps]
+            assert compare(model, prompt, expected, got, TIE[None]) == 0
+            # Drafts go on to the end of the text.
+            assert isinstance(drafter, Guesser) or total.drafted_passes >= total.passes - 2
+
+
+@pytest.mark.parametrize("window", [8, 24])
+def test_windows_that_keep_their_first_tokens(window: int) -> None:
+    # qwen2 leaves the choice of cache to mlx-lm, which keeps the first 4 tokens.
+    model = tiny_model("qwen2")
+    for prompt in ([5, 6, 7], prompts(4)[3]):
+        expected = plain(model, prompt, 50, max_kv_size=window)
+        assert expected != plain(model, prompt, 50)
+        for drafter in (Oracle(expected), Oracle(expected, wrong=0.3), Guesser()):
+            steps = generate_step(mx.array(prompt), model, drafter=drafter, max_tokens=50, max_kv_size=window)
+            assert [token for token, _, _ in steps] == expected
+
+
+@pytest.mark.parametrize("kind", ["qwen3_5", "falcon_h1"])
+@pytest.mark.parametrize("start", [0, 20])
+def test_a_quantised_cache_beside_recurrent_states(kind: str, start: int) -> None:
+    # 4 bits: a token that saw the cache unquantised too long, or too early so, would be another one.
+    options = {"kv_bits": 4, "kv_group_size": 32, "quantized_kv_start": start}
+    check_all(kind, None, 6, 24, ["oracle", "spoilt oracle"], **options)

@@ -1,0 +1,189 @@
+"""Samplers with a known distribution: equal to mlx-lm's, in what they say and in what they draw."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx_lm.sample_utils import make_logits_processors, make_sampler
+
+from spectool.runtime.decoding.sampling import Draw, Sampling, log_probabilities
+
+from ..distributions import FALSE_ALARM, filtered, p_value
+
+VOCABULARY = 12
+DRAWS = 100_000
+SETTINGS: dict[str, dict[str, Any]] = {
+    "temperature": {"temp": 0.7},
+    "top-p": {"temp": 1.0, "top_p": 0.8},
+    "min-p": {"temp": 1.3, "min_p": 0.2},
+    "min-p that keeps": {"temp": 0.9, "min_p": 0.9, "min_tokens_to_keep": 3},
+    "top-k": {"temp": 0.8, "top_k": 4},
+    "xtc": {"temp": 1.0, "xtc_probability": 0.5, "xtc_threshold": 0.1},
+    "xtc but for one": {"temp": 1.0, "xtc_probability": 0.3, "xtc_threshold": 0.05, "xtc_special_tokens": [0, 3]},
+    "xtc always": {"temp": 1.0, "xtc_probability": 1.0, "xtc_threshold": 0.1},
+    "all": {"temp": 0.8, "top_p": 0.95, "min_p": 0.02, "top_k": 6, "xtc_probability": 0.4, "xtc_threshold": 0.08},
+}
+
+
+@pytest.fixture(autouse=True)
+def interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave mlx-lm's filters uncompiled: on a CPU each takes seconds to compile."""
+    if "slow" not in request.keywords:
+        mx.disable_compile()
+    yield
+    mx.enable_compile()
+
+
+def sampling_of(settings: dict[str, Any]) -> Sampling:
+    return Sampling(**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()})
+
+
+def logits_of(seed: int, rows: int = 1, vocabulary: int = VOCABULARY) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 1.5, (rows, vocabulary)).astype(np.float32)
+
+
+def normalised(logits: np.ndarray, dtype: mx.Dtype = mx.float32) -> mx.array:
+    return log_probabilities(mx.array(logits).astype(dtype), (), None)
+
+
+@pytest.mark.parametrize("name", list(SETTINGS))
+def test_probabilities_equal_those_by_hand(name: str) -> None:
+    sampling = sampling_of(SETTINGS[name])
+    logits = logits_of(1, rows=200)
+    got = np.array(sampling.probabilities(normalised(logits)))
+    assert got.dtype == np.float32
+    for row in range(len(logits)):
+        assert got[row] == pytest.approx(filtered(sampling, logits[row].astype(np.float64)), abs=1e-5), f"row {row}"
+
+
+def test_temperature_zero_is_the_most_probable_token() -> None:
+    logprobs = normalised(logits_of(2, rows=5))
+    sampling = Sampling(top_p=0.5, top_k=3)
+    assert sampling(logprobs).tolist() == mx.argmax(logprobs, axis=-1).tolist()
+    assert mx.argmax(sampling.probabilities(logprobs), axis=-1).tolist() == sampling(logprobs).tolist()
+    assert mx.max(sampling.probabilities(logprobs), axis=-1).tolist() == [1.0] * 5
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if "xtc" not in name and name != "all"])
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
+def test_mlx_lm_draws_from_them(name: str, dtype: mx.Dtype) -> None:
+    settings = SETTINGS[name]
+    logprobs = normalised(logits_of(30), dtype)
+    mx.random.seed(5)
+    drawn = make_sampler(**settings)(mx.broadcast_to(logprobs, (DRAWS, VOCABULARY)))
+    said = np.array(sampling_of(settings).probabilities(logprobs)[0], dtype=np.float64)
+    p = p_value(np.bincount(np.array(drawn), minlength=VOCABULARY), said)
+    print(f"{name} {dtype}: p {p:.3g}, seed 5")
+    assert p > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", ["xtc", "all"])
+def test_mlx_lm_draws_from_them_with_a_coin_for_each_token(name: str) -> None:
+    settings, draws = SETTINGS[name], 1500
+    logprobs = normalised(logits_of(30))
+    mx.random.seed(5)
+    host = make_sampler(**settings)
+    drawn = np.array(mx.concatenate([host(logprobs) for _ in range(draws)]))
+    said = np.array(sampling_of(settings).probabilities(logprobs)[0], dtype=np.float64)
+    p = p_value(np.bincount(drawn, minlength=VOCABULARY), said)
+    print(f"{name}: p {p:.3g}, seed 5")
+    assert p > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", list(SETTINGS))
+def test_one_row_is_mlx_lms_own_draw(name: str) -> None:
+    logprobs = normalised(logits_of(4))
+    drawn = []
+    for sampler in (make_sampler(**SETTINGS[name]), sampling_of(SETTINGS[name])):
+        mx.random.seed(11)
+        drawn.append([int(sampler(logprobs)) for _ in range(20)])
+    assert drawn[0] == drawn[1]
+
+
+def test_rows_of_xtc_do_not_share_a_coin() -> None:
+    # Half the rows leave out token 0 or 1: a shared coin would make all rows agree.
+    logprobs = normalised(np.log(np.array([[0.6, 0.4]] * 64)))
+    sampling = Sampling(temp=1.0, xtc_probability=0.5, xtc_threshold=0.3)
+    mx.random.seed(0)
+    ones = int(mx.sum(sampling(logprobs)))
+    assert 32 < ones < 64, ones  # P(1) = 0.5 * 0.4 + 0.5
+
+
+def test_processors_see_the_tokens_before_their_row() -> None:
+    seen: list[list[int]] = []
+
+    def spy(tokens: mx.array, logits: mx.array) -> mx.array:
+        assert logits.shape == (1, VOCABULARY)
+        seen.append(tokens.tolist())
+        return logits * 2
+
+    logits = logits_of(6, rows=3)
+    got = log_probabilities(mx.array(logits), [spy], mx.array([7, 8, 9, 1, 2]))
+    assert seen == [[7, 8, 9], [7, 8, 9, 1], [7, 8, 9, 1, 2]]
+    assert mx.allclose(got, normalised(2 * logits), atol=1e-5)
+
+
+DRAW_SAMPLING = Sampling(temp=0.8, top_p=0.9)
+
+
+def test_drafts_are_drawn_from_what_is_told() -> None:
+    processors = tuple(make_logits_processors({2: 1.5}, repetition_penalty=1.4))
+    draw = Draw(DRAW_SAMPLING, processors, VOCABULARY)
+    logits, history = logits_of(7), mx.array([1, 1, 4])
+    mx.random.seed(13)
+    token, distribution = draw(mx.array(logits), history)
+    assert token.shape == (1,)
+    assert distribution.shape == (1, VOCABULARY)
+    drawn = np.array(mx.concatenate([draw(mx.array(logits), history)[0] for _ in range(500)]))
+    changed = mx.array(logits)
+    for processor in processors:
+        changed = processor(history, changed)
+    exact = filtered(DRAW_SAMPLING, np.array(changed[0], dtype=np.float64))
+    assert np.array(distribution[0]) == pytest.approx(exact, abs=1e-5)
+    p = p_value(np.bincount(drawn, minlength=VOCABULARY), exact)
+    print(f"p {p:.3g}, seed 13")
+    assert p > FALSE_ALARM
+
+
+@pytest.mark.parametrize("size", [VOCABULARY - 4, VOCABULARY + 4])
+def test_a_draft_with_other_rows_draws_within_the_targets(size: int) -> None:
+    # The bias names an id that a smaller draft does not have.
+    draw = Draw(DRAW_SAMPLING, tuple(make_logits_processors({VOCABULARY - 1: 2.0})), VOCABULARY)
+    logits = logits_of(8, vocabulary=size)
+    _, distribution = draw(mx.array(logits), mx.array([1]))
+    assert distribution.shape == (1, VOCABULARY)
+    assert float(mx.sum(distribution)) == pytest.approx(1.0, abs=1e-5)
+    assert np.array(distribution[0, size:]).sum() == 0
+    tokens = {int(draw(mx.array(logits), mx.array([1]))[0]) for _ in range(200)}
+    assert max(tokens) < min(size, VOCABULARY)
+
+
+def test_a_token_forced_on_a_draft_that_has_it_not() -> None:
+    def force(tokens: mx.array, logits: mx.array) -> mx.array:
+        return mx.where(mx.arange(logits.shape[-1]) == VOCABULARY - 1, 0.0, -mx.inf)[None]
+
+    logits = mx.array(logits_of(9, vocabulary=VOCABULARY - 1))
+    token, distribution = Draw(DRAW_SAMPLING, (force,), VOCABULARY)(logits, mx.array([1]))
+    assert int(token) < VOCABULARY - 1
+    # A distribution all the same, its own.
+    assert distribution[0, :-1].tolist() == pytest.approx(mx.softmax(logits[0]).tolist(), abs=1e-5)
+    assert float(distribution[0, -1]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["temperature", "all"])
+def test_cost_on_a_large_vocabulary(name: str) -> None:
+    sampling = sampling_of(SETTINGS[name])
+    logprobs = normalised(logits_of(10, rows=5, vocabulary=32_000))
+    times: dict[str, list[float]] = {"draw": [], "probabilities": []}
+    for _ in range(30):
+        for kind, work in (("draw", sampling), ("probabilities", sampling.probabilities)):
+            begun = time.perf_counter()
+            mx.eval(work(logprobs))
+            times[kind].append(time.perf_counter() - begun)
+    medians = {kind: float(np.median(seconds)) for kind, seconds in times.items()}
+    print(name, {kind: f"{seconds * 1e3:.2f} ms" for kind, seconds in medians.items()})
+    assert medians["probabilities"] < 5 * medians["draw"]

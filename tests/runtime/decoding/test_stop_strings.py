@@ -1,0 +1,51 @@
+"""Stop strings, found whatever pieces the text comes in."""
+
+import doctest
+import random
+
+import pytest
+
+from spectool.runtime import loading
+from spectool.runtime.decoding import stop_strings, streaming
+from spectool.runtime.decoding.stop_strings import StopStrings
+from spectool.runtime.drafters import hybrid
+
+
+def let_through(text: str, stops: list[str], rng: random.Random) -> tuple[str, bool]:
+    """Feed ``text`` in random pieces; return what comes out, and whether a stop was reached."""
+    stop, shown, at = StopStrings(stops), "", 0
+    while at < len(text):
+        size = rng.randint(0, 3)
+        piece, found = stop.add(text[at : at + size], last=at + size >= len(text))
+        shown, at = shown + piece, at + size
+        if found:
+            return shown, True
+    return shown, False
+
+
+def test_the_same_as_looking_at_the_whole_text() -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(2000):
+        text = "".join(rng.choices("abc", k=rng.randint(0, 15)))
+        stops = ["".join(rng.choices("abc", k=rng.randint(0, 4))) for _ in range(rng.randint(0, 3))]
+        found = [place for place in (text.find(stop) for stop in stops if stop) if place >= 0]
+        shown, stopped = let_through(text, stops, rng)
+        assert stopped == bool(found), (text, stops)
+        # In pieces, a stop may end before another one that begins earlier has been seen whole.
+        if len(stops) < 2:
+            assert shown == (text[: min(found)] if found else text), (text, stops)
+
+
+def test_only_what_may_begin_a_stop_is_held_back() -> None:
+    stops = StopStrings(["\n\n", "Koniec"])
+    assert stops.add("Zdanie.\n") == ("Zdanie.", False)
+    assert stops.add("Dalej Kon") == ("\nDalej ", False)
+    assert stops.add("", last=True) == ("Kon", False)
+
+
+@pytest.mark.parametrize("module", [hybrid, loading, stop_strings, streaming])
+def test_examples_run(module: object) -> None:
+    failed, tried = doctest.testmod(module)
+    assert tried and not failed

@@ -1,0 +1,131 @@
+"""Streamed text against mlx-lm's own, with a real tokenizer class and every way to end."""
+
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from mlx_lm.generate import GenerationResponse as HostResponse
+from mlx_lm.generate import stream_generate as host_stream_generate
+from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.tokenizer_utils import BPEStreamingDetokenizer, TokenizerWrapper
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.decoding.drafter import Cycle
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
+from spectool.runtime.drafters.lookup import LookupDrafter
+
+from ..drafters import Oracle
+from ..models import plain, tiny_model
+
+TEXT = "Zażółć gęślą jaźń"
+
+
+def byte_tokenizer(detokenizer: Any) -> TokenizerWrapper:
+    """One token for each byte, so that most letters of TEXT take two."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    return TokenizerWrapper(fast, **({"detokenizer_class": detokenizer} if detokenizer else {}))
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return tiny_model()
+
+
+@pytest.fixture(params=[None, BPEStreamingDetokenizer], ids=["naive", "byte-level"])
+def tokenizer(request: pytest.FixtureRequest) -> TokenizerWrapper:
+    return byte_tokenizer(request.param)
+
+
+def comparable(response: Any) -> tuple[Any, ...]:
+    return (
+        response.text,
+        response.token,
+        response.prompt_tokens,
+        response.generation_tokens,
+        response.finish_reason,
+    )
+
+
+def test_the_same_responses_as_mlx_lm(model: Any, tokenizer: TokenizerWrapper) -> None:
+    expected = list(host_stream_generate(model, tokenizer, TEXT, max_tokens=40))
+    oracle = Oracle([response.token for response in expected], wrong=0.3)
+    for drafter in (None, oracle, LookupDrafter(history=True)):
+        got = list(stream_generate(model, tokenizer, TEXT, max_tokens=40, drafter=drafter))
+        assert [comparable(r) for r in got] == [comparable(r) for r in expected]
+        assert all(isinstance(r, GenerationResponse) and isinstance(r, HostResponse) for r in got)
+    assert oracle.started == tokenizer.encode(TEXT)
+
+
+def test_an_end_of_text_inside_an_accepted_draft(model: Any, tokenizer: TokenizerWrapper) -> None:
+    prompt = tokenizer.encode(TEXT)
+    text = plain(model, prompt, 40)
+    stop = next(token for token in text[3:] if text.index(token) >= 3)
+    at = text.index(stop)
+    tokenizer.eos_token_ids = {stop}
+    expected = list(host_stream_generate(model, tokenizer, TEXT, max_tokens=40))
+    assert expected[-1].finish_reason == "stop"
+
+    cycles: list[Cycle] = []
+    cache = make_prompt_cache(model)
+    got = list(
+        stream_generate(
+            model,
+            tokenizer,
+            prompt,
+            max_tokens=40,
+            num_draft_tokens=39,
+            drafter=Oracle(text),
+            on_cycle=cycles.append,
+            prompt_cache=cache,
+        )
+    )
+    assert [comparable(r) for r in got] == [comparable(r) for r in expected]
+    assert got[-1].from_draft
+    assert [cycle.committed for cycle in cycles] == [tuple(text[: at + 1])]
+    assert cache[0].offset == len(prompt) + at
+
+
+def test_statistics_are_live_and_final(model: Any, tokenizer: TokenizerWrapper) -> None:
+    text = plain(model, tokenizer.encode(TEXT), 20)
+    mine = DraftStatistics()
+    responses = list(stream_generate(model, tokenizer, TEXT, drafter=Oracle(text), max_tokens=20, statistics=mine))
+    assert all(response.drafting is mine for response in responses)
+    assert (mine.tokens, mine.passes, mine.acceptance_rate) == (20, 3, 1.0)
+    assert [response.from_draft for response in responses].count(False) == 3
+
+
+def test_closing_the_stream_closes_the_loop(model: Any, tokenizer: TokenizerWrapper) -> None:
+    prompt = tokenizer.encode(TEXT)
+    cache = make_prompt_cache(model)
+    stream = stream_generate(
+        model, tokenizer, mx.array(prompt), drafter=Oracle(plain(model, prompt, 20)), prompt_cache=cache
+    )
+    for _ in range(5):
+        next(stream)
+    stream.close()
+    assert cache[0].offset == len(prompt) + 4
+
+
+def test_zero_tokens_are_refused(model: Any, tokenizer: TokenizerWrapper) -> None:
+    with pytest.raises(RuntimeUnsupported, match="max_tokens"):
+        next(stream_generate(model, tokenizer, TEXT, max_tokens=0))
+
+
+def test_a_real_tokenizer(shared: Path) -> None:
+    folder = shared / "tokenizers" / "bielik-11b-v2.5"
+    tokenizer = TokenizerWrapper(
+        PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), bos_token="<s>")
+    )
+    model = tiny_model(vocabulary=len(tokenizer))
+    expected = list(host_stream_generate(model, tokenizer, TEXT, max_tokens=16))
+    oracle = Oracle([response.token for response in expected], wrong=0.3)
+    got = list(stream_generate(model, tokenizer, TEXT, max_tokens=16, drafter=oracle))
+    assert [comparable(r) for r in got] == [comparable(r) for r in expected]

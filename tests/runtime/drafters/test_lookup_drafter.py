@@ -1,0 +1,199 @@
+"""The lookup drafter: chains of look-ups and copies, against a twin that looks everything up afresh."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from spectool.artifacts import Dictionary, Manifest, open_tokenizer
+from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
+from spectool.artifacts.manifest import seal
+from spectool.artifacts.replacing import writing
+from spectool.build.counting.stage import CountOptions
+from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
+from spectool.corpora import open_corpus
+from spectool.measure.emulate.replay import replay
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.lookup import LookupDrafter
+
+PHRASES = [
+    Entry((1,), (2, 3, 4), 0.5, 10),
+    Entry((1, 2), (3,), 1.0, 10),
+    Entry((7, 1, 2), (8, 8), 0.25, 10),
+]
+CHAIN = [
+    Entry((1,), (2,), 0.5, 10),
+    Entry((2,), (3,), 0.5, 10),
+    Entry((1, 2), (4,), 0.75, 10),
+    Entry((4,), (1,), 0.25, 10),
+]
+
+
+def opened(path: Path, entries: Sequence[Entry], chained: bool) -> Dictionary:
+    with writing(path) as directory:
+        shape = write_dictionary(directory, entries, chained)
+        tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": 100}}
+        seal(directory, Manifest(FORMAT, VERSION, {}, tokenizers, {}, shape))
+    return Dictionary(path)
+
+
+@pytest.fixture
+def phrases(tmp_path: Path) -> Dictionary:
+    return opened(tmp_path / "phrases.dict", PHRASES, chained=False)
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Dictionary:
+    return opened(tmp_path / "chain.dict", CHAIN, chained=True)
+
+
+def proposed(drafter: Drafter, limit: int = 8) -> list[int]:
+    return list(drafter.propose(limit).tokens)
+
+
+def test_a_phrase_is_proposed_once(phrases: Dictionary) -> None:
+    drafter = LookupDrafter(phrases)
+    assert isinstance(drafter, Drafter)
+    drafter.start([])
+    assert proposed(drafter) == []
+    drafter.start([5, 7, 1])
+    assert proposed(drafter) == [2, 3, 4]
+    assert proposed(drafter, 2) == [2, 3]
+    assert proposed(drafter, 0) == []
+    drafter.commit([2])
+    assert proposed(drafter) == [8, 8], "the longest suffix"
+    drafter.commit([9_999_999])
+    assert proposed(drafter) == []
+    drafter.commit([9_999_999, 1])
+    assert proposed(drafter) == [2, 3, 4]
+
+
+def test_a_chain_goes_on_until_it_is_too_improbable(chain: Dictionary) -> None:
+    drafter = LookupDrafter(chain)
+    drafter.start([1])
+    assert proposed(drafter) == [2, 4, 1, 2, 4, 1, 2, 4]
+    for floor, length in ((0.51, 0), (0.5, 1), (0.375, 2), (0.09, 3), (0.047, 3), (0.046, 4)):
+        strict = LookupDrafter(chain, min_probability=floor)
+        strict.start([1])
+        assert len(proposed(strict)) == length, floor
+
+
+def test_proposing_changes_nothing_and_start_forgets(chain: Dictionary) -> None:
+    drafter = LookupDrafter(chain, history=True)
+    drafter.start([7, 1])
+    assert [proposed(drafter, 3) for _ in range(3)] == [[2, 4, 1]] * 3
+    assert drafter.propose(3).source == "dictionary"
+    drafter.start([9])
+    assert proposed(drafter) == []
+
+
+def test_history_goes_on_as_before_where_the_dictionary_knows_nothing(chain: Dictionary) -> None:
+    drafter = LookupDrafter(chain, history=True)
+    drafter.start([50, 51, 60, 61, 62, 50, 51])
+    assert proposed(drafter, 3) == [60, 61, 62]
+    assert drafter.propose(3).source == "history"
+
+
+def test_the_surer_source_is_taken_at_every_step(chain: Dictionary) -> None:
+    """After 1, the dictionary says 2 (0.5); the history has seen 20 21 22 1 followed by 30."""
+    drafter = LookupDrafter(chain, history=True)
+    drafter.start([20, 21, 22, 1, 30, 31, 20, 21, 22, 1])
+    assert proposed(drafter, 2) == [30, 31], "four repeated tokens, trusted with 4/7 > 0.6 x 0.5"
+    drafter.start([20, 1, 30, 20, 1])
+    assert drafter.propose(2).tokens[0] == 30, "two repeated tokens, trusted with 2/5 > 0.6 x 0.5"
+    drafter.commit([2, 99, 98])  # it was wrong
+    for number in range(6):
+        drafter.commit([200 + number, 20, 1])
+        drafter.commit([300 + number])
+    drafter.commit([206, 20, 1])
+    assert drafter.propose(2).tokens[0] == 2, "a history that keeps changing is no longer believed"
+
+
+def test_going_on_is_proposing_after_the_tokens(chain: Dictionary, phrases: Dictionary) -> None:
+    """What follows a guess is what would follow it if it came true; repeats inside the guess are not seen."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for dictionary in (chain, phrases):
+        for _ in range(300):
+            said, guess = (
+                rng.choices([1, 2, 4, 7, 500], k=rng.randint(0, 9)),
+                rng.choices([1, 2, 4, 7], k=rng.randint(0, 4)),
+            )
+            drafter, after = LookupDrafter(dictionary), LookupDrafter(dictionary)
+            drafter.start(said)
+            before = drafter.propose(6)
+            after.start([*said, *guess])
+            assert drafter.go_on(guess, 6) == after.propose(6)
+            assert drafter.propose(6) == before, "nothing has changed"
+    history = LookupDrafter(history=True)
+    history.start([50, 51, 60, 61, 62, 50])
+    assert history.go_on([51, 60], 3).tokens == (61, 62, 50)
+    assert history.go_on([99], 3).tokens == ()
+
+
+def test_each_token_has_its_probability(chain: Dictionary, phrases: Dictionary) -> None:
+    drafter = LookupDrafter(chain)
+    drafter.start([1])
+    assert drafter.propose(3).probabilities == pytest.approx((0.5, 0.75, 0.25), abs=0.01)
+    drafter = LookupDrafter(phrases)
+    drafter.start([1])
+    assert drafter.propose(8).probabilities == pytest.approx([0.5 ** (1 / 3)] * 3, abs=0.01), "one for the whole phrase"
+    assert len(drafter.propose(2).probabilities) == 2
+
+
+def test_nothing_to_draft_from_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs a dictionary, the history, or both"):
+        LookupDrafter()
+
+
+def test_history_alone_needs_one_repeated_token() -> None:
+    drafter = LookupDrafter(history=True)
+    drafter.start([5, 6, 7, 5])
+    assert proposed(drafter, 7) == [6, 7, 5, 6, 7, 5, 6], "a period is copied at full length"
+    drafter.start([1, 2, 3])
+    assert proposed(drafter) == []
+
+
+def test_equal_to_looking_up_the_whole_history(chain: Dictionary, phrases: Dictionary) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for dictionary in (chain, phrases):
+        drafter = LookupDrafter(dictionary)
+        for _ in range(100):
+            history = rng.choices([1, 2, 4, 7, 3, 500], k=rng.randint(0, 12))
+            drafter.start(tuple(history))
+            for _ in range(20):
+                assert proposed(drafter) == afresh(dictionary, history, 8)
+                new = rng.choices([1, 2, 4, 7, 3, 500], k=rng.randint(1, 6))
+                drafter.commit(new)
+                history += new
+
+
+def afresh(dictionary: Dictionary, history: Sequence[int], limit: int) -> list[int]:
+    tokens: list[int] = []
+    while len(tokens) < limit:
+        match = dictionary.look_up([*history, *tokens])
+        if match is None:
+            break
+        tokens += match.tokens
+        if not dictionary.chained:
+            break
+    return tokens[:limit]
+
+
+def test_a_dictionary_of_a_text_saves_passes_on_that_text(tmp_path: Path) -> None:
+    tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
+    out = tmp_path / "uk.dict"
+    corpus = open_corpus("sample:uk")
+    count_and_build(tokenizer, corpus, out, BackoffOptions(discount=0.3), CountOptions(min_count=1), lambda step: None)
+    documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:uk")])
+    alone = replay(documents, LookupDrafter(Dictionary(out)))
+    assert alone.tokens_per_pass > 3
+    assert set(alone.proposed_by) == {"dictionary"}
+    assert alone.tokens == sum(map(len, documents))
+    with_history = replay(documents, LookupDrafter(Dictionary(out), history=True))
+    assert with_history.tokens == alone.tokens

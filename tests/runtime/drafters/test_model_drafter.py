@@ -1,0 +1,192 @@
+"""The draft model's cache: it follows the text, feeds nothing twice and survives interruptions."""
+
+import random
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+from spectool import RuntimeUnsupported
+from spectool.artifacts.tokenizer.same_vocabulary import require_same_vocabulary
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.draft_model import ModelDrafter
+
+from ..models import perturbed, plain, tiny_model
+
+PROMPT = [7, 8, 9, 7, 8]
+
+
+class Counted:
+    """A model that notes how many tokens each pass was fed."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.make_cache = model.make_cache
+        self.passes: list[int] = []
+        self.fail_at = -1
+
+    def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array:
+        if cache is not None:
+            self.passes.append(tokens.shape[1])
+            if len(self.passes) == self.fail_at:
+                raise KeyboardInterrupt
+        return self._model(tokens, cache=cache)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return tiny_model()
+
+
+@pytest.fixture
+def counted(model: Any) -> Counted:
+    return Counted(model)
+
+
+def test_proposes_greedily_what_plain_decoding_gives(model: Any) -> None:
+    drafter = ModelDrafter(model)
+    assert isinstance(drafter, Drafter)
+    drafter.start(PROMPT)
+    assert list(drafter.propose(6).tokens) == plain(model, PROMPT, 6)
+
+
+def test_one_pass_for_each_draft_token_and_the_prompt_once(model: Any, counted: Counted) -> None:
+    text = plain(model, PROMPT, 20)
+    drafter = ModelDrafter(counted)
+    drafter.start(PROMPT)
+    assert counted.passes == [4]
+    drafter.propose(3)
+    assert counted.passes == [4, 1, 1, 1]
+    # All three right: the last draft and the target's own token are new to the cache.
+    drafter.commit(text[:4])
+    drafter.propose(2)
+    assert counted.passes[4:] == [2, 1]
+    # The first one wrong: what it led to is trimmed.
+    drafter.commit([99])
+    assert list(drafter.propose(2).tokens) == plain(model, [*PROMPT, *text[:4], 99], 2)
+    assert counted.passes[6:] == [1, 1]
+
+
+def test_commits_without_proposals_are_fed_together(model: Any, counted: Counted) -> None:
+    drafter = ModelDrafter(counted)
+    drafter.start(PROMPT)
+    for token in (20, 21, 22):
+        drafter.commit([token])
+    assert list(drafter.propose(3).tokens) == plain(model, [*PROMPT, 20, 21, 22], 3)
+    assert counted.passes == [4, 4, 1, 1]
+    assert drafter.propose(3).tokens == (), "asked twice without a commit"
+
+
+def test_the_next_turn_feeds_only_what_is_new(model: Any, counted: Counted) -> None:
+    drafter = ModelDrafter(counted)
+    drafter.start(PROMPT)
+    drafter.propose(4)
+    drafter.commit([50, 51])
+    counted.passes.clear()
+    turn = [*PROMPT, 50, 51, 60, 61, 62]
+    drafter.start(turn)
+    # The cache holds PROMPT; the last token waits for the proposal.
+    assert counted.passes == [4]
+    assert list(drafter.propose(3).tokens) == plain(model, turn, 3)
+    drafter.start([9, 9])
+    assert list(drafter.propose(3).tokens) == plain(model, [9, 9], 3)
+
+
+@pytest.mark.parametrize("fail_at", [1, 2, 4])
+def test_an_interrupted_pass_is_forgotten(model: Any, counted: Counted, fail_at: int) -> None:
+    drafter = ModelDrafter(counted)
+    counted.fail_at = fail_at
+    with pytest.raises(KeyboardInterrupt):
+        drafter.start(PROMPT)
+        drafter.propose(5)
+    counted.fail_at = -1
+    drafter.start(PROMPT)
+    assert list(drafter.propose(5).tokens) == plain(model, PROMPT, 5)
+
+
+def test_early_close_then_the_next_turn(model: Any) -> None:
+    drafter = ModelDrafter(perturbed(model, noise=0.03))
+    first = generate_step(mx.array(PROMPT), model, drafter=drafter)
+    yielded = [next(first)[0] for _ in range(7)]
+    first.close()
+    turn = [*PROMPT, *yielded, 77]
+    total = DraftStatistics()
+    steps = generate_step(mx.array(turn), model, drafter=drafter, max_tokens=20, statistics=total)
+    assert [token for token, _, _ in steps] == plain(model, turn, 20)
+    fresh = DraftStatistics()
+    list(
+        generate_step(
+            mx.array(turn),
+            model,
+            drafter=ModelDrafter(perturbed(model, noise=0.03)),
+            max_tokens=20,
+            statistics=fresh,
+        )
+    )
+    assert total == fresh, "a used cache drafts as a fresh one does"
+
+
+def test_a_threshold_stops_before_an_unlikely_token(model: Any) -> None:
+    never = ModelDrafter(model, p_min=1.1)
+    never.start(PROMPT)
+    assert never.propose(5).tokens == []
+    never.commit([1, 2])
+    assert never.propose(5).tokens == []
+
+    def length(p_min: float) -> int:
+        drafter = ModelDrafter(model, p_min=p_min)
+        drafter.start(PROMPT)
+        return len(drafter.propose(12).tokens)
+
+    lengths = [length(p_min) for p_min in (0.0, 0.03, 0.5)]
+    assert lengths[0] == 12
+    assert lengths == sorted(lengths, reverse=True)
+    assert 0 < lengths[1] < 12
+    assert lengths[2] == 0
+
+
+def test_a_smaller_vocabulary_is_switched_off_where_it_ends(model: Any) -> None:
+    small = ModelDrafter(tiny_model(vocabulary=100))
+    with pytest.raises(RuntimeUnsupported, match="ids below 100, got 200"):
+        small.start([1, 200, 3])
+    with pytest.warns(RuntimeWarning, match="'model' is switched off"):
+        got = [t for t, _, _ in generate_step(mx.array([1, 200, 3]), model, drafter=small, max_tokens=9)]
+    assert got == plain(model, [1, 200, 3], 9)
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"])
+def test_any_kind_of_cache_drafts_as_a_fresh_one_does(kind: str) -> None:
+    model = tiny_model(kind)
+    counted = Counted(model)
+    drafter = ModelDrafter(counted)
+    rng = random.Random(0)
+    text = list(PROMPT)
+    drafter.start(text)
+    for cycle in range(25):
+        fresh = ModelDrafter(model)
+        fresh.start(text)
+        counted.passes.clear()
+        drafts = list(drafter.propose(4).tokens)
+        assert drafts == list(fresh.propose(4).tokens), cycle
+        # A state before each draft is at hand, so that only committed tokens are new.
+        assert counted.passes[1:] == [1, 1, 1]
+        assert counted.passes[0] <= 5
+        right = rng.randint(0, 4)
+        committed = [*drafts[:right], *([(drafts[right] + 1) % 256] if right < 4 else [7])]
+        drafter.commit(committed)
+        text += committed
+    # Another text, far back: from the start, if need be.
+    drafter.start(text[:20])
+    fresh.start(text[:20])
+    assert drafter.propose(4).tokens == fresh.propose(4).tokens
+
+
+def test_vocabularies_are_compared_by_id() -> None:
+    target = {"a": 0, "b": 1, "c": 2, "d": 3}
+    require_same_vocabulary({"a": 0, "b": 1, "c": 2, "<extra>": 4}, target)
+    with pytest.raises(RuntimeUnsupported, match=r"1 different ones \('b' is 7 in the draft, 1 in the target"):
+        require_same_vocabulary({"a": 0, "b": 7, "c": 2, "d": 3}, target)
+    with pytest.raises(RuntimeUnsupported, match="with 1 in common"):
+        require_same_vocabulary({"a": 0, "x": 1, "y": 2}, target)

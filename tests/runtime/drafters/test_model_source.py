@@ -1,0 +1,312 @@
+"""The draft source over an mlx-lm model: whatever its cache holds, it drafts what a model without one does."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.decoding.sampling import Draw, Sampling
+from spectool.runtime.drafters.model_source import ModelSource
+from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
+
+from ..models import tiny_model
+
+VOCABULARY = 64
+BOS = 1
+
+
+@pytest.fixture(scope="module", params=["llama", "ministral3", "qwen3_5"])
+def model(request: pytest.FixtureRequest) -> Any:
+    return tiny_model(request.param, vocabulary=VOCABULARY, scale=3)
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    return tiny_model(vocabulary=VOCABULARY, scale=3)
+
+
+class Counted:
+    """A model that notes how many tokens each pass was fed, and breaks off when told."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.make_cache = model.make_cache
+        self.layers = model.layers
+        self.passes: list[int] = []
+        self.fail_at = -1
+
+    def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array:
+        if cache is not None:
+            self.passes.append(tokens.shape[1])
+            if len(self.passes) == self.fail_at:
+                # The first layer has been fed and the second has not.
+                cache[0].update_and_fetch(mx.zeros((1, 1, 1, 32)), mx.zeros((1, 1, 1, 32)))
+                raise KeyboardInterrupt
+        return self._model(tokens, cache=cache)
+
+
+class Twin:
+    """No cache: every distribution from the whole text, every candidate by its score."""
+
+    def __init__(self, model: Any, bos: int | None, size: int) -> None:
+        self.model, self.bos, self.size = model, bos, size
+
+    def scores(self, text: Sequence[int]) -> NDArray[np.float64]:
+        logits = np.array(self.model(mx.array([text]))[0, -1].astype(mx.float32))[: self.size].astype(np.float64)
+        return logits - np.log(np.sum(np.exp(logits - logits.max()))) - logits.max()
+
+    def text(self, ids: Sequence[int]) -> list[int]:
+        return list(ids) if self.bos is None or (ids and ids[0] == self.bos) else [self.bos, *ids]
+
+    def first(self, ids: Sequence[int], constraint: Constraint) -> dict[tuple[int, bool], float]:
+        """Score of every candidate that passes."""
+        text = self.text(ids)
+        if not text:
+            return {}
+        plain, scale, healed = self.scores(text), 0.0, []
+        if ids and len(text) > 1 and ids[-1] < self.size and constraint.extensions.size:
+            before = self.scores(text[:-1])
+            scale = before[text[-1]]
+            healed = [((y, True), before[y]) for y in constraint.extensions.tolist() if y < self.size]
+        tokens = range(self.size) if constraint.first is None else constraint.first.tolist()
+        found = {(y, False): plain[y] + scale for y in tokens if y < self.size} | dict(healed)
+        within = constraint.within
+        return {
+            (y, h): score
+            for (y, h), score in found.items()
+            if (within is None or (y < len(within) and within[y])) and constraint.allows(y, h)
+        }
+
+    def check(self, ids: list[int], constraint: Constraint, limit: int, answer: tuple[list[int], bool]) -> None:
+        """Every token is the best, or as good as the best up to rounding."""
+        drafts, healed = answer
+        found = self.first(ids, constraint)
+        if not found or not limit:
+            assert answer == ([], False)
+            return
+        assert len(drafts) == limit
+        assert found[drafts[0], healed] == pytest.approx(max(found.values()), abs=1e-3)
+        text = [*self.text(ids)[: -1 if healed else None], drafts[0]]
+        for token in drafts[1:]:
+            scores = self.scores(text)
+            if constraint.within is not None:
+                mask = np.zeros(self.size, dtype=bool)
+                mask[: len(constraint.within)] = constraint.within[: self.size]
+                scores[~mask] = -np.inf
+            assert scores[token] == pytest.approx(scores.max(), abs=1e-3)
+            text.append(token)
+
+
+def passes(token: int, healed: bool) -> bool:
+    return (token * 7 + 3 * healed) % 3 > 0
+
+
+def some(rng: random.Random, most: int = VOCABULARY + 8) -> NDArray[Any]:
+    return np.array(rng.sample(range(most), rng.randint(1, 20)), dtype=np.int32)
+
+
+def constraint_of(rng: random.Random, masks: Sequence[NDArray[Any]]) -> Constraint:
+    return Constraint(
+        some(rng) if rng.random() < 0.6 else np.zeros(0, dtype=np.int32),
+        some(rng) if rng.random() < 0.2 else None,
+        rng.choice(masks) if rng.random() < 0.3 else None,
+        passes if rng.random() < 0.5 else lambda token, healed: True,
+    )
+
+
+def next_context(rng: random.Random, ids: list[int], answer: tuple[list[int], bool]) -> list[int]:
+    """What a translator may make of it: drafts accepted, the tail spelled anew, or another text."""
+    drafts, healed = answer
+    kind = rng.random()
+    if kind < 0.5:
+        base = ids[: len(ids) - healed] + drafts[: rng.randint(0, len(drafts))]
+    elif kind < 0.9:
+        base = ids[: max(0, len(ids) - rng.randint(0, 3))]
+    else:
+        base = ids[: rng.randint(0, len(ids))]
+    return base + [rng.randrange(2, VOCABULARY) for _ in range(rng.randint(0, 3))]
+
+
+@pytest.mark.parametrize("bos", [None, BOS])
+@pytest.mark.parametrize("size", [None, 50])
+@pytest.mark.parametrize("seed", range(2))
+def test_drafts_equal_those_without_a_cache(model: Any, bos: int | None, size: int | None, seed: int) -> None:
+    rng = random.Random(seed)
+    source = ModelSource(model, bos=bos, size=size, most_asked=VOCABULARY, prefill_step_size=7)
+    twin = Twin(model, bos, size or VOCABULARY)
+    masks = [np.array([rng.random() < share for _ in range(length)]) for share, length in ((0.5, 64), (0.2, 40))]
+    masks.append(np.ones(VOCABULARY + 16, dtype=bool))
+    masks.append(np.zeros(VOCABULARY, dtype=bool))
+    ids: list[int] = []
+    previous: list[int] = []
+    healings = 0
+    source.start()
+    for _ in range(40):
+        if rng.random() < 0.05:
+            source.start()
+            ids, previous = [rng.randrange(VOCABULARY) for _ in range(rng.randint(0, 50))], []
+        elif rng.random() < 0.05:
+            ids = [BOS, *ids]
+        kept = next((i for i, (a, b) in enumerate(zip(ids, previous, strict=False)) if a != b), None)
+        kept = min(len(ids), len(previous)) if kept is None else kept
+        constraint, limit = constraint_of(rng, masks), rng.randint(0, 5)
+        kept = kept if rng.random() < 0.8 else rng.randint(0, kept)
+        answer = source.draft(DraftContext(ids, kept), constraint, limit)
+        twin.check(ids, constraint, limit, answer)
+        healings += answer[1]
+        previous = ids
+        ids = next_context(rng, ids[:80] if len(ids) < 80 else ids[:5], answer)
+    assert healings > 3, seed
+
+
+def test_it_is_a_draft_source(llama: Any) -> None:
+    assert isinstance(ModelSource(llama), DraftSource)
+
+
+EXTENSIONS = Constraint(extensions=np.arange(VOCABULARY, dtype=np.int32))
+PLAIN_ONLY = Constraint(allows=lambda token, healed: not healed)
+HEALED_ONLY = Constraint(extensions=np.arange(VOCABULARY, dtype=np.int32), allows=lambda token, healed: healed)
+
+
+@pytest.mark.parametrize("bos", [None, BOS])
+def test_short_contexts(llama: Any, bos: int | None) -> None:
+    source, twin = ModelSource(llama, bos=bos), Twin(llama, bos, VOCABULARY)
+    contexts: list[list[int]] = [[], [5], [BOS], [BOS, 5], [5, 6], []]
+    for ids in contexts:
+        for constraint in (Constraint(), EXTENSIONS, HEALED_ONLY):
+            twin.check(ids, constraint, 2, source.draft(DraftContext(ids, 0), constraint, 2))
+    assert (source.draft(DraftContext([], 0), Constraint(), 2) == ([], False)) is (bos is None)
+    # One token alone stands on nothing that could have predicted another.
+    assert source.draft(DraftContext([5], 0), HEALED_ONLY, 2)[1] is (bos is not None)
+
+
+def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any) -> None:
+    counted = Counted(llama)
+    source = ModelSource(counted, prefill_step_size=20)
+    ids = list(range(2, 52))
+    first, _ = source.draft(DraftContext(ids, 0), Constraint(), 3)
+    assert counted.passes == [20, 20, 9, 1, 1, 1]
+    # Everything accepted, and one token of the target's own: only the last draft and that are new.
+    ids = [*ids, *first, 7]
+    counted.passes.clear()
+    second, _ = source.draft(DraftContext(ids, 50), Constraint(), 3)
+    assert counted.passes == [2, 1, 1]
+    # Healing reads the last two positions, so one known token is fed again and no pass added.
+    ids = [*ids, second[0]]
+    counted.passes.clear()
+    third, healed = source.draft(DraftContext(ids, 54), HEALED_ONLY, 3)
+    assert healed
+    assert counted.passes == [2, 1, 1]
+    # The healed token was fed in the place of the last one.
+    ids = [*ids[:-1], *third[:2], 9]
+    counted.passes.clear()
+    source.draft(DraftContext(ids, 54), Constraint(), 1)
+    assert counted.passes == [1]
+    assert source.passes == 6 + 3 + 3 + 1
+    assert source.fed_tokens == 52 + 4 + 4 + 1
+
+
+class Traced(Counted):
+    """Inside `mx.compile` its logits are placeholders, which MLX refuses to evaluate."""
+
+    placeholder = mx.zeros(1)
+
+    def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array:
+        return super().__call__(tokens, cache) + self.placeholder
+
+
+PARTNERS = np.arange(VOCABULARY, dtype=np.int32)
+
+
+@pytest.mark.parametrize("strategy", ["intersection", "intersection, drawn", "anchored"])
+def test_the_first_evaluation_comes_after_the_last_pass(llama: Any, strategy: str) -> None:
+    """A chain of 8 drafts stays on the device; only a boundary check must see the first token."""
+    traced = Traced(llama)
+    source = ModelSource(traced)
+    within = Constraint(within=PARTNERS % 3 > 0, partners=np.where(PARTNERS % 3 > 0, PARTNERS, -1))
+    draw = Draw(Sampling(temp=0.8), (), VOCABULARY)
+
+    def propose(placeholder: mx.array) -> mx.array:
+        traced.placeholder = placeholder
+        context = DraftContext(list(range(2, 20)), 0)
+        if strategy == "intersection, drawn" and within.partners is not None:
+            source.draw(context, within.partners, draw, (), 8)
+        else:
+            source.draft(context, within if strategy == "intersection" else EXTENSIONS, 8)
+        return placeholder
+
+    with pytest.raises(ValueError, match="eval an array during function transformations"):
+        mx.compile(propose)(mx.zeros(1))
+    assert len(traced.passes) == (1 if strategy == "anchored" else 8)
+
+
+def test_a_refused_healed_token_leaves_the_cache(llama: Any) -> None:
+    source, twin = ModelSource(llama), Twin(llama, None, VOCABULARY)
+    ids = [5, 6, 7, 8]
+    [healed, *_], _ = source.draft(DraftContext(ids, 0), HEALED_ONLY, 3)
+    assert healed != ids[-1]
+    for text in ([*ids, 9], [*ids, 9, 10]):
+        twin.check(text, PLAIN_ONLY, 3, source.draft(DraftContext(text, len(text) - 1), PLAIN_ONLY, 3))
+
+
+def test_a_new_text_is_fed_from_where_it_differs(llama: Any) -> None:
+    counted = Counted(llama)
+    source = ModelSource(counted)
+    source.draft(DraftContext([5, 6, 7, 8, 9], 0), Constraint(), 1)
+    counted.passes.clear()
+    source.start()
+    source.draft(DraftContext([5, 6, 7, 10, 11], 0), Constraint(), 1)
+    assert counted.passes == [2]
+
+
+def test_asks_no_more_than_told_and_in_order(llama: Any) -> None:
+    asked: list[tuple[int, bool]] = []
+
+    def never(token: int, healed: bool) -> bool:
+        asked.append((token, healed))
+        return False
+
+    ids = [5, 6, 7]
+    constraint = Constraint(EXTENSIONS.extensions, allows=never)
+    assert ModelSource(llama, most_asked=4).draft(DraftContext(ids, 0), constraint, 3) == ([], False)
+    assert [healed for _, healed in asked].count(True) == 4
+    assert len(asked) == len(set(asked)) == 8
+    scores = Twin(llama, None, VOCABULARY).first(ids, EXTENSIONS)
+    assert [scores[key] for key in asked] == pytest.approx(
+        sorted((scores[key] for key in asked), reverse=True), abs=1e-3
+    )
+    assert scores[asked[0]] == pytest.approx(max(scores.values()), abs=1e-3)
+
+
+@pytest.mark.parametrize("fail_at", [1, 2, 3])
+def test_an_interrupted_draft_leaves_the_cache_usable(llama: Any, fail_at: int) -> None:
+    counted, ids = Counted(llama), list(range(2, 12))
+    source, twin = ModelSource(counted), Twin(llama, None, VOCABULARY)
+    counted.fail_at = fail_at
+    with pytest.raises(KeyboardInterrupt):
+        source.draft(DraftContext(ids, 0), HEALED_ONLY, 4)
+    for text in (ids, [*ids, 3], ids[:4]):
+        twin.check(text, EXTENSIONS, 4, source.draft(DraftContext(text, 4), EXTENSIONS, 4))
+
+
+def test_a_context_outside_the_vocabulary_is_refused_and_forgotten(llama: Any) -> None:
+    source, twin = ModelSource(llama), Twin(llama, None, VOCABULARY)
+    source.draft(DraftContext([5, 6, 7], 0), Constraint(), 2)
+    for wrong in (VOCABULARY, -1):
+        with pytest.raises(RuntimeUnsupported, match=f"0 to {VOCABULARY - 1}, got {wrong}"):
+            source.draft(DraftContext([5, 6, 8, wrong], 2), Constraint(), 2)
+    twin.check([5, 6, 8], Constraint(), 2, source.draft(DraftContext([5, 6, 8], 3), Constraint(), 2))
+
+
+def test_nothing_to_choose_from(llama: Any) -> None:
+    source = ModelSource(llama)
+    absent = np.array([VOCABULARY + 6], dtype=np.int32)
+    nowhere = np.zeros(VOCABULARY, dtype=bool)
+    for constraint in (Constraint(first=absent), Constraint(absent, absent), Constraint(within=nowhere)):
+        assert source.draft(DraftContext([5, 6], 0), constraint, 3) == ([], False)
+    assert source.draft(DraftContext([5, 6], 0), Constraint(), 0) == ([], False)

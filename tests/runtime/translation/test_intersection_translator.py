@@ -1,0 +1,83 @@
+"""Drafting within the intersection: tables by hand, and real ones."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from spectool.artifacts import Tokenizer
+from spectool.build.alignment.intersection import intersect
+from spectool.runtime.translation.intersection import IntersectionTranslator
+from spectool.runtime.translation.protocol import Translator
+
+# Draft 0 and 3 are target 1 and 0; target 2 is spelled by draft 1 2, target 3 is a special token.
+FORTH = np.array([1, -1, -1, 0], dtype=np.int32)
+BACK = np.array([3, 0, -1, -1], dtype=np.int32)
+
+
+def by_hand() -> IntersectionTranslator:
+    return IntersectionTranslator(FORTH, BACK, {2: [1, 2], 3: []}.__getitem__)
+
+
+def test_partners_and_spellings() -> None:
+    translator = by_hand()
+    assert isinstance(translator, Translator)
+    assert translator.constraint().within.tolist() == [True, False, False, True]  # type: ignore[union-attr]
+    assert translator.constraint().first is None
+    translator.commit([1, 2, 3, 0])
+    assert list(translator.draft_context().ids) == [0, 1, 2, 3]
+    assert translator.translate([0, 3, 3]) == [1, 0, 0]
+    assert translator.translate([]) == []
+    assert translator.string_calls == 0
+
+
+def test_what_is_kept_was_there_before() -> None:
+    translator = by_hand()
+    assert translator.draft_context().kept == 0
+    translator.commit([2])
+    assert translator.draft_context().kept == 0
+    translator.commit([1])
+    assert (list(translator.draft_context().ids), translator.draft_context().kept) == ([1, 2, 0], 3)
+    translator.start()
+    assert (list(translator.draft_context().ids), translator.draft_context().kept) == ([], 0)
+
+
+def test_ids_beyond_the_tokenizer_spell_nothing() -> None:
+    """A model's vocabulary may be larger than its tokenizer's."""
+    translator = by_hand()
+    translator.commit([4, 99])
+    assert list(translator.draft_context().ids) == []
+    translator.commit([1, 99, 0])
+    assert list(translator.draft_context().ids) == [0, 3]
+
+
+def test_a_draft_outside_the_intersection_is_refused() -> None:
+    with pytest.raises(ValueError, match="draft id 2 has no partner"):
+        by_hand().translate([0, 2, 3])
+    with pytest.raises(ValueError, match="healed"):
+        by_hand().translate([0], healed=True)
+
+
+@pytest.mark.parametrize(("draft", "target"), [("qwen2.5", "bielik-11b-v2.5"), ("bielik-11b-v2.5", "llama-3.2")])
+def test_bytes_are_kept_on_real_tokenizers(draft: str, target: str, real: Callable[[str], Tokenizer]) -> None:
+    mine, theirs = real(draft), real(target)
+    byte_ids = {surface: index for index, surface in enumerate(mine.surfaces) if len(surface) == 1}
+
+    def spell(token: int) -> list[int]:
+        return [byte_ids[theirs.surfaces[token][place : place + 1]] for place in range(len(theirs.surfaces[token]))]
+
+    translator = IntersectionTranslator(intersect(mine, theirs), intersect(theirs, mine), spell)
+    within = translator.constraint().within
+    assert within is not None
+    assert within.shape == (mine.size,)
+    for text in ("Зажурилась Україна, 2024 рік.", "Zażółć gęślą jaźń\n\n🙂 ok"):
+        committed = theirs.encode(text)
+        translator.start()
+        for start in range(0, len(committed), 3):
+            translator.commit(committed[start : start + 3])
+        context = translator.draft_context().ids
+        assert b"".join(mine.surfaces[i] for i in context) == b"".join(theirs.surfaces[i] for i in committed)
+        drafts = [token for token in mine.encode(text) if within[token]]
+        assert drafts
+        translated = translator.translate(drafts)
+        assert [theirs.surfaces[i] for i in translated] == [mine.surfaces[i] for i in drafts]

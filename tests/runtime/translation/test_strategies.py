@@ -1,0 +1,255 @@
+"""Every strategy with a draft that knows the text reaches what the ceiling says; names, directions, order."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spectool import FingerprintMismatch
+from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.build import build_alignment
+from spectool.build.alignment.ceiling import STRATEGIES as CEILING_STRATEGIES
+from spectool.build.alignment.ceiling import Ceiling, encode_inside, translation_ceiling
+from spectool.corpora import open_corpus
+from spectool.measure.emulate.strategies import StrategyRun, compare_strategies
+from spectool.runtime import (
+    STRATEGIES,
+    Constraint,
+    DraftContext,
+    anchored_steps,
+    make_translator,
+    replay,
+)
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.translated import TranslatedDrafter
+
+LENGTHS = (1, 2, 4)
+PAIRS = ("other:target", "target:other")
+
+
+class Pair:
+    """Two tokenizers, their alignment, and a few lines of text."""
+
+    def __init__(self, draft: Tokenizer, target: Tokenizer, alignment: Alignment, texts: list[str]) -> None:
+        self.draft, self.target, self.alignment, self.texts = draft, target, alignment, texts
+        self.documents = [target.encode(text) for text in texts]
+        self.ceiling: Ceiling = translation_ceiling(
+            draft, target, texts, alignment.draft.partner, LENGTHS, characters=sum(map(len, texts))
+        )
+        assert self.ceiling.left_out == 0
+        assert self.ceiling.target_tokens == sum(map(len, self.documents))
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
+    folder = tmp_path_factory.mktemp("pairs")
+    texts = [document.text.strip()[:200].rstrip() for name in ("pl", "uk") for document in _first(name, 12)]
+    (folder / "text.txt").write_text("\n".join(texts), encoding="utf-8")
+    opened = {name: open_tokenizer(demo_path(name)) for name in ("other", "target")}  # type: ignore[arg-type]
+    made = {}
+    for pair in PAIRS:
+        draft, target = map(opened.__getitem__, pair.split(":"))
+        path = folder / pair
+        build_alignment(draft, target, open_corpus(str(folder / "text.txt")), path, lambda step: None, sample=0)
+        made[pair] = Pair(draft, target, Alignment(path), texts)
+    return made
+
+
+def _first(sample: str, count: int) -> list[Any]:
+    return [document for document, _ in zip(open_corpus(f"sample:{sample}"), range(count), strict=False)]
+
+
+class Oracle:
+    """A draft that knows the text: it says what lies between the frontier and the end of its k-th token.
+
+    ``none`` gets the text's own draft ids, ``intersection`` those of the text restarted at the frontier,
+    the others any ids that spell the piece.
+    """
+
+    def __init__(self, pair: Pair, strategy: str) -> None:
+        self._draft, self._target, self._strategy = pair.draft, pair.target, strategy
+        self._documents = list(zip(pair.texts, pair.documents, strict=True))
+        self._number = -1
+        self.committed = 0
+
+    def start(self) -> None:
+        self._number += 1
+        self.committed = 0
+        text, ids = self._documents[self._number % len(self._documents)]
+        self._text = text.encode()
+        self._target_ends = ends_in_text(self._target, ids)
+        self._ids = self._draft.encode(text)
+        self._ends = ends_in_text(self._draft, self._ids)
+
+    def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+        frontier = self._target_ends[self.committed - 1] if self.committed else 0
+        straddling = next(place for place, end in enumerate(self._ends) if end > frontier or not self.committed)
+        if self._strategy == "none":
+            return self._ids[straddling : straddling + limit], False
+        end = whole(self._text, self._ends[min(straddling + limit, len(self._ends)) - 1])
+        if self._strategy == "intersection":
+            return self._restarted(frontier, constraint, limit), False
+        if end <= frontier:
+            return [], False
+        begin = whole(self._text, frontier) if self._strategy == "anchored" else frontier
+        piece = self._text[begin:end].decode(errors="replace")
+        return (encode_inside(self._draft, [piece])[0] if begin else self._draft.encode(piece)), False
+
+    def _restarted(self, frontier: int, constraint: Constraint, limit: int) -> list[int]:
+        assert constraint.within is not None
+        if whole(self._text, frontier) != frontier:
+            return []
+        rest = self._text[frontier:].decode()
+        ids = (encode_inside(self._draft, [rest])[0] if self.committed else self._ids)[:limit]
+        return ids[: next((place for place, token in enumerate(ids) if not constraint.within[token]), len(ids))]
+
+
+class Watched:
+    """A translator that tells an oracle how far the target has come."""
+
+    def __init__(self, translator: Any, oracle: Oracle) -> None:
+        self._translator, self._oracle = translator, oracle
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._translator, name)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        self._oracle.committed += len(tokens)
+        self._translator.commit(tokens)
+
+
+def ends_in_text(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """Where each token ends, in bytes of the text."""
+    surfaces = [tokenizer.surfaces[token] for token in ids]
+    artificial = tokenizer.edges.leading_space and surfaces[0].startswith(b" ")
+    return [end - artificial for end in accumulate(map(len, surfaces))]
+
+
+def whole(text: bytes, end: int) -> int:
+    """The last character boundary at or before ``end``."""
+    while 0 < end < len(text) and text[end] & 0xC0 == 0x80:
+        end -= 1
+    return end
+
+
+def reached(pair: Pair, strategy: str, length: int) -> float:
+    oracle = Oracle(pair, strategy)
+    translator: Any = Watched(make_translator(strategy, pair.alignment, pair.draft, pair.target), oracle)
+    drafter = TranslatedDrafter(oracle, translator, length)
+    return replay(pair.documents, drafter, 16 * length).tokens_per_pass
+
+
+def test_the_names_are_those_of_the_ceiling() -> None:
+    assert STRATEGIES == CEILING_STRATEGIES
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_perfect_draft_reaches_the_ceiling(pairs: dict[str, Pair], strategy: str, name: str, length: int) -> None:
+    pair = pairs[name]
+    ceiling = pair.ceiling.tokens_per_pass[strategy][length]
+    found = reached(pair, strategy, length)
+    # The ceiling's window of `context` is the text's own; the strategy's comes from its way back, piece by piece.
+    assert found == pytest.approx(ceiling, rel=0.02 if strategy == "context" else 1e-9)
+
+
+def test_the_ceiling_tells_strategies_apart(pairs: dict[str, Pair]) -> None:
+    for pair in pairs.values():
+        at_4 = {name: lengths[4] for name, lengths in pair.ceiling.tokens_per_pass.items()}
+        assert 1 <= at_4["none"] < at_4["naive"] <= at_4["context"] <= at_4["anchored"] > at_4["intersection"] > 1
+
+
+def test_each_strategy_gives_its_name(pairs: dict[str, Pair]) -> None:
+    pair = pairs["other:target"]
+    made = {name: make_translator(name, pair.alignment, pair.draft, pair.target) for name in STRATEGIES}
+    assert {name: translator.name for name, translator in made.items()} == {name: name for name in STRATEGIES}
+
+
+def test_an_unknown_strategy_is_named(pairs: dict[str, Pair]) -> None:
+    pair = pairs["other:target"]
+    with pytest.raises(ValueError, match="expected one of none, naive, context, intersection, anchored, got 'magic'"):
+        make_translator("magic", pair.alignment, pair.draft, pair.target)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_strategy_takes_another_pair(pairs: dict[str, Pair], strategy: str) -> None:
+    pair = pairs["other:target"]
+    with pytest.raises(
+        FingerprintMismatch,
+        match=r"in the other direction.* Exchange draft and target, or align this direction: spectool",
+    ):
+        make_translator(strategy, pair.alignment, pair.target, pair.draft)
+    with pytest.raises(FingerprintMismatch, match="built for tokenizer"):
+        make_translator(strategy, pair.alignment, pair.draft, pair.draft)
+
+
+class LastShared:
+    """Guesses the last shared id again and again, and notes what it was asked."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._guess = int(np.flatnonzero(pair.alignment.draft.partner >= 0)[-1])
+        self.limits: list[int] = []
+        self.texts = 0
+
+    def start(self) -> None:
+        self.texts += 1
+
+    def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+        self.limits.append(limit)
+        return [self._guess] * limit, False
+
+
+def test_runs_come_by_length_and_then_in_the_order_given(pairs: dict[str, Pair]) -> None:
+    pair = pairs["other:target"]
+    source = LastShared(pair)
+    named = {
+        f"my {name}": make_translator(name, pair.alignment, pair.draft, pair.target) for name in ("naive", "anchored")
+    }
+    documents = pair.documents[:3]
+    told: list[int] = []
+    runs: list[StrategyRun] = []
+    for run in compare_strategies(documents, named, source, (4, 1), told.append):
+        runs.append(run)
+        assert set(source.limits) == {run.num_draft_tokens}
+        source.limits.clear()
+    assert [(run.num_draft_tokens, run.strategy) for run in runs] == [
+        (4, "my naive"),
+        (4, "my anchored"),
+        (1, "my naive"),
+        (1, "my anchored"),
+    ]
+    assert source.texts == 4 * len(documents)
+    assert told == [len(document) for document in documents] * 4
+    for run in runs:
+        assert run.statistics.tokens == sum(map(len, documents))
+        assert run.counts.cycles == run.statistics.passes
+        assert run.counts.drafted == run.num_draft_tokens * run.counts.cycles
+        assert run.counts.string_free_rate == (0 if "naive" in run.strategy else 1)
+
+
+def test_runs_are_made_one_at_a_time(pairs: dict[str, Pair]) -> None:
+    pair = pairs["other:target"]
+    source = LastShared(pair)
+    runs = compare_strategies(pair.documents[:1], anchored_steps(pair.alignment, pair.draft, pair.target), source, (2,))
+    assert source.texts == 0
+    assert [next(runs).strategy for _ in range(2)] == ["forward only", "+ resync"]
+    assert source.texts == 2
+    assert [run.strategy for run in runs] == ["+ healing", "+ head absorption"]
+
+
+def test_steps_differ_by_what_they_allow(pairs: dict[str, Pair]) -> None:
+    pair = pairs["other:target"]
+    steps = anchored_steps(pair.alignment, pair.draft, pair.target)
+    healing, filtering = {}, {}
+    for name, translator in steps.items():
+        constraints = []
+        for token in pair.documents[0]:
+            translator.commit([token])
+            constraints.append(translator.constraint())
+        healing[name] = any(constraint.extensions.size > 0 for constraint in constraints)
+        filtering[name] = any(constraint.allows is not Constraint().allows for constraint in constraints)
+    assert healing == {"forward only": False, "+ resync": False, "+ healing": True, "+ head absorption": True}
+    assert filtering == {"forward only": False, "+ resync": False, "+ healing": False, "+ head absorption": True}

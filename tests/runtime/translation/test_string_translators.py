@@ -1,0 +1,195 @@
+"""The published strategies on tokenizers whose answer is known, with the faults they are known for."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+from spectool.artifacts import Tokenizer, open_tokenizer
+from spectool.artifacts.tokenizer.surfaces import byte_symbols
+from spectool.runtime.translation.protocol import Translator
+from spectool.runtime.translation.strings import ContextTranslator, NaiveTranslator, PassThrough
+
+
+def byte_level(*merges: tuple[str, str]) -> Tokenizer:
+    """Byte-level BPE; nothing is cut before the merges."""
+    names = [*byte_symbols(), *("".join(pair) for pair in merges)]
+    backend = Backend(models.BPE({name: place for place, name in enumerate(names)}, list(merges)))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(["<|end|>"])
+    return open_tokenizer(backend)
+
+
+def sentence_piece(*merges: tuple[str, str]) -> Tokenizer:
+    """SentencePiece-style BPE: a space before every text, dropped again by the decoder."""
+    names = ["<unk>", "<s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *"kotaś"]
+    names += ["".join(pair) for pair in merges]
+    vocabulary = {name: place for place, name in enumerate(names)}
+    backend = Backend(models.BPE(vocabulary, list(merges), byte_fallback=True, unk_token="<unk>"))
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    backend.add_special_tokens(["<unk>", "<s>"])
+    return open_tokenizer(backend)
+
+
+def ids(tokenizer: Tokenizer, *tokens: str) -> list[int]:
+    return [tokenizer.vocabulary[token] for token in tokens]
+
+
+def tokens(tokenizer: Tokenizer, numbers: Sequence[int]) -> list[str]:
+    return [tokenizer.backend.id_to_token(number) for number in numbers]
+
+
+SYLLABLES = byte_level(("k", "o"), ("t", "a"))
+WORDS = byte_level(("k", "o"), ("ko", "t"), ("kot", "a"))
+PIECES = sentence_piece(("▁", "k"), ("▁k", "o"), ("▁ko", "t"), ("k", "o"), ("ko", "t"))
+
+
+@pytest.mark.parametrize("strategy", [PassThrough, NaiveTranslator, ContextTranslator])
+def test_every_strategy_is_a_translator(strategy: Callable[[Tokenizer, Tokenizer], Translator]) -> None:
+    translator = strategy(SYLLABLES, WORDS)
+    assert isinstance(translator, Translator)
+    constraint = translator.constraint()
+    assert constraint.first is None
+    assert constraint.within is None
+    assert len(constraint.extensions) == 0
+    assert constraint.allows(7, False)
+    with pytest.raises(ValueError, match=f"{translator.name!r}: got a healed draft"):
+        translator.translate([1], healed=True)
+
+
+def test_ids_pass_through_as_far_as_they_exist() -> None:
+    small, large = byte_level(), byte_level(("k", "o"), ("o", "t"))
+    assert (small.size, large.size) == (257, 259)
+    outside = large.size - 1
+    to_small = PassThrough(large, small)
+    assert to_small.translate([5, outside, 6]) == [5], "what follows a missing id would be shifted"
+    assert to_small.translate([5, 6]) == [5, 6]
+    to_large = PassThrough(small, large)
+    to_large.commit([5, outside, 6])
+    assert list(to_large.draft_context().ids) == [5, 6]
+    assert to_large.string_calls == 0
+
+
+def test_naive_is_a_round_trip_through_text() -> None:
+    translator = NaiveTranslator(SYLLABLES, WORDS)
+    assert tokens(WORDS, translator.translate(ids(SYLLABLES, "ko", "ta"))) == ["kota"]
+    translator.commit(ids(WORDS, "kota"))
+    assert tokens(SYLLABLES, translator.draft_context().ids) == ["ko", "ta"]
+    assert translator.string_calls == 4
+
+
+def test_the_way_back_is_isolated() -> None:
+    """Committed in two cycles, ``t`` and ``a`` never become ``ta``; in one cycle they do."""
+    for strategy in (NaiveTranslator, ContextTranslator):
+        translator = strategy(SYLLABLES, WORDS)
+        for token in ("kot", "a"):
+            translator.commit(ids(WORDS, token))
+        assert tokens(SYLLABLES, translator.draft_context().ids) == ["ko", "t", "a"]
+        translator.start()
+        assert list(translator.draft_context().ids) == []
+        translator.commit(ids(WORDS, "kot", "a"))
+        assert tokens(SYLLABLES, translator.draft_context().ids) == ["ko", "ta"]
+
+
+def test_naive_puts_a_space_into_the_word_and_context_does_not() -> None:
+    """A target that puts a space before every text, in the middle of a word."""
+    naive, context = NaiveTranslator(SYLLABLES, PIECES), ContextTranslator(SYLLABLES, PIECES)
+    for translator in (naive, context):
+        translator.commit(ids(PIECES, "▁", "t"))
+        assert tokens(SYLLABLES, translator.draft_context().ids) == ["t"]
+    drafts = ids(SYLLABLES, "ko")
+    assert tokens(PIECES, naive.translate(drafts)) == ["▁ko"]
+    assert tokens(PIECES, context.translate(drafts)) == ["ko"]
+
+
+def test_decoders_that_strip_lose_the_space_between_words() -> None:
+    """Both ways: a draft's first space, and the space before every committed word."""
+    for strategy in (NaiveTranslator, ContextTranslator):
+        forth = strategy(PIECES, SYLLABLES)
+        assert tokens(SYLLABLES, forth.translate(ids(PIECES, "▁kot"))) == ["ko", "t"]
+        back = strategy(SYLLABLES, PIECES)
+        back.commit(ids(PIECES, "▁kot"))
+        back.commit(ids(PIECES, "▁kot"))
+        assert tokens(SYLLABLES, back.draft_context().ids) == ["ko", "t", "ko", "t"]
+
+
+def test_half_a_character_becomes_a_replacement_character() -> None:
+    translator = NaiveTranslator(SYLLABLES, PIECES)
+    translator.commit(ids(PIECES, "<0xC4>"))
+    translator.commit(ids(PIECES, "<0x87>"))
+    assert SYLLABLES.backend.decode(list(translator.draft_context().ids)) == "\ufffd\ufffd"
+    together = NaiveTranslator(SYLLABLES, PIECES)
+    together.commit(ids(PIECES, "<0xC4>", "<0x87>"))
+    assert SYLLABLES.backend.decode(list(together.draft_context().ids)) == "ć"
+
+
+def test_the_window_absorbs_the_draft() -> None:
+    """``ko`` + ``t`` is one token: stripped with the window, nothing is left to propose."""
+    translator = ContextTranslator(SYLLABLES, WORDS)
+    translator.commit(ids(WORDS, "ko"))
+    assert translator.translate(ids(SYLLABLES, "t")) == []
+    assert tokens(WORDS, translator.translate(ids(SYLLABLES, "t", "t"))) == ["t"]
+    assert tokens(WORDS, NaiveTranslator(SYLLABLES, WORDS).translate(ids(SYLLABLES, "t"))) == ["t"]
+
+
+def test_the_window_is_so_many_draft_tokens() -> None:
+    """Only a window that reaches back to ``k`` sees that ``ot`` is part of ``kot``."""
+    drafts = ids(SYLLABLES, "t")
+    for window, expected in ((1, ["t"]), (2, [])):
+        translator = ContextTranslator(SYLLABLES, WORDS, window)
+        translator.commit(ids(WORDS, "k"))
+        translator.commit(ids(WORDS, "o"))
+        assert tokens(SYLLABLES, translator.draft_context().ids) == ["k", "o"]
+        assert tokens(WORDS, translator.translate(drafts)) == expected
+        assert translator.string_calls == 8
+    with pytest.raises(ValueError, match="at least 1 context token, got 0"):
+        ContextTranslator(SYLLABLES, WORDS, 0)
+
+
+def test_special_tokens_are_no_text() -> None:
+    translator = NaiveTranslator(SYLLABLES, WORDS)
+    translator.commit(ids(WORDS, "<|end|>", "kot"))
+    assert tokens(SYLLABLES, translator.draft_context().ids) == ["ko", "t"]
+    assert tokens(WORDS, translator.translate(ids(SYLLABLES, "<|end|>", "ko"))) == ["ko"]
+
+
+@pytest.mark.parametrize("strategy", [PassThrough, NaiveTranslator, ContextTranslator])
+@given(commits=st.lists(st.tuples(st.lists(st.integers(0, 250), max_size=4), st.booleans()), max_size=6))
+def test_what_is_kept_was_there_before(
+    strategy: Callable[[Tokenizer, Tokenizer], Translator], commits: list[tuple[list[int], bool]]
+) -> None:
+    translator = strategy(SYLLABLES, WORDS)
+    seen: list[int] = []
+    for committed, asked in commits:
+        translator.commit(committed)
+        if asked:
+            context = translator.draft_context()
+            assert context.kept == len(seen)
+            assert list(context.ids[: context.kept]) == seen
+            seen = list(context.ids)
+    translator.start()
+    assert (list(translator.draft_context().ids), translator.draft_context().kept) == ([], 0)
+    assert translator.string_calls == 0
+
+
+def test_on_real_tokenizers(real: Callable[[str], Tokenizer]) -> None:
+    """Ukrainian in the middle of a word: the window gives the target's own ids, isolation does not."""
+    draft, target = real("qwen2.5"), real("bielik-11b-v2.5")
+    text = "На столі лежить персональний комп'ютер"
+    truth, before = target.encode(text), "На столі лежить пер"
+    frontier = len(target.encode(before))
+    assert truth[:frontier] == target.encode(before)
+    drafts = draft.encode("сональний")
+    context, naive = ContextTranslator(draft, target), NaiveTranslator(draft, target)
+    for translator in (context, naive):
+        translator.commit(truth[:frontier])
+        assert list(translator.draft_context().ids) == draft.encode(before)
+    assert context.translate(drafts) == truth[frontier : frontier + 3]
+    assert naive.translate(drafts)[0] != truth[frontier]
