@@ -22,7 +22,7 @@ from spectool.runtime.prompt_cache import draft_cache_of, load_prompt_cache, sav
 from spectool.runtime.translation.intersection import IntersectionTranslator
 from spectool.runtime.translation.protocol import Constraint, DraftContext
 
-from .drafters import Oracle
+from .fake_drafters import Oracle
 from .models import KINDS, perturbed, plain, tiny_model
 
 SAME = np.arange(256, dtype=np.int32)

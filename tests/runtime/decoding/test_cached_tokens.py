@@ -9,7 +9,7 @@ from mlx_lm.sample_utils import make_logits_processors
 
 from spectool.runtime.decoding.generation import generate_step
 
-from ..drafters import Oracle
+from ..fake_drafters import Oracle
 from ..models import plain, prompts, tiny_model
 
 SPLIT = 9

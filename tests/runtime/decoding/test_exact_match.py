@@ -9,7 +9,7 @@ from mlx_lm.sample_utils import make_logits_processors, make_sampler
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling
 
-from ..drafters import Oracle
+from ..fake_drafters import Oracle
 from ..models import plain, prompts, tiny_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -14,7 +14,7 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 
 from ..caches.holding import assert_holds
-from ..drafters import Failing, Fixed, Oracle
+from ..fake_drafters import Failing, Fixed, Oracle
 from ..models import plain, prompts, tiny_model
 
 PROMPT = [7, 8, 9, 7, 8]

@@ -22,7 +22,7 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.intersection import IntersectionTranslator
 
 from ..distributions import FALSE_ALARM, check, filtered, follow, joint
-from ..drafters import Fixed
+from ..fake_drafters import Fixed
 from ..models import perturbed, plain, tiny_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")

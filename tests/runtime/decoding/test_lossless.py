@@ -19,7 +19,7 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 
-from ..drafters import Guesser, Oracle, dictionary_of
+from ..fake_drafters import Guesser, Oracle, dictionary_of
 from ..models import KINDS, perturbed, plain, prompts, tiny_model
 
 # Relative to the largest absolute logit.

@@ -18,7 +18,7 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
 from spectool.runtime.drafters.lookup import LookupDrafter
 
-from ..drafters import Oracle
+from ..fake_drafters import Oracle
 from ..models import plain, tiny_model
 
 TEXT = "Zażółć gęślą jaźń"

@@ -19,7 +19,7 @@ from spectool.runtime.draft_length.cost_fit import fit_cost_model
 from spectool.runtime.draft_length.cost_model import CostModel
 
 from ..decoding.test_lossless import TIE, compare
-from ..drafters import Guesser, Oracle
+from ..fake_drafters import Guesser, Oracle
 from ..models import plain, prompts, tiny_model
 
 # Seconds of a pass by its tokens; one token takes 1.

@@ -9,7 +9,7 @@ import pytest
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.hybrid import HybridDrafter, best_draft_length, expected_accepted_length
 
-from . import Failing, Fixed
+from ..fake_drafters import Failing, Fixed
 
 
 class Costly(Fixed):
@@ -170,12 +170,8 @@ def test_a_failing_member_leaves_the_others_working(method: str) -> None:
 
 
 def test_cheap_drafters_do_without_mlx() -> None:
-    modules = (
-        "spectool.runtime",
-        *(
-            f"spectool.runtime.{name}"
-            for name in ("drafter", "lookup_drafter", "history", "hybrid", "display", "loading")
-        ),
-    )
+    rooms = {"decoding": ("drafter",), "drafters": ("lookup", "history", "hybrid"), "commands": ("display",)}
+    modules = [f"spectool.runtime.{room}.{name}" for room, names in rooms.items() for name in names]
+    modules.append("spectool.runtime.loading")
     code = f"import sys, {', '.join(modules)}; sys.exit('mlx' in sys.modules or 'mlx.core' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

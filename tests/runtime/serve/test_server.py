@@ -25,7 +25,7 @@ from spectool.runtime.serve.handler import Handler, Server
 from spectool.runtime.serve.requests import AUTOMATIC
 from spectool.runtime.serve.server import PromptCache
 
-from ..drafters import Failing, Guesser
+from ..fake_drafters import Failing, Guesser
 from ..models import tiny_model
 from .servers import TARGET, client, connect, exchange, get, post, serving, with_history, without_drafter
 

@@ -13,6 +13,7 @@ from spectool.build import build_alignment
 from spectool.build.alignment.ceiling import STRATEGIES as CEILING_STRATEGIES
 from spectool.build.alignment.ceiling import Ceiling, encode_inside, translation_ceiling
 from spectool.corpora import open_corpus
+from spectool.measure.emulate import replay
 from spectool.measure.emulate.strategies import StrategyRun, compare_strategies
 from spectool.runtime import (
     STRATEGIES,
@@ -20,7 +21,6 @@ from spectool.runtime import (
     DraftContext,
     anchored_steps,
     make_translator,
-    replay,
 )
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.translated import TranslatedDrafter
