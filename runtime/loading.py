@@ -12,7 +12,6 @@ from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.strategies import STRATEGIES, make_translator
 
 DEFAULT_STRATEGY = "anchored"
@@ -127,18 +126,20 @@ def load_drafter(
 def _from_model(
     draft_model: str | Path | tuple[Any, Any], target: Tokenizer, alignment: str | Path | None, strategy: str | None
 ) -> Drafter:
-    from spectool.artifacts.tokenizer.same_vocabulary import require_same_vocabulary
-    from spectool.runtime.drafters.draft_model import ModelDrafter
-    from spectool.runtime.drafters.model_source import ModelSource
-
     opened = None if alignment is None else Alignment(Path(alignment))
     model, loaded = draft_model if isinstance(draft_model, tuple) else load_model(str(draft_model))
     draft = open_tokenizer(loaded)
     name = draft.name if isinstance(draft_model, tuple) else str(draft_model)
     if opened is not None:
+        from spectool.runtime.drafters.model_source import ModelSource
+        from spectool.runtime.drafters.translated import TranslatedDrafter
+
         translator = make_translator(strategy or DEFAULT_STRATEGY, opened, draft, target)
         # A draft sees the BOS that it was trained with, whatever the target's prompt begins with.
         return TranslatedDrafter(ModelSource(model, bos=draft.roles.bos, size=draft.size), translator)
+    from spectool.artifacts.tokenizer.same_vocabulary import require_same_vocabulary
+    from spectool.runtime.drafters.draft_model import ModelDrafter
+
     try:
         require_same_vocabulary(draft.vocabulary, target.vocabulary)
     except RuntimeUnsupported as error:

@@ -1,3 +1,5 @@
+from .counted import CountedDrafter as CountedDrafter
+from .counted import TranslationCounts as TranslationCounts
 from .ngram_model import NgramModel as NgramModel
 from .ngram_source import NgramSource as NgramSource
 from .replay import replay as replay

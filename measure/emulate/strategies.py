@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from spectool.measure.emulate.counted import CountedDrafter, TranslationCounts
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.translated import TranslatedDrafter, TranslationCounts
 from spectool.runtime.translation.protocol import DraftSource, Translator
 
 _MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
@@ -46,6 +46,6 @@ def compare_strategies(
     """
     for length in lengths:
         for name, translator in translators.items():
-            drafter = TranslatedDrafter(source, translator, length, name=name)
+            drafter = CountedDrafter(source, translator, length, name=name)
             statistics = replay(documents, drafter, length * _MOST_IDS_A_DRAFT_TOKEN, on_document)
             yield StrategyRun(name, length, statistics, drafter.total)

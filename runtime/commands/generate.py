@@ -150,8 +150,10 @@ def generate(
 
 
 def _figures(response: Any) -> dict[str, Any]:
+    from spectool.runtime.draft_length.state import controller_state
+
     drafting = response.drafting
-    learnt = drafting.controller.learnt() if drafting.controller else None
+    learnt = controller_state(drafting.controller) if drafting.controller else None
     length = {} if learnt is None else {"draft length": _rounded(learnt._asdict())}
     return {
         "tokens": response.generation_tokens,

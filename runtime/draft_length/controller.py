@@ -22,9 +22,7 @@ Nothing here looks at a clock or a model: `Proposer` measures.
 """
 
 from collections import deque
-from typing import NamedTuple
 
-from spectool.runtime.draft_length.cost_fit import fit_cost_model
 from spectool.runtime.draft_length.timings import STALE, WINDOW, DraftTimes, PassTimes, median
 
 LONGEST = 16  # draft tokens
@@ -77,36 +75,6 @@ class Chain:
         for passed, tried in zip(self._passed[1:], self._tried[1:], strict=True):
             step = (passed + NEIGHBOUR * step) / (tried + NEIGHBOUR)
             self.steps.append(step)
-
-
-class Learnt(NamedTuple):
-    """What a controller has found out, beside what the published cost model makes of the same times.
-
-    Attributes:
-        draft_length: The length it holds for best; 0 for plain decoding.
-        speedup: Tokens per second expected with it, against plain decoding.
-        acceptance: Share of the draft tokens expected to be accepted with it, with 1 where it is 0.
-        pass_ms: Milliseconds of a target pass by the number of tokens in it, as measured.
-        draft_ms: Milliseconds of the drafter in a cycle, whatever it proposes.
-        draft_token_ms: Milliseconds of the drafter for each token.
-        r: The published model's cost of a draft step, in plain passes.
-        beta: Its overhead, in plain passes by the square of the length.
-        break_even: The acceptance from which on, it says, that length pays.
-        advised: The length it advises.
-        advised_speedup: What it promises for that.
-    """
-
-    draft_length: int
-    speedup: float
-    acceptance: float
-    pass_ms: dict[int, float]
-    draft_ms: float
-    draft_token_ms: float
-    r: float
-    beta: float
-    break_even: float
-    advised: int
-    advised_speedup: float
 
 
 class Controller:
@@ -229,35 +197,15 @@ class Controller:
             self._savings += SHARE
             self._credit = max(self._credit, min(ALLOWANCE, self._credit + MARGIN))
 
-    def learnt(self) -> Learnt | None:
-        """Return what was found out; None while the times of plain passes and of drafts are not known."""
-        measured = self.passes.measured()
-        model = fit_cost_model(measured, self.drafts)
-        if model is None:
-            return None
-        tokens, seconds = self._expect(self._accepted.steps)
-        length = max(1, self.chosen)
-        alpha = (tokens[length] - 1) / length
-        advised = model.advise(alpha, self.longest)
-        return Learnt(
-            draft_length=self.chosen,
-            speedup=tokens[self.chosen] * seconds[0] / seconds[self.chosen],
-            acceptance=alpha,
-            pass_ms={size: time * 1e3 for size, time in measured.items()},
-            draft_ms=self.drafts.fixed * 1e3,
-            draft_token_ms=self.drafts.per_token * 1e3,
-            r=model.r,
-            beta=model.beta,
-            break_even=model.break_even(length),
-            advised=advised,
-            advised_speedup=model.speedup(alpha, advised),
-        )
+    def expected(self) -> tuple[list[float], list[float]]:
+        """Return the expected tokens and seconds of a cycle by draft length, shape [longest + 1] each."""
+        return self._expect(self._accepted.steps)
 
     def _decide(self) -> None:
         """Bring the estimates up to date; set the best length by them, and the one worth a look with its price."""
         for estimate in (self.passes, self.drafts, self._accepted, self._proposed):
             estimate.update()
-        tokens, seconds = self._expect(self._accepted.steps)
+        tokens, seconds = self.expected()
         best = max(range(self._reach() + 1), key=lambda k: tokens[k] / seconds[k])
         speed = tokens[best] / seconds[best]
         self._gain = speed * seconds[0] - 1

@@ -2,10 +2,7 @@
 
 from spectool.artifacts.formats.alignment import Alignment
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-from spectool.runtime.translation.anchored import AnchoredTranslator
-from spectool.runtime.translation.intersection import IntersectionTranslator
 from spectool.runtime.translation.protocol import Translator
-from spectool.runtime.translation.strings import ContextTranslator, NaiveTranslator, PassThrough
 
 STRATEGIES = ("none", "naive", "context", "intersection", "anchored")
 
@@ -17,6 +14,13 @@ def make_translator(strategy: str, alignment: Alignment, draft: Tokenizer, targe
         FingerprintMismatch: The alignment is for other tokenizers, or for the other direction.
     """
     alignment.require(draft, target)
+    if strategy == "anchored":
+        from spectool.runtime.translation.anchored import AnchoredTranslator
+
+        return AnchoredTranslator(alignment, draft, target)
+    from spectool.runtime.translation.intersection import IntersectionTranslator
+    from spectool.runtime.translation.strings import ContextTranslator, NaiveTranslator, PassThrough
+
     match strategy:
         case "none":
             return PassThrough(draft, target)
@@ -27,13 +31,13 @@ def make_translator(strategy: str, alignment: Alignment, draft: Tokenizer, targe
         case "intersection":
             spell = alignment.target.spellings.inside.__getitem__
             return IntersectionTranslator(alignment.draft.partner, alignment.target.partner, spell)
-        case "anchored":
-            return AnchoredTranslator(alignment, draft, target)
     raise ValueError(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
 
 
 def anchored_steps(alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> dict[str, Translator]:
     """Make the anchored strategy step by step, each added to the one before (design, section 5)."""
+    from spectool.runtime.translation.anchored import AnchoredTranslator
+
     return {
         "forward only": AnchoredTranslator(alignment, draft, target, resync=False, heal=False, head=False),
         "+ resync": AnchoredTranslator(alignment, draft, target, heal=False, head=False),

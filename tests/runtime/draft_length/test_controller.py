@@ -17,6 +17,7 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import LONGEST, Controller
 from spectool.runtime.draft_length.cost_fit import fit_cost_model
 from spectool.runtime.draft_length.cost_model import CostModel
+from spectool.runtime.draft_length.state import controller_state
 
 from ..decoding.test_lossless import TIE, compare
 from ..fake_drafters import Guesser, Oracle
@@ -303,7 +304,7 @@ def test_plain_passes_come_first_and_the_first_of_them_does_not_count() -> None:
         controller.learn(asked=0, proposed=0, accepted=0, committed=1, draft_seconds=0.0, pass_seconds=seconds)
     assert controller.choose() == 1
     assert controller.passes.measured() == {1: 1.0}
-    assert controller.learnt() is None
+    assert controller_state(controller) is None
 
 
 def test_tokens_fed_again_are_the_price_of_drafting() -> None:
@@ -318,7 +319,7 @@ def test_tokens_fed_again_are_the_price_of_drafting() -> None:
 
 def test_what_was_learnt_has_both_advices() -> None:
     machine = Machine(CURVES["between"], DRAFTERS["small model"], lambda at: 0.9, 3)
-    learnt = machine.run(2000)[0].learnt()
+    learnt = controller_state(machine.run(2000)[0])
     assert learnt is not None
     assert machine.speed(learnt.draft_length, 0.9) >= 0.9 * machine.best(0.9)
     assert learnt.speedup == pytest.approx(machine.best(0.9), rel=0.25)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from spectool.artifacts import Tokenizer
+from spectool.measure.emulate.counted import CountedDrafter, TranslationCounts
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
-from spectool.runtime.drafters.translated import TranslatedDrafter, TranslationCounts
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
 from spectool.runtime.translation.strings import ContextTranslator, NaiveTranslator, PassThrough
 
@@ -80,7 +80,7 @@ class Guesses:
 def test_one_cycle_after_the_other() -> None:
     source, translator = Guesses([7, 8, 9], healed=True), Scripted()
     assert isinstance(source, DraftSource)
-    drafter = TranslatedDrafter(source, translator, 2)
+    drafter = CountedDrafter(source, translator, 2)
     assert isinstance(drafter, Drafter)
     drafter.start([1, 2])
     proposal = drafter.propose(100)
@@ -97,7 +97,7 @@ def test_one_cycle_after_the_other() -> None:
 
 def test_as_many_drafts_as_target_tokens_are_asked_for() -> None:
     source = Guesses([7, 8, 9])
-    drafter = TranslatedDrafter(source, Scripted())
+    drafter = CountedDrafter(source, Scripted())
     drafter.start([1])
     drafter.propose(3)
     drafter.propose(12)
@@ -106,7 +106,7 @@ def test_as_many_drafts_as_target_tokens_are_asked_for() -> None:
 
 def test_nothing_to_propose() -> None:
     source, translator = Guesses([]), Scripted()
-    drafter = TranslatedDrafter(source, translator)
+    drafter = CountedDrafter(source, translator)
     drafter.start(())
     assert translator.calls == [("start",)], "an empty prompt is not committed"
     assert list(drafter.propose(0).tokens) == []
@@ -121,7 +121,7 @@ def test_nothing_to_propose() -> None:
 @pytest.mark.parametrize("method", ["draft_context", "constraint", "allows", "translate", "commit"])
 def test_a_cycle_with_string_work_counts_once(method: str) -> None:
     for strings_in in ([method], [method, "translate", "commit"]):
-        drafter = TranslatedDrafter(Guesses([1]), Scripted(strings_in))
+        drafter = CountedDrafter(Guesses([1]), Scripted(strings_in))
         drafter.start([5, 6])
         for _ in range(3):
             drafter.propose(4)
@@ -131,13 +131,13 @@ def test_a_cycle_with_string_work_counts_once(method: str) -> None:
 
 
 def test_string_work_outside_the_cycles_is_not_theirs() -> None:
-    drafter = TranslatedDrafter(Guesses([1]), Scripted(["start"]))
+    drafter = CountedDrafter(Guesses([1]), Scripted(["start"]))
     drafter.start([5, 6])
     drafter.propose(4)
     drafter.commit([1])
     assert drafter.generation.string_free == 1
     translator = Scripted()
-    idle = TranslatedDrafter(Guesses([1]), translator)
+    idle = CountedDrafter(Guesses([1]), translator)
     idle.start(())
     idle.propose(4)
     idle.commit([1])
@@ -145,14 +145,14 @@ def test_string_work_outside_the_cycles_is_not_theirs() -> None:
     idle.propose(0)
     idle.commit([1])
     assert (idle.generation.cycles, idle.generation.string_free) == (1, 1), "a plain step is no cycle"
-    prompt_only = TranslatedDrafter(Guesses([1]), Scripted(["commit"]))
+    prompt_only = CountedDrafter(Guesses([1]), Scripted(["commit"]))
     prompt_only.start([5, 6])
     prompt_only.propose(4)
     assert prompt_only.generation.string_free_rate == 1.0
 
 
 def test_generations_add_up() -> None:
-    drafter = TranslatedDrafter(Guesses([1]), Scripted(["commit"]))
+    drafter = CountedDrafter(Guesses([1]), Scripted(["commit"]))
     for cycles in (2, 3):
         drafter.start(())
         for _ in range(cycles):
@@ -173,7 +173,7 @@ def test_the_clock_runs_in_the_translator_alone() -> None:
             time.sleep(0.2)
             return super().draft(context, constraint, limit)
 
-    drafter = TranslatedDrafter(Slow([1]), Scripted(seconds=0.01))
+    drafter = CountedDrafter(Slow([1]), Scripted(seconds=0.01))
     drafter.start([1])
     drafter.propose(4)
     drafter.commit([1])
@@ -182,9 +182,9 @@ def test_the_clock_runs_in_the_translator_alone() -> None:
 
 def test_names_and_cost() -> None:
     source = Guesses([1])
-    assert not TranslatedDrafter(source, Scripted()).costs_a_pass
+    assert not CountedDrafter(source, Scripted()).costs_a_pass
     source.costs_a_pass = True  # type: ignore[attr-defined]
-    drafter = TranslatedDrafter(source, Scripted(), name="qwen")
+    drafter = CountedDrafter(source, Scripted(), name="qwen")
     assert drafter.costs_a_pass
     assert (drafter.name, drafter.propose(1).source) == ("qwen", "qwen")
 
@@ -207,7 +207,7 @@ def test_in_the_emulator_and_in_a_hybrid(real: Callable[[str], Tokenizer]) -> No
     tokenizer = real("gpt2")
     text = tokenizer.encode("The quick brown fox jumps over the lazy dog, again and again and again.")
     for strategy in (PassThrough, NaiveTranslator, ContextTranslator):
-        drafter = TranslatedDrafter(Knows(text), strategy(tokenizer, tokenizer), 3)
+        drafter = CountedDrafter(Knows(text), strategy(tokenizer, tokenizer), 3)
         statistics = replay([text, text], HybridDrafter([drafter]), 8)
         assert statistics.tokens_per_pass > 3.5
         assert drafter.total.cycles == statistics.passes
