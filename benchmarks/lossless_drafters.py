@@ -24,7 +24,7 @@ from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.translation.protocol import Constraint, DraftContext
+from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
 from spectool.runtime.translation.strategies import STRATEGIES
 
 DRAFTERS = ("dictionary", "history", "dictionary+history", "model", *STRATEGIES, "hybrid")
@@ -32,7 +32,7 @@ WRONG = 0.25  # share of spoilt tokens in what is drafted from the plain output
 _TAIL = 12  # bytes by which a place in a text is found
 
 
-class SpoiltText:
+class SpoiltText(DraftSource):
     """A draft source in another vocabulary that knows the text; a seeded share of its tokens is wrong.
 
     It finds its place by the end of the context, and spells what follows with the longest tokens that fit, healing

@@ -28,7 +28,7 @@ from mlx_lm.models import llama
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool.measure.side_by_side import pass_cost
-from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
@@ -42,7 +42,7 @@ DRAFTERS = {"useless": 0.0, "half right": 0.5, "perfect": 1.0}
 VOCABULARY = 16_000
 
 
-class Replayer:
+class Replayer(Drafter):
     """Knows the plain output and says each token right with a probability; takes its time for it."""
 
     def __init__(self, text: Sequence[int], right: float, fixed: float, per_token: float, seed: int) -> None:

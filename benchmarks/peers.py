@@ -55,7 +55,7 @@ TOKENIZERS = ("bielik-11b-v2.5", "llama-3.2", "gemma-3", "mistral-nemo", "qwen2.
 _LEFT_OUT = {("bielik-4.5b-v3-apt4", "uk")}  # a vocabulary for Polish
 
 
-class SuffixTreeDrafter:
+class SuffixTreeDrafter(Drafter):
     """Arctic Inference's cache as a drafter of ours."""
 
     name = "suffix tree"

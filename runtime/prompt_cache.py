@@ -51,8 +51,7 @@ class SavedPrompt(NamedTuple):
 
 def draft_cache_of(draft: Drafter | DraftSource | None) -> DraftCache | None:
     """Return the cache of the draft model that a drafter asks; None where it asks none."""
-    cache: DraftCache | None = getattr(draft, "cache", None)
-    return cache
+    return None if draft is None else draft.cache
 
 
 def save_prompt_cache(

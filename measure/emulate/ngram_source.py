@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.measure.emulate.ngram_model import Context, NgramModel
-from spectool.runtime.translation.protocol import Constraint, DraftContext
+from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
 
 _Ids = NDArray[np.int32]
 _LOOKS = 32  # candidates looked at one by one before all that are allowed are scored at once
 _NOTHING = -1, -1.0  # no id, and no probability
 
 
-class NgramSource:
+class NgramSource(DraftSource):
     """Drafts of an n-gram model, greedily; nothing is kept between calls."""
 
     def __init__(self, model: NgramModel, most_asked: int = 256) -> None:

@@ -7,11 +7,12 @@ only from the tokens that the target committed.
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
+    from spectool.runtime.caches.draft_cache import DraftCache
     from spectool.runtime.decoding.sampling import Draw
 
 
@@ -40,40 +41,39 @@ class Proposal(NamedTuple):
         return Proposal(tuple(self.tokens)[:limit], self.source, tuple(self.probabilities)[:limit], drawn)
 
 
-@runtime_checkable
-class Drafter(Protocol):
-    """Guesses the target's next tokens; never decides anything.
+class Drafter:
+    """Guesses the target's next tokens; never decides anything. Subclasses inherit what they do not need.
 
     Implementations keep their own history. They may raise: the loop then switches them off
     with a warning and goes on without them, so no output depends on a drafter.
+
+    Attributes:
+        name: Name in statistics.
+        costs_a_pass: Whether each draft token costs a forward pass of a model.
+        cache: Of its draft model; None where there is none.
     """
 
     name: str
+    costs_a_pass: bool = False
+    cache: "DraftCache | None" = None
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a generation after ``prompt`` (token ids); forget any earlier one."""
 
     def propose(self, limit: int) -> Proposal:
         """Guess at most ``limit`` (>= 0) next tokens. Must not count them as committed."""
+        raise NotImplementedError
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take note of the tokens (ids, at least one) that the target committed in this cycle."""
 
-
-@runtime_checkable
-class Drawing(Protocol):
-    """A drafter that can draw its drafts and tell their distribution, for rejection sampling."""
+    def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
+        """Guess at most ``limit`` tokens after ``tokens``, which another drafter has guessed; none if it cannot."""
+        return Proposal((), self.name)
 
     def draw_with(self, draw: "Draw | None") -> None:
-        """Draw drafts by ``draw`` from the next ``start`` on; None takes the most probable ones again."""
-
-
-@runtime_checkable
-class Continuing(Protocol):
-    """A drafter that knows what may follow tokens which another one has guessed."""
-
-    def go_on(self, tokens: Sequence[int], limit: int) -> Proposal:
-        """Guess at most ``limit`` tokens after ``tokens``, which are not committed."""
+        """Draw drafts by ``draw`` from the next ``start`` on, if it can; None takes the most probable ones again."""
+        return None
 
 
 class Cycle(NamedTuple):
@@ -86,8 +86,8 @@ class Cycle(NamedTuple):
         committed: Tokens that the target committed: the accepted ones, then one of its own
             (the last is an accepted one where a stop token inside the draft ended the text).
         draft_seconds: Time of the drafter, in proposing and in taking note of what was committed.
-        pass_seconds: Time of the target, from the end of the proposal to the tokens committed. Of a pass that began
-            in the cycle before, what is left: all else went on meanwhile.
+        pass_seconds: Time of the target: from the end of the proposal, or where the pass had begun ahead from the end
+            of the pass before it, to the tokens committed.
     """
 
     proposal: tuple[int, ...]
@@ -114,9 +114,8 @@ def accepted_length(draft: Sequence[object], target: Sequence[object]) -> int:
 
 def warn_switched_off(drafter: Drafter, error: Exception) -> None:
     """Warn that ``drafter`` failed and is not asked again in this generation."""
-    name = getattr(drafter, "name", type(drafter).__name__)
     warnings.warn(
-        f"drafter {name!r} is switched off for this generation: {type(error).__name__}: {error}. "
+        f"drafter {drafter.name!r} is switched off for this generation: {type(error).__name__}: {error}. "
         "Decoding goes on without it; the output does not change.",
         RuntimeWarning,
         stacklevel=2,

@@ -12,7 +12,7 @@ from typing import Any
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import offsets
-from spectool.runtime.decoding.drafter import Drafter, Drawing, Proposal, accepted_length, warn_switched_off
+from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
 from spectool.runtime.decoding.sampling import Draw
 from spectool.runtime.draft_length.controller import Controller
 
@@ -67,8 +67,7 @@ class Proposer:
             self.controller.begin()
         if self._drafter is not None:
             try:
-                if isinstance(self._drafter, Drawing):
-                    self._drafter.draw_with(self._draw)
+                self._drafter.draw_with(self._draw)
                 self._drafter.start(prompt)
             except Exception as error:
                 self._switch_off(error)

@@ -14,12 +14,12 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.draft_cache import DraftCache
-from spectool.runtime.decoding.drafter import Proposal, accepted_length
+from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.sampling import Draw
 from spectool.runtime.decoding.verification import ids
 
 
-class ModelDrafter:
+class ModelDrafter(Drafter):
     """Drafts of a model with a cache of its own, of any kind: the most probable tokens, or drawn ones.
 
     The cache outlives a generation: ``start`` feeds only what differs from what was fed before,
@@ -27,6 +27,7 @@ class ModelDrafter:
     """
 
     costs_a_pass = True
+    cache: DraftCache
 
     def __init__(self, model: Any, *, name: str = "model", p_min: float = 0.0, prefill_step_size: int = 2048) -> None:
         """Draft with ``model``, an mlx-lm model whose token ids are the target's.

@@ -20,10 +20,9 @@ from itertools import repeat
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from spectool.runtime.decoding.drafter import Continuing, Drafter, Drawing, Proposal, accepted_length, warn_switched_off
+from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
 
 if TYPE_CHECKING:
-    from spectool.runtime.caches.draft_cache import DraftCache
     from spectool.runtime.decoding.sampling import Draw
 
 PRIOR = 0.5  # of a token being right, or of what a drafter says of it
@@ -98,11 +97,6 @@ class _Source:
         """Right tokens / those that it was sure of; where it says nothing, all tokens asked about."""
         return self.right / self.stated
 
-    @property
-    def costs_a_pass(self) -> bool:
-        """Whether each of its draft tokens costs a forward pass of a model."""
-        return bool(getattr(self.drafter, "costs_a_pass", False))
-
     def probabilities(self, proposal: Proposal) -> list[float]:
         """Return the probability of each token of a proposal of this member."""
         return [min(1.0, self.trust * stated) for stated in _stated(proposal)]
@@ -119,12 +113,12 @@ class _Source:
         self.proposal = Proposal((), "")
 
 
-class HybridDrafter:
+class HybridDrafter(Drafter):
     """Asks cheap drafters first, and a draft model where that promises more tokens in the same time.
 
     A member that raises is switched off with a warning until the next ``start``; the others
-    go on. Drafters with the attribute ``costs_a_pass = True`` are the expensive ones; those that are
-    `Continuing` go on with what these have guessed.
+    go on. Drafters whose tokens cost a pass are the expensive ones; those that can
+    extend go on with what these have guessed.
 
     Attributes:
         drafters: The members.
@@ -145,6 +139,9 @@ class HybridDrafter:
             clock: Seconds.
         """
         self.drafters = tuple(drafters)
+        # With a cheap member, proposals may come for free.
+        self.costs_a_pass = all(drafter.costs_a_pass for drafter in self.drafters)
+        self.cache = next((drafter.cache for drafter in self.drafters if drafter.cache is not None), None)
         self.name = "hybrid(" + ", ".join(drafter.name for drafter in self.drafters) + ")"
         self._members = [_Source(drafter) for drafter in self.drafters]
         self._sources: list[_Source] = []  # those that have not failed
@@ -153,22 +150,10 @@ class HybridDrafter:
         self._draft_seconds = self._pass_seconds = 0.0  # of a draft token, of a target pass
         self._proposed_at: float | None = None
 
-    @property
-    def costs_a_pass(self) -> bool:
-        """Whether all members do: with a cheap member, proposals may come for free."""
-        return all(getattr(drafter, "costs_a_pass", False) for drafter in self.drafters)
-
-    @property
-    def cache(self) -> "DraftCache | None":
-        """The cache of the first member that asks a draft model; None where none does."""
-        caches = (getattr(drafter, "cache", None) for drafter in self.drafters)
-        return next((cache for cache in caches if cache is not None), None)
-
     def draw_with(self, draw: "Draw | None") -> None:
         """Pass it on to the members that can draw."""
         for drafter in self.drafters:
-            if isinstance(drafter, Drawing):
-                drafter.draw_with(draw)
+            drafter.draw_with(draw)
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a generation with all members, also those switched off in an earlier one; what was learnt stays."""
@@ -187,7 +172,7 @@ class HybridDrafter:
         best, expected = self._look_up(limit)
         source, length = self._worth_asking(limit, 1.0 + expected)
         if source is not None:
-            guess, likely = self._go_on(source, self._ask(source, length), limit)
+            guess, likely = self._extend(source, self._ask(source, length), limit)
             # Drafts once drawn are used, whatever they are: the output would lean towards those that please.
             if guess.distribution is not None or likely > expected:
                 best = guess
@@ -222,7 +207,7 @@ class HybridDrafter:
     def _look_up(self, limit: int) -> tuple[Proposal, float]:
         """Ask the cheap members; return the best proposal and its expected accepted length."""
         best, most = Proposal((), self.name), 0.0
-        for source in [source for source in self._sources if not source.costs_a_pass]:
+        for source in [source for source in self._sources if not source.drafter.costs_a_pass]:
             source.proposal = self._asked(source, partial(source.drafter.propose, limit), limit)
             expected = expected_accepted_length(source.probabilities(source.proposal))
             if expected > most:
@@ -233,7 +218,7 @@ class HybridDrafter:
         """Return the model that promises most, above ``rate`` tokens in the time of a target pass, and for how many."""
         found: tuple[_Source | None, int] = (None, 0)
         for source in self._sources:
-            if source.costs_a_pass:
+            if source.drafter.costs_a_pass:
                 length, promised = best_draft_length(source.trust, self.draft_cost, limit)
                 if promised > rate:
                     found, rate = (source, length), promised
@@ -249,7 +234,7 @@ class HybridDrafter:
         source.fed = True
         return source.proposal
 
-    def _go_on(self, source: _Source, guess: Proposal, limit: int) -> tuple[Proposal, float]:
+    def _extend(self, source: _Source, guess: Proposal, limit: int) -> tuple[Proposal, float]:
         """Continue a model's guess by look-up; return it and its expected accepted length."""
         probabilities = source.probabilities(guess)
         left = limit - len(guess.tokens)
@@ -257,9 +242,7 @@ class HybridDrafter:
         if not guess.tokens or left <= 0:
             return best, most
         for other in tuple(self._sources):
-            if not isinstance(other.drafter, Continuing):
-                continue
-            more = self._asked(other, partial(other.drafter.go_on, guess.tokens, left), left)
+            more = self._asked(other, partial(other.drafter.extend, guess.tokens, left), left)
             expected = expected_accepted_length([*probabilities, *other.probabilities(more)])
             if expected > most:
                 tokens, name = (*guess.tokens, *more.tokens), f"{guess.source}+{more.source}"

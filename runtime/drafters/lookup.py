@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from spectool.artifacts.formats.context_automaton import NO_CONTEXTS, START, Step
 from spectool.artifacts.formats.dictionary import Dictionary
-from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.history import History, Repeat
 
 _SHORTEST = 2  # tokens of history that must repeat: after one, a dictionary is nearly always the better guess
@@ -22,7 +22,7 @@ _PRIOR = 10.0  # observations that the prior is worth
 _SOURCES = {(True, False): "dictionary", (False, True): "history", (True, True): "dictionary+history"}
 
 
-class LookupDrafter:
+class LookupDrafter(Drafter):
     """Drafts from a dictionary, the request's own history, or both; never from a model.
 
     How far history is to be trusted is learnt from the request itself: a repeat of ``m`` tokens
@@ -68,7 +68,7 @@ class LookupDrafter:
         """Propose a chain of at most ``limit`` tokens; some microseconds."""
         return self._chain(self._state, self._repeat, (), limit)
 
-    def go_on(self, tokens: Sequence[int], limit: int) -> Proposal:
+    def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         """Propose what follows ``tokens``, which another drafter has guessed; at most ``limit`` tokens more."""
         state = self._state
         for token in tokens:

@@ -21,7 +21,7 @@ from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.sampling import Draw
 from spectool.runtime.decoding.verification import ids as evaluated
-from spectool.runtime.translation.protocol import Constraint, DraftContext, allow_any
+from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, allow_any
 
 _TOGETHER = 32  # new context tokens whose logits are computed with the last one's rather than fed before
 
@@ -40,7 +40,7 @@ class _Choice(NamedTuple):
     scores: mx.array
 
 
-class ModelSource:
+class ModelSource(DraftSource):
     """Drafts of a model, the most probable tokens or drawn ones, with a cache of its own, of any kind.
 
     The cache outlives a text: the next one is fed from where it differs.
@@ -52,6 +52,8 @@ class ModelSource:
     """
 
     costs_a_pass = True
+    cache: DraftCache
+    can_draw = True
 
     def __init__(
         self,

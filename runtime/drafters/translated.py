@@ -9,15 +9,14 @@ A cycle is one ``propose`` and the ``commit`` that follows it. The prompt is no 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spectool.runtime.decoding.drafter import Proposal
-from spectool.runtime.translation.protocol import DraftSource, DrawingSource, Translator
+from spectool.runtime.decoding.drafter import Drafter, Proposal
+from spectool.runtime.translation.protocol import DraftSource, Translator
 
 if TYPE_CHECKING:
-    from spectool.runtime.caches.draft_cache import DraftCache
     from spectool.runtime.decoding.sampling import Draw
 
 
-class TranslatedDrafter:
+class TranslatedDrafter(Drafter):
     """Proposes what a model with another tokenizer guesses.
 
     Attributes:
@@ -42,22 +41,12 @@ class TranslatedDrafter:
             name: Name in statistics; the strategy's where none is given.
         """
         self.name = name or translator.name
+        self.costs_a_pass, self.cache = source.costs_a_pass, source.cache
         self._source = source
         self._translator = translator
         self._num_draft_tokens = num_draft_tokens
         self._draw: Draw | None = None
         self._tokens: list[int] = []  # committed target ids
-
-    @property
-    def costs_a_pass(self) -> bool:
-        """Whether each draft token costs a forward pass of a model."""
-        return bool(getattr(self._source, "costs_a_pass", False))
-
-    @property
-    def cache(self) -> "DraftCache | None":
-        """The cache of the source's model; None where it has none."""
-        cache: DraftCache | None = getattr(self._source, "cache", None)
-        return cache
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Draw drafts by ``draw``, where strategy and source allow it; None takes the most probable ones again."""
@@ -77,7 +66,7 @@ class TranslatedDrafter:
             return Proposal((), self.name)
         context, constraint = self._translator.draft_context(), self._translator.constraint()
         count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)
-        if self._draw is not None and constraint.partners is not None and isinstance(self._source, DrawingSource):
+        if self._draw is not None and constraint.partners is not None and self._source.can_draw:
             tokens, distribution = self._source.draw(context, constraint.partners, self._draw, self._tokens, count)
             return Proposal(tokens[:limit], self.name, distribution=distribution)
         drafts, healed = self._source.draft(context, constraint, count)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import mlx.core as mx
 
+    from spectool.runtime.caches.draft_cache import DraftCache
     from spectool.runtime.decoding.sampling import Draw
 
 Allows = Callable[[int, bool], bool]
@@ -98,9 +99,18 @@ class Translator(Protocol):
         """
 
 
-@runtime_checkable
-class DraftSource(Protocol):
-    """A model over draft ids: an n-gram model, a neural one, or any other."""
+class DraftSource:
+    """A model over draft ids: an n-gram model, a neural one, or any other.
+
+    Attributes:
+        costs_a_pass: Whether each draft token costs a forward pass.
+        cache: Of a neural model; None where there is none.
+        can_draw: Whether it can draw drafts within the shared vocabulary, too.
+    """
+
+    costs_a_pass: bool = False
+    can_draw: bool = False
+    cache: "DraftCache | None" = None
 
     def start(self) -> None:
         """Begin a text; forget any earlier one."""
@@ -112,11 +122,7 @@ class DraftSource(Protocol):
         the last context token) for healed ones and p(last context token | the same) *
         p(token | context) for plain ones; later ones are the likeliest within the constraint.
         """
-
-
-@runtime_checkable
-class DrawingSource(DraftSource, Protocol):
-    """A model that can draw drafts within the shared vocabulary, too."""
+        raise NotImplementedError
 
     def draw(
         self,
@@ -138,3 +144,4 @@ class DrawingSource(DraftSource, Protocol):
         Returns:
             Target ids, and float32 [drawn, vocabulary of the target]; None where nothing was drawn.
         """
+        raise NotImplementedError

@@ -8,7 +8,7 @@ from pathlib import Path
 from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Dictionary, Entry, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.dictionary.dictspec import build_entries
-from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
 
 
@@ -27,7 +27,7 @@ def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) 
         return LookupDrafter(Dictionary(path))
 
 
-class Oracle:
+class Oracle(Drafter):
     """Knows the whole text; with ``wrong`` > 0 each proposed token is spoilt with that probability."""
 
     name = "oracle"
@@ -57,7 +57,7 @@ class Oracle:
         return (token + 1) % self._vocabulary if self._rng.random() < self._wrong else token
 
 
-class Guesser:
+class Guesser(Drafter):
     """Random tokens, a random number of them."""
 
     name = "guesser"
@@ -77,7 +77,7 @@ class Guesser:
         """No state."""
 
 
-class Fixed:
+class Fixed(Drafter):
     """Always the same proposal, whatever the limit."""
 
     name = "fixed"

@@ -23,14 +23,14 @@ from spectool.corpora import read_sample
 from spectool.measure.advise.machine import copy_bandwidth, this_machine
 from spectool.measure.advise.replayed import replay
 from spectool.measure.advise.saved_run import verification_of
-from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 
 
-class Oracle:
+class Oracle(Drafter):
     """Knows the text, and is wrong at every ``wrong``-th token."""
 
     name = "oracle"

@@ -12,7 +12,7 @@ from spectool import SpectoolError
 from spectool.artifacts.formats.benchmark import PLAIN, Block, Row
 from spectool.measure.bench.energy import Stated
 from spectool.measure.bench.measuring import Target, Way
-from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.loading import load_model
@@ -41,7 +41,7 @@ class Slow:
         return self.model.parameters()
 
 
-class Reader:
+class Reader(Drafter):
     """A drafter that reads a prompt when it is first asked, guesses nothing, and counts."""
 
     name = "reader"

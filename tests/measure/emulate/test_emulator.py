@@ -14,7 +14,7 @@ from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 
 
-class Script:
+class Script(Drafter):
     """Proposes by a table of the last committed token."""
 
     def __init__(self, table: dict[int | None, list[int]], name: str = "script") -> None:

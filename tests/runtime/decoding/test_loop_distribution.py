@@ -64,7 +64,7 @@ class Lookup(Fixed):
     def __init__(self) -> None:
         super().__init__([], "lookup")
 
-    def go_on(self, tokens: Any, limit: int) -> Proposal:
+    def extend(self, tokens: Any, limit: int) -> Proposal:
         return Proposal([4] if tokens[-1] > 3 else [], self.name, [0.9] if tokens[-1] > 3 else [])
 
 

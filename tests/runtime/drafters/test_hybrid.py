@@ -87,7 +87,7 @@ class Sure(Fixed):
     def propose(self, limit: int) -> Proposal:
         return Proposal(self._tokens, "sure", [self._probability] * len(self._tokens))
 
-    def go_on(self, tokens: Sequence[int], limit: int) -> Proposal:
+    def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         return Proposal(self._following[:limit], "sure", [self._probability] * len(self._following[:limit]))
 
 

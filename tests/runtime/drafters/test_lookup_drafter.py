@@ -126,12 +126,12 @@ def test_going_on_is_proposing_after_the_tokens(chain: Dictionary, phrases: Dict
             drafter.start(said)
             before = drafter.propose(6)
             after.start([*said, *guess])
-            assert drafter.go_on(guess, 6) == after.propose(6)
+            assert drafter.extend(guess, 6) == after.propose(6)
             assert drafter.propose(6) == before, "nothing has changed"
     history = LookupDrafter(history=True)
     history.start([50, 51, 60, 61, 62, 50])
-    assert history.go_on([51, 60], 3).tokens == (61, 62, 50)
-    assert history.go_on([99], 3).tokens == ()
+    assert history.extend([51, 60], 3).tokens == (61, 62, 50)
+    assert history.extend([99], 3).tokens == ()
 
 
 def test_each_token_has_its_probability(chain: Dictionary, phrases: Dictionary) -> None:

@@ -57,7 +57,7 @@ class Scripted:
         return [token for token in drafts for _ in range(2)]
 
 
-class Guesses:
+class Guesses(DraftSource):
     """A source that guesses the same ids each time; asks ``allows`` about the first."""
 
     def __init__(self, ids: Sequence[int], healed: bool = False) -> None:
@@ -189,7 +189,7 @@ def test_names_and_cost() -> None:
     assert (drafter.name, drafter.propose(1).source) == ("qwen", "qwen")
 
 
-class Knows:
+class Knows(DraftSource):
     """A source that knows the whole text in draft ids; its place is the length of the context."""
 
     def __init__(self, ids: Sequence[int]) -> None:

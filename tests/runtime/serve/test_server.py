@@ -136,7 +136,7 @@ def test_an_answer_without_text_is_an_empty_text(server: Server) -> None:
     assert (answer.choices[0].finish_reason, answer.choices[0].message.content) == ("stop", "")
 
 
-class Recording:
+class Recording(Drafter):
     """A drafter without guesses that notes the prompts it is told."""
 
     name = "recording"

@@ -24,6 +24,7 @@ from spectool.runtime import (
 )
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.translation.protocol import DraftSource
 
 LENGTHS = (1, 2, 4)
 PAIRS = ("other:target", "target:other")
@@ -61,7 +62,7 @@ def _first(sample: str, count: int) -> list[Any]:
     return [document for document, _ in zip(open_corpus(f"sample:{sample}"), range(count), strict=False)]
 
 
-class Oracle:
+class Oracle(DraftSource):
     """A draft that knows the text: it says what lies between the frontier and the end of its k-th token.
 
     ``none`` gets the text's own draft ids, ``intersection`` those of the text restarted at the frontier,
@@ -186,7 +187,7 @@ def test_no_strategy_takes_another_pair(pairs: dict[str, Pair], strategy: str) -
         make_translator(strategy, pair.alignment, pair.draft, pair.draft)
 
 
-class LastShared:
+class LastShared(DraftSource):
     """Guesses the last shared id again and again, and notes what it was asked."""
 
     def __init__(self, pair: Pair) -> None:
