@@ -45,7 +45,7 @@ def load_model(name: str, adapter_path: Path | None = None) -> tuple[Any, Any]:
 
 
 def cannot_load(name: str, error: Exception) -> RuntimeUnsupported:
-    """Return what to tell of a model that mlx-lm has failed to load with ``error``."""
+    """Return the error for a model that mlx-lm has failed to load with ``error``."""
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if Path(name).is_dir() and not (Path(name) / "tokenizer.json").is_file():
         reason = f"no tokenizer.json in it; {reason}"  # which transformers does not name
@@ -106,9 +106,7 @@ def load_drafter(
     """
     if draft_model is None and (alignment is not None or strategy is not None):
         given = "alignment" if alignment is not None else "strategy"
-        raise RuntimeUnsupported(
-            f"{given}: tells how to use a draft model, and none is given. Name one or leave it out"
-        )
+        raise RuntimeUnsupported(f"{given}: is about a draft model, and none is given. Name one or leave it out")
     if strategy is not None and strategy not in STRATEGIES:
         raise RuntimeUnsupported(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
     target = open_tokenizer(tokenizer) if dictionary is not None or draft_model is not None else None

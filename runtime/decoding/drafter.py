@@ -1,4 +1,4 @@
-"""What every drafter looks like to the generation loop and to the emulator.
+"""The interface of drafters, for the generation loop and the emulator.
 
 One generation is ``start(prompt)`` and then, cycle after cycle, ``propose(limit)`` and
 ``commit(tokens)``. The loop owns the truth: a drafter learns what became of its proposal
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
     from spectool.runtime.caches.draft_cache import DraftCache
-    from spectool.runtime.decoding.sampling import Draw
+    from spectool.runtime.decoding.rejection import Draw
 
 
 class Proposal(NamedTuple):

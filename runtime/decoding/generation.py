@@ -21,7 +21,8 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
 from mlx_lm.generate import DEFAULT_QUANTIZED_KV_START, generation_stream, maybe_quantize_kv_cache
@@ -34,9 +35,12 @@ from spectool.runtime.caches.leaves import leaves, require_quantizable
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
 from spectool.runtime.decoding.proposer import Proposer
-from spectool.runtime.decoding.sampling import Draw, LogitsProcessor, Sampler, Sampling, log_probabilities
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, Sampling, log_probabilities
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.verification import choose, ids
+
+if TYPE_CHECKING:
+    from spectool.runtime.decoding.rejection import Draw
 from spectool.runtime.draft_length.controller import Controller
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
@@ -48,12 +52,10 @@ class _Pass(NamedTuple):
     Attributes:
         tokens: The target's choice at each position from the last committed token on, shape [rows].
         logprobs: Log-probabilities [rows, vocabulary].
-        seen: All tokens up to the last one fed, for the processors; None where there are none.
     """
 
     tokens: mx.array
     logprobs: mx.array
-    seen: mx.array | None
 
 
 def generate_step(
@@ -87,7 +89,7 @@ def generate_step(
     without its last token; after an error in the prompt pass, what it held before (quantised, if
     that was done before the error). With recurrent layers this can take one more pass, over a few
     tokens. An interruption between two tokens, or before the first, can leave the last one in,
-    too, where a window has wrapped: its offset tells.
+    too, where a window has wrapped: its offset shows it.
 
     Any kind of cache can be drafted on. A drafter that raises is switched off with a warning.
 
@@ -137,136 +139,171 @@ def generate_step(
     draw = _draw(model, verify, sampler, processors)
     if kv_bits is not None:
         require_quantizable(cache, model)
-
-    statistics = DraftStatistics() if statistics is None else statistics
     count = Controller() if num_draft_tokens is None else num_draft_tokens
     proposer = Proposer(drafter, count, cache, quantized_kv_start if kv_bits else None, draw)
+    statistics = DraftStatistics() if statistics is None else statistics
     statistics.controller = proposer.controller
-
-    def quantize() -> None:
-        maybe_quantize_kv_cache(cache, quantized_kv_start, kv_group_size, kv_bits)
-
-    return _generate(
-        prompt,
-        model,
-        cache,
-        proposer,
-        max_tokens,
-        frozenset(stop_tokens),
-        sampler,
-        processors,
-        prefill_step_size,
-        quantize,
-        stream,
-        statistics,
-        on_cycle or (lambda cycle: None),
-        tuple(cached_tokens),
-        prompt_progress_callback or (lambda fed, total: None),
-    )
+    return _Run(
+        model=model,
+        cache=cache,
+        proposer=proposer,
+        prompt=prompt,
+        cached_tokens=tuple(cached_tokens),
+        max_tokens=max_tokens,
+        stop_tokens=frozenset(stop_tokens),
+        sampler=sampler,
+        processors=processors,
+        prefill_step_size=prefill_step_size,
+        quantize=lambda: maybe_quantize_kv_cache(cache, quantized_kv_start, kv_group_size, kv_bits),
+        stream=stream,
+        statistics=statistics,
+        on_cycle=on_cycle or (lambda cycle: None),
+        progress=prompt_progress_callback or (lambda fed, total: None),
+    ).tokens()
 
 
-def _generate(
-    prompt: mx.array,
-    model: Any,
-    cache: list[Any],
-    proposer: Proposer,
-    max_tokens: int,
-    stop_tokens: frozenset[int],
-    sampler: Sampler | None,
-    processors: tuple[LogitsProcessor, ...],
-    prefill_step_size: int,
-    quantize: Callable[[], None],
-    stream: Any,
-    statistics: DraftStatistics,
-    on_cycle: Callable[[Cycle], None],
-    cached_tokens: tuple[int, ...],
-    progress: Callable[[int, int], None],
-) -> Generator[tuple[int, mx.array, bool], None, None]:
-    """Run the cycles; arguments as in ``generate_step``, resolved."""
-    # Two marks: of the latest pass, and of one that has begun ahead.
-    checkpoints, begin, yielded = Checkpoints(cache, keep=2), 0, 0
-    stuck = 0  # tokens that cannot be taken out any more before the next one is yielded
-    fed: list[int] = []  # tokens of the latest pass
+@dataclass(kw_only=True)
+class _Run:
+    """One generation: what `generate_step` was asked for, and how far it has come."""
 
-    def verify(inputs: mx.array, draft: tuple[int, ...], seen: mx.array | None, drawn: mx.array | None) -> _Pass:
-        checkpoints.mark(inputs.size)
-        logits = model(inputs[None], cache=cache)[0, -len(draft) - 1 :]
-        logprobs = log_probabilities(logits, processors, seen)
-        return _Pass(choose(logprobs, sampler, draft, drawn), logprobs, seen)
+    model: Any
+    cache: list[Any]
+    proposer: Proposer
+    prompt: mx.array
+    cached_tokens: tuple[int, ...]
+    max_tokens: int
+    stop_tokens: frozenset[int]
+    sampler: Sampler | None
+    processors: tuple[LogitsProcessor, ...]
+    prefill_step_size: int
+    quantize: Callable[[], None]
+    stream: Any
+    statistics: DraftStatistics
+    on_cycle: Callable[[Cycle], None]
+    progress: Callable[[int, int], None]
 
-    try:
-        with mx.stream(stream):
-            progress(0, prompt.size)
-            checkpoints.mark(prompt.size - 1, windows_too=True)
-            proposer.vocabulary = prefill(
-                model, cache, prompt[:-1], prefill_step_size, quantize, lambda fed: progress(fed, prompt.size)
-            )
-            begin = prompt.size - 1
-            if max_tokens != 0:
-                proposer.start([*cached_tokens, *ids(prompt)])
-        windows.use_exact_masks(leaves(cache))
-        frontier, again, ahead = ids(prompt[-1:]), list[int](), None
+    def __post_init__(self) -> None:
+        # Two marks: of the latest pass, and of one that has begun ahead.
+        self.checkpoints = Checkpoints(self.cache, keep=2)
+        self.begin = 0  # tokens of the prompt in the cache when the first pass begins
+        self.yielded = 0
+        self.stuck = 0  # tokens that cannot be taken out any more before the next one is yielded
+        self.fed: list[int] = []  # tokens of the latest pass
+        self.again: list[int] = []  # committed ones that the next pass must feed again
+        self.ahead: _Pass | None = None  # the next pass, where it has begun
         # All tokens so far, for the processors: none of them, no copy.
-        history = mx.concatenate([mx.array(cached_tokens, dtype=prompt.dtype), prompt]) if processors else None
-        while yielded != max_tokens:
-            left = max_tokens - yielded - 1 if max_tokens > 0 else None
-            with mx.stream(stream):
-                proposal = proposer.propose(left, len(again), begun=ahead is not None)
-                draft = tuple(proposal.tokens)
-                if ahead is None:
-                    fed = [*again, *frontier, *draft]
-                    seen = None if history is None else mx.concatenate([history, mx.array(draft, dtype=history.dtype)])
-                    current = verify(mx.array(fed, dtype=prompt.dtype), draft, seen, proposal.distribution)
-                else:
-                    fed, current, ahead = frontier, ahead, None
-                if left != 0 and not draft and proposer.rests():
-                    mx.async_eval(current)  # type: ignore[no-untyped-call]
-                    quantize()
-                    stuck = int(checkpoints.one_is_undone_alone())
-                    unread = current.tokens.astype(prompt.dtype)
-                    ahead = verify(unread, (), None if history is None else mx.concatenate([history, unread]), None)
-                    mx.async_eval(ahead)  # type: ignore[no-untyped-call]
-                mx.eval(current)
-                target = ids(current.tokens)
-                accepted = accepted_length(draft, target)
-                committed = _until_stop(target[: accepted + 1], stop_tokens)
-                again = _rewind(checkpoints, begin + yielded + 1 + accepted + (ahead is not None), fed)
-                if ahead is None:
-                    quantize()
-                logprobs = current.logprobs
-                proposer.vocabulary = logprobs.shape[-1]
-                proposer.commit(committed, begins=ahead is not None)
-            accepted = min(accepted, len(committed))
-            statistics.record(proposal.source, len(draft), accepted, len(committed))
-            times = proposer.draft_seconds, proposer.pass_seconds
-            on_cycle(Cycle(draft, proposal.source, accepted, committed, *times))
-            if yielded == 0:
-                progress(prompt.size, prompt.size)
-            for row, token in enumerate(committed):
-                yielded, stuck = yielded + 1, 0
-                yield token, logprobs[row], row < accepted
-            if committed[-1] in stop_tokens:
-                return
-            frontier = list(committed[-1:])
-            if history is not None:
-                history = mx.concatenate([history, mx.array(committed, dtype=history.dtype)])
-            if statistics.passes % CLEAR_EVERY == 0:
-                mx.clear_cache()
-    finally:
-        windows.use_host_masks(leaves(cache))
-        missing = _rewind(checkpoints, begin + yielded + stuck, fed)
-        if missing:
-            with mx.stream(stream):
-                prefill(model, cache, mx.array(missing, dtype=prompt.dtype), prefill_step_size, quantize)
+        self.history: mx.array | None = None
+
+    def tokens(self) -> Generator[tuple[int, mx.array, bool], None, None]:
+        """Run the cycles; yield what `generate_step` yields."""
+        try:
+            frontier = self._read_prompt()
+            while self.yielded != self.max_tokens:
+                with mx.stream(self.stream):
+                    cycle, logprobs = self._cycle(frontier)
+                self.statistics.record(cycle.source, len(cycle.proposal), cycle.accepted, len(cycle.committed))
+                self.on_cycle(cycle)
+                if self.yielded == 0:
+                    self.progress(self.prompt.size, self.prompt.size)
+                for row, token in enumerate(cycle.committed):
+                    self.yielded, self.stuck = self.yielded + 1, 0
+                    yield token, logprobs[row], row < cycle.accepted
+                if cycle.committed[-1] in self.stop_tokens:
+                    return
+                frontier = cycle.committed[-1]
+                self.history = self._followed(mx.array(cycle.committed, dtype=self.prompt.dtype))
+                if self.statistics.passes % CLEAR_EVERY == 0:
+                    mx.clear_cache()
+        finally:
+            windows.use_host_masks(leaves(self.cache))
+            missing = self._rewind(self.begin + self.yielded + self.stuck)
+            if missing:
+                with mx.stream(self.stream):
+                    prefill(self.model, self.cache, self._array(missing), self.prefill_step_size, self.quantize)
+
+    def _read_prompt(self) -> int:
+        """Feed the prompt but for its last token, which is returned; give the drafter all of it."""
+        total = self.prompt.size
+        with mx.stream(self.stream):
+            self.progress(0, total)
+            self.checkpoints.mark(total - 1, windows_too=True)
+            self.proposer.vocabulary = prefill(
+                self.model,
+                self.cache,
+                self.prompt[:-1],
+                self.prefill_step_size,
+                self.quantize,
+                lambda fed: self.progress(fed, total),
+            )
+            self.begin = total - 1
+            if self.max_tokens != 0:
+                self.proposer.start([*self.cached_tokens, *ids(self.prompt)])
+        windows.use_exact_masks(leaves(self.cache))
+        if self.processors:
+            self.history = mx.concatenate([self._array(self.cached_tokens), self.prompt])
+        return ids(self.prompt[-1:])[0]
+
+    def _cycle(self, frontier: int) -> tuple[Cycle, mx.array]:
+        """Propose, verify and commit after the committed token ``frontier``.
+
+        Returns:
+            What became of it, and the log-probabilities of each committed token [rows, vocabulary].
+        """
+        proposer = self.proposer
+        left = self.max_tokens - self.yielded - 1 if self.max_tokens > 0 else None
+        proposal = proposer.propose(left, len(self.again), begun=self.ahead is not None)
+        draft = tuple(proposal.tokens)
+        if self.ahead is None:
+            self.fed = [*self.again, frontier, *draft]
+            seen = self._followed(self._array(draft))
+            current = self._verify(self._array(self.fed), draft, seen, proposal.distribution)
+        else:
+            self.fed, current, self.ahead = [frontier], self.ahead, None
+        if left != 0 and not draft and proposer.drafting_paused():
+            self._begin_ahead(current)
+        mx.eval(current)
+        target = ids(current.tokens)
+        accepted = accepted_length(draft, target)
+        committed = _until_stop(target[: accepted + 1], self.stop_tokens)
+        begun = self.ahead is not None
+        self.again = self._rewind(self.begin + self.yielded + 1 + accepted + begun)
+        if not begun:
+            self.quantize()
+        proposer.vocabulary = current.logprobs.shape[-1]
+        proposer.commit(committed, begins=begun)
+        times = proposer.draft_seconds, proposer.pass_seconds
+        return Cycle(draft, proposal.source, min(accepted, len(committed)), committed, *times), current.logprobs
+
+    def _begin_ahead(self, current: _Pass) -> None:
+        """Begin the next pass, over the token that ``current`` will choose, before that is read."""
+        mx.async_eval(current)  # type: ignore[no-untyped-call]
+        self.quantize()
+        self.stuck = int(self.checkpoints.one_is_undone_alone())
+        unread = current.tokens.astype(self.prompt.dtype)
+        self.ahead = self._verify(unread, (), self._followed(unread), None)
+        mx.async_eval(self.ahead)  # type: ignore[no-untyped-call]
+
+    def _verify(self, inputs: mx.array, draft: tuple[int, ...], seen: mx.array | None, drawn: mx.array | None) -> _Pass:
+        """Run the target over ``inputs`` and choose a token after the frontier and after each draft; lazy."""
+        self.checkpoints.mark(inputs.size)
+        logits = self.model(inputs[None], cache=self.cache)[0, -len(draft) - 1 :]
+        logprobs = log_probabilities(logits, self.processors, seen)
+        return _Pass(choose(logprobs, self.sampler, draft, drawn), logprobs)
+
+    def _rewind(self, length: int) -> list[int]:
+        """Take the caches back to ``length`` tokens; return which of the latest pass must be fed again for that."""
+        self.checkpoints.rewind(length)
+        return list(self.fed[: length - self.checkpoints.length])
+
+    def _followed(self, tokens: mx.array) -> mx.array | None:
+        """Return all tokens so far and then ``tokens``; None where no processor reads them."""
+        return None if self.history is None else mx.concatenate([self.history, tokens])
+
+    def _array(self, tokens: Sequence[int]) -> mx.array:
+        return mx.array(list(tokens), dtype=self.prompt.dtype)
 
 
-def _rewind(checkpoints: Checkpoints, length: int, fed: Sequence[int]) -> list[int]:
-    """Take the caches back to ``length`` tokens; return which of the latest pass's must be fed again for that."""
-    checkpoints.rewind(length)
-    return list(fed[: length - checkpoints.length])
-
-
-def _draw(model: Any, verify: str, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...]) -> Draw | None:
+def _draw(model: Any, verify: str, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...]) -> "Draw | None":
     """Return how drafts are drawn for rejection sampling; None where they are not."""
     if verify not in ("exact", "rejection"):
         raise RuntimeUnsupported(f"verify: expected 'exact' or 'rejection', got {verify!r}")
@@ -274,10 +311,12 @@ def _draw(model: Any, verify: str, sampler: Sampler | None, processors: tuple[Lo
         return None
     if not isinstance(sampler, Sampling):
         raise RuntimeUnsupported(
-            f"verify='rejection': expected a sampler that tells its distribution, got {sampler!r}. "
+            f"verify='rejection': expected a sampler with a known distribution, got {sampler!r}. "
             "Pass spectool.runtime.Sampling(temp=…), or verify='exact'."
         )
-    # Built and never computed: the shape alone tells the vocabulary.
+    from spectool.runtime.decoding.rejection import Draw
+
+    # Built and never computed: only the shape is read.
     return Draw(sampler, processors, int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1]))
 
 

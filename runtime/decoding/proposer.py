@@ -8,13 +8,16 @@ end of that one, whatever the caller did meanwhile: that is the wall time of a t
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import offsets
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
-from spectool.runtime.decoding.sampling import Draw
 from spectool.runtime.draft_length.controller import Controller
+
+if TYPE_CHECKING:
+    from spectool.runtime.decoding.rejection import Draw
+
 
 NOTHING = Proposal((), "")
 MOST_AGAIN = 16  # tokens that a pass feeds again before drafts pause for one pass
@@ -38,7 +41,7 @@ class Proposer:
         count: int | Controller,
         cache: list[Any],
         quantized_kv_start: int | None,
-        draw: Draw | None = None,
+        draw: "Draw | None" = None,
     ) -> None:
         """Ask ``drafter`` for ``count`` tokens a cycle, or as many as a controller chooses, drawn by ``draw``.
 
@@ -54,7 +57,7 @@ class Proposer:
         self._chosen: int | None = None  # draft length of the next cycle, where that is settled already
         self._again = self._asked = 0
         self._proposed: Sequence[int] = ()
-        self._untold: list[int] = []  # committed while the drafter was not asked
+        self._uninformed: list[int] = []  # committed while the drafter was not asked
         self._paused = False
         self.draft_seconds = self.pass_seconds = self._pass_began = self._pass_ended = 0.0
         self._begun = False  # whether the pass of this cycle began in the cycle before it
@@ -72,8 +75,8 @@ class Proposer:
             except Exception as error:
                 self._switch_off(error)
 
-    def rests(self) -> bool:
-        """Settle whether the next cycle goes without a drafter, whatever this one commits, and tell."""
+    def drafting_paused(self) -> bool:
+        """Settle whether the next cycle goes without a drafter, whatever this one commits; say so."""
         if self._drafter is None:
             return True
         if self._chosen is None:
@@ -88,9 +91,9 @@ class Proposer:
             again: Committed tokens that the next pass feeds once more before the last committed one.
             begun: Whether the pass of this cycle is under way already.
         """
-        rests = self.rests()
+        paused = self.drafting_paused()
         count, self._chosen = self._chosen or 0, None
-        self._paused = self.controller is not None and rests
+        self._paused = self.controller is not None and paused
         began = perf_counter()
         self._begun = begun
         self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
@@ -106,7 +109,7 @@ class Proposer:
         if self._drafter is None or self.vocabulary is None or limit <= 0:
             return NOTHING
         try:
-            self._tell()
+            self._inform()
             proposal = self._drafter.propose(limit)
             drawn = None if proposal.distribution is None else proposal.distribution[:limit]
             if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self.vocabulary):
@@ -133,10 +136,10 @@ class Proposer:
         self._pass_ended = pass_ended
         if self._drafter is None:
             return
-        self._untold += tokens
+        self._uninformed += tokens
         if not self._paused:
             try:
-                self._tell()
+                self._inform()
             except Exception as error:
                 self._switch_off(error)
         self.draft_seconds += perf_counter() - pass_ended
@@ -155,11 +158,11 @@ class Proposer:
             )
         self._cycle_ended = perf_counter()
 
-    def _tell(self) -> None:
+    def _inform(self) -> None:
         """Tell the drafter what it has not been told yet."""
-        if self._drafter is not None and self._untold:
-            untold, self._untold = tuple(self._untold), []
-            self._drafter.commit(untold)
+        if self._drafter is not None and self._uninformed:
+            uninformed, self._uninformed = tuple(self._uninformed), []
+            self._drafter.commit(uninformed)
 
     def _limit(self, count: int, left: int | None, again: int) -> int:
         """Return how many draft tokens the next pass may verify, of the ``count`` wanted; 0 or less for none."""

@@ -1,10 +1,9 @@
 """How a request chooses its tokens, as probabilities: what drawn drafts and rejection sampling need.
 
-A sampler of mlx-lm is a function from log-probabilities to tokens that tells nothing of the
-distribution it draws from. `Sampling` is made from the same numbers and tells it.
+A sampler of mlx-lm is a function from log-probabilities to tokens; the distribution it draws from is
+not known. `Sampling` is made from the same numbers and states it.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,42 +93,6 @@ class Sampling:
         return sampler
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """How drafts are drawn: from the draft's distribution, by the settings of the request.
-
-    Attributes:
-        sampling: The request's sampler.
-        processors: The request's logits processors.
-        vocabulary: Logits of the target for one position.
-    """
-
-    sampling: Sampling
-    processors: tuple[LogitsProcessor, ...]
-    vocabulary: int
-
-    def __call__(self, logits: mx.array, history: mx.array | None) -> tuple[mx.array, mx.array]:
-        """Draw the next draft token; lazy.
-
-        Args:
-            logits: The draft's, over target ids [1, ids]; -inf where the draft has no token, and taken
-                for -inf where ids are missing.
-            history: Target ids before it [tokens]; needed by the processors only.
-
-        Returns:
-            The token [1], one that the draft has, and the distribution it is drawn from, float32 [1, vocabulary].
-        """
-        # Processors may name any id of the target.
-        logits = logits[:, : self.vocabulary]
-        logits = mx.pad(logits, [(0, 0), (0, self.vocabulary - logits.shape[-1])], constant_values=-math.inf)
-        chosen = self.sampling.probabilities(log_probabilities(logits, self.processors, history))
-        # A processor may force a token that the draft does not have.
-        chosen = mx.where(logits > -math.inf, chosen, 0)
-        mass = mx.sum(chosen, axis=-1, keepdims=True)
-        chosen = mx.where(mass > 0, chosen / mass, mx.softmax(logits.astype(mx.float32), axis=-1))
-        return draw_from(chosen), chosen
-
-
 def log_probabilities(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: mx.array | None) -> mx.array:
     """Apply the processors to each position and normalise; lazy.
 
@@ -153,11 +116,6 @@ def log_probabilities(logits: mx.array, processors: Sequence[LogitsProcessor], t
             processed.append(row_logits)
         logits = mx.concatenate(processed)
     return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
-
-
-def draw_from(probabilities: mx.array) -> mx.array:
-    """Draw a token from each distribution [..., vocabulary], which need not sum to 1; lazy."""
-    return mx.random.categorical(mx.log(probabilities))
 
 
 def row_by_row(sampler: Sampler, logprobs: mx.array) -> mx.array:

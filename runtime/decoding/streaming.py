@@ -65,7 +65,7 @@ def stream_generate(
             many as pay by what it has learnt in earlier generations too.
         on_cycle: Called for each cycle before its first token is yielded.
         stop_strings: Texts that end the generation; the text ends before them. What may be the beginning
-            of one is held back until the next response tells.
+            of one is held back until the next response decides.
         **kwargs: Further options of ``generate_step``.
 
     Yields:

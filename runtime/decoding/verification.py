@@ -1,19 +1,9 @@
-"""The target's own token at every position of one pass, by either of two rules.
+"""The target's own token at every position of one pass.
 
-*Exact match*, for any drafts and any sampler: each position is sampled by itself, and a draft is
-right when it is what was sampled.
+By exact match, for any drafts and any sampler: each position is sampled by itself, and a draft is
+right when it is what was sampled. Drafts with a distribution are verified by `rejection` sampling.
 
-*Rejection sampling*, for drafts drawn from a distribution q over the target's vocabulary, where p
-is the target's: a draft x is right with probability min(1, p(x) / q(x)), and in place of a wrong one
-stands a token drawn from max(0, p - q), normalised. A wrong one has p(x) < q(x) and is never
-drawn again, so that for either rule the draft is right where the two tokens are equal.
-
-Both leave the distribution as it is. A guess without a distribution (dictionary, history, translated
-text) has all of q on x: it would be right with probability p(x), which is what exact match gives.
-
-Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding, Algorithm 1
-and Appendix A.1; Chen et al. 2023, Accelerating Large Language Model Decoding with Speculative
-Sampling, Algorithm 2.
+Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding, Algorithm 1.
 """
 
 from collections.abc import Sequence
@@ -21,7 +11,7 @@ from typing import cast
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.sampling import Sampler, Sampling, draw_from, row_by_row
+from spectool.runtime.decoding.sampling import Sampler, Sampling, row_by_row
 
 
 def ids(tokens: mx.array) -> list[int]:
@@ -44,7 +34,7 @@ def choose(
         distribution: What each draft was drawn from, [drawn, vocabulary]; None where nothing was drawn.
 
     Returns:
-        Token ids [rows], by rejection sampling where there is a distribution and the sampler tells
+        Token ids [rows], by rejection sampling where there is a distribution and the sampler states
         its own, by exact match elsewhere.
     """
     if sampler is None:
@@ -53,32 +43,6 @@ def choose(
         return row_by_row(sampler, logprobs)
     if distribution is None:
         return sampler(logprobs)
+    from spectool.runtime.decoding.rejection import accept_or_resample
+
     return accept_or_resample(sampler.probabilities(logprobs), mx.array(list(draft), dtype=mx.int32), distribution)
-
-
-def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array) -> mx.array:
-    """Keep each draft or replace it, by rejection sampling; lazy.
-
-    Args:
-        target: p of each position, float32 [..., rows, vocabulary].
-        draft: Draft tokens [..., rows - 1].
-        distribution: q of the leading positions, float32 [..., drawn, vocabulary]. Drafts after them
-            are guesses, by exact match. One row more than drafts stands for a token that was drawn and
-            cannot be right.
-
-    Returns:
-        Token ids [..., rows].
-    """
-    rows = target.shape[-2]
-    distribution = distribution[..., :rows, :]
-    drawn = min(distribution.shape[-2], rows - 1)
-    missing = [(0, 0)] * target.ndim
-    missing[-2] = (0, rows - distribution.shape[-2])
-    # Where nothing was drawn q is 0 and leaves p. Where p = q a trace of p is left, for what rounding rejects.
-    instead = draw_from(mx.maximum(target - mx.pad(distribution, missing), 1e-20 * target))
-    at = draft[..., :drawn, None]
-    p = mx.take_along_axis(target[..., :drawn, :], at, axis=-1)[..., 0]
-    q = mx.take_along_axis(distribution[..., :drawn, :], at, axis=-1)[..., 0]
-    kept = mx.random.uniform(shape=p.shape) * q < p
-    tokens = mx.where(kept, draft[..., :drawn], instead[..., :drawn])
-    return mx.concatenate([tokens, instead[..., drawn:]], axis=-1)

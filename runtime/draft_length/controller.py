@@ -1,80 +1,41 @@
 """How many tokens to draft: the length that promises most tokens per second, 0 included.
 
-Every cycle tells what the drafter took, what the target's pass took, how long the proposal was and
-how much of it was accepted. From these follow, for each draft length k, the expected tokens and
-seconds of a cycle:
+Every cycle measures the time of the drafter and of the target's pass, and how much of the proposal was
+accepted. From these follow, for each draft length k, the expected tokens and seconds of a cycle:
 
     tokens(k)  = 1 + q1 + q1 q2 + ... + q1 .. qk        qj: token j is proposed and accepted, given those before
     seconds(k) = drafter + pass + caller, averaged over the lengths that proposals of at most k tokens turn out to have
 
-What the caller does with each token belongs to the time of a cycle. A plain pass begins while the caller works, so
-it takes the longer of the two. The k of the best ratio is used. Two things keep it honest:
+What the caller does with each token belongs to the time of a cycle. A plain pass begins while the caller
+works, so it takes the longer of the two. The k of the best ratio is used. Two rules bound what this can cost:
 
-- *Looking again costs little.* A length whose pass was never measured, or not lately, is tried when even
-  the pass of the next shorter measured length (a pass over more tokens is not cheaper) would make
-  it the best. A drafter that does not pay is tried when a good one would pay, and a plain pass is made now and
-  then while drafting pays, since all is measured by it. What a look is expected to cost must have been earned
-  first: `SHARE` of the time.
-- *Losses are bounded.* The time that drafting really lost against plain decoding is kept account of. Beyond
-  `ALLOWANCE` plain passes, and `MARGIN` of the time since, there is no drafting, whatever the estimates say.
+- *Exploration has a budget*, `EXPLORATION_SHARE` of the time. A length that was never measured, or not lately,
+  is tried when it would be the best at the cost of the next shorter measured one. A drafter that does not pay
+  is tried when a good one would pay. A plain pass is made now and then while drafting pays.
+- *Losses are bounded.* The time that drafting really lost against plain decoding is summed up. Beyond
+  `ALLOWANCE` plain passes, and `MARGIN` of the time since, there is no drafting, whatever the estimates are.
 
-Nothing here looks at a clock or a model: `Proposer` measures.
+Nothing here reads a clock or runs a model: `Proposer` measures.
 """
 
 from collections import deque
 
+from spectool.runtime.draft_length.acceptance import AcceptanceByPosition
 from spectool.runtime.draft_length.timings import STALE, WINDOW, DraftTimes, PassTimes, median
 
 LONGEST = 16  # draft tokens
-SHARE = 0.01  # of the time of plain decoding may go into looking whether drafting has become worth it
+EXPLORATION_SHARE = 0.01  # of the time of plain decoding may go into exploration
 MARGIN = 0.02  # of the time may be lost to drafting in all
 ALLOWANCE = 8.0  # plain passes that drafting may lose before that
 SURPLUS = 32.0  # plain passes won by drafting that may be lost again
-SAVINGS = 2.0  # plain passes that looks may cost at once, and at the beginning
-WORTH = 1.05  # times the best known speed that a length must promise to be tried
-HOPE = 0.9  # acceptance of each token that a drafter is imagined to have reached when it is asked again
+EXPLORATION_BUDGET = 2.0  # plain passes that exploration may cost at once, and at the beginning
+LEAST_SPEEDUP = 1.05  # times the best known speed that a length must promise to be tried
+HOPED_ACCEPTANCE = 0.9  # acceptance of each token that a drafter is assumed to have reached when it is tried again
 MEMORY = 0.93  # weight of a cycle once another has followed
-DOUBT = 0.998  # with each token more since the drafter was asked, what it is expected to cost is believed less
+COST_FADING = 0.998  # with each token more since the drafter was asked, its expected cost counts for less
 FADING = 0.98  # the same for a plain token, during which nothing is learnt about the drafter
-NEIGHBOUR = 4.0  # observations that the estimate at the position before is worth
-HOLDS = 4  # cycles for which a decision holds: deciding takes longer than a look-up in a dictionary
+DECIDED_CYCLES = 4  # cycles for which a decision holds: deciding takes longer than a look-up in a dictionary
 OUTLIER = 3.0  # times the expected seconds, beyond which a cycle was disturbed by something else
-
-
-class Chain:
-    """Estimates how far along the positions of a draft something lasts: being proposed, being accepted.
-
-    Attributes:
-        steps: Probability to get over each position when those before it were passed, shape [longest].
-    """
-
-    def __init__(self, longest: int) -> None:
-        """Begin with even odds, worth two observations of the first position."""
-        self._passed = [0.0] * longest
-        self._tried = [0.0] * longest
-        self._passed[0], self._tried[0] = 1.0, 2.0
-        self.steps = [0.5] * longest
-
-    def observe(self, reached: int, limit: int, weight: float) -> None:
-        """Take note that ``reached`` positions were passed, of ``limit`` that could have been.
-
-        ``weight`` is what everything seen so far counts for beside it.
-        """
-        passed = self._passed = [count * weight for count in self._passed]
-        tried = self._tried = [count * weight for count in self._tried]
-        for position in range(reached):
-            passed[position] += 1.0
-            tried[position] += 1.0
-        if reached < limit:
-            tried[reached] += 1.0
-
-    def update(self) -> None:
-        """Bring ``steps`` up to date."""
-        step = self._passed[0] / self._tried[0]
-        self.steps = [step]
-        for passed, tried in zip(self._passed[1:], self._tried[1:], strict=True):
-            step = (passed + NEIGHBOUR * step) / (tried + NEIGHBOUR)
-            self.steps.append(step)
 
 
 class Controller:
@@ -95,18 +56,18 @@ class Controller:
         self.chosen = 0
         self.passes = PassTimes(longest + 1)
         self.drafts = DraftTimes(longest)
-        self._accepted = Chain(longest)
-        self._proposed = Chain(longest)
+        self._accepted = AcceptanceByPosition(longest)
+        self._proposed = AcceptanceByPosition(longest)
         self._callers: deque[float] = deque(maxlen=WINDOW)  # seconds of the caller for each token of a cycle
         self._missed = 0  # tokens committed since the drafter was last asked
         self._unasked = 0  # the same, those of earlier generations included
         self._committed = 1  # tokens of the latest cycle
-        self._credit = ALLOWANCE  # plain passes that drafting may still lose
-        self._savings = SAVINGS  # plain passes that looks may still cost
-        self._look = 0  # draft length that is worth a look
-        self._price = 0.0  # what it is expected to lose, in plain passes
-        self._gain = 0.0  # what a plain pass instead of the chosen length is expected to lose, likewise
-        self._doubt = 0.0  # what plain passes may still cost while drafting pays, likewise
+        self._loss_allowance = ALLOWANCE  # plain passes that drafting may still lose
+        self._exploration_budget = EXPLORATION_BUDGET  # plain passes that exploration may still cost
+        self._exploration = 0  # draft length to explore next; 0 for none
+        self._exploration_cost = 0.0  # what it is expected to lose, in plain passes
+        self._plain_cost = 0.0  # what a plain pass instead of the chosen length is expected to lose, likewise
+        self._plain_budget = 0.0  # what plain passes may still cost while drafting pays, likewise
         self._holds = 0  # cycles until the next decision
 
     def begin(self) -> None:
@@ -123,20 +84,20 @@ class Controller:
             return 0
         if not self._holds:
             self._decide()
-            self._holds = HOLDS if known(self.chosen + 1) else 1
+            self._holds = DECIDED_CYCLES if known(self.chosen + 1) else 1
         self._holds -= 1
-        if self._credit <= 0:
+        if self._loss_allowance <= 0:
             return 0
         if not self.passes.compared:
-            # What earlier generations have measured tells something about this one once a pass is compared with it.
+            # What earlier generations measured holds for this one once a pass is compared with it.
             self._holds = 0
             return next(k for k in range(self.chosen, -1, -1) if known(k + 1))
-        if self._look and self._price <= self._savings:
-            self._savings -= self._price
+        if self._exploration and self._exploration_cost <= self._exploration_budget:
+            self._exploration_budget -= self._exploration_cost
             self._holds = 0
-            return self._look
-        if self.chosen and self._gain <= self._doubt:
-            self._doubt = 0.0
+            return self._exploration
+        if self.chosen and self._plain_cost <= self._plain_budget:
+            self._plain_budget = 0.0
             self._holds = 0
             return 0
         return self.chosen
@@ -162,7 +123,7 @@ class Controller:
             committed: Tokens committed.
             draft_seconds: Time of the drafter, in proposing and in taking note of what was committed.
             pass_seconds: Wall time of the target from the end of the proposal, or of the pass before it if it began
-                ahead of that, to the tokens committed; None where the clocks cannot tell.
+                ahead of that, to the tokens committed; None where it was not measured.
             caller_seconds: Time between the cycle before this one and this one, with nothing under way; None where
                 a pass was.
             again: Tokens that the pass fed once more because drafts before them were rejected. They belong
@@ -191,54 +152,54 @@ class Controller:
                 typical = min(pass_seconds, OUTLIER * typical)
             spent += typical + self.caller_seconds * committed
             if plain:
-                self._credit = min(SURPLUS, self._credit + (1 + MARGIN) * committed - spent / plain)
-                self._doubt += SHARE * spent / plain
+                self._loss_allowance = min(SURPLUS, self._loss_allowance + (1 + MARGIN) * committed - spent / plain)
+                self._plain_budget += EXPLORATION_SHARE * spent / plain
         else:
-            self._savings += SHARE
-            self._credit = max(self._credit, min(ALLOWANCE, self._credit + MARGIN))
+            self._exploration_budget += EXPLORATION_SHARE
+            self._loss_allowance = max(self._loss_allowance, min(ALLOWANCE, self._loss_allowance + MARGIN))
 
     def expected(self) -> tuple[list[float], list[float]]:
         """Return the expected tokens and seconds of a cycle by draft length, shape [longest + 1] each."""
         return self._expect(self._accepted.steps)
 
     def _decide(self) -> None:
-        """Bring the estimates up to date; set the best length by them, and the one worth a look with its price."""
+        """Bring the estimates up to date; set the best length by them, and the one to explore with its cost."""
         for estimate in (self.passes, self.drafts, self._accepted, self._proposed):
             estimate.update()
         tokens, seconds = self.expected()
         best = max(range(self._reach() + 1), key=lambda k: tokens[k] / seconds[k])
         speed = tokens[best] / seconds[best]
-        self._gain = speed * seconds[0] - 1
-        self.chosen = best if self._gain > MARGIN else 0
-        self._look = self._worth_a_look(speed, tokens, seconds)
+        self._plain_cost = speed * seconds[0] - 1
+        self.chosen = best if self._plain_cost > MARGIN else 0
+        self._exploration = self._to_explore(speed, tokens, seconds)
         lag = self.drafts.per_missed * self._missed / seconds[0]
-        price = seconds[self._look] / seconds[0] - tokens[self._look]
-        self._price = max(0.0, price * DOUBT ** max(0, self._unasked - STALE) + lag)
-        self._savings = min(self._savings, max(SAVINGS, self._price))
+        price = seconds[self._exploration] / seconds[0] - tokens[self._exploration]
+        self._exploration_cost = max(0.0, price * COST_FADING ** max(0, self._unasked - STALE) + lag)
+        self._exploration_budget = min(self._exploration_budget, max(EXPLORATION_BUDGET, self._exploration_cost))
 
-    def _worth_a_look(self, speed: float, tokens: list[float], seconds: list[float]) -> int:
+    def _to_explore(self, speed: float, tokens: list[float], seconds: list[float]) -> int:
         """Return a draft length that may turn out better than ``speed`` (tokens per second); 0 for none.
 
         ``tokens`` and ``seconds`` are what is expected of each.
         """
         known = self.passes.known
         if not self.chosen:
-            # The length that would gain most for what a look costs, if the drafter had become good.
-            hoped, least = self._expect([HOPE] * self.longest, optimistic=True)
+            # The length that would gain most for what exploring it costs, if the drafter had become good.
+            hoped, least = self._expect([HOPED_ACCEPTANCE] * self.longest, optimistic=True)
             plain = seconds[0]
 
-            def price(k: int) -> float:
-                return max(SHARE, seconds[k] / plain - tokens[k])
+            def cost_of(k: int) -> float:
+                return max(EXPLORATION_SHARE, seconds[k] / plain - tokens[k])
 
-            # A dear look comes late; whether everything has become faster, a cheap one tells as well.
-            lengths = [k for k in range(1, self._reach() + 1) if price(k) <= SAVINGS] or [1]
-            return max(lengths, key=lambda k: (hoped[k] - least[k] / plain) / price(k))
+            # Costly exploration comes late; a cheap one also shows whether everything has become faster.
+            lengths = [k for k in range(1, self._reach() + 1) if cost_of(k) <= EXPLORATION_BUDGET] or [1]
+            return max(lengths, key=lambda k: (hoped[k] - least[k] / plain) / cost_of(k))
         unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
         if not unknown:
             return 0
         tokens, seconds = self._expect(self._accepted.steps, optimistic=True)
         best = max(unknown, key=lambda k: tokens[k] / seconds[k])
-        if tokens[best] / seconds[best] <= WORTH * speed:
+        if tokens[best] / seconds[best] <= LEAST_SPEEDUP * speed:
             return 0
         # Halve the gap between measured lengths, or go on beyond the longest of them.
         low = next((k for k in range(best, 0, -1) if known(k + 1)), 0)

@@ -8,15 +8,17 @@ fed. They are chained on the device and evaluated once.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
-from spectool.runtime.decoding.sampling import Draw
 from spectool.runtime.decoding.verification import ids
+
+if TYPE_CHECKING:
+    from spectool.runtime.decoding.rejection import Draw
 
 
 class ModelDrafter(Drafter):
@@ -46,10 +48,10 @@ class ModelDrafter(Drafter):
         self._pending: list[int] = []
         self._ahead = 0
         self._draw: Draw | None = None
-        # Built and never computed: the shape alone tells the vocabulary.
+        # Built and never computed: only the shape is read.
         self._vocabulary = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
 
-    def draw_with(self, draw: Draw | None) -> None:
+    def draw_with(self, draw: "Draw | None") -> None:
         """Draw drafts by ``draw`` from the next ``start`` on; None takes the most probable ones again."""
         self._draw = draw
 

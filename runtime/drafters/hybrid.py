@@ -21,9 +21,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
+from spectool.runtime.draft_length.acceptance import Acceptance
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.sampling import Draw
+    from spectool.runtime.decoding.rejection import Draw
 
 PRIOR = 0.5  # of a token being right, or of what a drafter says of it
 _WORTH = 4.0  # observed tokens that the prior is worth
@@ -80,36 +81,28 @@ class _Source:
 
     Attributes:
         drafter: The member.
-        right: Tokens that were right, those of the prior included; what lies back counts less.
-        stated: Tokens judged, each by how sure the member was of it, likewise.
+        acceptance: Right tokens, of those that it was sure of; where it says nothing, of all tokens judged.
         proposal: That of this cycle.
         fed: Whether it was asked before: a model reads the prompt at the first time.
     """
 
     drafter: Drafter
-    right: float = _WORTH * PRIOR
-    stated: float = _WORTH
+    acceptance: Acceptance = field(default_factory=lambda: Acceptance(PRIOR, _WORTH))
     proposal: Proposal = field(default_factory=lambda: Proposal((), ""))
     fed: bool = False
 
-    @property
-    def trust(self) -> float:
-        """Right tokens / those that it was sure of; where it says nothing, all tokens asked about."""
-        return self.right / self.stated
-
     def probabilities(self, proposal: Proposal) -> list[float]:
         """Return the probability of each token of a proposal of this member."""
-        return [min(1.0, self.trust * stated) for stated in _stated(proposal)]
+        return [min(1.0, self.acceptance.rate * stated) for stated in _stated(proposal)]
 
     def learn(self, committed: Sequence[int]) -> None:
         """Count how many tokens of the pending proposal were right, and the first wrong one."""
-        self.right = _WORTH * PRIOR + _KEPT * (self.right - _WORTH * PRIOR)
-        self.stated = _WORTH + _KEPT * (self.stated - _WORTH)
+        self.acceptance.fade(_KEPT)
         right = accepted_length(self.proposal.tokens, committed)
         # A proposal that outlasts the committed tokens was not contradicted.
         judged = min(right + 1, len(self.proposal.tokens), len(committed))
-        self.right += right
-        self.stated += sum(list(_stated(self.proposal))[:judged])
+        self.acceptance.right += right
+        self.acceptance.asked += sum(list(_stated(self.proposal))[:judged])
         self.proposal = Proposal((), "")
 
 
@@ -194,7 +187,7 @@ class HybridDrafter(Drafter):
 
     def trust(self) -> dict[str, float]:
         """Return by member name how much of what it proposed was right, in parts of what it was sure of."""
-        return {source.drafter.name: source.trust for source in self._sources}
+        return {source.drafter.name: source.acceptance.rate for source in self._sources}
 
     @property
     def draft_cost(self) -> float:
@@ -219,7 +212,7 @@ class HybridDrafter(Drafter):
         found: tuple[_Source | None, int] = (None, 0)
         for source in self._sources:
             if source.drafter.costs_a_pass:
-                length, promised = best_draft_length(source.trust, self.draft_cost, limit)
+                length, promised = best_draft_length(source.acceptance.rate, self.draft_cost, limit)
                 if promised > rate:
                     found, rate = (source, length), promised
         return found

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from spectool.artifacts.formats.context_automaton import NO_CONTEXTS, START, Step
 from spectool.artifacts.formats.dictionary import Dictionary
 from spectool.runtime.decoding.drafter import Drafter, Proposal
+from spectool.runtime.draft_length.acceptance import Acceptance
 from spectool.runtime.drafters.history import History, Repeat
 
 _SHORTEST = 2  # tokens of history that must repeat: after one, a dictionary is nearly always the better guess
@@ -59,8 +60,7 @@ class LookupDrafter(Drafter):
         self._state = START
         self._history = History()
         self._repeat = self._history.repeat  # what of it is long enough to go on with
-        self._right = [0.0, *(_PRIOR * m / (m + 3) for m in range(1, _LONGEST + 1))]
-        self._asked = [_PRIOR] * (_LONGEST + 1)
+        self._acceptance = [Acceptance(m / (m + 3), _PRIOR) for m in range(_LONGEST + 1)]
         if prompt:
             self._remember(prompt)
 
@@ -86,7 +86,7 @@ class LookupDrafter(Drafter):
         asks, known, copied = True, False, False
         while len(probabilities) < limit:
             found = step(state) if asks else None
-            trust = self._right[length] / self._asked[length] if length else 0.0
+            trust = self._acceptance[length].rate if length else 0.0
             if found is not None and (not length or _CREDIT * _for_each(found) >= trust):
                 following, stated, state = found
                 each = _for_each(found)
@@ -119,10 +119,10 @@ class LookupDrafter(Drafter):
             if not length:
                 break
             copied = said[place] if place < len(said) else tokens[place - len(said)]
-            self._asked[length] += 1
+            self._acceptance[length].asked += 1
             if copied != token:
                 break
-            self._right[length] += 1
+            self._acceptance[length].right += 1
             place, length = place + 1, min(length + 1, _LONGEST)
         self._remember(tokens)
 

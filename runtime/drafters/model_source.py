@@ -10,7 +10,7 @@ some of its own.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -19,9 +19,12 @@ from numpy.typing import NDArray
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.decoding.drafter import accepted_length
-from spectool.runtime.decoding.sampling import Draw
 from spectool.runtime.decoding.verification import ids as evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, allow_any
+
+if TYPE_CHECKING:
+    from spectool.runtime.decoding.rejection import Draw
+
 
 _TOGETHER = 32  # new context tokens whose logits are computed with the last one's rather than fed before
 
@@ -80,7 +83,7 @@ class ModelSource(DraftSource):
         self.cache = DraftCache(model, prefill_step_size)
         self._bos = bos
         self._most_asked = most_asked
-        # Built and never computed: the shape alone tells the vocabulary.
+        # Built and never computed: only the shape is read.
         self._rows = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
         self._size = self._rows if size is None else min(size, self._rows)
         self._agreed = 0  # leading tokens of the cache that the previous context had, too
@@ -94,7 +97,7 @@ class ModelSource(DraftSource):
         self._agreed = 0
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        """Guess at most ``limit`` draft ids; tell whether the first one is healed.
+        """Guess at most ``limit`` draft ids; return them, and whether the first one is healed.
 
         A plain candidate wins a tie with a healed one. Empty when the constraint lets nothing
         pass among the first candidates, and for an empty context without BOS. No healing where
@@ -113,20 +116,20 @@ class ModelSource(DraftSource):
         logits = self._feed_text(text, kept, last)
         masked = constraint.within is not None
         if not healing and constraint.first is None and constraint.allows is allow_any:
-            return self._go_on(self._best(logits, masked), limit, masked), False
+            return self._chain(self._best(logits, masked), limit, masked), False
         found = self._first(self._choices(logits, constraint, text[-1], healing), constraint)
         if found is None:
             return [], False
         first, healed = found
         # A recurrent state goes back further than by the replaced token: what was before it is fed again.
         again = text[self._rewind(len(text) - 1) : -1] if healed else []
-        return self._go_on(mx.array([first]), limit, masked, again), healed
+        return self._chain(mx.array([first]), limit, masked, again), healed
 
     def draw(
         self,
         context: DraftContext,
         partners: NDArray[np.int32],
-        draw: Draw,
+        draw: "Draw",
         history: Sequence[int],
         limit: int,
     ) -> tuple[list[int], mx.array | None]:
@@ -262,7 +265,7 @@ class ModelSource(DraftSource):
                     yield token, healed
                 begun = begun or (token, healed)
 
-    def _go_on(self, first: mx.array, limit: int, masked: bool, again: Sequence[int] = ()) -> list[int]:
+    def _chain(self, first: mx.array, limit: int, masked: bool, again: Sequence[int] = ()) -> list[int]:
         """Feed ``again`` and ``first`` [1]; return it and what follows, chained on the device and evaluated once."""
         drafts, feed = [first], mx.concatenate([mx.array(list(again), dtype=first.dtype), first]) if again else first
         while len(drafts) < limit:
@@ -295,7 +298,7 @@ class ModelSource(DraftSource):
         return self._partners
 
     def _set_mask(self, within: NDArray[np.bool_]) -> bool:
-        """Take the mask to the device, unless it is there; tell whether it admits anything."""
+        """Take the mask to the device, unless it is there; return whether it admits anything."""
         if within is not self._mask_of:
             whole = np.zeros(self._size, dtype=bool)
             whole[: len(within)] = within[: self._size]

@@ -13,7 +13,7 @@ from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.translation.protocol import DraftSource, Translator
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.sampling import Draw
+    from spectool.runtime.decoding.rejection import Draw
 
 
 class TranslatedDrafter(Drafter):

@@ -1,4 +1,4 @@
-"""What every translation strategy looks like to a drafter whose model has another tokenizer.
+"""The interface of translation strategies: what a drafter with another tokenizer needs.
 
 One generation is ``start()`` and then, cycle after cycle, ``commit(target ids)``,
 ``draft_context()``, ``constraint()`` and ``translate(draft ids)``. A translator owns the
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
     from spectool.runtime.caches.draft_cache import DraftCache
-    from spectool.runtime.decoding.sampling import Draw
+    from spectool.runtime.decoding.rejection import Draw
 
 Allows = Callable[[int, bool], bool]
 _NO_IDS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
@@ -51,7 +51,7 @@ class Constraint:
         extensions: Draft ids that a healed first token may be; empty where there is no healing. int32.
         first: Draft ids that a plain first token may be; None for any. int32.
         within: Mask over the draft's ids that every proposed token must be in; None for any. bool.
-        allows: ``allows(token, healed)`` tells whether a first token respects the boundary that the
+        allows: ``allows(token, healed)`` says whether a first token respects the boundary that the
             target has just set; asked about the best candidates, in order, until one passes.
         partners: Draft id of each target id, -1 where none, where a draft is target ids one by one, so that it
             can be drawn from a distribution over these; None where it cannot. int32.
@@ -116,7 +116,7 @@ class DraftSource:
         """Begin a text; forget any earlier one."""
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        """Guess at most ``limit`` draft ids; tell whether the first one is healed.
+        """Guess at most ``limit`` draft ids; return them, and whether the first one is healed.
 
         Greedy: the first token is the best that ``constraint`` lets pass, by p(extension | all but
         the last context token) for healed ones and p(last context token | the same) *

@@ -13,7 +13,8 @@ from mlx_lm.sample_utils import make_logits_processors, make_sampler
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.sampling import Draw, LogitsProcessor, Sampling
+from spectool.runtime.decoding.rejection import Draw
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
@@ -264,7 +265,7 @@ def test_drawing_ends_with_the_generation_that_asked_for_it(model: Any, noisy: A
 
 
 def test_what_cannot_be_verified_so_is_refused(model: Any) -> None:
-    with pytest.raises(RuntimeUnsupported, match=r"tells its distribution.*Sampling\(temp"):
+    with pytest.raises(RuntimeUnsupported, match=r"a known distribution.*Sampling\(temp"):
         generate_step(mx.array(PROMPT), model, sampler=make_sampler(temp=1.0), verify="rejection")
     wrong: Any = "reject"
     with pytest.raises(RuntimeUnsupported, match="'exact' or 'rejection', got 'reject'"):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
-from spectool.runtime.decoding.sampling import Draw, Sampling, log_probabilities
+from spectool.runtime.decoding.rejection import Draw
+from spectool.runtime.decoding.sampling import Sampling, log_probabilities
 
 from ..distributions import FALSE_ALARM, filtered, p_value
 

@@ -12,8 +12,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from spectool.runtime.decoding.rejection import accept_or_resample
 from spectool.runtime.decoding.sampling import Sampling, log_probabilities
-from spectool.runtime.decoding.verification import accept_or_resample, choose
+from spectool.runtime.decoding.verification import choose
 
 from ..distributions import FALSE_ALARM, check, joint
 

@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.sampling import Draw, Sampling
+from spectool.runtime.decoding.rejection import Draw
+from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
 
