@@ -41,7 +41,7 @@ from spectool.runtime.decoding.verification import choose, ids
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.rejection import Draw
-from spectool.runtime.draft_length.controller import Controller
+    from spectool.runtime.draft_length.controller import Controller
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
 
@@ -63,7 +63,7 @@ def generate_step(
     model: Any,
     *,
     drafter: Drafter | None = None,
-    num_draft_tokens: int | Controller | None = 8,
+    num_draft_tokens: "int | Controller | None" = 8,
     max_tokens: int = 256,
     stop_tokens: Collection[int] = frozenset(),
     sampler: Sampler | None = None,
@@ -139,7 +139,11 @@ def generate_step(
     draw = _draw(model, verify, sampler, processors)
     if kv_bits is not None:
         require_quantizable(cache, model)
-    count = Controller() if num_draft_tokens is None else num_draft_tokens
+    count = num_draft_tokens
+    if count is None:
+        from spectool.runtime.draft_length.controller import Controller
+
+        count = Controller()
     proposer = Proposer(drafter, count, cache, quantized_kv_start if kv_bits else None, draw)
     statistics = DraftStatistics() if statistics is None else statistics
     statistics.controller = proposer.controller

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import offsets
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
-from spectool.runtime.draft_length.controller import Controller
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.rejection import Draw
+    from spectool.runtime.draft_length.controller import Controller
 
 
 NOTHING = Proposal((), "")
@@ -38,7 +38,7 @@ class Proposer:
     def __init__(
         self,
         drafter: Drafter | None,
-        count: int | Controller,
+        count: "int | Controller",
         cache: list[Any],
         quantized_kv_start: int | None,
         draw: "Draw | None" = None,
@@ -48,9 +48,9 @@ class Proposer:
         Fewer where ``cache`` does not allow so many.
         """
         self.vocabulary: int | None = None
-        self.controller = count if isinstance(count, Controller) and drafter is not None else None
+        self.controller = None if isinstance(count, int) or drafter is None else count
         self._drafter = drafter
-        self._count = 0 if isinstance(count, Controller) else count
+        self._count = count if isinstance(count, int) else 0
         self._cache = cache
         self._quantized_kv_start = quantized_kv_start
         self._draw = draw

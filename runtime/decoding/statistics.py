@@ -2,8 +2,10 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from spectool.runtime.draft_length.controller import Controller
+if TYPE_CHECKING:
+    from spectool.runtime.draft_length.controller import Controller
 
 
 @dataclass(slots=True)
@@ -28,7 +30,7 @@ class DraftStatistics:
     drafted_passes: int = 0
     proposed_by: Counter[str] = field(default_factory=Counter)
     accepted_by: Counter[str] = field(default_factory=Counter)
-    controller: Controller | None = field(default=None, compare=False)
+    controller: "Controller | None" = field(default=None, compare=False)
 
     def record(self, source: str, proposed: int, accepted: int, committed: int) -> None:
         """Add one verification: ``committed`` tokens, ``accepted`` of them out of ``proposed``."""

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 from mlx_lm.generate import GenerationResponse as HostResponse
@@ -15,8 +15,9 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.stop_strings import StopStrings
-from spectool.runtime.draft_length.controller import Controller
+
+if TYPE_CHECKING:
+    from spectool.runtime.draft_length.controller import Controller
 
 
 @dataclass
@@ -39,7 +40,7 @@ def stream_generate(
     *,
     drafter: Drafter | None = None,
     max_tokens: int = 256,
-    num_draft_tokens: int | Controller | None = 8,
+    num_draft_tokens: "int | Controller | None" = 8,
     on_cycle: Callable[[Cycle], None] | None = None,
     stop_strings: Sequence[str] = (),
     **kwargs: Any,
@@ -85,7 +86,11 @@ def stream_generate(
     stream = kwargs.setdefault("stream", generation_stream)
     detokenizer = tokenizer.detokenizer
     eos = frozenset(tokenizer.eos_token_ids)
-    stops = StopStrings(stop_strings)
+    stops = None
+    if any(stop_strings):
+        from spectool.runtime.decoding.stop_strings import StopStrings
+
+        stops = StopStrings(stop_strings)
 
     with wired_limit(model, [stream]):
         steps = generate_step(
@@ -113,7 +118,9 @@ def stream_generate(
                     detokenizer.add_token(token)
                 if finish is not None:
                     detokenizer.finalize()
-                text, stopped = stops.add(detokenizer.last_segment, last=finish is not None)
+                text, stopped = detokenizer.last_segment, False
+                if stops is not None:
+                    text, stopped = stops.add(text, last=finish is not None)
                 finish = "stop" if stopped else finish
                 yield GenerationResponse(
                     text=text,

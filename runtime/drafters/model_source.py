@@ -24,6 +24,7 @@ from spectool.runtime.translation.protocol import Constraint, DraftContext, Draf
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.rejection import Draw
+    from spectool.runtime.drafters.shared_draws import SharedIds
 
 
 _TOGETHER = 32  # new context tokens whose logits are computed with the last one's rather than fed before
@@ -52,6 +53,8 @@ class ModelSource(DraftSource):
         passes: Forward passes so far; more than 32 new context tokens take passes of their own,
             one for each ``prefill_step_size``.
         fed_tokens: Tokens fed in them.
+        size: Ids that may be drafted.
+        agreed: Leading tokens of the cache that the previous context had, too.
     """
 
     costs_a_pass = True
@@ -85,16 +88,15 @@ class ModelSource(DraftSource):
         self._most_asked = most_asked
         # Built and never computed: only the shape is read.
         self._rows = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
-        self._size = self._rows if size is None else min(size, self._rows)
-        self._agreed = 0  # leading tokens of the cache that the previous context had, too
+        self.size = self._rows if size is None else min(size, self._rows)
+        self.agreed = 0
         self._mask_of: NDArray[np.bool_] | None = None
         self._mask: mx.array | None = None
-        self._partners_of: NDArray[np.int32] | None = None
-        self._partners: tuple[mx.array, mx.array] | None = None
+        self.shared: SharedIds | None = None  # of the latest partners
 
     def start(self) -> None:
         """Begin a text."""
-        self._agreed = 0
+        self.agreed = 0
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         """Guess at most ``limit`` draft ids; return them, and whether the first one is healed.
@@ -106,14 +108,14 @@ class ModelSource(DraftSource):
         Raises:
             RuntimeUnsupported: A context token is outside the model's vocabulary.
         """
-        text, same = self._compare(context)
-        self._agreed = same
+        text, same = self.compare(context)
+        self.agreed = same
         if limit <= 0 or not text or (constraint.within is not None and not self._set_mask(constraint.within)):
             return [], False
-        healing = len(text) > 1 and len(context.ids) > 0 and constraint.extensions.size > 0 and text[-1] < self._size
+        healing = len(text) > 1 and len(context.ids) > 0 and constraint.extensions.size > 0 and text[-1] < self.size
         last = 2 if healing else 1
-        kept = self._rewind(min(same, len(text) - last))
-        logits = self._feed_text(text, kept, last)
+        kept = self.rewind(min(same, len(text) - last))
+        logits = self.feed_text(text, kept, last)
         masked = constraint.within is not None
         if not healing and constraint.first is None and constraint.allows is allow_any:
             return self._chain(self._best(logits, masked), limit, masked), False
@@ -122,71 +124,32 @@ class ModelSource(DraftSource):
             return [], False
         first, healed = found
         # A recurrent state goes back further than by the replaced token: what was before it is fed again.
-        again = text[self._rewind(len(text) - 1) : -1] if healed else []
+        again = text[self.rewind(len(text) - 1) : -1] if healed else []
         return self._chain(mx.array([first]), limit, masked, again), healed
 
     def draw(
-        self,
-        context: DraftContext,
-        partners: NDArray[np.int32],
-        draw: "Draw",
-        history: Sequence[int],
-        limit: int,
+        self, context: DraftContext, partners: NDArray[np.int32], draw: "Draw", history: Sequence[int], limit: int
     ) -> tuple[list[int], mx.array | None]:
-        """Draw at most ``limit`` tokens that both vocabularies share; all on the device, evaluated once.
+        """Draw at most ``limit`` tokens that both vocabularies share, as `draw_shared` does."""
+        from spectool.runtime.drafters.shared_draws import draw_shared
 
-        Nothing is drawn for an empty context without BOS, or where nothing is shared.
+        return draw_shared(self, context, partners, draw, history, limit)
 
-        Args:
-            context: The committed text in draft ids.
-            partners: Draft id of each target id, -1 where none; int32 [target ids].
-            draw: How to draw.
-            history: The committed text in target ids; read where ``draw`` has processors.
-            limit: Tokens.
-
-        Returns:
-            Target ids and what each was drawn from, float32 [drawn, vocabulary of the target]; None for none.
-
-        Raises:
-            RuntimeUnsupported: A context token is outside the model's vocabulary.
-        """
-        text, same = self._compare(context)
-        self._agreed = same
-        shared = self._shared(partners)
-        if limit <= 0 or not text or shared is None:
-            return [], None
-        logits = self._feed_text(text, self._rewind(min(same, len(text) - 1)), 1)
-        partner, has_partner = shared
-        seen = mx.array(list(history)) if draw.processors else None
-        drawn: list[mx.array] = []
-        distributions: list[mx.array] = []
-        while True:
-            token, distribution = draw(mx.where(has_partner, logits[-1:, partner], -mx.inf), seen)
-            drawn.append(token)
-            distributions.append(distribution)
-            if len(drawn) == limit:
-                break
-            seen = None if seen is None else mx.concatenate([seen, token.astype(seen.dtype)])
-            logits = self._pass(partner[token])
-        tokens = evaluated(mx.concatenate(drawn))
-        self.cache.tokens += partners[tokens[:-1]].tolist()
-        return tokens, mx.concatenate(distributions)
-
-    def _compare(self, context: DraftContext) -> tuple[list[int], int]:
+    def compare(self, context: DraftContext) -> tuple[list[int], int]:
         """Return the text, and how many leading tokens of it are what was fed."""
         begun = self._bos is None or (len(context.ids) > 0 and context.ids[0] == self._bos)
         text = list(context.ids) if begun else [self._bos or 0, *context.ids]
-        same = min(self._agreed, context.kept + len(text) - len(context.ids))
+        same = min(self.agreed, context.kept + len(text) - len(context.ids))
         return text, same + accepted_length(self.cache.tokens[same:], text[same:])
 
-    def _rewind(self, kept: int) -> int:
+    def rewind(self, kept: int) -> int:
         """Take the cache back to the first ``kept`` tokens, or to fewer where it cannot; return how many it has."""
         self.cache.rewind(kept)
         kept = len(self.cache.tokens)
-        self._agreed = min(self._agreed, kept)
+        self.agreed = min(self.agreed, kept)
         return kept
 
-    def _feed_text(self, text: list[int], kept: int, last: int) -> mx.array:
+    def feed_text(self, text: list[int], kept: int, last: int) -> mx.array:
         """Feed ``text`` from token ``kept`` on; return the logits of its ``last`` positions, float32 [last, size]."""
         new = text[kept:]
         if min(new) < 0 or max(new) >= self._rows:
@@ -199,16 +162,16 @@ class ModelSource(DraftSource):
             early, new = new[:-last], new[-last:]
             self.passes += self.cache.prefill(early)
             self.fed_tokens += len(early)
-        logits = self._pass(mx.array(new))[-last:]
+        logits = self.run(mx.array(new))[-last:]
         self.cache.tokens += new
-        self._agreed = len(text)
+        self.agreed = len(text)
         return logits
 
-    def _pass(self, tokens: mx.array) -> mx.array:
+    def run(self, tokens: mx.array) -> mx.array:
         """Feed tokens, int32 [tokens]; return all their logits, float32 [tokens, size], lazy."""
         self.passes += 1
         self.fed_tokens += tokens.size
-        return self.cache.feed(tokens)[:, : self._size].astype(mx.float32)
+        return self.cache.feed(tokens)[:, : self.size].astype(mx.float32)
 
     def _choices(self, logits: mx.array, constraint: Constraint, last: int, healing: bool) -> list[_Choice]:
         """Return the plain and the healed candidates that the constraint's ids leave.
@@ -269,7 +232,7 @@ class ModelSource(DraftSource):
         """Feed ``again`` and ``first`` [1]; return it and what follows, chained on the device and evaluated once."""
         drafts, feed = [first], mx.concatenate([mx.array(list(again), dtype=first.dtype), first]) if again else first
         while len(drafts) < limit:
-            feed = self._best(self._pass(feed), masked)
+            feed = self._best(self.run(feed), masked)
             drafts.append(feed)
         tokens = evaluated(mx.concatenate(drafts))
         if limit > 1:
@@ -282,25 +245,17 @@ class ModelSource(DraftSource):
 
     def _allowed(self, tokens: NDArray[np.int32], within: NDArray[np.bool_] | None) -> mx.array:
         """Return those of ``tokens`` that the model has and the mask admits."""
-        tokens = tokens[tokens < (self._size if within is None else min(self._size, len(within)))]
+        tokens = tokens[tokens < (self.size if within is None else min(self.size, len(within)))]
         return mx.array(tokens if within is None else tokens[within[tokens]])
 
     def _masked(self, scores: mx.array, masked: bool) -> mx.array:
         """Return scores [size] with -inf outside the mask, if there is one."""
         return mx.where(self._mask, scores, -mx.inf) if masked and self._mask is not None else scores
 
-    def _shared(self, partners: NDArray[np.int32]) -> tuple[mx.array, mx.array] | None:
-        """Take partners to the device, unless they are there; 0 where there is none, and whether there is one."""
-        if partners is not self._partners_of:
-            known = (partners >= 0) & (partners < self._size)
-            on_device = mx.array(np.where(known, partners, 0)), mx.array(known)
-            self._partners_of, self._partners = partners, on_device if known.any() else None
-        return self._partners
-
     def _set_mask(self, within: NDArray[np.bool_]) -> bool:
         """Take the mask to the device, unless it is there; return whether it admits anything."""
         if within is not self._mask_of:
-            whole = np.zeros(self._size, dtype=bool)
-            whole[: len(within)] = within[: self._size]
+            whole = np.zeros(self.size, dtype=bool)
+            whole[: len(within)] = within[: self.size]
             self._mask_of, self._mask = within, mx.array(whole) if whole.any() else None
         return self._mask is not None

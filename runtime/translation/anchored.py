@@ -24,9 +24,7 @@ from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import Allows, Constraint, DraftContext, allow_any
 
-_CONTEXT = 64  # committed tokens before the frontier that are encoded again where no lemma helps
 _FEW = 8  # counts of a token below which its risk of absorption is not trusted
-_CONTINUATIONS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
 _NO_IDS: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
@@ -173,7 +171,7 @@ class AnchoredTranslator:
         """Return the target ids of what draft ids say beyond the frontier."""
         engine, place = self._target_engine, self._place
         if isinstance(engine, CanonicalText):
-            return self._without_risk(self._translate_text(engine, drafts, healed))
+            return self._without_risk(self._through_text(engine, drafts, healed))
         # They are appended to the committed ids themselves, and taken off again whatever happens.
         ids, floor = self._committed, len(self._committed)
         pieces = self._in_pieces(engine, drafts, healed) if place.begun and not place.pending else None
@@ -280,32 +278,17 @@ class AnchoredTranslator:
                 carried = carried[whole:]
             ids[start:] = tail
 
-    def _translate_text(self, engine: CanonicalText, drafts: Sequence[int], healed: bool) -> list[int]:
+    def _through_text(self, engine: CanonicalText, drafts: Sequence[int], healed: bool) -> list[int]:
         """Translate for a target without the lemma: encode the text beyond the frontier."""
+        from spectool.runtime.translation.through_text import Frontier, beyond
+
         end = next((place for place, token in enumerate(drafts) if not self._surface(token)), len(drafts))
-        said, behind = b"".join(map(self._surface, drafts[:end])), self._behind(healed)
-        if not said.startswith(behind):
-            return []
-        data = said[len(behind) :]
-        left = self._left()
-        if not left and self._draft.edges.leading_space:
-            data = data.removeprefix(b" ")
-        # The oldest of these ids may begin inside a character.
-        so_far = b"".join(map(self._target.surfaces.__getitem__, left)).lstrip(_CONTINUATIONS)
-        if self._target.edges.leading_space and len(left) == len(self._committed) - self._place.target_begin:
-            so_far = so_far.removeprefix(b" ")
-        pending = self._place.pending
-        text = data[: max(0, _valid(pending + data) - len(pending))]
-        ids, stays = engine.following(so_far, text) if text else ([], True)
-        if pending and not stays:
-            return []
-        if ids and left and not so_far:  # only the artificial space is committed, which a text's ids begin with
-            if ids[: len(left)] != left:
-                return []
-            ids = ids[len(left) :]
-        if end < len(drafts) and text == data:
-            ids += self._partner(drafts[end])
-        return ids
+        place, said = self._place, b"".join(map(self._surface, drafts[:end]))
+        committed = self._committed[place.target_begin :]
+        ids, whole = beyond(
+            Frontier(self._draft, self._target, committed, place.pending), engine, said, self._behind(healed)
+        )
+        return ids + self._partner(drafts[end]) if whole and end < len(drafts) else ids
 
     def _commit_with_care(self, token: int) -> Change:
         """Commit a special token, the first of a text, a part of a character, or one not met before."""
@@ -367,10 +350,6 @@ class AnchoredTranslator:
             return place.pending
         return b" " + place.pending
 
-    def _left(self) -> list[int]:
-        """Return the last committed ids of the present text."""
-        return self._committed[max(self._place.target_begin, len(self._committed) - _CONTEXT) :]
-
     def _respects_boundary(self, token: int, healed: bool) -> bool:
         """Tell whether a first draft token leaves the last committed target token as it is."""
         assert not isinstance(self._target_engine, CanonicalText)
@@ -417,13 +396,4 @@ def whole_characters(data: bytes) -> int:
             return len(data) - back if length > back else len(data)
         if lead < 0x80:
             break
-    return len(data)
-
-
-def _valid(data: bytes) -> int:
-    """Return where bytes stop being UTF-8."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        return error.start
     return len(data)

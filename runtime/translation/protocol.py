@@ -125,23 +125,7 @@ class DraftSource:
         raise NotImplementedError
 
     def draw(
-        self,
-        context: DraftContext,
-        partners: NDArray[np.int32],
-        draw: "Draw",
-        history: Sequence[int],
-        limit: int,
+        self, context: DraftContext, partners: NDArray[np.int32], draw: "Draw", history: Sequence[int], limit: int
     ) -> "tuple[list[int], mx.array | None]":
-        """Draw at most ``limit`` target ids; return them and what each was drawn from.
-
-        Args:
-            context: The committed text in draft ids.
-            partners: As in `Constraint`.
-            draw: How to draw.
-            history: The committed text in target ids.
-            limit: Tokens.
-
-        Returns:
-            Target ids, and float32 [drawn, vocabulary of the target]; None where nothing was drawn.
-        """
+        """Draw target ids within the shared vocabulary, where ``can_draw``; see `drafters.shared_draws.draw_shared`."""
         raise NotImplementedError

@@ -23,7 +23,7 @@ from spectool.runtime import load_drafter, stream_generate
 target, draft, work = sys.argv[1:]
 model, tokenizer = load(target)
 drafter = load_drafter(tokenizer, dictionary=f"{work}/pl.dict", draft_model=draft, alignment=f"{work}/pair.align")
-for response in stream_generate(model, tokenizer, "Most w", drafter=drafter, max_tokens=24, num_draft_tokens=None):
+for response in stream_generate(model, tokenizer, "Most w", drafter=drafter, max_tokens=24):
     pass
 ours = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "spectool"}
 print(json.dumps({name: file for name, file in ours.items() if file and Path(file).stem != "__init__"}))
@@ -42,7 +42,9 @@ def test_a_generation_imports_little(tmp_path: Path) -> None:
     for name, count in sorted(lines.items()):
         print(f"{count:5}  {name}")
     runtime = {name: count for name, count in lines.items() if name.startswith("spectool.runtime.")}
-    print(f"{len(runtime)} modules of the runtime, {sum(runtime.values()):,} lines; with artifacts {len(lines)} modules")
+    print(
+        f"{len(runtime)} modules of the runtime, {sum(runtime.values()):,} lines; with artifacts {len(lines)} modules"
+    )
     assert "spectool.runtime.translation.anchored" in runtime and "spectool.runtime.drafters.model_source" in runtime
     assert not [name for name in lines if name.split(".")[1] not in ("runtime", "artifacts")]
     assert not [name for name in runtime if name.split(".")[2] in ("commands", "serve")]
