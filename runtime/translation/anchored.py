@@ -280,14 +280,13 @@ class AnchoredTranslator:
 
     def _through_text(self, engine: CanonicalText, drafts: Sequence[int], healed: bool) -> list[int]:
         """Translate for a target without the lemma: encode the text beyond the frontier."""
-        from spectool.runtime.translation.through_text import Frontier, beyond
+        from spectool.runtime.translation.through_text import CONTEXT, Frontier, beyond
 
         end = next((place for place, token in enumerate(drafts) if not self._surface(token)), len(drafts))
         place, said = self._place, b"".join(map(self._surface, drafts[:end]))
-        committed = self._committed[place.target_begin :]
-        ids, whole = beyond(
-            Frontier(self._draft, self._target, committed, place.pending), engine, said, self._behind(healed)
-        )
+        recent = self._committed[max(place.target_begin, len(self._committed) - CONTEXT - 1) :]
+        frontier = Frontier(self._draft, self._target, recent, place.pending)
+        ids, whole = beyond(frontier, engine, said, self._behind(healed))
         return ids + self._partner(drafts[end]) if whole and end < len(drafts) else ids
 
     def _commit_with_care(self, token: int) -> Change:

@@ -1,4 +1,4 @@
-"""Translation for a target without the merge-site lemma (Unigram, WordPiece): the text beyond the frontier is encoded."""
+"""Translation for a target without the merge-site lemma (Unigram, WordPiece): text is encoded again."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from spectool.artifacts.canonical.by_text import CanonicalText
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
-_CONTEXT = 64  # committed tokens before the frontier that are encoded again
+CONTEXT = 64  # committed tokens before the frontier that are encoded again
 _CONTINUATIONS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
 
 
@@ -16,7 +16,7 @@ class Frontier(NamedTuple):
     Attributes:
         draft: The draft's tokenizer.
         target: The target's.
-        committed: Target ids of the present text.
+        committed: Target ids of the present text: all, or the last ``CONTEXT + 1`` of more.
         pending: Bytes of an unfinished character at its end.
     """
 
@@ -42,7 +42,7 @@ def beyond(frontier: Frontier, engine: CanonicalText, said: bytes, behind: bytes
     if not said.startswith(behind):
         return [], False
     data = said[len(behind) :]
-    left = list(committed[-_CONTEXT:])
+    left = list(committed[-CONTEXT:])
     if not left and draft.edges.leading_space:
         data = data.removeprefix(b" ")
     # The oldest of these ids may begin inside a character.

@@ -12,7 +12,7 @@ from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_bu
 from spectool.corpora import open_corpus, sample_path
 from spectool.runtime.demo_models import demo_path
 
-MOST_MODULES, MOST_LINES = 25, 3000
+MOST_MODULES, MOST_LINES = 25, 3120
 
 GENERATE = """
 import json, sys
@@ -42,9 +42,8 @@ def test_a_generation_imports_little(tmp_path: Path) -> None:
     for name, count in sorted(lines.items()):
         print(f"{count:5}  {name}")
     runtime = {name: count for name, count in lines.items() if name.startswith("spectool.runtime.")}
-    print(
-        f"{len(runtime)} modules of the runtime, {sum(runtime.values()):,} lines; with artifacts {len(lines)} modules"
-    )
+    total = sum(lines.values())
+    print(f"runtime {len(runtime)} modules, {sum(runtime.values()):,} lines; with artifacts {len(lines)}, {total:,}")
     assert "spectool.runtime.translation.anchored" in runtime and "spectool.runtime.drafters.model_source" in runtime
     assert not [name for name in lines if name.split(".")[1] not in ("runtime", "artifacts")]
     assert not [name for name in runtime if name.split(".")[2] in ("commands", "serve")]
