@@ -104,7 +104,7 @@ def test_another_command_there_is_an_error(tmp_path: Path) -> None:
     assert sorted(path.name for path in work_path(out).iterdir()) == before
     with (work_path(out) / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "another training is running there" in error_of(run(*RUN, "-o", out))
+        assert "another training is writing there" in error_of(run(*RUN, "-o", out))
     (work_path(out) / "checkpoint.safetensors").write_bytes(b"damaged")
     assert "not a readable checkpoint" in error_of(run(*RUN, "-o", out))
 

@@ -89,7 +89,13 @@ def test_a_page_of_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["cost_model", "plot_style", *(f"report.{m}" for m in ("cells", "statistics", "tables", "trials"))]
+    "name",
+    [
+        "runtime.draft_length.cost_model",
+        "artifacts.plot_style",
+        "measure.intervals",
+        *(f"measure.report.{module}" for module in ("cells", "tables", "trials")),
+    ],
 )
 def test_examples(name: str) -> None:
     failed, tried = doctest.testmod(import_module(f"spectool.{name}"))
