@@ -37,6 +37,14 @@ _COMMANDS = {
     "inspect": "spectool.artifacts.commands:inspect",
     "verify": "spectool.artifacts.commands:verify",
 }
+_PURPOSES = {
+    "Use": ("generate", "chat", "serve", "demo"),
+    "Dictionaries": ("build-dict", "count", "merge-dict", "restrict-dict", "export-dict", "import-dict"),
+    "Another tokenizer": ("align",),
+    "Measure": ("emulate", "bench", "report", "fairness", "advise"),
+    "Draft models": ("train-draft", "tune-draft"),
+    "Any artifact": ("inspect", "verify"),
+}
 _DEMO_DRAFT_TOKENS = 4
 _DEMO_MIN_DRAFT_PROB = 0.3  # a wrong draft token costs as much as a right one
 _DEMO_PROMPTS = (
@@ -53,6 +61,14 @@ _DEMO_PROMPTS = (
 
 class _LazyGroup(click.Group):
     """Imports the module of a command when it is needed."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by what they are for."""
+        for purpose, names in _PURPOSES.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(name, command.get_short_help_str(200)) for name, command in commands if command is not None]
+            with formatter.section(purpose):
+                formatter.write_dl(rows)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *_COMMANDS])
@@ -146,7 +162,8 @@ def _demo_generation(work: Path, max_tokens: int) -> None:
     from spectool.runtime.drafters.draft_model import ModelDrafter
     from spectool.runtime.drafters.hybrid import HybridDrafter
     from spectool.runtime.drafters.lookup import LookupDrafter
-    from spectool.runtime.loading import load_model, open_dictionary
+    from spectool.runtime.loading import open_dictionary
+    from spectool.runtime.models import load_model
 
     model, loaded = load_model(str(demo_path("target")))
     tokenizer = open_tokenizer(loaded)

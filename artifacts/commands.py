@@ -1,7 +1,7 @@
 """Commands that look at what lies on disk: ``inspect`` and ``verify``."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,9 @@ from spectool.artifacts.console import Text, guarded, say, show
 if TYPE_CHECKING:
     from spectool.artifacts.formats.dictionary import Dictionary
     from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+
+_PROPOSED = 8  # look-ups of a proposal that is shown
 
 
 @click.command("inspect")
@@ -68,7 +71,8 @@ def inspect(
 
         opened = Dictionary(directory)
         verify_files(directory, manifest)  # entries of a damaged dictionary would be read as if they were true
-        facts |= _sample(opened, lookup, entries, tokenizer, as_json)
+        sample = _sample(opened, lookup, entries, tokenizer, as_json)
+        facts = sample | facts if lookup is not None and not as_json else facts | sample
     elif lookup is not None:
         raise click.UsageError(f"--lookup works on dictionaries; {path} is a {manifest.format}")
     elif manifest.format == ALIGNMENT:
@@ -170,10 +174,24 @@ def _sample(
         match = dictionary.look_up(context)
         nothing = None if as_json else "no entry for any suffix"
         facts["lookup"] = nothing if match is None else line(context[-match.length :], match.tokens, match.probability)
+        if match is not None and dictionary.chained:
+            facts["proposal"] = _proposal(dictionary, context, spell, as_json)
     step = max(1, len(dictionary) // max(1, count))
     chosen: Iterator[Any] = islice(dictionary.entries(), 0, step * count, step)
     facts["sample entries"] = [line(entry.context, entry.continuation, entry.probability) for entry in chosen]
     return facts
+
+
+def _proposal(
+    dictionary: "Dictionary", context: Sequence[int], spell: Callable[[Sequence[int]], str], as_json: bool
+) -> Any:
+    """Return what is proposed after ``context``, one look-up after the other, with the probability of all so far."""
+    said, steps, probability = list(context), list[Any](), 1.0
+    while len(steps) < _PROPOSED and (match := dictionary.look_up(said)) is not None:
+        said += match.tokens
+        probability *= match.probability
+        steps.append({"text": spell(match.tokens), "probability": round(probability, 4)})
+    return steps if as_json else "".join(f"{step['text']}" for step in steps) + f"  ({probability:.0%} for all of it)"
 
 
 def _tokenizer_of(dictionary: "Dictionary", source: str | None, needed: bool) -> "Tokenizer | None":

@@ -77,6 +77,11 @@ def read_manifest(path: Path) -> Manifest:
     if not path.is_dir():
         raise ArtifactError(f"{path}: no such artifact (expected a directory with {MANIFEST}){_advice(path)}")
     file = path / MANIFEST
+    if not file.is_file() and (path / "config.json").is_file():
+        raise ArtifactError(
+            f"{path}: a model directory, and no spectool artifact. `inspect` reads its tokenizer where tokenizer.json "
+            "is in it; mlx-lm checks its weights when it loads them"
+        )
     if not file.is_file():
         raise IncompleteArtifact(
             f"{path}: no {MANIFEST}: the build did not finish, or this is no spectool artifact. Run the command that "

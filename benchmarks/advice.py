@@ -25,7 +25,7 @@ from real_data import SHARED
 from train_models import MODELS, environment
 from wall_clock import heavier
 
-from spectool.runtime.loading import load_model
+from spectool.runtime.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "advice.jsonl"
 RECIPE = MODELS / "pl"

@@ -27,9 +27,9 @@ from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
 from spectool.build import build_alignment
 from spectool.measure.emulate.ngram_model import NgramModel
 from spectool.measure.emulate.ngram_source import NgramSource
-from spectool.measure.emulate.strategies import compare_strategies
+from spectool.measure.emulate.strategies import anchored_steps, compare_strategies
 from spectool.runtime.translation.anchored import AnchoredTranslator
-from spectool.runtime.translation.strategies import anchored_steps, make_translator
+from spectool.runtime.translation.strategies import make_translator
 
 RESULTS = Path(__file__).parent / "results" / "ladder.jsonl"
 STRATEGIES = ("none", "naive", "context", "intersection")
@@ -107,7 +107,7 @@ def _ngrams(tokenizer: Tokenizer, language: str, most: int) -> tuple[Any, str]:
 
 def _neural(path: Path) -> tuple[Any, str]:
     from spectool.runtime.drafters.model_source import ModelSource
-    from spectool.runtime.loading import load_model
+    from spectool.runtime.models import load_model
 
     model, loaded = load_model(str(path))
     tokenizer = open_tokenizer(loaded)

@@ -35,7 +35,7 @@ from spectool.runtime import HybridDrafter, LookupDrafter, ModelDrafter, generat
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.loading import load_model
+from spectool.runtime.models import load_model
 from spectool.runtime.translation.strategies import make_translator
 
 RESULTS = Path(__file__).parent / "results" / "long_generation.jsonl"

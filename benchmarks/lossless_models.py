@@ -26,7 +26,7 @@ from train_models import read_recipe
 from spectool.artifacts import Alignment, Tokenizer
 from spectool.build import BackoffOptions, CountOptions, build_alignment, count_and_build
 from spectool.corpora import open_corpus
-from spectool.runtime.loading import load_model
+from spectool.runtime.models import load_model
 from spectool.runtime.translation.protocol import Translator
 from spectool.runtime.translation.strategies import STRATEGIES, make_translator
 

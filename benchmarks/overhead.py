@@ -66,7 +66,8 @@ from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.drafters import draft_model as model_drafter
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.loading import load_drafter
+from spectool.runtime.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "overhead.jsonl"
 MODEL, WAITING = "model", "waiting"

@@ -46,7 +46,7 @@ from spectool.measure.side_by_side import pass_cost
 from spectool.runtime import Controller, load_drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.loading import load_model
+from spectool.runtime.models import load_model
 from spectool.runtime.translation.strategies import STRATEGIES
 
 RESULTS = Path(__file__).parent / "results" / "wall_clock.jsonl"

@@ -8,13 +8,13 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx_lm.generate import generate_step as plain_generate_step
-from mlx_lm.models.cache import make_prompt_cache
 
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.host.generation import generate_step as plain_generate_step
+from spectool.runtime.host.generation import make_prompt_cache
 
 PLAIN = "plain decoding"
 _CONTEXT = 64  # tokens before a timed pass

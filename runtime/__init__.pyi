@@ -5,8 +5,8 @@ from .decoding.generation import generate_step as generate_step
 from .decoding.sampling import Sampling as Sampling
 from .decoding.statistics import DraftStatistics as DraftStatistics
 from .decoding.streaming import GenerationResponse as GenerationResponse
-from .decoding.streaming import generate as generate
 from .decoding.streaming import stream_generate as stream_generate
+from .decoding.whole_text import generate as generate
 from .draft_length.controller import Controller as Controller
 from .drafters.draft_model import ModelDrafter as ModelDrafter
 from .drafters.hybrid import HybridDrafter as HybridDrafter
@@ -23,7 +23,6 @@ from .translation.protocol import DraftContext as DraftContext
 from .translation.protocol import DraftSource as DraftSource
 from .translation.protocol import Translator as Translator
 from .translation.strategies import STRATEGIES as STRATEGIES
-from .translation.strategies import anchored_steps as anchored_steps
 from .translation.strategies import make_translator as make_translator
 from .translation.strings import ContextTranslator as ContextTranslator
 from .translation.strings import NaiveTranslator as NaiveTranslator

@@ -7,7 +7,7 @@ from typing import Any
 from spectool import RuntimeUnsupported
 from spectool.artifacts.formats.alignment import Alignment
 from spectool.artifacts.formats.dictionary import Dictionary
-from spectool.artifacts.tokenizer.opening import looks_like_hub_id, open_tokenizer, where
+from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
@@ -16,43 +16,6 @@ from spectool.runtime.translation.strategies import STRATEGIES, make_translator
 
 DEFAULT_STRATEGY = "anchored"
 MIN_PROBABILITY = 0.2
-
-
-def load_model(name: str, adapter_path: Path | None = None) -> tuple[Any, Any]:
-    """Load a model and its tokenizer through mlx-lm; remote code is never executed.
-
-    Args:
-        name: Directory or hub id.
-        adapter_path: Directory of a trained adapter to put on it.
-
-    Returns:
-        The model and mlx-lm's ``TokenizerWrapper``.
-
-    Raises:
-        RuntimeUnsupported: mlx-lm cannot load it; the message gives its reason.
-    """
-    import mlx_lm
-
-    if not Path(name).is_dir() and not looks_like_hub_id(name):
-        raise RuntimeUnsupported(
-            f"{name}: no such directory, and not a hub id of the form owner/name. Expected a model in MLX format"
-        )
-    try:
-        model, tokenizer = mlx_lm.load(name, adapter_path=None if adapter_path is None else str(adapter_path))
-    except Exception as error:
-        raise cannot_load(name, error) from error
-    return model, tokenizer
-
-
-def cannot_load(name: str, error: Exception) -> RuntimeUnsupported:
-    """Return the error for a model that mlx-lm has failed to load with ``error``."""
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    if Path(name).is_dir() and not (Path(name) / "tokenizer.json").is_file():
-        reason = f"no tokenizer.json in it; {reason}"  # which transformers does not name
-    return RuntimeUnsupported(
-        f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
-        "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
-    )
 
 
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
@@ -125,7 +88,12 @@ def _from_model(
     draft_model: str | Path | tuple[Any, Any], target: Tokenizer, alignment: str | Path | None, strategy: str | None
 ) -> Drafter:
     opened = None if alignment is None else Alignment(Path(alignment))
-    model, loaded = draft_model if isinstance(draft_model, tuple) else load_model(str(draft_model))
+    if isinstance(draft_model, tuple):
+        model, loaded = draft_model
+    else:
+        from spectool.runtime.models import load_model
+
+        model, loaded = load_model(str(draft_model))
     draft = open_tokenizer(loaded)
     name = draft.name if isinstance(draft_model, tuple) else str(draft_model)
     if opened is not None:

@@ -16,13 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mlx_lm.models import cache as host
-
 from spectool import RuntimeUnsupported
 from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.caches.leaves import offsets
 from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.host.generation import cache as host
 from spectool.runtime.model_fingerprint import fingerprint
 from spectool.runtime.translation.protocol import DraftSource
 

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from spectool import __version__
 from spectool.artifacts import open_tokenizer
 from spectool.artifacts.console import show, table
-from spectool.cli import main
+from spectool.cli import _PURPOSES, main
 from spectool.runtime.demo_models import demo_path
 
 TOKENIZER = str(demo_path("target") / "tokenizer.json")
@@ -428,3 +428,24 @@ def test_the_same_tokenizer_twice_needs_no_alignment(tmp_path: Path) -> None:
     result = run("align", "--draft", TOKENIZER, "--target", TOKENIZER, "-o", tmp_path / "x.align")
     assert result.exit_code == 0, result.output
     assert "no alignment is needed" in result.stderr
+
+
+def test_every_command_has_a_purpose() -> None:
+    listed = [name for names in _PURPOSES.values() for name in names]
+    assert sorted(listed) == main.list_commands(click.Context(main))
+    text = run("--help").output
+    assert "..." not in text.partition("COMMAND [ARGS]...")[2] and all(f"{purpose}:" in text for purpose in _PURPOSES)
+
+
+def test_a_lookup_shows_the_proposal_first(work: Path) -> None:
+    lines = run("inspect", work / "uk.dict", "--lookup", "персональний ком").output.splitlines()
+    assert lines[0].startswith("lookup") and lines[1].startswith("proposal")
+    facts = json.loads(run("inspect", work / "uk.dict", "--lookup", "в ", "--json").output)
+    assert facts["proposal"][0]["text"] == facts["lookup"]["text"][1]
+    assert all(0 <= step["probability"] <= 1 for step in facts["proposal"])
+
+
+def test_a_model_directory_is_no_unfinished_build(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    for command in ("inspect", "verify"):
+        assert "a model directory, and no spectool artifact" in error_of(run(command, tmp_path))

@@ -216,6 +216,15 @@ class Dictionary:
                 raise ArtifactError(f"{self.path}/{problem}. Build the dictionary again")
 
 
+def _save(trie: marisa_trie.Trie, path: Path) -> None:
+    try:
+        trie.save(str(path))
+    except RuntimeError as error:  # the library's own for any failure to write: no number, no name
+        raise ArtifactError(
+            f"{path}: cannot be written ({error}). Check the room and the limits of its disk, and run it again"
+        ) from error
+
+
 def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = False) -> dict[str, Any]:
     """Write the data files of a dictionary.
 
@@ -244,8 +253,8 @@ def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = 
         "probability": (np.clip(np.rint([row.probability * 256 for row in rows]) - 1, 0, 255), pa.uint8()),
         "count": (np.clip(np.rint(8 * np.log2([max(1, row.count) for row in rows])), 0, 255), pa.uint8()),
     }
-    contexts.save(str(directory / "contexts.marisa"))
-    continuations.save(str(directory / "continuations.marisa"))
+    _save(contexts, directory / "contexts.marisa")
+    _save(continuations, directory / "continuations.marisa")
     write_columns(directory / "alphabet.arrow", {"token": pa.array(alphabet, type=pa.uint32())})
     by_place = np.argsort(place)
     write_columns(

@@ -18,6 +18,8 @@ from spectool.artifacts.tokenizer.fingerprint import fingerprint
 from spectool.artifacts.tokenizer.roles import find_roles
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
+_HUB_SECONDS = 10.0  # to wait for an answer
+
 # Strings on which rebuilt tokenizers were seen to differ: leading and repeated spaces, line
 # breaks, apostrophes, digits, special tokens in text, two scripts, combining marks.
 _PROBES = (
@@ -96,6 +98,7 @@ def _from_hub(name: str) -> Tokenizer:
             "Give a directory with tokenizer.json, the file itself, or a hub id such as "
             "speakleash/Bielik-11B-v2.5-Instruct"
         )
+    require_on_hub(name)
     loaded = _load_with_transformers(name)
     return _assemble(name, _backend_of(loaded), _declared(loaded), ())
 
@@ -139,6 +142,26 @@ def _load_with_transformers(name: str) -> Any:
 def looks_like_hub_id(name: str) -> bool:
     """Tell whether a name that is no local path could be ``owner/name`` on a hub."""
     return name.count("/") == 1 and not name.startswith((".", "/", "~"))
+
+
+def require_on_hub(name: str) -> None:
+    """Check by one request that a model is on the hub, or in the local cache; loaders ask for file after file.
+
+    Raises:
+        TokenizerError: It is in neither, or the hub cannot be reached.
+    """
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
+    if any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "tokenizer.json")):
+        return
+    try:
+        HfApi().model_info(name, timeout=_HUB_SECONDS)
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise TokenizerError(
+            f"{where(name)}not found ({reason}). Check the spelling of the path. If the hub cannot be reached, "
+            "download it first and give its directory"
+        ) from error
 
 
 def where(name: str) -> str:

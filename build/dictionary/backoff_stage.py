@@ -24,7 +24,7 @@ from spectool.build.dictionary.smoothing import Windows, open_windows
 from spectool.build.inputs import Progress
 from spectool.corpora import Corpus
 
-DISCOUNT = 0.9  # lower ones drafted held-out text no better; see benchmarks/smoothing.py
+DISCOUNT = 0.9  # lower ones drafted held-out text no better; see benchmarks/backoff_choices.py
 MAX_CONTEXT = 6
 _DRAFT_LENGTH = 8  # at which dictionaries are compared on the held-out text
 _BYTES_PER_ENTRY = 6.8  # first guess; then what the files turn out to take
@@ -175,7 +175,8 @@ def _write_within(
     """Write the entries worth most that the limits allow; what an entry takes is known only when it is written."""
     limit = options.max_bytes
     for attempt in range(_ATTEMPTS):
-        progress("choosing entries")
+        again = f" again: about {most:,} come to {limit:,} bytes" if attempt else ""
+        progress(f"choosing entries{again}")
         chosen = automaton.restated(automaton.best_entries(most))
         kept = number_of(chosen)
         if not kept:

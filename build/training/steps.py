@@ -12,11 +12,11 @@ import mlx.core as mx
 import mlx.optimizers as optim
 import numpy as np
 from mlx.nn.utils import average_gradients, value_and_grad
-from mlx_lm.models.llama import Model
 
 from spectool.build.training.feed import Feed
 from spectool.build.training.sampled_softmax import choose_classes, loss_of
 from spectool.build.training.vocabulary_classes import Classes
+from spectool.runtime.host.training import Model
 
 _WARM_UP = 0.03  # of the steps
 _LEAST = 0.02  # of the peak rate, at the end

@@ -13,7 +13,6 @@ from statistics import median
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.generate import generate_step as plain_generate_step
 
 from spectool import CorpusError
 from spectool.artifacts.tokenizer.opening import open_tokenizer
@@ -28,7 +27,9 @@ from spectool.measure.side_by_side import pass_cost
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.host.generation import generate_step as plain_generate_step
+from spectool.runtime.loading import load_drafter
+from spectool.runtime.models import load_model
 
 _PROMPTS = 5
 _PROMPT = 24  # tokens

@@ -10,7 +10,8 @@ from spectool.measure.bench.experiment import DrafterSpec, Experiment, ModelSpec
 from spectool.measure.bench.measuring import Target, Way
 from spectool.measure.bench.progress import Progress
 from spectool.measure.bench.prompt_sources import Prompt, encoded
-from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.loading import load_drafter
+from spectool.runtime.models import load_model
 
 
 class Loaded:

@@ -14,9 +14,6 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx_lm.generate import generate_step as plain_generate_step
-from mlx_lm.generate import generation_stream, wired_limit
-from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import SpectoolError
 from spectool.artifacts.formats.benchmark import PLAIN, Block, Row
@@ -27,6 +24,8 @@ from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.host.generation import generate_step as plain_generate_step
+from spectool.runtime.host.generation import generation_stream, make_prompt_cache, wired_limit
 
 _LEFT = 2  # tokens of a prompt that each way feeds itself: a drafter is first asked after a pass
 _WARM_UP = 8  # tokens

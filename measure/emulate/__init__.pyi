@@ -4,4 +4,5 @@ from .ngram_model import NgramModel as NgramModel
 from .ngram_source import NgramSource as NgramSource
 from .replay import replay as replay
 from .strategies import StrategyRun as StrategyRun
+from .strategies import anchored_steps as anchored_steps
 from .strategies import compare_strategies as compare_strategies

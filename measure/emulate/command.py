@@ -222,8 +222,8 @@ def _with_draft(
     from spectool.artifacts.formats.alignment import Alignment
     from spectool.artifacts.tokenizer.opening import open_tokenizer
     from spectool.artifacts.tokenizer.round_trips import limits
-    from spectool.measure.emulate.strategies import compare_strategies
-    from spectool.runtime.translation.strategies import anchored_steps, make_translator
+    from spectool.measure.emulate.strategies import anchored_steps, compare_strategies
+    from spectool.runtime.translation.strategies import make_translator
 
     if tokenizer is None and alignment is None:
         raise click.UsageError("without --alignment, name the target's tokenizer: --tokenizer T")
@@ -303,7 +303,7 @@ def _loaded(draft: str) -> tuple[Any, Any]:
     """Load a draft model and its tokenizer."""
     from spectool.artifacts.tokenizer.opening import open_tokenizer
     from spectool.runtime.drafters.model_source import ModelSource
-    from spectool.runtime.loading import load_model
+    from spectool.runtime.models import load_model
 
     try:
         model, loaded = load_model(draft)

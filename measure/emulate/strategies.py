@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from spectool.artifacts.formats.alignment import Alignment
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.measure.emulate.counted import CountedDrafter, TranslationCounts
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.protocol import DraftSource, Translator
 
 _MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
@@ -26,6 +29,16 @@ class StrategyRun:
     num_draft_tokens: int
     statistics: DraftStatistics
     counts: TranslationCounts
+
+
+def anchored_steps(alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> dict[str, Translator]:
+    """Make the anchored strategy step by step, each added to the one before (design, section 5)."""
+    return {
+        "forward only": AnchoredTranslator(alignment, draft, target, resync=False, heal=False, head=False),
+        "+ resync": AnchoredTranslator(alignment, draft, target, heal=False, head=False),
+        "+ healing": AnchoredTranslator(alignment, draft, target, head=False),
+        "+ head absorption": AnchoredTranslator(alignment, draft, target),
+    }
 
 
 def compare_strategies(

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mlx.core as mx
-from mlx_lm.models.cache import KVCache, QuantizedKVCache
 
 from spectool.runtime.caches import windows
 from spectool.runtime.caches.leaves import can_trim, offsets, trim
 from spectool.runtime.caches.leaves import leaves as leaves_of
+from spectool.runtime.host.generation import KVCache, QuantizedKVCache
 
 _GIVES_UP_ANY = (KVCache, QuantizedKVCache)  # as they are: these can be trimmed by whatever they hold
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import leaves, offsets
 from spectool.runtime.caches.prefill import prefill
+from spectool.runtime.host.generation import make_prompt_cache
 
 KEPT_MARKS = 4  # places before the frontier where a recurrent state can be taken up again
 

@@ -19,7 +19,8 @@ from functools import partial
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import ChunkedKVCache, RotatingKVCache
+
+from spectool.runtime.host.generation import ChunkedKVCache, RotatingKVCache
 
 KINDS = (RotatingKVCache, ChunkedKVCache)
 

@@ -10,7 +10,6 @@ from contextlib import closing
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import can_trim, offsets, trim
@@ -19,6 +18,7 @@ from spectool.runtime.commands.chat_template import Message, rendered
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
 from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.host.generation import make_prompt_cache
 
 
 class Conversation:

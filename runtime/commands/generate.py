@@ -83,8 +83,11 @@ def generate(
     text = _read_prompt(prompt, prompt_file)
     variables = template_variables(chat_template_config)
     name = options["model"]
+    only_history = options["dictionary"] is None and options["draft_model"] is None and options["history"]
     made_with = names_of(options)
     target, tokenizer, arguments = open_model(options)
+    if saved_file is None and only_history and not as_json:
+        say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
     from spectool.runtime.commands import display
     from spectool.runtime.commands.chat_template import encode, messages_of, rendered, rendered_after, rendered_up_to
@@ -144,9 +147,10 @@ def generate(
             facts["acceptance"] = "nothing was drafted"
         if "draft length" in facts:
             enough = response.drafting.proposed >= _ENOUGH
-            facts["draft length"] = _in_words(facts["draft length"]) if enough else "too few drafts to tell"
+            length = facts["draft length"]["draft_length"]
+            facts["draft length"] = f"{length} in the end, by its own timings" if enough else "too few drafts to choose"
         for key, value in facts.items():
-            say(f"{key:<17}  {value}")
+            say(f"{key:<24}  {value}")
 
 
 def _figures(response: Any) -> dict[str, Any]:
@@ -165,7 +169,9 @@ def _figures(response: Any) -> dict[str, Any]:
             for source, proposed in drafting.proposed_by.items()
         },
         **length,
+        "prompt tokens per second": round(response.prompt_tps, 1),
         "tokens per second": round(response.generation_tps, 1),
+        "peak memory GB": round(response.peak_memory, 3),
         "finish": response.finish_reason,
     }
 
@@ -174,14 +180,6 @@ def _rounded(learnt: dict[str, Any]) -> dict[str, Any]:
     """Round what the controller learnt; passes by their number of tokens."""
     passes = {str(size): round(time, 3) for size, time in learnt.pop("pass_ms").items()}
     return {**{key: round(value, 4) for key, value in learnt.items()}, "pass_ms": passes}
-
-
-def _in_words(learnt: dict[str, Any]) -> str:
-    return (
-        f"{learnt['draft_length']} in the end, for {learnt['speedup']:.2f} x plain decoding if the text goes on so; "
-        f"by the published cost model {learnt['advised']}, for {learnt['advised_speedup']:.2f} x "
-        f"(r {learnt['r']:.3f}, beta {learnt['beta']:.4f}, break-even {learnt['break_even']:.2f})"
-    )
 
 
 def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:

@@ -66,7 +66,7 @@ _DRAFTING = (
         show_default=True,
         help="Draft from what the prompt and the answer already said.",
     ),
-    _drafting("--draft-model", metavar="M2", help="Draft model: directory or hub id."),
+    _drafting("--draft-model", "--draft", "draft_model", metavar="M2", help="Draft model: directory or hub id."),
     _drafting(
         "--alignment",
         type=click.Path(path_type=Path),
@@ -156,7 +156,8 @@ def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
         if artifact is not None:
             read_manifest(artifact)  # before the model is loaded, which takes longer
 
-    from spectool.runtime.loading import load_drafter, load_model
+    from spectool.runtime.loading import load_drafter
+    from spectool.runtime.models import load_model
 
     model, tokenizer = load_model(options.pop("model"), options.pop("adapter_path"))
     kv_bits, group_size = (int(options.pop(name) or 0) for name in ("kv_bits", "kv_group_size"))
@@ -191,7 +192,8 @@ def check_kv_bits(model: Any, group_size: int, choices: Sequence[int] = GROUP_SI
         RuntimeUnsupported: The group size does not divide the size of the heads.
     """
     import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache
+
+    from spectool.runtime.host.generation import make_prompt_cache
 
     cache = make_prompt_cache(model)
     model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed

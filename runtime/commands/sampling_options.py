@@ -88,9 +88,9 @@ def sampling_arguments(tokenizer: Any, options: dict[str, Any]) -> dict[str, Any
         SpectoolError: An end token or a bias names no token.
     """
     import mlx.core as mx
-    from mlx_lm.sample_utils import make_logits_processors
 
     from spectool.runtime.decoding.sampling import Sampling
+    from spectool.runtime.host.generation import sample_utils
 
     names = ("temp", "top_p", "min_p", "min_tokens_to_keep", "top_k", "xtc_probability", "xtc_threshold")
     settings = {name: options.pop(name) for name in names}
@@ -105,7 +105,7 @@ def sampling_arguments(tokenizer: Any, options: dict[str, Any]) -> dict[str, Any
     if settings["top_k"] >= len(tokenizer.vocab):
         settings["top_k"] = 0  # mlx-lm refuses what is no restriction at all
     special = (*tokenizer.encode("\n", add_special_tokens=False), *tokenizer.eos_token_ids)
-    processors = make_logits_processors(_biases(tokenizer, options.pop("logit_bias")), **penalties)
+    processors = sample_utils.make_logits_processors(_biases(tokenizer, options.pop("logit_bias")), **penalties)
     return {
         "sampler": Sampling(**settings, xtc_special_tokens=special) if settings["temp"] else None,
         "logits_processors": processors,

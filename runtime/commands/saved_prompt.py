@@ -58,9 +58,8 @@ def save_prompt(
     Raises:
         SpectoolError: A model cannot read it, or the file cannot be written.
     """
-    from mlx_lm.models.cache import make_prompt_cache
-
     from spectool.runtime.decoding.streaming import stream_generate
+    from spectool.runtime.host.generation import make_prompt_cache
     from spectool.runtime.model_fingerprint import fingerprint
     from spectool.runtime.prompt_cache import draft_cache_of, save_prompt_cache
 

@@ -25,19 +25,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
-from mlx_lm.generate import DEFAULT_QUANTIZED_KV_START, generation_stream, maybe_quantize_kv_cache
-from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches import windows
 from spectool.runtime.caches.checkpoints import Checkpoints
-from spectool.runtime.caches.leaves import leaves, require_quantizable
+from spectool.runtime.caches.leaves import leaves
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
 from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, Sampling, log_probabilities
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.verification import choose, ids
+from spectool.runtime.host.generation import (
+    DEFAULT_QUANTIZED_KV_START,
+    generation_stream,
+    make_prompt_cache,
+    maybe_quantize_kv_cache,
+)
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.rejection import Draw
@@ -138,6 +142,8 @@ def generate_step(
     processors = tuple(logits_processors or ())
     draw = _draw(model, verify, sampler, processors)
     if kv_bits is not None:
+        from spectool.runtime.caches.quantized import require_quantizable
+
         require_quantizable(cache, model)
     count = num_draft_tokens
     if count is None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import mlx.core as mx
-from mlx_lm import sample_utils
+
+from spectool.runtime.host.generation import sample_utils
 
 Sampler = Callable[[mx.array], mx.array]
 LogitsProcessor = Callable[[mx.array, mx.array], mx.array]

@@ -15,10 +15,9 @@ from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from mlx_lm import server as host
-
 from spectool import SpectoolError, __version__
 from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.host.server import APIHandler, get_system_fingerprint
 from spectool.runtime.serve.metrics import Metrics
 from spectool.runtime.serve.model import DraftingProvider, ServerOptions
 from spectool.runtime.serve.requests import RequestRefused, parse_body, parse_length, require_model
@@ -31,7 +30,7 @@ _DRAIN_BYTES = 64 << 20  # of a refused body, read so that the client gets to se
 _DRAIN_SECONDS = 2.0
 
 
-class Handler(host.APIHandler):  # type: ignore[misc]  # mlx-lm has no types
+class Handler(APIHandler):  # type: ignore[misc]  # mlx-lm has no types
     """Answers one connection."""
 
     server: "Server"
@@ -278,7 +277,7 @@ class Server(ThreadingHTTPServer):
             raise SpectoolError(
                 f"{host_name}:{port}: cannot listen there ({error}). Choose another --host or --port"
             ) from error
-        self._fingerprint = host.get_system_fingerprint()
+        self._fingerprint = get_system_fingerprint()
         self.generator = DraftingGenerator(DraftingProvider(options, make_drafter), self.metrics)
 
     @property

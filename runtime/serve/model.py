@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import mlx.core as mx
-from mlx_lm import server as host
-from mlx_lm.generate import DEFAULT_QUANTIZED_KV_START
 
 from spectool import SpectoolError
 from spectool.runtime.commands.model_options import check_kv_bits
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.loading import cannot_load
+from spectool.runtime.host.generation import DEFAULT_QUANTIZED_KV_START
+from spectool.runtime.host.server import ModelProvider
+from spectool.runtime.models import cannot_load
 from spectool.runtime.serve.requests import AUTOMATIC, RequestRefused
 
 
@@ -66,7 +66,7 @@ class ServerOptions:
         return (self.model, *self.other_models)
 
 
-class DraftingProvider(host.ModelProvider):  # type: ignore[misc]
+class DraftingProvider(ModelProvider):  # type: ignore[misc]
     """Loads a model, and its drafter with it.
 
     Attributes:

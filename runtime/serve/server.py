@@ -5,30 +5,21 @@
 
 Requests are answered one at a time, in the order in which they come: a drafter follows one text,
 and mlx-lm batches only what it decodes by itself.
-
-mlx-lm 0.32 has no hook where a server makes its tokens: ``_serve_single`` calls what its module
-names ``stream_generate``. That name is replaced once, and the replacement asks a context variable
-who is being served; without an answer it is mlx-lm's own function.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
-from mlx_lm import __version__ as host_version
-from mlx_lm import server as host
-from mlx_lm.models.cache import LRUPromptCache
-
-from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import offsets
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import stream_generate
+from spectool.runtime.host.server import CompletionRequest, LRUPromptCache, ResponseGenerator, install, serving
 from spectool.runtime.serve.metrics import Metrics
 from spectool.runtime.serve.model import DraftingProvider
 from spectool.runtime.serve.requests import AUTOMATIC, RequestRefused
@@ -37,30 +28,9 @@ _UNLIMITED = 1 << 63  # bytes
 _STOP_SECONDS = 5.0  # one pass of a large model, a prompt pass of a middling one
 _TIDY_SECONDS = 0.2
 
-_host_stream = host.stream_generate
-_serving: ContextVar[Callable[..., Iterator[Any]] | None] = ContextVar("serving", default=None)
-
-
-def _stream_for_whom(*args: Any, **kwargs: Any) -> Iterator[Any]:
-    return (_serving.get() or _host_stream)(*args, **kwargs)
-
-
-def install() -> None:
-    """Put our stream in the place of mlx-lm's, for those requests that are served here.
-
-    Raises:
-        RuntimeUnsupported: This version of mlx-lm generates in another way.
-    """
-    if "stream_generate" not in host.ResponseGenerator._serve_single.__code__.co_names:
-        raise RuntimeUnsupported(
-            f"mlx-lm {host_version}: expected a server that calls stream_generate, as in 0.32, got another one. "
-            "Install mlx-lm 0.32: pip install 'mlx-lm==0.32.*'"
-        )
-    host.stream_generate = _stream_for_whom
-
 
 @dataclass
-class ServedRequest(host.CompletionRequest):  # type: ignore[misc]  # mlx-lm has no types
+class ServedRequest(CompletionRequest):  # type: ignore[misc]  # mlx-lm has no types
     """mlx-lm's request and what becomes of it.
 
     Attributes:
@@ -107,7 +77,7 @@ class PromptCache(LRUPromptCache):  # type: ignore[misc]
             logging.warning("a prompt cache is dropped: it does not hold the tokens of its text")
 
 
-class DraftingGenerator(host.ResponseGenerator):  # type: ignore[misc]
+class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
     """Answers requests one at a time, on a thread of its own that also loads the models.
 
     Attributes:
@@ -197,13 +167,12 @@ class DraftingGenerator(host.ResponseGenerator):  # type: ignore[misc]
         def ours(**options: Any) -> Iterator[Any]:
             return self._stream(served, args, **options)
 
-        token = _serving.set(ours)
         self._running = 1
         try:
-            super()._serve_single(request, stream)
+            with serving(ours):
+                super()._serve_single(request, stream)
         finally:
             self._running = 0
-            _serving.reset(token)
 
     def _tokenize(self, tokenizer: Any, request: ServedRequest, args: Any) -> Any:
         provider = self.model_provider

@@ -32,15 +32,3 @@ def make_translator(strategy: str, alignment: Alignment, draft: Tokenizer, targe
             spell = alignment.target.spellings.inside.__getitem__
             return IntersectionTranslator(alignment.draft.partner, alignment.target.partner, spell)
     raise ValueError(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
-
-
-def anchored_steps(alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> dict[str, Translator]:
-    """Make the anchored strategy step by step, each added to the one before (design, section 5)."""
-    from spectool.runtime.translation.anchored import AnchoredTranslator
-
-    return {
-        "forward only": AnchoredTranslator(alignment, draft, target, resync=False, heal=False, head=False),
-        "+ resync": AnchoredTranslator(alignment, draft, target, heal=False, head=False),
-        "+ healing": AnchoredTranslator(alignment, draft, target, head=False),
-        "+ head absorption": AnchoredTranslator(alignment, draft, target),
-    }

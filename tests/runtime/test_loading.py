@@ -20,7 +20,8 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.loading import load_drafter
+from spectool.runtime.models import load_model
 from spectool.runtime.translation.strategies import STRATEGIES, make_translator
 
 from .models import plain, tiny_model
@@ -82,8 +83,8 @@ def test_a_missing_alignment_is_asked_for(target: tuple[Any, Any], other: tuple[
 def test_refusals(target: tuple[Any, Any], other: tuple[Any, Any], alignment: Path, tmp_path: Path) -> None:
     tokenizer, draft = target[1], str(demo_path("draft"))
     refused: list[tuple[dict[str, Any], type[SpectoolError], str]] = [
-        ({"alignment": alignment}, RuntimeUnsupported, "alignment: tells how to use a draft model"),
-        ({"strategy": "naive"}, RuntimeUnsupported, "strategy: tells how to use a draft model"),
+        ({"alignment": alignment}, RuntimeUnsupported, "alignment: is about a draft model"),
+        ({"strategy": "naive"}, RuntimeUnsupported, "strategy: is about a draft model"),
         ({"draft_model": other, "strategy": "magic"}, RuntimeUnsupported, "expected one of none, naive"),
         ({"draft_model": draft, "strategy": "naive"}, RuntimeUnsupported, "need no translation"),
         ({"draft_model": draft, "alignment": alignment}, FingerprintMismatch, "spectool align --draft"),

@@ -12,7 +12,7 @@ from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_bu
 from spectool.corpora import open_corpus, sample_path
 from spectool.runtime.demo_models import demo_path
 
-MOST_MODULES, MOST_LINES = 25, 3120
+MOST_MODULES, MOST_LINES = 25, 3060
 
 GENERATE = """
 import json, sys
@@ -22,7 +22,7 @@ from spectool.runtime import load_drafter, stream_generate
 
 target, draft, work = sys.argv[1:]
 model, tokenizer = load(target)
-drafter = load_drafter(tokenizer, dictionary=f"{work}/pl.dict", draft_model=draft, alignment=f"{work}/pair.align")
+drafter = load_drafter(tokenizer, dictionary=f"{work}/pl.dict", draft_model=load(draft), alignment=f"{work}/pair.align")
 for response in stream_generate(model, tokenizer, "Most w", drafter=drafter, max_tokens=24):
     pass
 ours = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "spectool"}

@@ -11,7 +11,6 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx_lm.models.cache import make_prompt_cache
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -20,6 +19,7 @@ from spectool.artifacts.work import load, save
 from spectool.build.training.examples.examples import NOWHERE, Example
 from spectool.build.training.examples.pairing import row_of
 from spectool.build.training.examples.passages import byte_ends
+from spectool.runtime.host.generation import make_prompt_cache
 
 KEPT = "continued-*.npy"  # in the work directory
 _ENDED = -1  # in the place of tokens after the end

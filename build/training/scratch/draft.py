@@ -20,7 +20,6 @@ from typing import Any
 import mlx.core as mx
 import mlx_lm
 import numpy as np
-from mlx_lm.models.llama import Model, ModelArgs
 
 from spectool import SpectoolError
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
@@ -36,6 +35,7 @@ from spectool.build.training.scratch.text import Boundaries, Source, Text, bound
 from spectool.build.training.steps import Trainer, any_of, make_optimizer
 from spectool.build.training.vocabulary_classes import classes_of
 from spectool.build.training.work import CHECKPOINT, finish, finished
+from spectool.runtime.host.training import Model, ModelArgs
 
 _VERSION = 2  # of the way in which arguments make a model
 

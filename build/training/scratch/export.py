@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.llama import Model
-from mlx_lm.utils import save_config
 
 from spectool import TokenizerError
 from spectool.artifacts import Tokenizer, open_tokenizer
@@ -19,6 +17,7 @@ from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.build.training.checkpoints import flat
 from spectool.build.training.scratch.text import Boundaries
 from spectool.build.training.vocabulary_classes import Classes
+from spectool.runtime.host.training import Model, save_config
 
 _TABLES = ("model.embed_tokens.weight", "lm_head.weight")  # a row for each id
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx_lm.models.cache import make_prompt_cache
 from numpy.typing import NDArray
 
 from spectool.build.training.examples.pairing import Pairing
+from spectool.runtime.host.generation import make_prompt_cache
 
 GAMMA = 5
 ROWS = 32  # in a pass

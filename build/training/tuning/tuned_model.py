@@ -13,13 +13,12 @@ from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_unflatten
-from mlx_lm.tuner.utils import linear_to_lora_layers
-from mlx_lm.utils import dequantize_model, hf_repo_to_path, save_config
-from mlx_lm.utils import save_model as save_weights
 
 from spectool.artifacts import Tokenizer, open_tokenizer
 from spectool.build.training.checkpoints import flat
-from spectool.runtime.loading import load_model
+from spectool.runtime.host.training import dequantize_model, hf_repo_to_path, linear_to_lora_layers, save_config
+from spectool.runtime.host.training import save_model as save_weights
+from spectool.runtime.models import load_model
 
 _TOKENIZER_FILES = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model", "*.jinja"),

@@ -27,7 +27,8 @@ from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.loading import load_drafter
+from spectool.runtime.models import load_model
 
 
 class Oracle(Drafter):

@@ -9,7 +9,7 @@ from spectool.artifacts import open_tokenizer
 from spectool.measure.bench.experiment import KINDS, LANGUAGES, Prompts
 from spectool.measure.bench.prompt_sources import encoded, fingerprint, load_prompts
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.loading import load_model
+from spectool.runtime.models import load_model
 
 TOKENIZER = open_tokenizer(demo_path("target"))
 

@@ -25,7 +25,8 @@ from spectool.artifacts.manifest import seal
 from spectool.cli import main
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.loading import load_drafter
+from spectool.runtime.models import load_model
 
 TARGET = str(demo_path("target"))
 TOKENS = 20

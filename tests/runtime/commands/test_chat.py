@@ -15,7 +15,8 @@ from spectool.cli import main
 from spectool.runtime.commands.chat_template import rendered
 from spectool.runtime.commands.conversation import Conversation
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.loading import load_drafter
+from spectool.runtime.models import load_model
 
 from ..models import plain
 from .chatting import chat_model
@@ -193,7 +194,7 @@ def test_generate_goes_on_after_a_saved_prompt(path: str, loaded: tuple[Any, Any
     ("arguments", "message"),
     [
         (["--alignment", "no.align"], "no.align"),
-        (["--strategy", "naive"], "strategy: tells how to use a draft model"),
+        (["--strategy", "naive"], "strategy: is about a draft model"),
         (["--extra-eos-token", "<nonsense>"], "no token of this model"),
         (["--logit-bias", "100"], "expected ID=BIAS"),
         (["--chat-template-config", "[]"], "expected a JSON object"),

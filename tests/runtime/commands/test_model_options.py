@@ -7,7 +7,7 @@ import pytest
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.leaves import require_quantizable
+from spectool.runtime.caches.quantized import require_quantizable
 from spectool.runtime.commands.model_options import GROUP_SIZES, check_kv_bits
 from spectool.runtime.decoding.generation import generate_step
 

@@ -14,12 +14,11 @@ from spectool.build.alignment.ceiling import STRATEGIES as CEILING_STRATEGIES
 from spectool.build.alignment.ceiling import Ceiling, encode_inside, translation_ceiling
 from spectool.corpora import open_corpus
 from spectool.measure.emulate import replay
-from spectool.measure.emulate.strategies import StrategyRun, compare_strategies
+from spectool.measure.emulate.strategies import StrategyRun, anchored_steps, compare_strategies
 from spectool.runtime import (
     STRATEGIES,
     Constraint,
     DraftContext,
-    anchored_steps,
     make_translator,
 )
 from spectool.runtime.demo_models import demo_path

@@ -1,0 +1,49 @@
+"""Models that mlx-lm loads, and errors that say why it could not."""
+
+from pathlib import Path
+from typing import Any
+
+from spectool import RuntimeUnsupported, TokenizerError
+from spectool.artifacts.tokenizer.opening import looks_like_hub_id, require_on_hub, where
+
+
+def load_model(name: str, adapter_path: Path | None = None) -> tuple[Any, Any]:
+    """Load a model and its tokenizer through mlx-lm; remote code is never executed.
+
+    Args:
+        name: Directory or hub id.
+        adapter_path: Directory of a trained adapter to put on it.
+
+    Returns:
+        The model and mlx-lm's ``TokenizerWrapper``.
+
+    Raises:
+        RuntimeUnsupported: mlx-lm cannot load it; the message gives its reason.
+    """
+    import mlx_lm
+
+    if not Path(name).is_dir() and not looks_like_hub_id(name):
+        raise RuntimeUnsupported(
+            f"{name}: no such directory, and not a hub id of the form owner/name. Expected a model in MLX format"
+        )
+    if not Path(name).is_dir():
+        try:
+            require_on_hub(name)
+        except TokenizerError as error:
+            raise RuntimeUnsupported(str(error)) from error
+    try:
+        model, tokenizer = mlx_lm.load(name, adapter_path=None if adapter_path is None else str(adapter_path))
+    except Exception as error:
+        raise cannot_load(name, error) from error
+    return model, tokenizer
+
+
+def cannot_load(name: str, error: Exception) -> RuntimeUnsupported:
+    """Return the error for a model that mlx-lm has failed to load with ``error``."""
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if Path(name).is_dir() and not (Path(name) / "tokenizer.json").is_file():
+        reason = f"no tokenizer.json in it; {reason}"  # which transformers does not name
+    return RuntimeUnsupported(
+        f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
+        "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
+    )

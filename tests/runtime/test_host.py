@@ -1,0 +1,77 @@
+"""mlx-lm's internals: which names we rely on, and that one place knows them."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import mlx_lm
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("artifacts", "build", "corpora", "measure", "runtime")
+HOST = ROOT / "runtime" / "host"
+
+# Parameters and attributes that we use, beyond the names that `runtime/host` imports.
+PARAMETERS = {
+    "generate.maybe_quantize_kv_cache": "prompt_cache quantized_kv_start kv_group_size kv_bits",
+    "generate.wired_limit": "model streams",
+    "sample_utils.make_sampler": "temp top_p min_p min_tokens_to_keep top_k xtc_probability xtc_threshold "
+    "xtc_special_tokens",
+    "sample_utils.apply_top_p": "logprobs top_p",
+    "sample_utils.apply_min_p": "logprobs min_p min_tokens_to_keep",
+    "sample_utils.apply_top_k": "logprobs top_k",
+    "sample_utils.apply_xtc": "logits xtc_probability xtc_threshold xtc_special_tokens",
+    "models.cache.make_prompt_cache": "model max_kv_size",
+    "models.cache.save_prompt_cache": "file_name cache metadata",
+    "models.cache.load_prompt_cache": "file_name return_metadata",
+}
+ATTRIBUTES = {
+    "server.ResponseGenerator": "_generate _is_batchable _serve_single _tokenize generate",
+    "server.ModelProvider": "_load load load_default reset",
+    "server.APIHandler": "do_GET do_OPTIONS do_POST handle_completion validate_model_parameters",
+    "models.cache.RotatingKVCache": "make_mask is_trimmable trim",
+    "models.cache.LRUPromptCache": "fetch_nearest_cache insert_cache",
+}
+
+
+def found(name: str) -> object:
+    module, _, member = name.rpartition(".")
+    return getattr(import_module(f"mlx_lm.{module}"), member)
+
+
+def imports(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield the modules of mlx-lm that a file imports from, and the names."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mlx_lm":
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == "mlx_lm")
+
+
+def test_one_place_knows_the_internals() -> None:
+    public = {("mlx_lm", ""), *(("mlx_lm", name) for name in mlx_lm.__all__)}
+    files = [file for room in ROOMS for file in (ROOT / room).rglob("*.py") if HOST not in file.parents]
+    wrong = [f"{file.relative_to(ROOT)}: {used}" for file in files for used in imports(file) if used not in public]
+    assert not wrong
+    internal = sorted({f"{module}.{name}" for file in HOST.glob("*.py") for module, name in imports(file)})
+    print("\n".join(internal))
+    assert len(internal) > 20
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_that_we_pass_are_there(name: str) -> None:
+    function = found(name)
+    assert callable(function)
+    assert list(inspect.signature(function).parameters)[: len(PARAMETERS[name].split())] == PARAMETERS[name].split()
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_methods_that_we_override_or_call_are_there(name: str) -> None:
+    missing = [attribute for attribute in ATTRIBUTES[name].split() if not hasattr(found(name), attribute)]
+    assert not missing
+
+
+def test_the_version_is_the_one_that_is_tested() -> None:
+    assert mlx_lm.__version__.startswith("0.32.")
