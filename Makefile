@@ -2,16 +2,19 @@
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-.PHONY: demo test test-slow check format docs clean
+.PHONY: demo test test-system test-slow check format docs clean
 
 demo: .venv/installed            ## the main job, offline, on what the package bundles
 	@$(BIN)/spectool demo
 
-test: .venv/installed            ## the default tests, on all cores (under 10 minutes on two)
+test: .venv/installed            ## every room in minutes: units, twins, lossless on tiny models, a run of each command
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-slow: .venv/installed       ## the long tests as well
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'slow or not slow'
+test-system: .venv/installed     ## processes, kills, clusters, trainings, servers, big tokenizers
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'system and not slow'
+
+test-slow: .venv/installed       ## everything, randomised tests of an hour included
+	$(BIN)/python -m pytest -n auto --dist loadfile -m ''
 
 check: .venv/installed           ## lint, format, types, import arrows
 	$(BIN)/ruff check .

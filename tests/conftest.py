@@ -12,6 +12,20 @@ from spectool.artifacts import Tokenizer, open_tokenizer
 SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 
 
+# Vocabularies of 128,000 ids and more take seconds to open and to walk through.
+BIG = ("gemma-3", "gpt4o-o200k", "llama-3.2", "mistral-nemo", "nanochat-pl-ours6-nfkc", "qwen2.5")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave tests on the big real tokenizers to the system tier."""
+    for item in items:
+        values = (
+            item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+        )
+        if any(name in str(value) for value in values for name in BIG):
+            item.add_marker(pytest.mark.system)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Folder with real ``tokenizers/`` and ``corpora/``; tests that need it skip without it."""

@@ -337,6 +337,7 @@ def test_the_default_place_is_the_users_cache(tmp_path: Path) -> None:
     assert process("verify", facts["path"]).returncode == 0
 
 
+@pytest.mark.system
 def test_interrupted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "spectool.cli", "build-dict", "--tokenizer", TOKENIZER]
     command += ["--corpus", "sample:uk", "-o", str(tmp_path / "x.dict")]
@@ -351,6 +352,7 @@ def test_interrupted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.system
 def test_emulation_of_real_text(shared: Path, tmp_path: Path) -> None:
     """A dictionary of the bundled sample already saves passes on other text."""
     tokenizer = shared / "tokenizers" / "bielik-11b-v2.5" / "tokenizer.json"

@@ -37,6 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("readme")
 
 
+@pytest.mark.system
 def test_readme_commands_run_in_their_order(folder: Path) -> None:
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("spectool ")]
     assert len(lines) >= 6
@@ -46,6 +47,7 @@ def test_readme_commands_run_in_their_order(folder: Path) -> None:
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 
+@pytest.mark.system
 def test_readme_python_runs(folder: Path) -> None:
     (code,) = blocks("python")
     done = subprocess.run([sys.executable, "-c", real(code)], cwd=folder, capture_output=True, text=True)

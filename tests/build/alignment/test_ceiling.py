@@ -164,6 +164,7 @@ def test_the_sample_is_limited_and_long_texts_are_cut() -> None:
     assert translation_ceiling(draft, target, ["  ", ""], partner, [3]).characters == 0
 
 
+@pytest.mark.system
 def test_spelling_inside_a_word(real: Callable[[str], Tokenizer]) -> None:
     tokenizer = sentence_piece(("▁", "k"), ("▁k", "o"), ("k", "o"))
     names = [[tokenizer.backend.id_to_token(i) for i in ids] for ids in encode_inside(tokenizer, ["ko", " ko", ""])]

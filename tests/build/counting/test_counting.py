@@ -74,6 +74,7 @@ def test_words_of_a_real_corpus_in_every_cut(tmp_path: Path, shared: Path) -> No
     in_every_cut(corpus, tmp_path / "x", None, [word_windows(texts, order) for order in range(1, 4)])
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["bielik-11b-v2.5", "qwen2.5"])
 def test_windows_of_real_tokenizers_in_every_cut(
     name: str, tmp_path: Path, shared: Path, real: Callable[[str], Tokenizer]

@@ -20,6 +20,8 @@ from spectool.build.counting.plan import Plan
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 
+pytestmark = pytest.mark.system
+
 TOKENIZER = demo_path("target") / "tokenizer.json"
 PLAN = Plan(workers=2, block_bytes=15_000, shard_symbols=8000, bucket_records=20_000)
 SCRIPT = f"""

@@ -69,6 +69,7 @@ def counted(tmp_path: Path, real: Callable[[str], Tokenizer]) -> tuple[Counts, l
     return Counts(tmp_path / "c"), tokenizer.encode_batch([document.text for document in corpus])
 
 
+@pytest.mark.system
 def test_equals_the_twin_on_real_text(counted: tuple[Counts, list[list[int]]]) -> None:
     counts, documents = counted
     smoothed = smooth(open_windows(counts), DISCOUNT)

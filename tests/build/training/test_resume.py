@@ -14,6 +14,8 @@ from spectool.build.training import checkpoints
 
 from .tiny import TINY, curve, error_of, run, started, trained
 
+pytestmark = pytest.mark.system
+
 # A softmax by sample, both lengths of rows, checkpoints that are no measurements.
 RUN = ["--steps", 60, "--softmax-classes", 300, "--measure-every", 5, "--checkpoint-every", 7, "--seed", 2]
 

@@ -21,6 +21,8 @@ from spectool.corpora import in_valid, open_corpus
 
 from .tiny import OTHER, TINY, TOKENIZER, curve, error_of, run, trained
 
+pytestmark = pytest.mark.system
+
 FILES = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
 RUN = ["--steps", 60, "--seed", 3]
 

@@ -26,6 +26,8 @@ from spectool.runtime.demo_models import demo_path
 from .tiny import error_of
 from .tiny_pair import run, stored, tokenizer_of, tuned, weights_hash
 
+pytestmark = pytest.mark.system
+
 FAIR = ["--on", "distribution", "--objective", "s-cdf", "--steps", 20, "--measure-every", 5, "--seed", 3]
 SHORT = ["--steps", 12, "--measure-every", 6]
 COMPLETED = [*SHORT, "--on", "completions", "--completions", 10, "--prompt-tokens", 6, "--max-tokens", 10]

@@ -14,6 +14,8 @@ from spectool.build.training.tuning.task_curve import TASKS, read_tasks
 
 from .tiny_pair import CORPORA, TINY, run, stored, tuned
 
+pytestmark = pytest.mark.system
+
 RUN = ["--steps", 40, "--measure-every", 8, "--checkpoint-every", 3, "--seed", 2]
 FAIR = [*RUN, "--on", "distribution", "--objective", "s-cdf"]
 COMPLETED = [*RUN, "--on", "completions", "--completions", 10, "--prompt-tokens", 6, "--max-tokens", 8, "--lora", 2]

@@ -14,6 +14,8 @@ from spectool.runtime.demo_models import demo_path
 
 from ...test_imports import command, loaded_by
 
+pytestmark = pytest.mark.system
+
 TARGET, DRAFT, OTHER = (str(demo_path(part)) for part in ("target", "draft", "other"))
 ORIGINS = {"measured", "stated", "assumed", "computed", "unknown"}
 FAST = ("--bandwidth", "200", "--num-draft-tokens", "2")

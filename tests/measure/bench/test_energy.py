@@ -10,6 +10,8 @@ import pytest
 
 from spectool.measure.bench.energy import PowerMetrics, Rapl, Stated, joules_of, metering, samples
 
+pytestmark = pytest.mark.system
+
 
 def sample(milliwatts: float, seconds: float) -> bytes:
     values = {"elapsed_ns": int(seconds * 1e9), "processor": {"combined_power": milliwatts}}

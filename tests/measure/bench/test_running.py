@@ -28,6 +28,8 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.models import load_model
 
+pytestmark = pytest.mark.system
+
 TARGET = str(demo_path("target"))
 TOKENS = 20
 MEASURED = (

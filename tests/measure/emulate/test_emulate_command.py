@@ -24,6 +24,8 @@ from spectool.runtime.demo_models import demo_path
 
 from ...runtime.models import COMMON, tiny_model
 
+pytestmark = pytest.mark.system
+
 OTHER = str(demo_path("other"))
 TARGET = str(demo_path("target"))
 STRATEGIES = ["none", "naive", "context", "intersection", "anchored"]

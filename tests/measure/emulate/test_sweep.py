@@ -29,6 +29,8 @@ from spectool.measure.emulate.sweep.text import script_of
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
 
+pytestmark = pytest.mark.system
+
 TARGET = str(demo_path("target") / "tokenizer.json")
 OTHER = str(demo_path("other") / "tokenizer.json")
 

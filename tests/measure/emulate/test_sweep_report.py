@@ -14,6 +14,8 @@ from spectool.measure.emulate.sweep import report as sweep_report
 from spectool.measure.emulate.sweep.report import best_of, by_series, markdown, pearson, write_report
 from spectool.measure.emulate.sweep.results import SCHEMA, Row
 
+pytestmark = pytest.mark.system
+
 LANGUAGES = {"uk": 2.0, "crh-cyrl": 3.0}
 TOKENIZERS = {"gemma-3": 0.1, "bielik-11b-v2.5": 0.9, "gpt2": 2.0}
 

@@ -18,6 +18,8 @@ from spectool.cli import main
 from spectool.measure.fairness.formulas import least_by_divergence, speedup
 from spectool.runtime.demo_models import demo_path
 
+pytestmark = pytest.mark.system
+
 TARGET, DRAFT = demo_path("target"), demo_path("draft")
 SMALL = ["--rows", "6", "--length", "24"]
 

@@ -297,6 +297,7 @@ def test_an_existing_folder_that_is_no_report_is_left_alone(run: Path, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("there", [False, True])
 def test_a_full_disk_leaves_nothing_behind(run: Path, tmp_path: Path, there: bool) -> None:
     page = tmp_path / "page"

@@ -164,6 +164,7 @@ def test_a_perfect_drafter_is_used_at_its_best_within_fifty_cycles(curve: str, d
             assert sorted(speeds)[len(speeds) // 2] >= share
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("right", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("contexts", [(0,), (0, 1000, 9000)], ids=["same length", "other lengths"])
 @pytest.mark.parametrize("draft", DRAFTERS)
@@ -181,6 +182,7 @@ def test_short_generations_go_on_with_what_earlier_ones_have_learnt(
             assert reached >= 0.93 * machine.best(1.0) / machine.speed(0, 1.0)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("times", [3, 10, 20])
 @pytest.mark.parametrize("draft", DRAFTERS)
 def test_a_machine_that_was_busy_once_is_found_free_again(draft: str, times: float) -> None:
@@ -216,6 +218,7 @@ def test_a_slow_consumer_is_forgotten() -> None:
         assert speedup([step for answer in answers[10:] for step in answer], 0) >= 0.85 * machine.best(0.8)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("consumer", [0.3, 0.95, 2.0, 10.0])
 @pytest.mark.parametrize("draft", DRAFTERS)
 @pytest.mark.parametrize("curve", CURVES)

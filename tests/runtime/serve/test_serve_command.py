@@ -17,6 +17,8 @@ from openai import OpenAI
 from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
 
+pytestmark = pytest.mark.system
+
 TARGET = str(demo_path("target"))
 OTHER = str(demo_path("other"))
 

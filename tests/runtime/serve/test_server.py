@@ -29,6 +29,8 @@ from ..fake_drafters import Failing, Guesser
 from ..models import tiny_model
 from .servers import TARGET, client, connect, exchange, get, post, serving, with_history, without_drafter
 
+pytestmark = pytest.mark.system
+
 PROMPTS = [
     "Most w Jaworowcu zamknięty do końca",
     "Негода на Приліщині: синоптики радять не",

@@ -10,7 +10,7 @@ from spectool.runtime.serve.handler import Server
 
 from .servers import TARGET, client, serving, without_drafter
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("interpreted")]
 PROMPT = "Wczoraj wieczorem w domu"
 TOKENS = 24
 

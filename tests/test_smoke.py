@@ -1,0 +1,95 @@
+"""One small run of every command, in this process, on the bundled models: the whole path holds together."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from openai import OpenAI
+
+from spectool.cli import main
+from spectool.runtime.demo_models import demo_path
+
+from .runtime.serve.servers import serving
+
+TARGET, DRAFT, OTHER = (str(demo_path(part)) for part in ("target", "draft", "other"))
+SHAPE = "--hidden 32 --layers 1 --heads 2 --intermediate 64 --step-tokens 128 --length 32 --steps 4"
+TUNE = "--corpus uk=sample:uk --length 24 --batch 2 --valid-rows 4 --steps 2 --measure-every 2"
+GRID = f"""
+[tokenizers]
+target = "{TARGET}"
+[languages.pl]
+build = "sample:pl"
+replay = "sample:uk"
+[dictspec]
+entries = [200]
+"""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("smoke")
+    (folder / "grid.toml").write_text(GRID)
+    for language in ("pl", "uk"):
+        (folder / f"{language}.txt").write_text("\n".join(["Wczoraj wieczorem w domu kultury.", "Учора ввечері."] * 8))
+    return folder
+
+
+def run(work: Path, line: str, **options: Any) -> str:
+    """Run a command line in which W stands for the folder; return what it printed."""
+    result = CliRunner().invoke(main, [part.replace("W/", f"{work}/") for part in line.split()], **options)
+    assert result.exit_code == 0, f"{line}\n{result.output}\n{result.exception!r}"
+    return result.output
+
+
+# In an order in which each finds what it needs.
+COMMANDS = {
+    "build-dict": (f"--tokenizer {TARGET} --corpus sample:pl --entries 500 -o W/pl.dict", "bytes"),
+    "count": ("--corpus sample:pl -o W/pl.counts", "bytes"),
+    "inspect": ("W/pl.dict --lookup w", "lookup"),
+    "merge-dict": ("W/pl.dict W/pl.dict -o W/both.dict", "bytes"),
+    "restrict-dict": ("W/pl.dict --script Latn -o W/latin.dict", "bytes"),
+    "export-dict": ("W/pl.dict --format llama.cpp --min-prob 0 -o W/pl.lookup", ""),
+    "import-dict": (f"W/pl.lookup --format llama.cpp --tokenizer {TARGET} -o W/back.dict", "bytes"),
+    "align": (f"--draft {OTHER} --target {TARGET} --corpus W/pl.txt -o W/pair.align", "ceiling"),
+    "verify": ("W/pl.dict W/pair.align W/pl.counts", "whole"),
+    "emulate": ("--dict W/pl.dict --corpus W/uk.txt", "tokens_per_pass|tokens per pass"),
+    "generate": (f"--model {TARGET} --dict W/pl.dict -p Wczoraj --max-tokens 8", "tokens per second"),
+    "chat": (f"--model {TARGET} --max-tokens 4", None),
+    "bench": (f"--model {TARGET} --drafter history --prompts pl --count 2 --tokens 12 --ignore-eos -o W/pl.bench", ""),
+    "report": ("W/pl.bench -o W/page.html", "page.html"),
+    "fairness": (
+        f"--target {TARGET} --draft d={DRAFT} --task pl=W/pl.txt --task uk=W/uk.txt --rows 4 --length 16 -o W/f",
+        "pl",
+    ),
+    "advise": (f"--target {TARGET} --draft {DRAFT} --bandwidth 200 --num-draft-tokens 2", "draft"),
+    "train-draft": (f"--tokenizer {TARGET} --corpus sample:pl {SHAPE} -o W/draft", "bits"),
+    "tune-draft": (f"--draft {DRAFT} --target {TARGET} {TUNE} -o W/tuned", ""),
+    "demo": ("--max-tokens 4", "output identical to plain decoding"),
+    "serve": ("", None),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_runs(work: Path, name: str) -> None:
+    line, expected = COMMANDS[name]
+    if expected is not None:
+        assert re.search(expected, run(work, f"{name} {line}"))
+    elif name == "chat":
+        refused = CliRunner().invoke(main, [name, *line.split()], input="Wczoraj\n")
+        assert refused.exit_code == 1 and "no chat template" in refused.stderr
+    else:
+        with serving() as server:
+            answers = OpenAI(base_url=f"http://127.0.0.1:{server.server_port}/v1", api_key="none").completions
+            assert answers.create(model=TARGET, prompt="Wczoraj", max_tokens=8).choices[0].text
+
+
+def test_a_sweep_runs(work: Path) -> None:
+    assert re.search("tokens.per.pass", run(work, "emulate --sweep W/grid.toml -o W/sweep"))
+    assert (work / "sweep" / "runs.parquet").is_file()
+
+
+def test_no_command_is_left_out() -> None:
+    assert sorted(COMMANDS) == main.list_commands(click.Context(main))
