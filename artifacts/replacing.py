@@ -9,6 +9,7 @@ import errno
 import glob
 import os
 import shutil
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +70,17 @@ def writing(out: Path) -> Iterator[Path]:
         _replace(partial, out, previous)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def renaming(path: Path, suffix: str = ".partial") -> Iterator[Path]:
+    """Give another name beside ``path``; the file written there gets its own name when the block ends well."""
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{suffix}")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def check_replaceable(

@@ -12,7 +12,6 @@ of fixed names and returns numbers. Running one twice, or on another machine, gi
 
 import json
 import shutil
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from spectool import ArtifactError
-from spectool.artifacts.replacing import naming
+from spectool.artifacts.replacing import naming, renaming
 
 _MOST_NAMED = 4  # differences in a message
 
@@ -167,17 +166,6 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-
-
-@contextmanager
-def renaming(path: Path) -> Iterator[Path]:
-    """Give another name beside ``path``; the file written there gets its own name when the block ends well."""
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def discard(work: Path, pattern: str) -> None:

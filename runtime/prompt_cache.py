@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spectool import RuntimeUnsupported
+from spectool.artifacts.replacing import renaming
 from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.caches.leaves import offsets
@@ -87,14 +88,11 @@ def save_prompt_cache(
         of_draft, drafted = held.content()
         marks |= {DRAFT_TOKENS: json.dumps(drafted), DRAFT_MODEL: fingerprint(held.model)}
         entries += of_draft
-    written = path.with_name(f".{path.name}.part{_SUFFIX}")
     try:
-        host.save_prompt_cache(str(written), entries, marks)
-        written.replace(path)
+        with renaming(path, _SUFFIX) as written:
+            host.save_prompt_cache(str(written), entries, marks)
     except (OSError, RuntimeError) as error:
         raise RuntimeUnsupported(f"{path}: cannot be written ({error}). Choose another place") from error
-    finally:
-        written.unlink(missing_ok=True)
 
 
 def check_replaceable(path: Path) -> None:

@@ -15,12 +15,12 @@ Source: ``common/ngram-cache.h`` and ``.cpp`` of llama.cpp, unchanged in its lay
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from spectool import ArtifactError
+from spectool.artifacts.replacing import renaming
 
 LONGEST = 4  # tokens of an n-gram
 STATIC = 2  # tokens of the n-grams of a static cache
@@ -46,9 +46,8 @@ def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, Followers]]) -> int:
         ArtifactError: It cannot be written there.
     """
     number = 0
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with partial.open("wb") as stream:
+        with renaming(path) as partial, partial.open("wb") as stream:
             for ngram, followers in ngrams:
                 padding = [NO_TOKEN] * (LONGEST - len(ngram))
                 pairs = [value for pair in followers.items() for value in pair]
@@ -56,12 +55,8 @@ def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, Followers]]) -> int:
                 number += 1
             stream.flush()
             os.fsync(stream.fileno())
-        partial.replace(path)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written ({error.strerror}). Choose another -o") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
     return number
 
 

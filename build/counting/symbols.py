@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.formats.counts import COUNTS_OF_COUNTS
-from spectool.artifacts.work import Figures, load, read_json, renaming, save, write_json
+from spectool.artifacts.replacing import renaming
+from spectool.artifacts.work import Figures, load, read_json, save, write_json
 from spectool.build.counting.plan import cuts
 from spectool.corpora import word_runs
 

@@ -13,6 +13,7 @@ from mlx.optimizers import Optimizer
 from mlx.utils import tree_flatten, tree_unflatten
 
 from spectool import ArtifactError
+from spectool.artifacts.replacing import renaming
 
 _MODEL, _OPTIMIZER = "model:", "optimizer:"
 
@@ -34,16 +35,11 @@ def save(path: Path, model: Any, optimizer: Optimizer, position: Position) -> No
     """Write a checkpoint and wait until it is on the disk."""
     arrays = {_MODEL + name: value for name, value in flat(model.parameters()).items()}
     arrays |= {_OPTIMIZER + name: value for name, value in flat(optimizer.state).items()}
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            metadata = {"step": str(position.step), "seconds": repr(position.seconds)}
-            mx.save_safetensors(file, arrays, metadata)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with renaming(path) as partial, partial.open("wb") as file:
+        metadata = {"step": str(position.step), "seconds": repr(position.seconds)}
+        mx.save_safetensors(file, arrays, metadata)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def load(path: Path, model: Any, optimizer: Optimizer) -> Position:

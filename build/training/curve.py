@@ -1,4 +1,4 @@
-"""The loss curve of a run: a row for each step, in a Parquet file and drawn in characters.
+"""The loss curve of a run: a row for each step, in a Parquet file.
 
     curve.parquet    step, tokens, seconds, loss, bits_per_byte
 
@@ -6,7 +6,6 @@
 step's own text, nats per token; ``bits_per_byte`` is of held-out text, null where it was not measured.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from spectool.artifacts.replacing import renaming
 
 CURVE = "curve.parquet"
 _SCHEMA = pa.schema(
@@ -38,13 +39,9 @@ class Point(NamedTuple):
 
 
 def write_curve(path: Path, points: Sequence[Point]) -> None:
-    """Write a curve under a temporary name and rename it."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    """Write a curve in one step."""
+    with renaming(path) as partial:
         pq.write_table(pa.Table.from_pylist([p._asdict() for p in points], _SCHEMA), partial, compression="zstd")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read_curve(path: Path) -> list[Point]:
@@ -56,19 +53,3 @@ def means(points: Sequence[Point], most: int) -> list[tuple[float, float]]:
     """Return step and loss, each the mean of a stretch of steps, for at most ``most`` stretches of one length."""
     stretches = np.array_split(np.array([(p.step, p.loss) for p in points]), min(most, len(points)))
     return [(float(step), float(loss)) for step, loss in (stretch.mean(axis=0) for stretch in stretches)]
-
-
-def drawn(points: Sequence[Point], width: int = 60, height: int = 10) -> str:
-    """Draw a curve in characters: the mean loss over steps, highest and lowest at the left."""
-    losses = [loss for _, loss in means(points, width)]
-    low, high = min(losses), max(losses)
-    scale = (height - 1) / (high - low) if high > low else 0.0
-    rows = [round((high - loss) * scale) for loss in losses]
-    lines = []
-    for row in range(height):
-        label = f"{high:.3f}" if row == 0 else f"{low:.3f}" if row == height - 1 else ""
-        lines.append(f"{label:>8} |" + "".join("•" if at == row else " " for at in rows).rstrip())
-    lines.append(" " * 9 + "+" + "-" * len(losses))
-    first, last = str(points[0].step), str(points[-1].step)
-    lines.append(f"{'':>10}{first}{last:>{max(len(last) + 1, len(losses) - len(first))}} steps")
-    return "\n".join(["nats per token", *lines])

@@ -3,9 +3,6 @@
 The most frequent classes and the step's own targets are all there; a random choice of the others
 stands for the rest, weighted up, so that the sum of exponentials is right on average. With few
 classes all are there, and the loss is exact.
-
-On a CPU, exponentials are (1 + x/1024)^1024: eight times as fast as MLX's there, and otherwise
-four fifths of the time of the softmax.
 """
 
 from typing import Any
@@ -62,36 +59,10 @@ def loss_of(model: Any, rows: mx.array, chosen: mx.array, offsets: mx.array) -> 
     hidden = model.model(rows[:, :-1]).reshape(-1, model.args.hidden_size)
     table = output_table(model)
     right = mx.sum(hidden * table[rows[:, 1:].reshape(-1)], axis=-1)
-    normaliser: mx.array = _log_normaliser(hidden @ table[chosen].T + offsets)[0]  # type: ignore[index]
-    return mx.mean(normaliser - right)
+    return mx.mean(mx.logsumexp(hidden @ table[chosen].T + offsets, axis=-1) - right)
 
 
 def output_table(model: Any) -> mx.array:
     """Return the rows that give the logits, ``[classes, hidden]``."""
     table: mx.array = model.model.embed_tokens.weight if model.args.tie_word_embeddings else model.lm_head.weight
     return table
-
-
-@mx.compile
-def _quick_exponential(x: mx.array) -> mx.array:
-    """exp(x) for -1024 < x <= 0, within 0.1% down to -1.4, 1.3% down to -5, 5% down to -10."""
-    power = 1 + x * (1 / 1024)
-    for _ in range(10):
-        power = power * power
-    return power
-
-
-@mx.custom_function
-def _log_normaliser(logits: mx.array) -> tuple[mx.array, mx.array, mx.array]:
-    """Return log of the sum of exponentials of every row, ``[rows]``, and what the backward pass needs."""
-    top = mx.max(logits, axis=-1, keepdims=True)
-    below = logits - top
-    weights = _quick_exponential(below) if mx.default_device() == mx.cpu else mx.exp(below)
-    total = mx.sum(weights, axis=-1, keepdims=True)
-    return (mx.log(total) + top)[:, 0], weights, total
-
-
-@_log_normaliser.vjp
-def _log_normaliser_vjp(logits: mx.array, cotangents: list[mx.array], outputs: list[mx.array]) -> mx.array:
-    _, weights, total = outputs
-    return weights * (cotangents[0][:, None] / total)

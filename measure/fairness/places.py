@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.build.training.examples.examples import Batch, Example, batch_of
-from spectool.build.training.examples.pairing import Pairing
-from spectool.build.training.softmax import exponential, log_softmax
+from spectool.build.training.examples.pairing import Pairing, log_softmax
 from spectool.build.training.tuning.divergence import log_q_of, place_by_place
 from spectool.measure.fairness.formulas import ratio
 from spectool.runtime.draft_length.cost_model import geometric_tokens
@@ -110,10 +109,10 @@ def _at_places(draft: Any, target: Any, pairing: Pairing, batch: Batch) -> mx.ar
     logits = target(ids)[rows, at].astype(mx.float32)
     log_p, log_q = pairing.of_target(logits), log_q_of(draft, pairing, batch)
     figures = place_by_place(log_p, log_q)
-    p, q = exponential(log_p), exponential(log_q)
+    p, q = mx.exp(log_p), mx.exp(log_q)
     overlap = figures[2]
     if pairing.target is not None:
-        p = exponential(log_softmax(logits))
+        p = mx.exp(log_softmax(logits))
         # Several ids of the draft may be one of the target's.
         q = mx.zeros(p.T.shape).at[pairing.target].add(q.T).T  # rows are added three times as fast as columns
         overlap = mx.sum(mx.minimum(p, q), axis=-1)

@@ -2,26 +2,31 @@
 
 import html
 from collections.abc import Mapping
-from threading import Lock
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _PREFIX = "spectool_"
-# name -> kind and meaning; what a series is split by stands in its labels
-_SERIES = {
-    "requests_total": ("counter", "Requests answered, by path and HTTP status."),
-    "generations_total": ("counter", "Generations, by how they ended."),
-    "prompt_tokens_total": ("counter", "Prompt tokens."),
-    "cached_prompt_tokens_total": ("counter", "Prompt tokens found in the prompt cache."),
-    "generated_tokens_total": ("counter", "Tokens sent."),
-    "target_passes_total": ("counter", "Forward passes of the target after the prompt."),
-    "drafted_tokens_total": ("counter", "Draft tokens sent to verification, by source."),
-    "accepted_tokens_total": ("counter", "Draft tokens that the target agreed with, by source."),
-    "prompt_seconds_total": ("counter", "Seconds up to the first token of a generation."),
-    "generation_seconds_total": ("counter", "Seconds after the first token of a generation."),
-    "waiting_seconds_total": ("counter", "Seconds that requests waited for their turn."),
-    "requests_running": ("gauge", "Requests being generated for."),
-    "requests_waiting": ("gauge", "Requests waiting for their turn."),
-    "prompt_cache_sequences": ("gauge", "Texts in the prompt cache."),
-    "prompt_cache_bytes": ("gauge", "Bytes in the prompt cache."),
+# name -> kind, meaning, labels
+_SERIES: dict[str, tuple[Any, str, tuple[str, ...]]] = {
+    "requests_total": (Counter, "Requests answered, by path and HTTP status.", ("path", "status")),
+    "generations_total": (Counter, "Generations, by how they ended.", ("end",)),
+    "prompt_tokens_total": (Counter, "Prompt tokens.", ()),
+    "cached_prompt_tokens_total": (Counter, "Prompt tokens found in the prompt cache.", ()),
+    "generated_tokens_total": (Counter, "Tokens sent.", ()),
+    "target_passes_total": (Counter, "Forward passes of the target after the prompt.", ()),
+    "drafted_tokens_total": (Counter, "Draft tokens sent to verification, by source.", ("source",)),
+    "accepted_tokens_total": (Counter, "Draft tokens that the target agreed with, by source.", ("source",)),
+    "prompt_seconds_total": (Counter, "Seconds up to the first token of a generation.", ()),
+    "generation_seconds_total": (Counter, "Seconds after the first token of a generation.", ()),
+    "waiting_seconds_total": (Counter, "Seconds that requests waited for their turn.", ()),
+    "requests_running": (Gauge, "Requests being generated for.", ()),
+    "requests_waiting": (Gauge, "Requests waiting for their turn.", ()),
+    "prompt_cache_sequences": (Gauge, "Texts in the prompt cache.", ()),
+    "prompt_cache_bytes": (Gauge, "Bytes in the prompt cache.", ()),
 }
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>spectool serve</title>
@@ -39,61 +44,42 @@ class Metrics:
     """Counters of one server; may be used from several threads."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._values: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+        self._registry = CollectorRegistry()
+        self._series = {
+            name: kind(_PREFIX + name, meaning, labels, registry=self._registry)
+            for name, (kind, meaning, labels) in _SERIES.items()
+        }
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add ``amount`` to a counter."""
-        key = (name, tuple(sorted(labels.items())))
-        with self._lock:
-            self._values[key] = self._values.get(key, 0) + amount
+        series = self._series[name]
+        (series.labels(**labels) if labels else series).inc(amount)
 
     def exposition(self, gauges: Mapping[str, float]) -> str:
         """Return all series in Prometheus' text format, 0.0.4; ``gauges`` is what holds at this moment."""
-        values = self._all(gauges)
-        lines = []
-        for name, (kind, meaning) in _SERIES.items():
-            lines += [f"# HELP {_PREFIX}{name} {meaning}", f"# TYPE {_PREFIX}{name} {kind}"]
-            for (series, labels), value in values.items():
-                if series == name:
-                    written = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
-                    lines.append(f"{_PREFIX}{name}{f'{{{written}}}' if written else ''} {value!r}")
-        return "\n".join(lines) + "\n"
+        for name, value in gauges.items():
+            self._series[name].set(value)
+        return generate_latest(self._registry).decode()
 
     def page(self, gauges: Mapping[str, float], models: str) -> str:
         """Return a small HTML page with the same figures and the ratios that users compare."""
-        values = self._all(gauges)
+        families = text_string_to_metric_families(self.exposition(gauges))
+        samples = [sample for family in families for sample in family.samples]
 
         def total(name: str) -> float:
-            return sum(value for (series, _), value in values.items() if series == name)
+            return sum(sample.value for sample in samples if sample.name == _PREFIX + name)
 
         facts = [
             ("tokens per pass", _ratio(total("generated_tokens_total"), total("target_passes_total"))),
             ("acceptance", _ratio(total("accepted_tokens_total"), total("drafted_tokens_total"))),
             ("tokens per second", _ratio(total("generated_tokens_total"), total("generation_seconds_total"))),
         ]
-        for (name, labels), value in values.items():
-            split = ", ".join(text for _, text in labels)
-            label = name.removesuffix("_total").replace("_", " ")
-            facts.append((f"{label} ({split})" if split else label, f"{value:,.10g}"))
+        for sample in samples:
+            split = ", ".join(sample.labels.values())
+            label = sample.name.removeprefix(_PREFIX).removesuffix("_total").replace("_", " ")
+            facts.append((f"{label} ({split})" if split else label, f"{sample.value:,.10g}"))
         rows = "\n".join(f"<tr><td>{html.escape(key)}</td><td>{html.escape(value)}</td></tr>" for key, value in facts)
         return _PAGE.format(models=html.escape(models), rows=rows)
-
-    def _all(self, gauges: Mapping[str, float]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-        """Return counters and gauges in the order of the series, counters without labels also while they are 0."""
-        with self._lock:
-            known = dict(self._values)
-        known |= {(name, ()): value for name, value in gauges.items()}
-        split = {"requests_total", "generations_total", "drafted_tokens_total", "accepted_tokens_total"}
-        for name in _SERIES:
-            if name not in split:
-                known.setdefault((name, ()), 0)
-        order = {name: place for place, name in enumerate(_SERIES)}
-        return dict(sorted(known.items(), key=lambda item: (order[item[0][0]], item[0][1])))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def _ratio(amount: float, base: float) -> str:

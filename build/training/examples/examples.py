@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.work import renaming
+from spectool.artifacts.replacing import renaming
 
 NOWHERE = -1
 

@@ -18,7 +18,6 @@ from spectool.artifacts.formats.alignment import NONE, Alignment
 from spectool.artifacts.tokenizer.same_vocabulary import require_same_vocabulary
 from spectool.build.training.examples.examples import NOWHERE, Example
 from spectool.build.training.examples.passages import byte_ends
-from spectool.build.training.softmax import log_softmax
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +130,8 @@ def _ends(tokenizer: Tokenizer, ids: list[int], places: int) -> list[int]:
 def log_probabilities_of_target(target: Any, pairing: Pairing, ids: mx.array, rows: mx.array, at: mx.array) -> mx.array:
     """Return the target's log-probabilities at places, ``[places, size]``; no gradient goes there."""
     return mx.stop_gradient(pairing.of_target(target(ids)[rows, at]))
+
+
+def log_softmax(logits: mx.array) -> mx.array:
+    """Return the logarithm of the softmax over the last axis."""
+    return logits - mx.logsumexp(logits, axis=-1, keepdims=True)

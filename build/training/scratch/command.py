@@ -148,7 +148,7 @@ def train_draft(
 
     from spectool.artifacts.tokenizer.opening import open_tokenizer
     from spectool.build.default_paths import default_path, digest, slug
-    from spectool.build.training.curve import CURVE, Point, drawn, read_curve
+    from spectool.build.training.curve import Point
     from spectool.build.training.display import Display
     from spectool.build.training.scratch.draft import TrainOptions
     from spectool.build.training.scratch.draft import train_draft as run
@@ -209,8 +209,6 @@ def train_draft(
             sys.exit(130)
     if not first:
         return
-    if not as_json:
-        say(drawn(read_curve(path / CURVE)))
     if "curve.svg" not in record["files"]:
         say("no plot without matplotlib: pip install 'spectool[report]'")
     facts = {"path": str(path), **record}

@@ -120,7 +120,7 @@ def tune_draft(
     specs = named(corpora)
 
     from spectool.build.default_paths import default_path, digest, slug
-    from spectool.build.training.curve import CURVE, Point, drawn, read_curve
+    from spectool.build.training.curve import Point
     from spectool.build.training.display import Display
     from spectool.build.training.tuning.options import TuneOptions
     from spectool.build.training.tuning.stage import tune_draft as run
@@ -156,7 +156,6 @@ def tune_draft(
     if as_json:
         show(facts, as_json)
         return
-    say(drawn(read_curve(path / CURVE)))
     before, after = ([TaskPoint(**row) for row in record["measured"][when]] for when in ("before", "after"))
     click.echo(before_and_after(before, after))
     click.echo()

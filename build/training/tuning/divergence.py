@@ -12,7 +12,6 @@ import numpy as np
 
 from spectool.build.training.examples.examples import Batch, Example, batch_of
 from spectool.build.training.examples.pairing import Pairing, log_probabilities_of_target
-from spectool.build.training.softmax import exponential
 
 
 class Divergence(NamedTuple):
@@ -60,7 +59,7 @@ def distribution_cross_entropy(
         log_p: The target's log-probabilities, ``[places, size]``.
     """
     log_q = pairing.of_draft(model(ids[:, :-1])[rows, places])
-    return -mx.mean(mx.sum(exponential(log_p) * log_q, axis=-1))
+    return -mx.mean(mx.sum(mx.exp(log_p) * log_q, axis=-1))
 
 
 def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
@@ -72,7 +71,7 @@ def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
 
 def entropy_of(log_p: mx.array) -> mx.array:
     """Return the mean of -sum_x p(x) log p(x) over places, nats."""
-    return -mx.mean(mx.sum(exponential(log_p) * log_p, axis=-1))
+    return -mx.mean(mx.sum(mx.exp(log_p) * log_p, axis=-1))
 
 
 def log_q_of(draft: Any, pairing: Pairing, batch: Batch) -> mx.array:
@@ -90,8 +89,8 @@ def place_by_place(log_p: mx.array, log_q: mx.array) -> mx.array:
     Returns:
         float32 ``[3, places]``.
     """
-    p = exponential(log_p)
-    overlap = mx.sum(mx.minimum(p, exponential(log_q)), axis=-1)
+    p = mx.exp(log_p)
+    overlap = mx.sum(mx.minimum(p, mx.exp(log_q)), axis=-1)
     return mx.stack([-mx.sum(p * log_q, axis=-1), -mx.sum(p * log_p, axis=-1), overlap])
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spectool.artifacts.console import table
-from spectool.artifacts.work import renaming
+from spectool.artifacts.replacing import renaming
 from spectool.build.training.tuning.corrective import unfairness
 from spectool.build.training.tuning.divergence import Divergence
 

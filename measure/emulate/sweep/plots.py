@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from spectool.artifacts.plot_style import COLOURS, MARKERS, STYLE
+from spectool.artifacts.replacing import renaming
 from spectool.measure.emulate.sweep.report import best_of, by_series, mean_of, number, pearson, size_of
 from spectool.measure.emulate.sweep.results import Row
 
@@ -188,8 +189,7 @@ def _save(figure: Figure, out: Path, name: str) -> list[str]:
     for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
         drawn = BytesIO()
         figure.savefig(drawn, format=kind, dpi=200, metadata=metadata)
-        partial = out / f".{name}.{kind}.partial"
-        partial.write_bytes(drawn.getvalue())
-        partial.replace(out / f"{name}.{kind}")
+        with renaming(out / f"{name}.{kind}") as partial:
+            partial.write_bytes(drawn.getvalue())
         names.append(f"{name}.{kind}")
     return names

@@ -5,7 +5,6 @@ NAME.svg  NAME.png       the plots of `build.sweep_plots`
 """
 
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from itertools import groupby
@@ -13,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from spectool.artifacts.replacing import renaming
 from spectool.measure.emulate.sweep import paper_figures as paper
 from spectool.measure.emulate.sweep.results import Row
 
@@ -31,9 +31,8 @@ def write_report(rows: Sequence[Row], out: Path) -> list[str]:
         from spectool.measure.emulate.sweep.plots import write_plots
 
         plots = write_plots(rows, out)
-    partial = out / f".{REPORT}.{os.getpid()}.partial"
-    partial.write_text(markdown(rows, [name for name in plots if name.endswith(".svg")]), encoding="utf-8")
-    partial.replace(out / REPORT)
+    with renaming(out / REPORT) as partial:
+        partial.write_text(markdown(rows, [name for name in plots if name.endswith(".svg")]), encoding="utf-8")
     return [REPORT, *plots]
 
 

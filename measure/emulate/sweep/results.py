@@ -6,7 +6,6 @@ A setting that a method does not have is null. Rows are told apart by their sett
 they were measured on (`KEY`); everything else is a result.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spectool import ArtifactError
+from spectool.artifacts.replacing import renaming
 
 RUNS = "runs.parquet"
 VERSION = "1"
@@ -70,12 +70,8 @@ def key(row: Row) -> tuple[Any, ...]:
 def write_runs(path: Path, rows: Iterable[Row]) -> None:
     """Write runs under a temporary name and rename: ``path`` is absent, the old file, or the whole new one."""
     ordered = sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in KEY])
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    with renaming(path) as partial:
         pq.write_table(pa.Table.from_pylist(ordered, SCHEMA), partial, compression="zstd")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read_runs(path: Path) -> list[Row]:

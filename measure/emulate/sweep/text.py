@@ -5,7 +5,6 @@ sweep's folder for the groups that are built from them.
 """
 
 import hashlib
-import os
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from spectool import CorpusError
 from spectool.artifacts.manifest import read_manifest
+from spectool.artifacts.replacing import renaming
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.dictionary.dictspec_stage import ORDERS, count_corpus, open_counts
 from spectool.corpora import Corpus, Document, OnError, open_corpus
@@ -66,9 +66,8 @@ class SweptText:
             texts, counts = counted.ngrams.most_frequent(size, ORDERS[order])
             table = pa.table({"ngram": pa.array(texts, pa.string()), "count": pa.array(counts)})
             path = self._counts(order)
-            partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-            pq.write_table(table.replace_schema_metadata({"words": str(counted.ngrams.total_words)}), partial)
-            partial.replace(path)
+            with renaming(path) as partial:
+                pq.write_table(table.replace_schema_metadata({"words": str(counted.ngrams.total_words)}), partial)
 
     def most_frequent(self, order: str) -> tuple[list[str], NDArray[np.int64]]:
         """Return the most frequent word n-grams up to ``order``, by falling count: texts and counts."""

@@ -1,10 +1,10 @@
-"""The loss curve: kept to the bit, and drawn."""
+"""The loss curve: kept to the bit, and smoothed."""
 
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spectool.build.training.curve import Point, drawn, means, read_curve, write_curve
+from spectool.build.training.curve import Point, means, read_curve, write_curve
 from spectool.build.training.steps import rate_at
 
 POINTS = [Point(n, 10 * n, 0.1 * n, 9 / n, 1 / n if n % 50 == 0 else None) for n in range(1, 201)]
@@ -17,14 +17,9 @@ def test_a_curve_is_kept_to_the_bit(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["curve.parquet"]
 
 
-def test_a_drawing() -> None:
-    lines = drawn(POINTS, width=20, height=5).splitlines()
-    assert lines[0] == "nats per token"
-    assert lines[1].split("|")[0].strip() == f"{means(POINTS, 20)[0][1]:.3f}"
-    assert lines[5].split("|")[0].strip() == f"{means(POINTS, 20)[-1][1]:.3f}"
-    assert sum(line.count("•") for line in lines) == 20
-    assert lines[-1].split() == ["1", "200", "steps"]
-    assert drawn(POINTS[:1]).count("•") == 1
+def test_means_of_stretches() -> None:
+    assert means(POINTS[:4], 2) == [(1.5, (9 + 4.5) / 2), (3.5, (3 + 2.25) / 2)]
+    assert len(means(POINTS, 20)) == 20 and means(POINTS[:1], 20) == [(1.0, 9.0)]
 
 
 def test_the_rate_rises_and_falls() -> None:

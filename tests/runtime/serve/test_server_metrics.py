@@ -17,11 +17,11 @@ def test_the_text_is_well_formed_and_complete() -> None:
     metrics.add("prompt_seconds_total", 0.25)
     text = metrics.exposition({"requests_running": 1})
     assert all(LINE.fullmatch(line) for line in text.splitlines()), text
-    assert r'spectool_requests_total{path="/a\"b\\c\nd",status="200"} 1' in text
-    assert 'spectool_drafted_tokens_total{source="dictionary+history"} 12345678\n' in text
+    assert r'spectool_requests_total{path="/a\"b\\c\nd",status="200"} 1.0' in text
+    assert 'spectool_drafted_tokens_total{source="dictionary+history"} 1.2345678e+07\n' in text
     assert "spectool_prompt_seconds_total 0.25\n" in text
-    assert "spectool_requests_running 1\n" in text
-    assert "spectool_target_passes_total 0\n" in text
+    assert "spectool_requests_running 1.0\n" in text
+    assert "spectool_target_passes_total 0.0\n" in text
     names = re.findall(r"# TYPE (\w+)", text)
     assert len(names) == len(set(names)) == len(re.findall(r"# HELP", text))
 
@@ -48,4 +48,4 @@ def test_threads_lose_no_count() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert "spectool_generated_tokens_total 16000\n" in metrics.exposition({})
+    assert "spectool_generated_tokens_total 16000.0\n" in metrics.exposition({})
