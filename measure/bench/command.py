@@ -81,10 +81,10 @@ def bench(
         spectool bench experiment.toml --num-draft-tokens auto -o auto.bench
     """
     from spectool import ArtifactError
+    from spectool.artifacts.work import work_path
     from spectool.measure.bench.experiment import Experiment, ModelSpec, read_experiment, read_paths, with_paths
     from spectool.measure.bench.progress import Progress
     from spectool.measure.bench.running import run_experiment
-    from spectool.measure.bench.work import work_path
     from spectool.measure.report.summary import figures_of_ways, verdicts
     from spectool.measure.report.trials import LEAST, read_trials
 

@@ -5,7 +5,7 @@ their manifests, and weights by their sizes, beginnings and ends.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,16 +40,6 @@ def identity(experiment: Experiment, prompts: Sequence[Prompt], watts: float | N
         "mlx": version("mlx"),
         "mlx_lm": version("mlx-lm"),
     }
-
-
-def differences(known: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Name what is not the same, those keys of the experiment too that say something else."""
-    changed = [key for key in {**known, **now} if known.get(key) != now.get(key)]
-    if "experiment" in changed:
-        was, is_ = known.get("experiment") or {}, now.get("experiment") or {}
-        keys = [key for key in {**was, **is_} if was.get(key) != is_.get(key)]
-        changed = [*(f"experiment: {key}" for key in keys), *(key for key in changed if key != "experiment")]
-    return changed
 
 
 def _weights(path: Path) -> str | None:

@@ -18,14 +18,15 @@ from spectool.artifacts.manifest import MANIFEST, Manifest, read_manifest, seal
 from spectool.artifacts.replacing import check_replaceable, naming, writing
 from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.artifacts.work import differences, work_path
 from spectool.measure.bench.energy import Meter, metering
 from spectool.measure.bench.experiment import Experiment, ModelSpec
-from spectool.measure.bench.identity import differences, identity
+from spectool.measure.bench.identity import identity
 from spectool.measure.bench.loaded import Loaded
 from spectool.measure.bench.machine import machine
 from spectool.measure.bench.progress import Progress
 from spectool.measure.bench.prompt_sources import Prompt, load_prompts
-from spectool.measure.bench.work import ADVICE, Work, open_work, work_path
+from spectool.measure.bench.work import ADVICE, Work, open_work
 
 
 class _Job(NamedTuple):
@@ -80,7 +81,7 @@ def _measured_before(out: Path, now: Row, progress: Progress) -> Benchmark:
     run = Benchmark(out)
     changed = differences(run.manifest.inputs.get("identity") or {}, now)
     if changed:
-        raise ArtifactError(f"{out}: is a run with another {', '.join(changed)}. {ADVICE}")
+        raise ArtifactError(f"{out}: is a run with other settings: {changed}. {ADVICE}")
     progress.say(f"{out}: measured before, begun {run.manifest.statistics['began']}; nothing was run")
     shutil.rmtree(work_path(out), ignore_errors=True)  # left where a process was killed after its last step but one
     return run

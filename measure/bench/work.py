@@ -1,12 +1,10 @@
 """The folder of a run that is under way: what is finished stays, one process writes, nothing half-written counts.
 
-RUN.partial/identity.json    what is measured: a run goes on only with the same
-RUN.partial/sizes.json       bytes of weights of the models loaded so far
-RUN.partial/lock             held while a process measures
-RUN.partial/block-00012/     the rows of one prompt in every way
+.RUN.work/key.json         what is measured: a run goes on only with the same
+.RUN.work/sizes.json       bytes of weights of the models loaded so far
+.RUN.work/block-00012/     the rows of one prompt in every way
 """
 
-import fcntl
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,12 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spectool import ArtifactError, SpectoolError
+from spectool import ArtifactError
 from spectool.artifacts.formats.benchmark import Block, Row, read_block, write_block
-from spectool.artifacts.work import read_json, write_json
-from spectool.measure.bench.identity import differences
+from spectool.artifacts.work import read_json, working, write_json
 
-_IDENTITY, _SIZES, _UNFINISHED = "identity.json", "sizes.json", "unfinished"
+_KEY, _SIZES, _UNFINISHED = "key.json", "sizes.json", "unfinished"
 _BLOCKS = "block-*"
 ADVICE = "Name another -o, or remove it"
 
@@ -38,7 +35,7 @@ class Work:
     @property
     def began(self) -> str:
         """When the run began, ISO 8601."""
-        moment = datetime.fromtimestamp((self.path / _IDENTITY).stat().st_mtime, UTC)
+        moment = datetime.fromtimestamp((self.path / _KEY).stat().st_mtime, UTC)
         return moment.isoformat(timespec="seconds")
 
     def folder(self, number: int) -> Path:
@@ -79,35 +76,12 @@ class Work:
         return found
 
 
-def work_path(out: Path) -> Path:
-    """Return where the work for the run ``out`` lies."""
-    return out.with_name(f"{out.name}.partial")
-
-
 @contextmanager
 def open_work(out: Path, identity: Row) -> Iterator[Work]:
     """Give the folder of the run ``out``; removed when the block ends well, and where nothing was measured.
 
     Raises:
-        SpectoolError: Another process measures there, or it holds the beginning of another run.
+        ArtifactError: Another process measures there, or it holds the beginning of another run.
     """
-    path = work_path(out)
-    path.mkdir(parents=True, exist_ok=True)
-    with (path / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise SpectoolError(f"{out}: another process measures there. Wait for it, or name another -o") from error
-        known, begun = read_json(path / _IDENTITY), any(path.glob(_BLOCKS))
-        if begun and known != identity:
-            changed = ", ".join(differences(known or {}, identity))
-            raise ArtifactError(f"{path}: holds the beginning of a run with another {changed}. {ADVICE}")
-        if known != identity:
-            write_json(path / _IDENTITY, identity)
-        try:
-            yield Work(path)
-        except BaseException:
-            if not any(path.glob(_BLOCKS)):
-                shutil.rmtree(path)
-            raise
-        shutil.rmtree(path)
+    with working(out, identity, what="run", worth=(_BLOCKS,), begin_anew=False) as path:
+        yield Work(path)

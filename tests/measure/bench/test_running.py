@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from spectool import ArtifactError
 from spectool.artifacts.formats.benchmark import PLAIN, Benchmark, Row, write_block
 from spectool.artifacts.manifest import seal
+from spectool.artifacts.work import work_path
 from spectool.cli import main
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.demo_models import demo_path
@@ -120,7 +121,7 @@ def measuring_in_the_background(work: Path, out: Path) -> Iterator[subprocess.Po
 
 def killed_after_a_block(work: Path, out: Path) -> Path:
     """Begin to measure, and kill it when the first block is there; return its folder."""
-    first = out.with_name(f"{out.name}.partial") / "block-00000"
+    first = work_path(out) / "block-00000"
     with measuring_in_the_background(work, out) as process:
         while not first.exists():
             assert process.poll() is None
@@ -243,7 +244,7 @@ def test_a_killed_run_goes_on_and_says_the_same(work: Path, measured: Path) -> N
 
 
 def test_an_interrupted_run_says_where_it_is_kept_and_nothing_else(work: Path) -> None:
-    out, folder = work / "interrupted.bench", work / "interrupted.bench.partial"
+    out, folder = work / "interrupted.bench", work_path(work / "interrupted.bench")
     command = [sys.executable, "-m", "spectool.cli", "bench", str(work / "experiment.toml"), "-o", str(out)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -263,42 +264,42 @@ def test_an_interrupted_run_says_where_it_is_kept_and_nothing_else(work: Path) -
 def test_another_experiment_is_not_mixed_in(work: Path, measured: Path) -> None:
     result = run("bench", work / "experiment.toml", "--tokens", TOKENS + 1, "-o", measured)
     assert result.exit_code == 1
-    assert "is a run with another experiment: tokens" in result.stderr
-    assert not (work / "whole.bench.partial").exists()
+    assert "is a run with other settings: experiment.tokens is" in result.stderr
+    assert not (work_path(work / "whole.bench")).exists()
 
 
 def test_what_changed_since_a_run_began_is_named(work: Path) -> None:
-    out, folder = work / "begun.bench", work / "begun.bench.partial"
+    out, folder = work / "begun.bench", work_path(work / "begun.bench")
     killed_after_a_block(work, out)
     kept = sorted(folder.glob("block-*"))
     result = run("bench", work / "experiment.toml", "--tdp", 5, "-o", out)
     assert result.exit_code == 1
-    assert "holds the beginning of a run with another stated watts" in result.stderr
+    assert "another run was begun there: stated watts is None there and 5.0 now" in result.stderr
     shutil.move(work / "pl.dict", work / "other.dict")
     assert run("build-dict", "--tokenizer", TARGET, "--corpus", "sample:uk", "-o", work / "pl.dict").exit_code == 0
     result = run("bench", work / "experiment.toml", "-o", out)
     shutil.rmtree(work / "pl.dict")
     shutil.move(work / "other.dict", work / "pl.dict")
     assert result.exit_code == 1
-    assert f"a run with another artifact {work / 'pl.dict'}" in result.stderr
+    assert f"artifact {work / 'pl.dict'} is " in result.stderr
     assert sorted(folder.glob("block-*")) == kept
 
 
 def test_two_processes_do_not_measure_one_run(work: Path) -> None:
-    out, folder = work / "two.bench", work / "two.bench.partial"
+    out, folder = work / "two.bench", work_path(work / "two.bench")
     with measuring_in_the_background(work, out) as process:
-        while not (folder / "identity.json").exists():
+        while not (folder / "key.json").exists():
             assert process.poll() is None
             time.sleep(0.01)
         result = run("bench", work / "experiment.toml", "-o", out)
         assert result.exit_code == 1
-        assert "another process measures there" in result.stderr
+        assert "another run is writing there" in result.stderr
         assert process.wait() == 0
     assert len(Benchmark(out).generations) == 15
 
 
 def test_a_damaged_block_is_measured_again(work: Path, measured: Path) -> None:
-    out, folder = work / "damaged.bench", work / "damaged.bench.partial"
+    out, folder = work / "damaged.bench", work_path(work / "damaged.bench")
     killed_after_a_block(work, out)
     (folder / "block-00000" / "cycles.parquet").write_bytes(b"")
     result = run("bench", work / "experiment.toml", "-o", out)
@@ -312,7 +313,7 @@ def test_a_start_that_fails_leaves_nothing(work: Path) -> None:
     result = run("bench", work / "experiment.toml", "--drafter", "dict=none.dict", "--model", TARGET, "-o", out)
     assert result.exit_code == 1
     assert "none.dict: no such artifact" in result.stderr
-    assert not (work / "failed.bench.partial").exists()
+    assert not (work_path(work / "failed.bench")).exists()
 
 
 def test_drawn_outputs_depend_on_the_seed_alone_and_are_not_compared(work: Path) -> None:
