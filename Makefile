@@ -26,8 +26,11 @@ format: .venv/installed          ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/installed            ## write docs/cli.md anew from the commands themselves
+docs: .venv/installed            ## write docs/cli.md anew, and the site into .scratch/site; broken links are errors
 	$(BIN)/python docs/write_cli_reference.py
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open .scratch/site/index.html"
 
 .venv/installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "spectool needs Python 3.11 or newer; none was found. Install one, or: make PYTHON=/path/to/python3"; exit 1; }
