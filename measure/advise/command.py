@@ -264,7 +264,7 @@ def _verification(beta: float | None, run: Path | None, question: "Question") ->
     from spectool.measure.advise.figures import assumed, stated
 
     if run is not None:
-        from spectool.measure.advise.saved_run import verification_of
+        from spectool.measure.advise.machine import verification_of
 
         return verification_of(run, question.source, question.sizes.weights.value)
     if beta is not None:

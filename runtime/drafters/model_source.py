@@ -23,8 +23,7 @@ from spectool.runtime.decoding.verification import ids as evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, allow_any
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.rejection import Draw
-    from spectool.runtime.drafters.shared_draws import SharedIds
+    pass
 
 
 _TOGETHER = 32  # new context tokens whose logits are computed with the last one's rather than fed before
@@ -92,7 +91,7 @@ class ModelSource(DraftSource):
         self.agreed = 0
         self._mask_of: NDArray[np.bool_] | None = None
         self._mask: mx.array | None = None
-        self.shared: SharedIds | None = None  # of the latest partners
+        self.shared: Any = None  # what `shared_draws` has taken to the device
 
     def start(self) -> None:
         """Begin a text."""
@@ -126,14 +125,6 @@ class ModelSource(DraftSource):
         # A recurrent state goes back further than by the replaced token: what was before it is fed again.
         again = text[self.rewind(len(text) - 1) : -1] if healed else []
         return self._chain(mx.array([first]), limit, masked, again), healed
-
-    def draw(
-        self, context: DraftContext, partners: NDArray[np.int32], draw: "Draw", history: Sequence[int], limit: int
-    ) -> tuple[list[int], mx.array | None]:
-        """Draw at most ``limit`` tokens that both vocabularies share, as `draw_shared` does."""
-        from spectool.runtime.drafters.shared_draws import draw_shared
-
-        return draw_shared(self, context, partners, draw, history, limit)
 
     def compare(self, context: DraftContext) -> tuple[list[int], int]:
         """Return the text, and how many leading tokens of it are what was fed."""

@@ -7,7 +7,7 @@ A cycle is one ``propose`` and the ``commit`` that follows it. The prompt is no 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.translation.protocol import DraftSource, Translator
@@ -67,7 +67,10 @@ class TranslatedDrafter(Drafter):
         context, constraint = self._translator.draft_context(), self._translator.constraint()
         count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)
         if self._draw is not None and constraint.partners is not None and self._source.can_draw:
-            tokens, distribution = self._source.draw(context, constraint.partners, self._draw, self._tokens, count)
+            from spectool.runtime.drafters.shared_draws import draw_shared
+
+            source: Any = self._source
+            tokens, distribution = draw_shared(source, context, constraint.partners, self._draw, self._tokens, count)
             return Proposal(tokens[:limit], self.name, distribution=distribution)
         drafts, healed = self._source.draft(context, constraint, count)
         tokens = self._translator.translate(drafts, healed) if drafts else []

@@ -13,10 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    import mlx.core as mx
-
     from spectool.runtime.caches.draft_cache import DraftCache
-    from spectool.runtime.decoding.rejection import Draw
 
 Allows = Callable[[int, bool], bool]
 _NO_IDS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
@@ -105,7 +102,7 @@ class DraftSource:
     Attributes:
         costs_a_pass: Whether each draft token costs a forward pass.
         cache: Of a neural model; None where there is none.
-        can_draw: Whether it can draw drafts within the shared vocabulary, too.
+        can_draw: Whether `drafters.shared_draws` can draw drafts of it within the shared vocabulary.
     """
 
     costs_a_pass: bool = False
@@ -122,10 +119,4 @@ class DraftSource:
         the last context token) for healed ones and p(last context token | the same) *
         p(token | context) for plain ones; later ones are the likeliest within the constraint.
         """
-        raise NotImplementedError
-
-    def draw(
-        self, context: DraftContext, partners: NDArray[np.int32], draw: "Draw", history: Sequence[int], limit: int
-    ) -> "tuple[list[int], mx.array | None]":
-        """Draw target ids within the shared vocabulary, where ``can_draw``; see `drafters.shared_draws.draw_shared`."""
         raise NotImplementedError

@@ -73,8 +73,9 @@ def sweep(
     as_json: bool,
 ) -> None:
     """Measure what is missing of a grid, and draw tables and plots of all of it."""
-    from spectool.measure.emulate.sweep.report import REPORT, best_of, by_series, write_report
+    from spectool.measure.emulate.sweep.report import REPORT, write_report
     from spectool.measure.emulate.sweep.runs import run_sweep
+    from spectool.measure.emulate.sweep.summaries import best_of, by_series
 
     if out is None:
         raise click.UsageError("--sweep writes a folder of results: name it with -o DIR")

@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 
 from spectool.artifacts.plot_style import COLOURS, MARKERS, STYLE
 from spectool.artifacts.replacing import renaming
-from spectool.measure.emulate.sweep.report import best_of, by_series, mean_of, number, pearson, size_of
 from spectool.measure.emulate.sweep.results import Row
+from spectool.measure.emulate.sweep.summaries import best_of, by_series, mean_of, number, pearson, size_of
 
 _WIDTH = 3.5  # inches of one panel
 _SPEEDUP = "tokens per pass"

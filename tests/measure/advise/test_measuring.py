@@ -20,9 +20,8 @@ from spectool.artifacts.formats.benchmark import FORMAT, PLAIN, VERSION, write_b
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.cli import main
 from spectool.corpora import read_sample
-from spectool.measure.advise.machine import copy_bandwidth, this_machine
+from spectool.measure.advise.machine import copy_bandwidth, this_machine, verification_of
 from spectool.measure.advise.replayed import replay
-from spectool.measure.advise.saved_run import verification_of
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics

@@ -11,8 +11,9 @@ import pytest
 
 from spectool.measure.emulate.sweep import paper_figures
 from spectool.measure.emulate.sweep import report as sweep_report
-from spectool.measure.emulate.sweep.report import best_of, by_series, markdown, pearson, write_report
+from spectool.measure.emulate.sweep.report import markdown, write_report
 from spectool.measure.emulate.sweep.results import SCHEMA, Row
+from spectool.measure.emulate.sweep.summaries import best_of, by_series, pearson
 
 pytestmark = pytest.mark.system
 

@@ -13,6 +13,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.rejection import Draw
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.drafters.model_source import ModelSource
+from spectool.runtime.drafters.shared_draws import draw_shared
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
 
 from ..models import tiny_model
@@ -236,7 +237,7 @@ def test_the_first_evaluation_comes_after_the_last_pass(llama: Any, strategy: st
         traced.placeholder = placeholder
         context = DraftContext(list(range(2, 20)), 0)
         if strategy == "intersection, drawn" and within.partners is not None:
-            source.draw(context, within.partners, draw, (), 8)
+            draw_shared(source, context, within.partners, draw, (), 8)
         else:
             source.draft(context, within if strategy == "intersection" else EXTENSIONS, 8)
         return placeholder
