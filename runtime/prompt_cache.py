@@ -20,9 +20,10 @@ from spectool import RuntimeUnsupported
 from spectool.artifacts.replacing import renaming
 from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.runtime.caches.draft_cache import DraftCache
-from spectool.runtime.caches.leaves import offsets
+from spectool.runtime.caches.leaves import leaves, offsets
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.host.generation import cache as host
+from spectool.runtime.host.generation import make_prompt_cache
 from spectool.runtime.model_fingerprint import fingerprint
 from spectool.runtime.translation.protocol import DraftSource
 
@@ -153,11 +154,27 @@ def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = No
                 "spectool generate --save-prompt-cache"
             )
         try:
-            held.replace(entries[split:], drafted)
+            _require_cache_of(held.model, entries[split:], drafted)
         except RuntimeUnsupported as error:
             raise RuntimeUnsupported(f"{path}: {error}") from error
+        held.replace(entries[split:], drafted)
     return SavedPrompt(entries[:split], metadata, tokens, len(drafted))
 
 
 def _ids(text: str) -> list[int]:
     return [int(token) for token in json.loads(text)]
+
+
+def _require_cache_of(model: Any, cache: list[Any], tokens: Sequence[int]) -> None:
+    """Check that ``cache`` may be one of ``model`` and holds as many tokens.
+
+    Raises:
+        RuntimeUnsupported: It has other layers, or another length.
+    """
+    expected, got = len(leaves(make_prompt_cache(model))), len(leaves(cache))
+    lengths = {at for at in offsets(cache) if at is not None}
+    if got != expected or lengths - {len(tokens)}:
+        raise RuntimeUnsupported(
+            f"draft cache: expected {expected} caches of {len(tokens)} tokens, got {got} of "
+            f"{', '.join(map(str, sorted(lengths))) or 'no'} tokens. Save it with this draft model."
+        )

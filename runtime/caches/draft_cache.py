@@ -5,9 +5,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool import RuntimeUnsupported
 from spectool.runtime.caches.checkpoints import Checkpoints
-from spectool.runtime.caches.leaves import leaves, offsets
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.host.generation import make_prompt_cache
 
@@ -60,18 +58,6 @@ class DraftCache:
         return self._cache, list(self.tokens)
 
     def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
-        """Go on from another ``cache`` of the same model, which holds ``tokens``.
-
-        Raises:
-            RuntimeUnsupported: It has other layers, or another length.
-        """
-        expected = len(list(leaves(make_prompt_cache(self.model))))
-        got = len(list(leaves(cache)))
-        lengths = {at for at in offsets(cache) if at is not None}
-        if got != expected or lengths - {len(tokens)}:
-            raise RuntimeUnsupported(
-                f"draft cache: expected {expected} caches of {len(tokens)} tokens, got {got} of "
-                f"{', '.join(map(str, sorted(lengths))) or 'no'} tokens. Save it with this draft model."
-            )
+        """Go on from another ``cache`` of the same model, which holds ``tokens``."""
         self._cache, self.tokens = cache, list(tokens)
         self._checkpoints = Checkpoints(cache, len(tokens), keep=KEPT_MARKS)

@@ -33,7 +33,7 @@ from spectool.runtime.caches.leaves import leaves
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
 from spectool.runtime.decoding.proposer import Proposer
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, Sampling, log_probabilities
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_probabilities
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.verification import choose, ids
 from spectool.runtime.host.generation import (
@@ -44,7 +44,6 @@ from spectool.runtime.host.generation import (
 )
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.rejection import Draw
     from spectool.runtime.draft_length.controller import Controller
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
@@ -140,7 +139,11 @@ def generate_step(
         raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
     cache = make_prompt_cache(model, max_kv_size) if prompt_cache is None else prompt_cache
     processors = tuple(logits_processors or ())
-    draw = _draw(model, verify, sampler, processors)
+    draw = None
+    if verify != "exact":
+        from spectool.runtime.decoding.rejection import draw_for
+
+        draw = draw_for(model, verify, sampler, processors)
     if kv_bits is not None:
         from spectool.runtime.caches.quantized import require_quantizable
 
@@ -311,23 +314,6 @@ class _Run:
 
     def _array(self, tokens: Sequence[int]) -> mx.array:
         return mx.array(list(tokens), dtype=self.prompt.dtype)
-
-
-def _draw(model: Any, verify: str, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...]) -> "Draw | None":
-    """Return how drafts are drawn for rejection sampling; None where they are not."""
-    if verify not in ("exact", "rejection"):
-        raise RuntimeUnsupported(f"verify: expected 'exact' or 'rejection', got {verify!r}")
-    if verify == "exact" or sampler is None:
-        return None
-    if not isinstance(sampler, Sampling):
-        raise RuntimeUnsupported(
-            f"verify='rejection': expected a sampler with a known distribution, got {sampler!r}. "
-            "Pass spectool.runtime.Sampling(temp=…), or verify='exact'."
-        )
-    from spectool.runtime.decoding.rejection import Draw
-
-    # Built and never computed: only the shape is read.
-    return Draw(sampler, processors, int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1]))
 
 
 def _until_stop(tokens: Sequence[int], stop_tokens: frozenset[int]) -> tuple[int, ...]:

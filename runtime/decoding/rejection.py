@@ -15,10 +15,12 @@ Sampling, Algorithm 2.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling, log_probabilities
+from spectool import RuntimeUnsupported
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, Sampling, log_probabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,21 @@ class Draw:
         mass = mx.sum(chosen, axis=-1, keepdims=True)
         chosen = mx.where(mass > 0, chosen / mass, mx.softmax(logits.astype(mx.float32), axis=-1))
         return draw_from(chosen), chosen
+
+
+def draw_for(model: Any, verify: str, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...]) -> Draw | None:
+    """Return how drafts are drawn for rejection sampling; None where they are not."""
+    if verify != "rejection":
+        raise RuntimeUnsupported(f"verify: expected 'exact' or 'rejection', got {verify!r}")
+    if sampler is None:
+        return None
+    if not isinstance(sampler, Sampling):
+        raise RuntimeUnsupported(
+            f"verify='rejection': expected a sampler with a known distribution, got {sampler!r}. "
+            "Pass spectool.runtime.Sampling(temp=…), or verify='exact'."
+        )
+    # Built and never computed: only the shape is read.
+    return Draw(sampler, processors, int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1]))
 
 
 def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array) -> mx.array:

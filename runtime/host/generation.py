@@ -12,20 +12,3 @@ from mlx_lm.generate import (
 from mlx_lm.models import cache
 from mlx_lm.models.cache import ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache, make_prompt_cache
 from mlx_lm.tokenizer_utils import TokenizerWrapper
-
-__all__ = [
-    "DEFAULT_QUANTIZED_KV_START",
-    "ChunkedKVCache",
-    "GenerationResponse",
-    "KVCache",
-    "QuantizedKVCache",
-    "RotatingKVCache",
-    "TokenizerWrapper",
-    "cache",
-    "generate_step",
-    "generation_stream",
-    "make_prompt_cache",
-    "maybe_quantize_kv_cache",
-    "sample_utils",
-    "wired_limit",
-]

@@ -16,17 +16,6 @@ from mlx_lm.server import APIHandler, CompletionRequest, ModelProvider, Response
 
 from spectool import RuntimeUnsupported
 
-__all__ = [
-    "APIHandler",
-    "CompletionRequest",
-    "LRUPromptCache",
-    "ModelProvider",
-    "ResponseGenerator",
-    "get_system_fingerprint",
-    "install",
-    "serving",
-]
-
 _own_stream = server.stream_generate
 _replacement: ContextVar[Callable[..., Iterator[Any]] | None] = ContextVar("replacement", default=None)
 

@@ -3,13 +3,3 @@
 from mlx_lm.models.llama import Model, ModelArgs
 from mlx_lm.tuner.utils import linear_to_lora_layers
 from mlx_lm.utils import dequantize_model, hf_repo_to_path, save_config, save_model
-
-__all__ = [
-    "Model",
-    "ModelArgs",
-    "dequantize_model",
-    "hf_repo_to_path",
-    "linear_to_lora_layers",
-    "save_config",
-    "save_model",
-]

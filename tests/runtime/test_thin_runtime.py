@@ -12,7 +12,7 @@ from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_bu
 from spectool.corpora import open_corpus, sample_path
 from spectool.runtime.demo_models import demo_path
 
-MOST_MODULES, MOST_LINES = 25, 3060
+MOST_MODULES, MOST_LINES = 25, 3000
 
 GENERATE = """
 import json, sys
