@@ -42,7 +42,7 @@ _PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a c
     type=DraftLength(1),
     multiple=True,
     metavar="K",
-    help="Draft length, or auto; may be repeated; 2 and 4 by default.",
+    help="Draft length, or auto; may be repeated; 2, 4 and auto by default.",
 )
 @click.option("--tokens", type=click.IntRange(1), help="To generate after each prompt, at most; 128 by default.")
 @click.option("--repetitions", type=click.IntRange(1), help="Of every prompt; 1 by default.")

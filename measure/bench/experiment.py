@@ -157,7 +157,7 @@ class Experiment:
     models: tuple[ModelSpec, ...]
     prompts: tuple[Prompts, ...]
     name: str = "benchmark"
-    num_draft_tokens: tuple[int | None, ...] = (2, 4)
+    num_draft_tokens: tuple[int | None, ...] = (2, 4, None)
     tokens: int = 128
     repetitions: int = 1
     temperature: float = 0.0
