@@ -1,5 +1,6 @@
 """The command ``build-dict``."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,8 @@ def build_dict(
             finish(_backoff(target, source, counts, path, options, limits))
         else:
             finish(_dictspec(target, source, counts, path, options, limits))
+    if not as_json:
+        say(f"next: spectool generate --model {shlex.quote(tokenizer)} --dict {shlex.quote(str(path))} --prompt …")
 
 
 def _backoff(target: Any, source: Any, counts: Path | None, path: Path, options: Any, limits: Any) -> Any:
