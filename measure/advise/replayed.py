@@ -39,7 +39,7 @@ def replay(
     k: int,
     statistics: DraftStatistics | None = None,
 ) -> Replay:
-    """Replay texts as `runtime.generation` would generate them, each behind its prompt.
+    """Replay texts as `runtime.decoding.generation` would generate them, each behind its prompt.
 
     As there, the last token is never drafted: the target adds it anyway. A drafter that watches the clock, as the
     hybrid does, would not do here what it does there.

@@ -100,7 +100,7 @@ def _measure_dictspec(
 
 
 def _replay_drafts(ends: NDArray[np.int64], drafts: Callable[[int], Drafts], num_draft_tokens: int) -> DraftStatistics:
-    """Walk from pass to pass where all proposals are known before: the same counts as `emulator.replay`."""
+    """Walk from pass to pass where all proposals are known before: the same counts as `measure.emulate.replay`."""
     found = drafts(num_draft_tokens)
     following = np.minimum(np.arange(1, len(ends) + 1) + found.accepted, ends).tolist()
     passes, position = [], 0

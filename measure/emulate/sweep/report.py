@@ -1,7 +1,7 @@
 """From the runs of a sweep to a page of tables, and plots where matplotlib is installed.
 
 report.md                the tables; the paper's figures beside ours where it has the pair
-NAME.svg  NAME.png       the plots of `build.sweep_plots`
+NAME.svg  NAME.png       the plots of `plots`
 """
 
 from collections.abc import Iterable, Sequence

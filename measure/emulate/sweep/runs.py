@@ -1,6 +1,6 @@
 """``spectool emulate --sweep``: a grid of drafters built and replayed, in parallel, resumable.
 
-    DIR/runs.parquet           every run that was measured; see `artifacts.runs`
+    DIR/runs.parquet           every run that was measured; see `results`
     DIR/report.md  *.svg *.png tables and plots of them
     DIR/parts/                 while it works: one file of runs for each finished group, counted n-grams
 
