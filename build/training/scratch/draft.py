@@ -37,7 +37,7 @@ from spectool.build.training.vocabulary_classes import classes_of
 from spectool.build.training.work import CHECKPOINT, finish, finished
 from spectool.runtime.host.training import Model, ModelArgs
 
-_VERSION = 2  # of the way in which arguments make a model
+_VERSION = 3  # of the way in which arguments make a model
 
 
 @dataclass(frozen=True, slots=True)

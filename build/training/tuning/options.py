@@ -12,7 +12,7 @@ from spectool.build.training.tuning.corrective import Objective
 from spectool.build.training.tuning.tuned_model import Opened
 from spectool.corpora import Corpus
 
-_VERSION = 3  # of the way in which arguments make a model
+_VERSION = 4  # of the way in which arguments make a model
 
 
 @dataclass(frozen=True, slots=True)
