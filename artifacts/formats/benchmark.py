@@ -4,9 +4,9 @@
     cycles.parquet        a row for each cycle of each drafted generation; columns as in `CYCLES`
     manifest.json         arguments: the experiment; inputs: prompts; statistics: the machine, times, counts
 
-A *block* is one prompt, once in every way: plain decoding, which is the host's own loop, and every combination of
-drafter, strategy and draft length of a model, in an order that changes from block to block. Ways of one block are
-compared with each other, so that a busy machine slows all alike.
+A *block* is one prompt at one temperature, once in every configuration: plain decoding, which is the host's own loop,
+and every combination of drafter, strategy and draft length of a model, in an order that changes from block to block.
+Configurations of one block are compared with each other, so that a busy machine slows all alike.
 """
 
 import os
@@ -23,7 +23,7 @@ from spectool import ArtifactError
 from spectool.artifacts.manifest import Manifest, expect_format, read_manifest, verify_files
 
 FORMAT = "spectool-benchmark"
-VERSION = 1
+VERSION = 2  # 1 had no temperatures: they are read from its manifest
 PLAIN = "plain"  # the drafter of plain decoding
 Row: TypeAlias = dict[str, Any]
 
@@ -32,6 +32,7 @@ WAY = {
     "drafter": pa.string(),  # likewise; `PLAIN` for plain decoding
     "strategy": pa.string(),  # of translating drafts; null where nothing is translated
     "num_draft_tokens": pa.int32(),  # k; 0 for plain decoding, null for as many as pay
+    "temperature": pa.float64(),  # 0: the most probable tokens, which are compared with plain decoding's
 }
 GENERATIONS = pa.schema(
     {
@@ -104,17 +105,29 @@ class Benchmark:
         """
         self.path = path
         self.manifest: Manifest = read_manifest(path)
-        expect_format(path, self.manifest, FORMAT, VERSION, ())
+        expect_format(path, self.manifest, FORMAT, 1 if self.manifest.version == 1 else VERSION, ())
 
     @cached_property
     def generations(self) -> pa.Table:
         """All generations, columns as in `GENERATIONS`."""
-        return read_rows(self.path / "generations.parquet", GENERATIONS)
+        return self._rows("generations.parquet")
 
     @cached_property
     def cycles(self) -> pa.Table:
         """All cycles, columns as in `CYCLES`."""
-        return read_rows(self.path / "cycles.parquet", CYCLES)
+        return self._rows("cycles.parquet")
+
+    def _rows(self, name: str) -> pa.Table:
+        """Read a file; a run of version 1 has one temperature, which its manifest names."""
+        schema, added = _FILES[name], GENERATIONS.get_field_index("temperature")
+        if self.manifest.version == VERSION:
+            return read_rows(self.path / name, schema)
+        old = schema if name == "cycles.parquet" else schema.remove(added)
+        table = read_rows(self.path / name, old.with_metadata({"spectool-benchmark": "1"}))
+        if old is not schema:
+            temperature = pa.array([float(self.manifest.arguments.get("temperature") or 0)] * len(table))
+            table = table.add_column(added, schema.field(added), temperature)
+        return table.replace_schema_metadata(schema.metadata)
 
     def verify(self) -> None:
         """Compare all hashes, and the sums of cycles with their generations.

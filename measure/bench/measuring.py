@@ -135,6 +135,7 @@ class Target:
                     "drafter": way.name,
                     "strategy": way.strategy,
                     "num_draft_tokens": way.num_draft_tokens,
+                    "temperature": self._temperature,
                     "prompt_tokens": len(prompt),
                     "tokens": statistics.tokens,
                     "passes": statistics.passes,

@@ -44,7 +44,7 @@ def read_cycles(run: Benchmark, left_out: Collection[tuple[int, str]]) -> dict[W
     found: dict[Way, list[Cycles]] = defaultdict(list)
     for row in sums.sort_by([("source", "ascending"), ("proposed", "ascending")]).to_pylist():
         if row["drafter"] != PLAIN:
-            way = Way(row["model"], row["drafter"], row["strategy"], row["num_draft_tokens"])
+            way = Way(row["model"], row["drafter"], row["strategy"], row["num_draft_tokens"], row["temperature"])
             counts = (row["accepted_count"], row["accepted_sum"], row["rejected_sum"])
             found[way].append(Cycles(row["source"], row["proposed"], *counts))
     return found

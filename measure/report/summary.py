@@ -79,13 +79,14 @@ def figures_of_ways(trials: Trials) -> list[dict[str, Any]]:
                 "drafter": way.drafter,
                 "strategy": way.strategy,
                 "num_draft_tokens": way.k,
+                "temperature": way.temperature,
                 "prompts": speedup.n,
                 "speedup": speedup.value,
                 "low": speedup.low,
                 "high": speedup.high,
                 "acceptance": pooled_acceptance(some),
                 "tokens_per_pass": pooled_tokens_per_pass(some),
-                "different": sum(len(trial.gaps) for trial in some) if trials.compared else None,
+                "different": sum(len(trial.gaps) for trial in some) if not way.temperature else None,
             }
         )
     return found
@@ -220,5 +221,7 @@ def _ends(found: Estimate) -> str:
 
 
 def _sampling(arguments: Mapping[str, Any]) -> str:
-    temperature = arguments.get("temperature", 0)
-    return f"at temperature {temperature:g}, seed {arguments.get('seed')}" if temperature else "at temperature 0"
+    given = arguments.get("temperature", 0)
+    drawn = [f"{each:g}" for each in (given if isinstance(given, list) else [given])]
+    seed = "" if drawn == ["0"] else f", seed {arguments.get('seed')}"
+    return f"at temperature {' and '.join(drawn)}{seed}"

@@ -26,21 +26,24 @@ class Way(NamedTuple):
         drafter: The drafter.
         strategy: Translation of drafts; None where nothing is translated.
         k: Draft tokens at most; None for as many as pay, 0 for plain decoding.
+        temperature: 0 for the most probable tokens.
     """
 
     model: str
     drafter: str
     strategy: str | None
     k: int | None
+    temperature: float = 0.0
 
     @property
     def name(self) -> str:
-        """Drafter and strategy.
+        """Drafter, strategy and temperature.
 
-        >>> Way("m", "qwen", "anchored", 4).name
-        'qwen, anchored'
+        >>> Way("m", "qwen", "anchored", 4).name, Way("m", "history", None, 4, 0.7).name
+        ('qwen, anchored', 'history, temperature 0.7')
         """
-        return self.drafter if self.strategy is None else f"{self.drafter}, {self.strategy}"
+        drawn = [f"temperature {self.temperature:g}"] if self.temperature else []
+        return ", ".join([self.drafter, *([] if self.strategy is None else [self.strategy]), *drawn])
 
     @property
     def label(self) -> str:
@@ -50,7 +53,7 @@ class Way(NamedTuple):
         ('qwen, anchored, k = 4', 'dictionary, k = auto')
         """
         if self.drafter == PLAIN:
-            return PLAIN
+            return self.name
         return f"{self.name}, k = auto" if self.k is None else f"{self.name}, k = {self.k}"
 
 
@@ -146,7 +149,7 @@ class Trials:
         drafted: All others.
         left_out: Block and target of outputs that are not looked at, having fewer than `LEAST` tokens in some way;
             and their prompts.
-        compared: Whether outputs were compared with plain decoding's; at a temperature they are drawn instead.
+        compared: Whether outputs were compared with plain decoding's, all of them; at a temperature they are drawn.
     """
 
     plain: Sequence[Trial]
@@ -171,8 +174,8 @@ class Trials:
 
     def plain_beside(self, some: Iterable[Trial]) -> list[Trial]:
         """Return plain decoding of the same prompts by the same targets: drafters may serve some languages only."""
-        seen = {(trial.way.model, trial.of_prompt) for trial in some}
-        return [trial for trial in self.plain if (trial.way.model, trial.of_prompt) in seen]
+        seen = {(trial.way.model, trial.way.temperature, trial.of_prompt) for trial in some}
+        return [trial for trial in self.plain if (trial.way.model, trial.way.temperature, trial.of_prompt) in seen]
 
     def scope_name(self, model: str, language: str) -> str:
         """Name a scope by its language, and by its target where that is not enough."""
@@ -216,7 +219,7 @@ def read_trials(run: Benchmark) -> Trials:
         [trial for trial in trials if trial.way.drafter == PLAIN],
         [trial for trial in trials if trial.way.drafter != PLAIN],
         short,
-        not run.manifest.arguments.get("temperature"),
+        not any(row["temperature"] for row in rows),
     )
     if not found.drafted:
         raise ArtifactError(
@@ -257,7 +260,7 @@ def pooled_tokens_per_pass(trials: Sequence[Trial]) -> float:
 
 
 def _way(row: Row) -> Way:
-    return Way(row["model"], row["drafter"], row["strategy"], row["num_draft_tokens"])
+    return Way(row["model"], row["drafter"], row["strategy"], row["num_draft_tokens"], row["temperature"])
 
 
 def _prompt(row: Row) -> OfPrompt:
@@ -314,6 +317,7 @@ def _places(arguments: Any) -> Callable[[Trial], tuple[Any, ...]]:
             at(languages, trial.language),
             at(names, way.drafter),
             at(strategies, way.strategy),
+            way.temperature,
             (way.k is None, way.k or 0),
             at(kinds, trial.kind),
         )

@@ -106,7 +106,7 @@ def write_run(
     told |= {"sizes": dict.fromkeys(names, 11 * 10**9), "draft_sizes": {name: {"qwen": 8 * 10**8} for name in names}}
     told |= {"different": None if temperature else 0, "power": {"source": "none", "watts": None}, **statistics}
     with writing(path) as directory:
-        write_block(directory, generations, cycles)
+        write_block(directory, [{**row, "temperature": temperature} for row in generations], cycles)
         seal(directory, Manifest(FORMAT, VERSION, arguments, {}, {}, told))
     return path
 
