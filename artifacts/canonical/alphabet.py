@@ -1,0 +1,297 @@
+"""The characters that a pre-tokenizer tells apart, found in its own patterns.
+
+A pattern sees a character only through its parts: literals, classes such as ``[A-Za-z]`` or ``\\p{L}``,
+white space. Characters that all parts of all steps treat alike are one class. Which characters a part
+matches is asked of the step itself, for the whole of Unicode.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import Digits, Metaspace, Punctuation, Sequence, Split
+
+from spectool import TokenizerError
+from spectool.artifacts.tokenizer.surfaces import flatten
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+# GPT-2's pattern, which `ByteLevel` has built in.
+_BYTE_LEVEL = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_ESCAPE = re.compile(r"\\(?:[pP]\{[^}]*\}|x\{[^}]*\}|x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{4}|c.|.)", re.DOTALL)
+_GROUP = re.compile(r"\((?:\?(?:#[^)]*\)|([a-zA-Z-]+)[:)]|[:=!>]|<[=!]|<[A-Za-z_]\w*>))?")
+_QUANTIFIER = re.compile(r"\{(\d*)(?:,(\d*))?\}")
+_SURROGATES = range(0xD800, 0xE000)
+_CODES = 0x110000
+_CHUNK = 0x8000  # code points asked about at once; a step's time grows faster than a text
+MOST_CLASSES = 100
+
+
+class Parts(NamedTuple):
+    """What a pre-tokenizer's patterns are made of.
+
+    Attributes:
+        matchers: Patterns of one character each.
+        words: Literal strings, which only their whole makes match.
+        repeats: The highest number in a quantifier.
+        insensitive: Whether case is ignored somewhere.
+    """
+
+    matchers: frozenset[str]
+    words: frozenset[str]
+    repeats: int
+    insensitive: bool
+
+
+class _Asked(NamedTuple):
+    """One question about a character.
+
+    Attributes:
+        runs: Splits a text into runs of characters that match, and of others; None for a question about
+            literals, whose characters are known.
+        single: Splits a doubled character in two if it matches.
+        spaces: What a space has become where the question is asked.
+    """
+
+    runs: Any
+    single: Any
+    spaces: str
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """Classes of characters as runs of code points; a class is represented by its lowest character.
+
+    Attributes:
+        starts: First code point of each run; uint32 ``[runs]``.
+        classes: Class of each run, numbered by lowest character; uint8 ``[runs]``.
+    """
+
+    starts: NDArray[np.uint32]
+    classes: NDArray[np.uint8]
+
+    @property
+    def size(self) -> int:
+        """Number of classes."""
+        return len(self.representatives)
+
+    @cached_property
+    def representatives(self) -> str:
+        """The lowest character of each class."""
+        _, first = np.unique(self.classes, return_index=True)
+        return "".join(map(chr, self.starts[first].tolist()))
+
+    @cached_property
+    def _lists(self) -> tuple[list[int], list[int]]:
+        return self.starts.tolist(), self.classes.tolist()
+
+    def of(self, text: str) -> bytes:
+        """Return the class of each character of a text."""
+        starts, classes = self._lists
+        return bytes(classes[bisect_right(starts, ord(char)) - 1] for char in text)
+
+    def members(self, number: int) -> list[range]:
+        """Return the code points of a class, without surrogates."""
+        ends = [*self.starts[1:].tolist(), _CODES]
+        runs = [range(self.starts[at], ends[at]) for at in np.flatnonzero(self.classes == number).tolist()]
+        return [run for run in runs if run[0] not in _SURROGATES]
+
+
+def alphabet_of(tokenizer: Tokenizer) -> Alphabet:
+    """Find the classes of characters that a tokenizer's pre-tokenizer tells apart. Takes up to a second.
+
+    Raises:
+        TokenizerError: It has a step or a pattern whose parts cannot be told, or tells too many apart.
+    """
+    questions = list(_questions(tokenizer))
+    alone = {ord(char) for char in {" ", *_signs(tokenizer), *_literals(parts_of(tokenizer))}}
+    edges = {0, _SURROGATES.start, _SURROGATES.stop, *alone, *(code + 1 for code in alone)}
+    starts = sorted(edges.union(_changes([question.runs for question in questions if question.runs])))
+    numbers: dict[tuple[bool, ...], int] = {}
+    classes = []
+    for code in starts:
+        char = "\0" if code in _SURROGATES else chr(code)
+        classes.append(numbers.setdefault(tuple(_matches(question, char) for question in questions), len(numbers)))
+    if len(numbers) > MOST_CLASSES:
+        raise TokenizerError(f"its pre-tokenizer tells {len(numbers)} kinds of characters apart")
+    ends = (0, _SURROGATES.start, _SURROGATES.stop)
+    kept = [at for at, code in enumerate(starts) if code in ends or classes[at] != classes[at - 1]]
+    return Alphabet(np.array(starts, np.uint32)[kept], np.array(classes, np.uint8)[kept])
+
+
+def parts_of(tokenizer: Tokenizer) -> Parts:
+    """Take the patterns of all pre-tokenizer steps apart.
+
+    Raises:
+        TokenizerError: A pattern matches in a way that has no such parts, such as a back-reference.
+    """
+    found = [_parts_of_step(step) for step in flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers")]
+    return Parts(
+        frozenset().union(*(parts.matchers for parts in found)),
+        frozenset().union(*(parts.words for parts in found)),
+        max((parts.repeats for parts in found), default=1),
+        any(parts.insensitive for parts in found),
+    )
+
+
+def _signs(tokenizer: Tokenizer) -> Iterator[str]:
+    yield tokenizer.space_sign
+    for step in flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers"):
+        if step["type"] == "Metaspace":
+            yield step["replacement"]
+
+
+def _questions(tokenizer: Tokenizer) -> Iterator[_Asked]:
+    spaces = tokenizer.space_sign
+    for step in flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers"):
+        if step["type"] == "Digits":
+            yield _Asked(Digits(individual_digits=False), Digits(individual_digits=True), spaces)
+        elif step["type"] == "Punctuation":
+            yield _Asked(Punctuation("contiguous"), Punctuation("isolated"), spaces)
+        elif step["type"] == "Metaspace":
+            spaces = step["replacement"]
+            if step["split"]:
+                splitting = Metaspace(replacement=spaces, prepend_scheme="never", split=True)
+                yield _Asked(splitting, splitting, spaces)
+        else:
+            parts = _parts_of_step(step)
+            matchers = parts.matchers | set(map(_literal, _literals(parts)))
+            if parts.insensitive:
+                matchers |= {f"(?i:{part})" for part in matchers}
+            for part in sorted(matchers):
+                runs = None if r"\x{" in part[:7] else Split(Regex(f"(?:{part})+"), "isolated")
+                yield _Asked(runs, Split(Regex(part), "isolated"), spaces)
+
+
+def _literals(parts: Parts) -> set[str]:
+    """Return the literal characters of patterns; where case is ignored, also what one or several of them match.
+
+    Several in a row match ``ﬆ``, which is one character.
+    """
+    literals = {chr(int(part[3:-1], 16)) for part in parts.matchers if part.startswith(r"\x{")}
+    if not parts.insensitive:
+        return literals
+    folded = {char.casefold() for char in literals}
+    return literals | {char for char in map(chr, range(0x1FFFF)) if folded.issuperset(char.casefold())}
+
+
+def _changes(runs: list[Any]) -> Iterator[int]:
+    """Yield the code points at which the answer to some question changes, and more."""
+    for first in range(0, _CODES, _CHUNK):
+        if first in _SURROGATES:
+            continue
+        codes = [code for code in range(first, first + _CHUNK) if code not in _SURROGATES]
+        text = "".join(map(chr, codes))
+        yield first
+        for _, (start, _) in Sequence(runs).pre_tokenize_str(text):
+            yield codes[start]
+
+
+def _matches(question: _Asked, char: str) -> bool:
+    seen = question.spaces if char == " " else char
+    return len(question.single.pre_tokenize_str(seen * 2)) > 1
+
+
+def _parts_of_step(step: dict[str, Any]) -> Parts:
+    match step["type"]:
+        case "Split" if "String" in step["pattern"]:
+            text = step["pattern"]["String"]
+            return Parts(frozenset(map(_literal, text)), frozenset({text}), len(text), False)
+        case "Split":
+            return parts_of_pattern(step["pattern"]["Regex"])
+        case "ByteLevel" if step["use_regex"]:
+            return parts_of_pattern(_BYTE_LEVEL)
+        case "Metaspace" | "Digits" | "Punctuation" | "ByteLevel":
+            return Parts(frozenset(), frozenset(), 1, False)
+    raise TokenizerError(f"its pre-tokenizer {step['type']} has no classes of characters")
+
+
+def parts_of_pattern(pattern: str) -> Parts:
+    """Take an Oniguruma pattern apart.
+
+    Raises:
+        TokenizerError: It has a part that is not about single characters.
+
+    >>> sorted(parts_of_pattern(r"'(?i:ll|d)|[A-Z]+").matchers)
+    ['[A-Z]', '\\\\x{27}', '\\\\x{64}', '\\\\x{6C}']
+    """
+    matchers: set[str] = set()
+    words: list[str] = [""]
+    repeats, insensitive, at = 1, False, 0
+    while at < len(pattern):
+        char = pattern[at]
+        literal = ""
+        if char == "\\":
+            part = _matched(_ESCAPE, pattern, at)
+            at += len(part)
+            kind = part[1]
+            if kind in "bBAzZG":
+                matchers |= {r"\w", _literal("\n")}
+            elif kind in "123456789kgKXRyYNO":
+                raise TokenizerError(f"its pre-tokenizer's pattern uses {part}, which is not about single characters")
+            elif part[1:].isalnum() or len(part) > 2:
+                matchers.add(part)
+            else:
+                literal = kind
+        elif char == "[":
+            end = _end_of_class(pattern, at)
+            matchers.add(pattern[at:end])
+            at = end
+        elif char == "(":
+            group = _GROUP.match(pattern, at)
+            assert group is not None
+            at = group.end()
+            flags = (group[1] or "").split("-")[0]
+            insensitive |= "i" in flags
+            if "x" in flags or pattern.startswith("?", at):
+                raise TokenizerError(f"its pre-tokenizer's pattern has a group {pattern[group.start() : at + 3]!r}")
+        elif char == "{" and (counted := _QUANTIFIER.match(pattern, at)) is not None:
+            repeats = max(repeats, *(int(number or 0) for number in counted.groups()))
+            at = counted.end()
+        else:
+            at += 1
+            if char in "^$.":
+                matchers.add(_literal("\n"))
+            elif char not in "|)*+?":
+                literal = char
+        if literal:
+            matchers.add(_literal(literal))
+            words[-1] += literal
+        elif words[-1]:
+            words.append("")
+    return Parts(frozenset(matchers), frozenset(word for word in words if len(word) > 1), repeats, insensitive)
+
+
+def _literal(char: str) -> str:
+    return f"\\x{{{ord(char):X}}}"
+
+
+def _matched(expected: re.Pattern[str], pattern: str, at: int) -> str:
+    found = expected.match(pattern, at)
+    if found is None:
+        raise TokenizerError(f"its pre-tokenizer's pattern ends inside {pattern[at:]!r}")
+    return found[0]
+
+
+def _end_of_class(pattern: str, at: int) -> int:
+    """Return where a bracketed class that begins at ``at`` ends; classes may hold classes."""
+    depth, place = 0, at
+    while place < len(pattern):
+        char = pattern[place]
+        if char == "\\":
+            place += 1
+        elif char == "[":
+            depth += 1
+            place += pattern.startswith("^", place + 1)
+            place += pattern.startswith("]", place + 1)
+        elif char == "]":
+            depth -= 1
+            if depth == 0:
+                return place + 1
+        place += 1
+    raise TokenizerError(f"its pre-tokenizer's pattern has no end of the class {pattern[at : at + 20]!r}")
