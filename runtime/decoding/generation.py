@@ -275,8 +275,8 @@ class _Run:
         if left != 0 and not draft and proposer.drafting_paused():
             self._begin_ahead(current)
         mx.eval(current)
-        target = ids(current.tokens)
-        accepted = accepted_length(draft, target)
+        target = [token for token in ids(current.tokens) if token >= 0]  # those after a verdict were not drawn
+        accepted = min(accepted_length(draft, target), len(target) - 1)
         committed = _until_stop(target[: accepted + 1], self.stop_tokens)
         begun = self.ahead is not None
         self.again = self._rewind(self.begin + self.yielded + 1 + accepted + begun)

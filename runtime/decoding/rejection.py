@@ -75,33 +75,59 @@ def draw_for(model: Any, verify: str, sampler: Sampler | None, processors: tuple
 
 
 def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array) -> mx.array:
-    """Keep each draft or replace it, by rejection sampling; lazy.
+    """Keep the leading drafts that stand, and draw one token after them, by rejection sampling; lazy.
 
     Args:
         target: p of each position, float32 [..., rows, vocabulary].
         draft: Draft tokens [..., rows - 1].
         distribution: q of the leading positions, float32 [..., drawn, vocabulary]. Drafts after them
-            are guesses, by exact match. One row more than drafts stands for a token that was drawn and
-            cannot be right.
+            are guesses: all of their q is on themselves. One row more than drafts stands for a token that was
+            drawn and cannot be right.
 
     Returns:
-        Token ids [..., rows].
+        Token ids [..., rows]: the drafts that stand, the one token, and -1 for what was not looked at.
     """
-    rows = target.shape[-2]
-    distribution = distribution[..., :rows, :]
-    drawn = min(distribution.shape[-2], rows - 1)
-    missing = [(0, 0)] * target.ndim
-    missing[-2] = (0, rows - distribution.shape[-2])
-    # Where nothing was drawn q is 0 and leaves p. Where p = q a trace of p is left, for what rounding rejects.
-    instead = draw_from(mx.maximum(target - mx.pad(distribution, missing), 1e-20 * target))
-    at = draft[..., :drawn, None]
-    p = mx.take_along_axis(target[..., :drawn, :], at, axis=-1)[..., 0]
-    q = mx.take_along_axis(distribution[..., :drawn, :], at, axis=-1)[..., 0]
+    rows, drawn = target.shape[-2], min(distribution.shape[-2], target.shape[-2])
+    distribution = distribution[..., :drawn, :]
+    draft = mx.pad(draft.astype(mx.int32), [(0, 0)] * (draft.ndim - 1) + [(0, 1)], constant_values=-1)
+    valid, at = draft >= 0, mx.maximum(draft, 0)[..., None]
+    p = mx.where(valid, mx.take_along_axis(target, at, axis=-1)[..., 0], 0)
+    q = mx.take_along_axis(distribution, at[..., :drawn, :], axis=-1)[..., 0]
+    q = mx.concatenate([q, mx.ones_like(p[..., drawn:])], axis=-1)
     kept = mx.random.uniform(shape=p.shape) * q < p
-    tokens = mx.where(kept, draft[..., :drawn], instead[..., :drawn])
-    return mx.concatenate([tokens, instead[..., drawn:]], axis=-1)
+    # The first row that is not kept, at the latest the one after all drafts. Only there a token is drawn.
+    verdict = mx.sum(mx.cumprod(kept.astype(mx.int32), axis=-1), axis=-1, keepdims=True)
+    p = _row(target, verdict)
+    q = (mx.arange(p.shape[-1]) == mx.take_along_axis(draft, verdict, axis=-1)).astype(p.dtype)  # of a guess
+    q = mx.where(verdict < drawn, _row(distribution, mx.minimum(verdict, drawn - 1)), q) if drawn else q
+    rest = mx.maximum(p - q, 0)
+    # Where p = q, rounding may reject and leave nothing.
+    rest = mx.where(mx.sum(rest, axis=-1, keepdims=True) > 0, rest, p)
+    place = mx.arange(rows)
+    return mx.where(place < verdict, draft, mx.where(place == verdict, draw_from(rest)[..., None], -1))
 
 
-def draw_from(probabilities: mx.array) -> mx.array:
-    """Draw a token from each distribution [..., vocabulary], which need not sum to 1; lazy."""
-    return mx.random.categorical(mx.log(probabilities))
+def _row(rows: mx.array, number: mx.array) -> mx.array:
+    """Return one row [..., vocabulary] of ``rows`` [..., rows, vocabulary]: ``number`` [..., 1]."""
+    return mx.take_along_axis(rows, number[..., None], axis=-2)[..., 0, :]
+
+
+def draw_from(weights: mx.array) -> mx.array:
+    """Draw a token from each distribution [..., vocabulary], which need not sum to 1; lazy.
+
+    By inversion: first a block of tokens, then a token of it. Sums over a block are short, so that rare tokens are not
+    rounded away, and one number is drawn for each block and not for each token.
+    """
+    blocks = math.isqrt(weights.shape[-1] - 1) + 1
+    padded = mx.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, blocks * blocks - weights.shape[-1])])
+    padded = padded.reshape(*weights.shape[:-1], blocks, blocks)
+    block = _invert(mx.sum(padded, axis=-1))[..., None]
+    return (blocks * block + _invert(_row(padded, block))[..., None])[..., 0]
+
+
+def _invert(weights: mx.array) -> mx.array:
+    """Draw a place from each of ``weights`` [..., places]; one of weight 0 is never drawn."""
+    sums = mx.cumsum(weights, axis=-1)
+    # A uniform number is at most 1 - 2**-24: its product with the last sum is below that.
+    below = mx.random.uniform(shape=(*weights.shape[:-1], 1)) * sums[..., -1:]
+    return mx.sum(sums <= below, axis=-1)
