@@ -8,6 +8,7 @@ length, acceptance rate).
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -18,11 +19,12 @@ def replay(
     drafter: Drafter,
     num_draft_tokens: int = 8,
     on_document: Callable[[int], object] = lambda tokens: None,
+    prompts: Iterable[Sequence[int]] | None = None,
 ) -> DraftStatistics:
     """Replay tokenized documents as if the target had written them.
 
     Every cycle commits the accepted prefix of the proposal and one more token, the one that
-    the target itself would add. Each document is a generation of its own, without a prompt.
+    the target itself would add. Each document is a generation of its own.
     Drafters do not know where a document ends: what they propose beyond it counts as rejected.
 
     Args:
@@ -30,10 +32,11 @@ def replay(
         drafter: Whose proposals are verified.
         num_draft_tokens: Longest proposal, in tokens (gamma).
         on_document: Called after each document with its number of tokens.
+        prompts: Target ids that stand before each document and are not counted; none by default.
     """
     statistics = DraftStatistics()
-    for document in documents:
-        drafter.start(())
+    for prompt, document in zip(repeat(()) if prompts is None else prompts, documents, strict=False):
+        drafter.start(prompt)
         position, end = 0, len(document)
         while position < end:
             proposal = drafter.propose(num_draft_tokens)

@@ -10,7 +10,7 @@ some of its own.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -21,10 +21,6 @@ from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.verification import ids as evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, allow_any
-
-if TYPE_CHECKING:
-    pass
-
 
 _TOGETHER = 32  # new context tokens whose logits are computed with the last one's rather than fed before
 

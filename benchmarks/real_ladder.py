@@ -1,0 +1,148 @@
+"""The translation ladder with pretrained models on both sides.
+
+    python benchmarks/real_text.py --model qwen2.5-coder-1.5b --language pl
+    python benchmarks/real_ladder.py --draft gemma3-270m --target qwen2.5-coder-1.5b --language pl
+    python benchmarks/real_ladder.py --draft gemma3-270m --target bielik-11b-v2.5 --language pl   no model: its corpus
+
+The text that the target wrote (``real_text.py``) is replayed behind its prompts, k draft tokens a cycle. Where only
+the target's tokenizer can be had, encyclopaedia and news stand in for its text. Rows: the published strategies, then
+the anchored one step by step. Intervals: 95%, bootstrapped over prompts; ``gain`` is tokens per pass - 1, and its
+ratio to ``context``'s gain is bootstrapped in pairs, since all rows replay the same prompts.
+
+Prints a Markdown table and adds to ``benchmarks/results/real_ladder.jsonl``. Preload OpenBLAS as README says.
+"""
+
+import json
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import click
+import numpy as np
+from real_artifacts import alignment_of
+from real_data import SHARED, encoded, real_corpus
+from real_models import PACKAGES, real_model
+from real_text import Written, read_text, repeated_4_grams, text_path
+from tqdm import tqdm
+
+from spectool.artifacts import Alignment, open_tokenizer
+from spectool.measure.emulate.replay import replay
+from spectool.measure.emulate.strategies import anchored_steps
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.model_source import ModelSource
+from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.models import load_model
+from spectool.runtime.translation.strategies import make_translator
+
+RESULTS = Path(__file__).parent / "results" / "real_ladder.jsonl"
+PUBLISHED = ("naive", "context", "intersection")
+BASE = "context"
+_RESAMPLED = 2000
+_MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
+_DOCUMENT = 160  # target tokens of a document that stands in for an answer, after as many of prompt
+
+
+@click.command()
+@click.option("--draft", default="gemma3-270m", show_default=True)
+@click.option("--target", default="qwen2.5-coder-1.5b", show_default=True, help="A model, or a tokenizer alone.")
+@click.option("--language", default="pl", show_default=True)
+@click.option("--temperature", default=0.0, show_default=True, help="Of the text that the target wrote.")
+@click.option("--num-draft-tokens", "lengths", type=int, multiple=True, default=(4,), show_default=True)
+@click.option("--tokens", default=5000, show_default=True, help="Target tokens to replay.")
+@click.option("--strategy", "only", multiple=True, help="These rows only; all by default.")
+def main(
+    draft: str,
+    target: str,
+    language: str,
+    temperature: float,
+    lengths: tuple[int, ...],
+    tokens: int,
+    only: tuple[str, ...],
+) -> None:
+    """Replay with every strategy and step; save and print."""
+    model, loaded = load_model(real_model(draft))
+    where = Path(real_model(target)) if target in PACKAGES else SHARED / "tokenizers" / target
+    sides = open_tokenizer(loaded), open_tokenizer(str(where))
+    alignment = Alignment(alignment_of(f"{draft}-{target}-{language}", Path(real_model(draft)), where, language))
+    source = ModelSource(model, bos=sides[0].roles.bos, size=sides[0].size)
+    translators = {name: make_translator(name, alignment, *sides) for name in PUBLISHED}
+    translators |= anchored_steps(alignment, *sides)
+    if only:
+        translators = {name: translators[name] for name in only}
+    if target in PACKAGES:
+        texts = read_text(text_path(target, language, temperature))
+    else:
+        documents = encoded(sides[1], real_corpus(language, "valid"), tokens * 8)
+        texts = [Written(ids[:_DOCUMENT], ids[_DOCUMENT : 2 * _DOCUMENT]) for ids in documents if len(ids) > _DOCUMENT]
+    texts = list(islice(texts, _enough(texts, tokens)))
+    for length in lengths:
+        runs: dict[str, list[DraftStatistics]] = {}
+        passes: dict[str, int] = {}
+        for name, translator in translators.items():
+            drafter, before, runs[name] = TranslatedDrafter(source, translator, length), source.passes, []
+            for text in tqdm(texts, desc=f"{name}, k = {length}", mininterval=30):
+                most = length * _MOST_IDS_A_DRAFT_TOKEN
+                runs[name].append(replay([text.output], drafter, most, prompts=[text.prompt]))
+            passes[name] = source.passes - before
+        rows = [
+            {
+                "draft": draft,
+                "target": target,
+                "language": language,
+                "temperature": temperature if target in PACKAGES else None,
+                "tokens": sum(run.tokens for run in runs[name]),
+                "prompts": len(texts),
+                "repeated 4-grams": round(repeated_4_grams([text.output for text in texts]), 4),
+                "k": length,
+                "strategy": name,
+                "tokens per pass": _interval(runs[name]),
+                "gain / context's": _gain_ratio(runs[name], runs[BASE]) if BASE in runs else None,
+                "draft passes per pass": round(passes[name] / sum(run.passes for run in runs[name]), 2),
+            }
+            for name in translators
+        ]
+        with RESULTS.open("a") as results:
+            results.writelines(json.dumps(row) + "\n" for row in rows)
+        _print(rows)
+
+
+def _enough(texts: Sequence[Written], tokens: int) -> int:
+    """Return how many texts have ``tokens`` output tokens together."""
+    sums = np.cumsum([len(text.output) for text in texts])
+    return int(np.searchsorted(sums, tokens)) + 1
+
+
+def _resampled(runs: Sequence[DraftStatistics]) -> np.ndarray:
+    """Return tokens per pass of the prompts and of resampled ones, float64 [1 + resampled]; always the same draws."""
+    counts = np.array([(run.tokens, run.passes) for run in runs], dtype=np.float64)
+    drawn = np.random.default_rng(0).integers(len(runs), size=(_RESAMPLED, len(runs)))
+    sums = np.vstack([counts.sum(axis=0), counts[drawn].sum(axis=1)])
+    return sums[:, 0] / sums[:, 1]
+
+
+def _interval(runs: Sequence[DraftStatistics]) -> list[float]:
+    values = _resampled(runs)
+    return [round(float(value), 4) for value in (values[0], *np.quantile(values[1:], (0.025, 0.975)))]
+
+
+def _gain_ratio(runs: Sequence[DraftStatistics], base: Sequence[DraftStatistics]) -> list[float]:
+    values = (_resampled(runs) - 1) / (_resampled(base) - 1)
+    return [round(float(value), 3) for value in (values[0], *np.quantile(values[1:], (0.025, 0.975)))]
+
+
+def _print(rows: Sequence[dict[str, object]]) -> None:
+    columns = ("k", "strategy", "tokens per pass", "gain / context's", "draft passes per pass")
+    first = rows[0]
+    click.echo(
+        f"\n{first['draft']} -> {first['target']}, {first['language']}: {first['tokens']:,} tokens of "
+        f"{first['prompts']} prompts, temperature {first['temperature']}, "
+        f"{first['repeated 4-grams']:.1%} repeated 4-grams\n"
+    )
+    click.echo("| " + " | ".join(columns) + " |\n|" + "---:|" * len(columns))
+    for row in rows:
+        cells = (f"{c[0]} ({c[1]} to {c[2]})" if isinstance(c := row[name], list) else str(c) for name in columns)
+        click.echo("| " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()

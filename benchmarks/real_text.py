@@ -1,0 +1,138 @@
+"""Text that a real model writes: continuations and answers, kept for replay.
+
+    python benchmarks/real_text.py --model gemma3-270m --language pl
+    python benchmarks/real_text.py --model qwen2.5-coder-1.5b --language pl --temperature 0.7
+
+Base models go on with the bundled prompts. Models that answer in turns get the first turns of Polish MT-Bench and
+Spec-Bench from the folder named by SPECTOOL_SHARED; in other languages, the bundled prompts as a turn. Prompts are
+decoded many at once, which is several times faster than one by one. Near-ties may therefore fall otherwise than
+in decoding one by one: it is a text of the model's all the same.
+
+Replaying a text counts the same passes as generating it with exact-match verification: greedy drafts do not depend
+on how the target draws. The share of repeated 4-grams says how much the text runs in circles, which flatters
+drafts from history.
+
+Keeps .scratch/real_text/MODEL.LANGUAGE.tTEMPERATURE[.pPENALTY].jsonl: one line a prompt, ids of prompt and output.
+"""
+
+import json
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import mlx.core as mx
+from mlx_lm.generate import batch_generate
+from mlx_lm.sample_utils import make_logits_processors, make_sampler
+from real_data import SHARED
+from real_models import BASE, real_model
+
+from spectool.runtime.models import load_model
+
+FOLDER = Path(__file__).parent.parent / ".scratch" / "real_text"
+TURNS = {"pl": "pl_mt_bench.jsonl", "en": "spec_bench.jsonl"}
+
+
+class Written(NamedTuple):
+    """A prompt and what the model wrote: target ids, special tokens of the prompt included."""
+
+    prompt: list[int]
+    output: list[int]
+
+
+def repeated_4_grams(texts: Sequence[Sequence[int]]) -> float:
+    """Return the share of 4-grams that have stood in the same text before."""
+    repeated = total = 0
+    for ids in texts:
+        grams = [tuple(ids[i : i + 4]) for i in range(len(ids) - 3)]
+        total += len(grams)
+        repeated += len(grams) - len(set(grams))
+    return repeated / total if total else 0.0
+
+
+def text_path(model: str, language: str, temperature: float, penalty: float | None = None) -> Path:
+    """Return where a text is kept."""
+    end = f".p{penalty:g}" if penalty else ""
+    return FOLDER / f"{Path(model).name}.{language}.t{temperature:g}{end}.jsonl"
+
+
+def read_text(path: Path) -> list[Written]:
+    """Read what ``main`` has kept.
+
+    Raises:
+        click.ClickException: There is none yet.
+    """
+    if not path.exists():
+        raise click.ClickException(f"no {path}; write it with benchmarks/real_text.py")
+    return [Written(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def real_prompts(model: str, language: str, most: int) -> list[str]:
+    """Return at most ``most`` prompts in the language, in the form that the model expects, evenly over all kinds."""
+    if model not in BASE and language in TURNS:
+        lines = (SHARED / "prompts" / TURNS[language]).read_text(encoding="utf-8").splitlines()
+        texts = [json.loads(line)["turns"][0] for line in lines]
+    else:
+        bundled = resources.files("spectool.measure.bench") / "prompts" / f"{language}.toml"
+        texts = [prompt["text"] for prompt in tomllib.loads(bundled.read_text(encoding="utf-8"))["prompts"]]
+    return texts[:: max(1, len(texts) // most)][:most]
+
+
+def prompt_ids(tokenizer: Any, model: str, text: str) -> list[int]:
+    """Return the ids of a prompt: a turn for a model that answers, BOS and text for one that goes on."""
+    if model in BASE:
+        return list(tokenizer.encode(text))
+    turns = [{"role": "user", "content": text}]
+    return list(tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False))
+
+
+@click.command()
+@click.option(
+    "--model", default="gemma3-270m", show_default=True, help="Of real_models.py, or a directory, or a hub id."
+)
+@click.option("--language", default="pl", show_default=True)
+@click.option("--temperature", default=0.0, show_default=True)
+@click.option("--repetition-penalty", "penalty", type=float, help="For instance 1.1; none by default.")
+@click.option("--prompts", "most", default=40, show_default=True)
+@click.option("--tokens", default=160, show_default=True, help="Longest answer.")
+@click.option("--batch", default=20, show_default=True, help="Prompts decoded at once.")
+@click.option("--seed", default=0, show_default=True)
+def main(
+    model: str,
+    language: str,
+    temperature: float,
+    penalty: float | None,
+    most: int,
+    tokens: int,
+    batch: int,
+    seed: int,
+) -> None:
+    """Write, keep, and print the beginning of each answer."""
+    mx.random.seed(seed)
+    loaded, tokenizer = load_model(real_model(model))
+    prompts = [prompt_ids(tokenizer, model, text) for text in real_prompts(model, language, most)]
+    answers = batch_generate(
+        loaded,
+        tokenizer,
+        prompts,
+        max_tokens=tokens,
+        return_token_ids=True,
+        completion_batch_size=batch,
+        prefill_batch_size=batch,
+        sampler=make_sampler(temperature),
+        logits_processors=make_logits_processors(repetition_penalty=penalty) if penalty else None,
+    ).token_ids
+    written = [Written(prompt, ids) for prompt, ids in zip(prompts, answers, strict=True) if ids]
+    path = text_path(model, language, temperature, penalty)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(text._asdict()) + "\n" for text in written), encoding="utf-8")
+    for text in written[:4]:
+        click.echo(f"… {tokenizer.decode(text.output)[:160]!r}")
+    outputs = [text.output for text in written]
+    click.echo(f"{path}: {sum(map(len, outputs)):,} tokens, {repeated_4_grams(outputs):.1%} repeated 4-grams")
+
+
+if __name__ == "__main__":
+    main()
