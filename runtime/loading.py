@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import RuntimeUnsupported
+from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.formats.alignment import Alignment
 from spectool.artifacts.formats.dictionary import Dictionary
 from spectool.artifacts.tokenizer.opening import open_tokenizer
@@ -19,12 +20,12 @@ MIN_PROBABILITY = 0.2
 
 
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
-    """Open a dictionary for the tokenizer in use.
+    """Open a dictionary for the tokenizer in use: a directory, or a name in the folder that build-dict writes to.
 
     Raises:
         ArtifactError: It is damaged, or (`FingerprintMismatch`) built for another tokenizer.
     """
-    dictionary = Dictionary(path)
+    dictionary = Dictionary(find_artifact(path, ".dict"))
     rebuild = f"spectool build-dict --tokenizer {tokenizer.name} -o NEW.dict --corpus …"
     tokenizer.require(dictionary.fingerprint, str(path), rebuild)
     return dictionary
@@ -51,7 +52,7 @@ def load_drafter(
 
     Args:
         tokenizer: The target's: mlx-lm's ``TokenizerWrapper``, or the model's directory or hub id.
-        dictionary: Directory of a dictionary, from ``spectool build-dict``.
+        dictionary: Directory of a dictionary, or its name, from ``spectool build-dict``.
         draft_model: Directory or hub id of a draft model, or the pair that ``mlx_lm.load`` returns.
         alignment: Directory of an alignment from the draft's tokenizer to the target's, from ``spectool align``.
             Needed where they differ.

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import guarded, json_option, out_option, reading, say, show, stage, text_options
-from spectool.build.default_paths import default_path
+from spectool.artifacts.default_paths import default_path
 
 
 @click.command("align")

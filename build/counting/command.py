@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import guarded, json_option, out_option, say, stage, text_options
-from spectool.build.default_paths import default_path, digest, slug
+from spectool.artifacts.default_paths import default_path, digest, slug
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 

@@ -8,8 +8,8 @@ import click
 from click.core import ParameterSource
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, say, stage, text_options
+from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.command import resource_options, size_in_bytes
-from spectool.build.default_paths import default_path, digest, slug
 
 _OF_BACKOFF = ("max_bytes", "max_context", "discount")
 _OF_DICTSPEC = ("orders", "min_prob", "min_prob_of", "max_prefix", "max_continuation", "language")

@@ -40,7 +40,7 @@ def named(given: Sequence[str], option: str = "--corpus") -> dict[str, str]:
     Raises:
         click.UsageError: Two have one name.
     """
-    from spectool.build.default_paths import slug
+    from spectool.artifacts.default_paths import slug
 
     found: dict[str, str] = {}
     for text in given:

@@ -1,8 +1,7 @@
 """``spectool bench``."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,64 @@ import click
 from tqdm import tqdm
 
 from spectool.artifacts.console import Finite, guarded, json_option, say, show, table
-from spectool.runtime.commands.model_options import DraftLength
+from spectool.runtime.commands.model_options import DraftLength, min_draft_prob_option, model_option, verify_option
 from spectool.runtime.translation.strategies import STRATEGIES
 
 _PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
+_DRAFTER = {"name": "name", "model": "draft_model", "align": "alignment", "dict": "dictionary", "verify": "verify"}
+_OPTIONS: tuple[Callable[..., Any], ...] = (
+    model_option(required=False),
+    click.option(
+        "--drafter",
+        "drafters",
+        multiple=True,
+        metavar="SPEC",
+        help="What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored; "
+        "name=…, verify=… and min-prob=… are for it alone. May be repeated. "
+        f"Strategies: {', '.join(STRATEGIES)}.",
+    ),
+    click.option(
+        "--prompts", multiple=True, metavar="SOURCE", help=f"Where prompts come from: {_PROMPTS}; repeatable."
+    ),
+    click.option("--count", type=click.IntRange(1), help="Prompts of each kind, or of each corpus; 12 by default."),
+    click.option("--sample", type=click.IntRange(1), metavar="N", help="Draw so many at random, by --seed, instead."),
+    click.option(
+        "--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; whole documents by default."
+    ),
+    click.option(
+        "--stride", type=click.IntRange(1), help="Tokens from a window to the next; half a window by default."
+    ),
+    click.option(
+        "--num-draft-tokens",
+        type=DraftLength(1),
+        multiple=True,
+        metavar="K",
+        help="Draft length, or auto; may be repeated; 2, 4 and auto by default.",
+    ),
+    min_draft_prob_option(default=None, show_default=False),
+    verify_option(default=None, show_default=False),
+    click.option("--tokens", type=click.IntRange(1), help="To generate after each prompt, at most; 128 by default."),
+    click.option("--repetitions", type=click.IntRange(1), help="Of every prompt; 1 by default."),
+    click.option(
+        "--temp",
+        "--temperature",
+        "temperature",
+        type=Finite(0),
+        multiple=True,
+        help="Temperature; may be repeated; 0 by default.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(0), help="Of orders, of sampling, and of prompts drawn at random; 0 by default."
+    ),
+    click.option("--ignore-eos", is_flag=True, default=None, help="Go on behind the end that the model sees."),
+    click.option("--tdp", "watts", type=Finite(0), help="Watts to estimate energy with, where it cannot be measured."),
+)
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command()
@@ -24,50 +77,14 @@ _PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a c
     metavar="FILE",
     help='Where the models, artifacts and corpora of EXPERIMENT lie here: TOML, "name there" = "path here".',
 )
-@click.option("--model", metavar="M", help="Target model: directory or hub id.")
-@click.option(
-    "--drafter",
-    "drafters",
-    multiple=True,
-    metavar="SPEC",
-    help="What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored, with "
-    f"name=… before it for the tables; may be repeated. Strategies: {', '.join(STRATEGIES)}.",
-)
-@click.option("--prompts", multiple=True, metavar="SOURCE", help=f"Where prompts come from: {_PROMPTS}; repeatable.")
-@click.option("--count", type=click.IntRange(1), help="Prompts of each kind, or of each corpus; 12 by default.")
-@click.option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; whole documents by default.")
-@click.option("--stride", type=click.IntRange(1), help="Tokens from a window to the next; half a window by default.")
-@click.option(
-    "--num-draft-tokens",
-    type=DraftLength(1),
-    multiple=True,
-    metavar="K",
-    help="Draft length, or auto; may be repeated; 2, 4 and auto by default.",
-)
-@click.option("--tokens", type=click.IntRange(1), help="To generate after each prompt, at most; 128 by default.")
-@click.option("--repetitions", type=click.IntRange(1), help="Of every prompt; 1 by default.")
-@click.option("--temp", "temperature", type=Finite(0), help="Temperature; 0 by default.")
-@click.option("--seed", type=click.IntRange(0), help="Of the order of the ways, and of sampling; 0 by default.")
-@click.option("--ignore-eos", is_flag=True, default=None, help="Go on behind the end that the model sees.")
-@click.option("--tdp", "watts", type=Finite(0), help="Watts to estimate energy with, where it cannot be measured.")
+@_options
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Directory to write.")
 @json_option
 @guarded
 def bench(
-    experiment: Path | None,
-    paths: Path | None,
-    model: str | None,
-    drafters: tuple[str, ...],
-    prompts: tuple[str, ...],
-    count: int | None,
-    window: int | None,
-    stride: int | None,
-    watts: float | None,
-    out: Path,
-    as_json: bool,
-    **changes: Any,
+    experiment: Path | None, paths: Path | None, watts: float | None, out: Path, as_json: bool, **options: Any
 ) -> None:
-    """Measure drafters side by side: prompts in every way, every cycle recorded.
+    """Measure drafters side by side: prompts in every configuration, every cycle recorded.
 
     Each prompt is decoded plainly, by mlx-lm's own loop, and with every drafter, strategy and draft length, in an
     order that changes from prompt to prompt. Killed, it goes on where it was: give the same command again.
@@ -77,43 +94,21 @@ def bench(
     Examples:
         spectool bench --model ./Bielik-11B --drafter dict=pl.dict,history --prompts pl -o bielik.bench
         spectool bench --model ./Bielik-11B --drafter model=./Qwen,align=qwen.align,strategy=context+anchored \\
-            --prompts pl:question --prompts wiki-pl --window 1024 --stride 512 --count 50 -o bielik.bench
+            --prompts wiki-pl --window 1024 --sample 50 --temp 0 --temp 0.7 -o bielik.bench
         spectool bench experiment.toml --num-draft-tokens auto -o auto.bench
     """
     from spectool import ArtifactError
     from spectool.artifacts.work import work_path
-    from spectool.measure.bench.experiment import Experiment, ModelSpec, read_experiment, read_paths, with_paths
-    from spectool.measure.bench.progress import Progress
+    from spectool.measure.bench.experiment import make_experiment, read_keys, read_paths
     from spectool.measure.bench.running import run_experiment
     from spectool.measure.report.summary import figures_of_ways, verdicts
     from spectool.measure.report.trials import LEAST, read_trials
 
-    keys: dict[str, Any] = {} if experiment is None else read_experiment(experiment)
-    if paths is not None:
-        keys = with_paths(keys, read_paths(paths))
-    changes["num_draft_tokens"] = changes["num_draft_tokens"] or None
-    keys |= {key: value for key, value in changes.items() if value is not None}
-    if model is not None or drafters:
-        if model is None:
-            raise click.UsageError("--drafter needs --model")
-        keys["models"] = (ModelSpec(Path(model).name, model, tuple(map(_drafter, drafters))),)
-    if prompts:
-        keys["prompts"] = tuple(map(_prompts, prompts))
-    if "prompts" not in keys:
-        raise click.UsageError(f"no prompts: give --prompts ({_PROMPTS}), or an EXPERIMENT that has some")
-    keys["prompts"] = tuple(_changed(source, count, window, stride) for source in keys["prompts"])
-    planned = Experiment(**{"models": (), **keys})
+    keys = {} if experiment is None else read_keys(experiment, read_paths(paths) if paths else {})
+    planned = make_experiment(_changed(keys, options), experiment)
     with tqdm(unit=" generations", disable=None) as bar:
-
-        def begin(done: int, total: int) -> None:
-            bar.reset(total)
-            bar.initial = bar.n = done  # what was measured before says nothing about the speed
-            bar.refresh()
-            if done:
-                say(f"going on: {done} of {total} generations were measured before")
-
         try:
-            run = run_experiment(planned, out, watts, Progress(begin, lambda: bar.update(1), _noted(bar)))
+            run = run_experiment(planned, out, watts, bar)
         except KeyboardInterrupt:
             if (kept := work_path(out.resolve())).exists():
                 say(f"Interrupted. What was measured is kept in {kept}; the same command goes on from there.")
@@ -121,6 +116,10 @@ def bench(
             raise
     statistics = run.manifest.statistics
     facts = {"path": str(out), **{key: statistics[key] for key in ("blocks", "generations", "different", "seconds")}}
+    if as_json:
+        facts |= {key: statistics[key] for key in ("compared", "first_difference", "largest_gap")}
+    elif statistics["different"] is not None:
+        facts["different"] = _different(statistics)
     try:
         trials = read_trials(run)
     except ArtifactError as error:  # outputs too short to compare
@@ -130,8 +129,8 @@ def bench(
     ways = figures_of_ways(trials)
     if trials.left_out:
         say(
-            f"left out: {len(trials.left_out)} of {facts['blocks']} blocks, fewer than {LEAST} tokens in some way. "
-            "Where the model sees an end early, --ignore-eos goes on behind it"
+            f"left out: {len(trials.left_out)} of {facts['blocks']} blocks, fewer than {LEAST} tokens in some "
+            "configuration. Where the model sees an end early, --ignore-eos goes on behind it"
         )
     if as_json:
         show(facts | {"ways": ways}, as_json)
@@ -141,62 +140,74 @@ def bench(
     say(f"tables and plots: spectool report {out}")
 
 
-def _noted(bar: Any) -> Any:
-    def note(phrase: str) -> None:
-        if bar.disable:
-            say(phrase)
-        else:
-            bar.set_description(phrase)
+def _changed(keys: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Put what options say in the place of an experiment's keys."""
+    given = {key: value for key, value in options.items() if value not in (None, ())}
+    own = {key: given.pop(key) for key in ("min_draft_prob", "verify") if key in given}
+    drawn = {key: given.pop(key) for key in ("count", "sample", "window", "stride") if key in given}
+    model, drafters, prompts = (given.pop(key, None) for key in ("model", "drafters", "prompts"))
+    keys = keys | given
+    if model is not None or drafters:
+        if model is None:
+            raise click.UsageError("--drafter needs --model")
+        keys["models"] = [{"name": Path(model).name, "path": model, "drafters": list(map(_drafter, drafters or ()))}]
+    for drafter in [drafter for each in keys.get("models", ()) for drafter in each.get("drafters", ())]:
+        drafter |= {key: value for key, value in own.items() if key != "verify" or "draft_model" in drafter}
+    if prompts:
+        keys["prompts"] = list(map(_prompts, prompts))
+    if not keys.get("prompts"):
+        raise click.UsageError(f"no prompts: give --prompts ({_PROMPTS}), or an EXPERIMENT that has some")
+    for source in keys["prompts"]:
+        of_corpus = "source" in source
+        source |= {key: value for key, value in drawn.items() if of_corpus or key in ("count", "sample")}
+    return keys
 
-    return note
 
-
-def _drafter(text: str) -> Any:
+def _drafter(text: str) -> dict[str, Any]:
     """Read ``--drafter``."""
-    from spectool.measure.bench.experiment import DrafterSpec
-
-    named = {"name": "name", "model": "draft_model", "align": "alignment", "dict": "dictionary"}
     found: dict[str, Any] = {}
     for part in text.split(","):
         key, given, value = part.partition("=")
         if key == "history" and not given:
             found["history"] = True
         elif key == "strategy" and value:
-            found["strategies"] = tuple(value.split("+"))
-        elif key in named and value:
-            found[named[key]] = value
+            found["strategies"] = value.split("+")
+        elif key == "min-prob" and value:
+            found["min_draft_prob"] = float(value)
+        elif key in _DRAFTER and value:
+            found[_DRAFTER[key]] = value
         else:
-            expected = "history, strategy=…+…, " + ", ".join(f"{name}=…" for name in named)
+            expected = "history, strategy=…+…, min-prob=…, " + ", ".join(f"{name}=…" for name in _DRAFTER)
             raise click.UsageError(f"--drafter {text}: {part!r}: expected one of {expected}")
-    default = [Path(found[key]).name for key in ("draft_model", "dictionary") if key in found]
-    return DrafterSpec(**{"name": "+".join([*default, *(["history"] if "history" in found else [])]), **found})
+    made_of = [Path(found[key]).name for key in ("draft_model", "dictionary") if key in found]
+    return {"name": "+".join([*made_of, *(["history"] if "history" in found else [])]), **found}
 
 
-def _prompts(text: str) -> Any:
+def _prompts(text: str) -> dict[str, Any]:
     """Read ``--prompts``."""
-    from spectool.measure.bench.experiment import LANGUAGES, Prompts
+    from spectool.measure.bench.experiment import LANGUAGES
 
     language, _, kind = text.partition(":")
     if language in LANGUAGES:
-        return Prompts(language=language, kinds=(kind,) if kind else ())
-    return Prompts(source=text)
+        return {"language": language, "kinds": [kind] if kind else []}
+    return {"source": text}
 
 
-def _changed(source: Any, count: int | None, window: int | None, stride: int | None) -> Any:
-    """Apply ``--count`` to a source of prompts, and the other two to one that is a corpus."""
-    from spectool.measure.bench.experiment import BUILT_IN
-
-    changes = {} if count is None else {"count": count}
-    if source.source != BUILT_IN and (window is not None or stride is not None):
-        tokens = source.window if window is None else window
-        changes |= {"window": tokens, "stride": -(-tokens // 2) if stride is None else stride}
-    return replace(source, **changes)
+def _different(counts: Mapping[str, Any]) -> str:
+    """Say how many outputs leave plain decoding's, and where."""
+    number, compared = counts["different"], counts["compared"]
+    if not number:
+        return f"0 of {compared['outputs']:,} outputs, {compared['tokens']:,} tokens"
+    return (
+        f"{number:,} of {compared['outputs']:,} outputs, one in {compared['tokens'] / number:,.0f} tokens, the first "
+        f"after {counts['first_difference']:,}; the two best logits there are {counts['largest_gap']:.3g} apart at most"
+    )
 
 
 def _summary(ways: Sequence[Mapping[str, Any]]) -> str:
-    """Lay out the main figures of all ways; intervals are of 95%, over prompts."""
-    several = len({way["model"] for way in ways}) > 1
-    header = ["drafter", "strategy", "k", "speed-up", "95% interval", "acceptance", "tokens per pass", "prompts"]
+    """Lay out the main figures of all configurations; intervals are of 95%, over prompts."""
+    several, drawn = len({way["model"] for way in ways}) > 1, any(way["temperature"] for way in ways)
+    header = ["drafter", "strategy", *(["temperature"] if drawn else []), "k", "speed-up", "95% interval"]
     rows = []
     for way in ways:
         low, high = way["low"], way["high"]
@@ -204,6 +215,7 @@ def _summary(ways: Sequence[Mapping[str, Any]]) -> str:
             [
                 f"{way['model']}: {way['drafter']}" if several else way["drafter"],
                 way["strategy"] or "",
+                *([f"{way['temperature']:g}"] if drawn else []),
                 "auto" if way["num_draft_tokens"] is None else str(way["num_draft_tokens"]),
                 f"{way['speedup']:.2f}",
                 "" if low is None else f"{max(0.0, low):.2f} to {high:.2f}",
@@ -212,4 +224,4 @@ def _summary(ways: Sequence[Mapping[str, Any]]) -> str:
                 str(way["prompts"]),
             ]
         )
-    return table(header, rows)
+    return table([*header, "acceptance", "tokens per pass", "prompts"], rows)

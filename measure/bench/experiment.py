@@ -1,60 +1,19 @@
-"""An experiment: which prompts, models, drafters and draft lengths a benchmark runs over.
+"""An experiment: which prompts, models, drafters, draft lengths and temperatures a benchmark runs over.
 
-An experiment is a TOML file, or the options of ``spectool bench``::
-
-    name = "Polish, cross-family"
-    tokens = 128                          # to generate after each prompt
-    repetitions = 1
-    temperature = 0.0
-    seed = 0
-    ignore_eos = false                    # true: go on behind the end that the model sees, for outputs of one length
-    num_draft_tokens = [2, 4, "auto"]
-
-    [[prompts]]                           # one table for each source
-    source = "built-in"                   # or a corpus, as for --corpus
-    language = "pl"
-    kinds = ["encyclopaedic", "question"] # of the built-in ones; all of them by default
-    count = 12                            # of each kind
-
-    [[prompts]]
-    source = "wiki-pl"
-    language = "pl"
-    kinds = ["wikipedia"]                 # what the tables call them
-    window = 1024                         # tokens of a prompt; 0 takes every document for a prompt
-    stride = 512                          # tokens from one window to the next
-    count = 50
-    chat = false                          # whether prompts go through the model's chat template
-
-    [[models]]
-    name = "Bielik 11B"
-    languages = ["pl"]                    # of the prompts that it gets; all of them by default
-    path = "speakleash/Bielik-11B-v3.0-Instruct-MLX-8bit"
-
-    [[models.drafters]]                   # at least one for each model
-    name = "Qwen"
-    draft_model = "mlx-community/Qwen2.5-1.5B-Instruct-4bit"
-    alignment = "qwen-bielik.align"
-    strategies = ["none", "naive", "context", "anchored"]
-
-    [[models.drafters]]
-    name = "dictionary"
-    dictionary = "pl.dict"
-    history = true
-    languages = ["pl"]                    # likewise; drafters for different languages may have one name
-
-Paths are seen from where the command is run, as in its options.
+It is a TOML file, or the options of ``spectool bench``; docs/measuring.md shows a file with every key. Paths are seen
+from where the command is run, as in its options.
 """
 
-import json
-import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from math import isfinite
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal
 
-from spectool import SpectoolError
+from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, PositiveInt, Strict, model_validator
+
+from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.formats.benchmark import PLAIN
+from spectool.measure.settings_file import Table, check_settings, read_settings, read_toml
+from spectool.runtime.loading import MIN_PROBABILITY
 from spectool.runtime.translation.strategies import STRATEGIES
 
 BUILT_IN = "built-in"
@@ -63,292 +22,186 @@ KINDS = ("encyclopaedic", "instruction", "question", "list")  # likewise
 CHATTED = ("instruction", "question")  # kinds that are asked through the chat template, where nothing else is said
 COUNT = 12  # prompts of each kind
 _LONGEST = 64  # draft tokens
-Table = TypeVar("Table")
+_HINT = "docs/measuring.md shows an experiment"
+_PATHS = ("path", "draft_model", "alignment", "dictionary", "source")  # keys that name something on disk
 
 
-@dataclass(frozen=True, slots=True)
-class Prompts:
-    """A source of prompts.
-
-    Attributes:
-        source: `BUILT_IN`, or a corpus as for ``--corpus``.
-        language: Its code.
-        kinds: Of built-in prompts those that are wanted; of a corpus the one name of all its prompts.
-        count: Prompts of each kind at most.
-        window: Tokens of a prompt; 0 takes every document for a prompt.
-        stride: Tokens from the beginning of a window to the next.
-        chat: Whether prompts go through the model's chat template; None: those kinds that ask something.
-    """
-
-    source: str = BUILT_IN
-    language: str = ""
-    kinds: tuple[str, ...] = ()
-    count: int = COUNT
-    window: int = 0
-    stride: int = 0
-    chat: bool | None = None
+def _draft_length(given: Any) -> int | None:
+    if given in ("auto", None):
+        return None
+    if type(given) is not int or not 0 < given <= _LONGEST:
+        raise ValueError(f"expected 1 to {_LONGEST} or auto, got {given}")
+    return given
 
 
-@dataclass(frozen=True, slots=True)
-class DrafterSpec:
-    """What drafts.
+def _as_list(given: Any) -> Any:
+    return given if isinstance(given, list | tuple) else [given]
 
-    Attributes:
-        name: In the tables.
-        draft_model: Directory or hub id.
-        alignment: From the draft model's tokenizer to the target's.
-        strategies: Of translation, each measured by itself; none where the tokenizers are the same.
-        dictionary: Directory.
-        history: Draft from what prompt and output have said before.
-        languages: Of the prompts that it drafts for; none for all.
-    """
 
-    name: str
-    draft_model: str | None = None
-    alignment: str | None = None
-    strategies: tuple[str, ...] = ()
+Texts = Annotated[tuple[str, ...], Strict(False)]
+Text = Annotated[str, Field(min_length=1)]
+DraftLength = Annotated[
+    int | None, BeforeValidator(_draft_length), PlainSerializer(lambda k: "auto" if k is None else k)
+]
+Temperatures = Annotated[
+    tuple[Annotated[float, Field(ge=0)], ...], Strict(False), Field(min_length=1), BeforeValidator(_as_list)
+]
+
+
+class Prompts(Table):
+    """A source of prompts."""
+
+    source: Text = BUILT_IN  # or a corpus, as for --corpus
+    language: str = ""  # its code
+    kinds: Texts = ()  # of built-in prompts those that are wanted; of a corpus the one name of all its prompts
+    count: PositiveInt = COUNT  # of each kind at most: the first ones
+    sample: PositiveInt | None = None  # so many of each kind drawn at random instead, by the experiment's seed
+    window: NonNegativeInt = 0  # tokens of a prompt from a corpus; 0 takes every document for a prompt
+    stride: PositiveInt | None = None  # tokens from a window to the next; half a window by default
+    chat: bool | None = None  # whether they go through the model's chat template; by default those that ask something
+
+    @model_validator(mode="after")
+    def _check(self) -> "Prompts":
+        if self.source == BUILT_IN:
+            _expect_of("language", [self.language], LANGUAGES)
+            _expect_of("kinds", self.kinds, KINDS)
+            _expect(not self.window, "window", "none, but for corpora", self.window)
+        else:
+            _expect(len(self.kinds) < 2, "kinds", "one name for all", ", ".join(self.kinds))
+        _expect(self.stride is None or self.stride <= self.window, "stride", "1 to the window", self.stride)
+        return self
+
+
+class DrafterSpec(Table):
+    """What drafts. Each of its strategies is measured by itself; there are none where the tokenizers are the same."""
+
+    name: Text  # in the tables
+    draft_model: str | None = None  # directory or hub id
+    alignment: str | None = None  # of its tokenizer with the target's
+    strategies: Texts = ()
     dictionary: str | None = None
     history: bool = False
-    languages: tuple[str, ...] = ()
+    verify: Literal["exact", "rejection"] = "exact"  # as for generate
+    min_draft_prob: Annotated[float, Field(ge=0, le=1)] = MIN_PROBABILITY  # likewise
+    languages: Texts = ()  # of the prompts that it drafts for; none for all
+
+    @model_validator(mode="after")
+    def _check(self) -> "DrafterSpec":
+        model = self.draft_model is not None
+        _expect(model or self.dictionary or self.history, self.name, "something that drafts", "nothing")
+        _expect(model or self.alignment is None, "alignment", "a draft_model with it", "none")
+        _expect(model or self.verify == "exact", "verify", "a draft_model with rejection", "none")
+        _expect(self.alignment or not self.strategies, "strategies", "an alignment with them", "none")
+        _expect_of("strategies", self.strategies, STRATEGIES)
+        return self
 
     @property
-    def artifacts(self) -> list[str]:
+    def artifacts(self) -> list[Path]:
         """The paths of its artifacts."""
-        return [path for path in (self.dictionary, self.alignment) if path is not None]
+        found = [] if self.dictionary is None else [find_artifact(Path(self.dictionary), ".dict")]
+        return found if self.alignment is None else [*found, Path(self.alignment)]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSpec:
-    """A target with its drafters.
+class ModelSpec(Table):
+    """A target with its drafters."""
 
-    Attributes:
-        name: In the tables.
-        path: Directory or hub id.
-        drafters: What drafts for it.
-        languages: Of the prompts that it gets; none for all.
-    """
-
-    name: str
-    path: str
-    drafters: tuple[DrafterSpec, ...]
-    languages: tuple[str, ...] = ()
+    name: Text  # in the tables
+    path: Text  # directory or hub id
+    drafters: Annotated[tuple[DrafterSpec, ...], Strict(False), Field(min_length=1)]
+    languages: Texts = ()  # of the prompts that it gets; none for all
 
     def drafters_for(self, language: str) -> list[DrafterSpec]:
         """Return the drafters for prompts in a language."""
         return [drafter for drafter in self.drafters if language in (drafter.languages or (language,))]
 
+    def _check(self, prompts: set[str]) -> None:
+        """Check that its languages are those of prompts, that each has drafters, and that names tell them apart."""
+        mine = prompts & set(self.languages or prompts)
+        _expect(mine, f"{self.name}: languages", "prompts", "none")
+        for drafter in self.drafters:
+            served = mine & set(drafter.languages or mine)
+            _expect(served, f"{self.name}: drafter {drafter.name}: languages", "of the model's prompts", "none")
+        for language in mine:
+            found = self.drafters_for(language)
+            _expect(found, f"{self.name}: drafters", f"one for {language}", "none")
+            _expect_different([PLAIN, *(drafter.name for drafter in found)], f"{self.name}: drafters")
 
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """All that is measured.
 
-    Attributes:
-        models: The targets.
-        prompts: Where prompts come from.
-        name: In the tables.
-        num_draft_tokens: Draft lengths; None for as many as pay.
-        tokens: Generated after each prompt, at most.
-        repetitions: Of every prompt.
-        temperature: 0 takes the most probable token, and outputs are compared with plain decoding's.
-        seed: Of the order in a block, and of sampling.
-        ignore_eos: Go on behind the end that the model sees: all outputs have ``tokens`` tokens.
-    """
+class Experiment(Table):
+    """All that is measured."""
 
-    models: tuple[ModelSpec, ...]
-    prompts: tuple[Prompts, ...]
+    models: Annotated[tuple[ModelSpec, ...], Strict(False), Field(min_length=1)]
+    prompts: Annotated[tuple[Prompts, ...], Strict(False), Field(min_length=1)]
     name: str = "benchmark"
-    num_draft_tokens: tuple[int | None, ...] = (2, 4, None)
-    tokens: int = 128
-    repetitions: int = 1
-    temperature: float = 0.0
-    seed: int = 0
-    ignore_eos: bool = False
+    num_draft_tokens: Annotated[tuple[DraftLength, ...], Strict(False), Field(min_length=1)] = (2, 4, None)
+    tokens: PositiveInt = 128  # generated after each prompt, at most
+    repetitions: PositiveInt = 1  # of every prompt
+    temperature: Temperatures = (0.0,)  # 0: the most probable tokens, compared with plain decoding's
+    seed: NonNegativeInt = 0  # of the order in a block, of sampling, and of prompts drawn at random
+    ignore_eos: bool = False  # go on behind the end that the model sees, for outputs of one length
 
-    def __post_init__(self) -> None:
-        """Check what a file and the options of a command can get wrong alike."""
-        _expect(self.models, "models", "at least one", "none")
-        _expect(self.prompts, "prompts", "at least one source", "none")
-        _expect(self.num_draft_tokens, "num_draft_tokens", "at least one draft length", "none")
-        for length in self.num_draft_tokens:
-            _expect(length is None or 0 < length <= _LONGEST, "num_draft_tokens", f"1 to {_LONGEST} or auto", length)
-        for key, least in (("tokens", 1), ("repetitions", 1), ("temperature", 0), ("seed", 0)):
-            value = getattr(self, key)
-            _expect(isfinite(value) and value >= least, key, f"a number from {least} on", getattr(self, key))
-        _different([model.name for model in self.models], "models")
-        for model in self.models:
-            known = {source.language for source in self.prompts}
-            _expect(not model.languages or known & set(model.languages), f"{model.name}: languages", "prompts", "none")
-            _expect(model.drafters, f"{model.name}: drafters", "at least one", "none")
-            for drafter in model.drafters:
-                served = set(drafter.languages or known) & set(model.languages or known) & known
-                _expect(served, f"{model.name}: drafter {drafter.name}: languages", "of the model's prompts", "none")
-            for language in known & set(model.languages or known):
-                _expect(model.drafters_for(language), f"{model.name}: drafters", f"one for {language}", "none")
-                names = [drafter.name for drafter in model.drafters_for(language)]
-                _different([PLAIN, *names], f"{model.name}: drafters")
-            for drafter in model.drafters:
-                _check_drafter(f"{model.name}: drafter {drafter.name}", drafter)
-        for source in self.prompts:
-            _check_prompts(f"prompts of {source.source}", source)
+    @model_validator(mode="after")
+    def _check(self) -> "Experiment":
+        _expect_different([model.name for model in self.models], "models")
+        for each in self.models:
+            each._check({source.language for source in self.prompts})
+        return self
 
     def described(self) -> dict[str, Any]:
         """Return the experiment as JSON has it."""
-        described: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        described["num_draft_tokens"] = ["auto" if k is None else k for k in self.num_draft_tokens]
-        return described
+        return self.model_dump(mode="json")
 
 
-def with_paths(keys: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-    """Return the keys of an experiment with other paths: whatever names a model, an artifact or a corpus."""
+def read_keys(file: Path, paths: Mapping[str, str]) -> dict[str, Any]:
+    """Read the keys of an experiment from a TOML file, with other paths in the place of some; nothing is checked.
 
-    def other(part: Any, *names: str) -> Any:
-        given = {name: getattr(part, name) for name in names}
-        return replace(part, **{name: paths.get(value, value) for name, value in given.items()})
-
-    models = (
-        replace(
-            other(model, "path"),
-            drafters=tuple(other(drafter, "draft_model", "alignment", "dictionary") for drafter in model.drafters),
-        )
-        for model in keys.get("models", ())
-    )
-    prompts = (other(source, "source") for source in keys.get("prompts", ()))
-    return {**keys, "models": tuple(models), "prompts": tuple(prompts)}
+    Raises:
+        SpectoolError: It cannot be read.
+    """
+    keys: dict[str, Any] = _with_paths(read_toml(file, "an experiment", _HINT), paths)
+    return keys
 
 
-def read_paths(path: Path) -> dict[str, str]:
+def make_experiment(keys: Mapping[str, Any], file: Path | None = None) -> Experiment:
+    """Check the keys of an experiment, which came from ``file`` in part.
+
+    Raises:
+        SpectoolError: Something is not what it should be; names the keys.
+    """
+    return check_settings(keys, Experiment, _HINT, "" if file is None else f"{file}: ")
+
+
+def read_paths(file: Path) -> dict[str, str]:
     """Read a TOML file of nothing but ``"name in an experiment" = "path here"``.
 
     Raises:
         SpectoolError: It cannot be read, or says something else.
     """
-    found = _read_toml(path)
-    for name, value in found.items():
-        _expect(isinstance(value, str), f"{path}: {name}", "a path", value)
-    return found
+    return read_settings(file, dict[str, str], "paths", _HINT)
 
 
-def read_experiment(path: Path) -> dict[str, Any]:
-    """Read the keys of an experiment from a TOML file; `Experiment` takes them.
-
-    Raises:
-        SpectoolError: It cannot be read, or something in it is not what it should be; names the key.
-    """
-    text = _read_toml(path)
-    try:
-        return _keys(text)
-    except SpectoolError as error:
-        raise SpectoolError(f"{path}: {error}") from error
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as stream:
-            return tomllib.load(stream)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpectoolError(f"{path}: expected an experiment in TOML, got {error}{_HELP}") from error
-
-
-_HELP = ". docs/measuring.md shows an experiment"
-_TYPES: Mapping[Any, tuple[tuple[type, ...], str]] = {
-    str: ((str,), "a text"),
-    str | None: ((str,), "a text"),
-    int: ((int,), "a whole number"),
-    float: ((int, float), "a number"),
-    bool: ((bool,), "true or false"),
-    bool | None: ((bool,), "true or false"),
-}
-
-
-def _keys(text: dict[str, Any]) -> dict[str, Any]:
-    """Check the types of an experiment's keys and make its parts."""
-    tables: dict[str, Callable[[str, Any], Any]] = {
-        "models": _model,
-        "prompts": lambda where, table: _table(Prompts, where, table),
+def _with_paths(part: Any, paths: Mapping[str, str]) -> Any:
+    if isinstance(part, list):
+        return [_with_paths(each, paths) for each in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: paths.get(value, value) if key in _PATHS and isinstance(value, str) else _with_paths(value, paths)
+        for key, value in part.items()
     }
-    found = {}
-    for key, value in text.items():
-        if key in tables:
-            _expect(isinstance(value, list), key, "tables, [[…]] each", value)
-            found[key] = tuple(tables[key](f"{key} {number}", table) for number, table in enumerate(value, 1))
-        elif key == "num_draft_tokens":
-            _expect(isinstance(value, list), key, "a list", value)
-            for k in value:
-                _expect(k == "auto" or type(k) is int, key, 'numbers or "auto"', k)
-            found[key] = tuple(None if k == "auto" else k for k in value)
-        else:
-            found |= _typed(Experiment, "experiment", {key: value})
-    return found
 
 
-def _model(where: str, table: Any) -> ModelSpec:
-    _expect(isinstance(table, dict), where, "a table", table)
-    drafters = table.get("drafters", [])
-    _expect(isinstance(drafters, list), f"{where}: drafters", "tables, [[models.drafters]] each", drafters)
-    made = tuple(
-        _table(DrafterSpec, f"{where}, drafter {number}", drafter) for number, drafter in enumerate(drafters, 1)
-    )
-    others = {key: value for key, value in table.items() if key != "drafters"}
-    return ModelSpec(**_required(ModelSpec, where, _typed(ModelSpec, where, others)), drafters=made)
-
-
-def _table(kind: type[Table], where: str, table: Any) -> Table:
-    _expect(isinstance(table, dict), where, "a table", table)
-    return kind(**_required(kind, where, _typed(kind, where, table)))
-
-
-def _typed(kind: Any, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a table, each of its type."""
-    types: dict[str, Any] = {field.name: field.type for field in fields(kind)}
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        _expect(key in types, f"{where}: {key}", f"one of {', '.join(types)}", "another key")
-        if types[key] == tuple[str, ...]:
-            good = isinstance(value, list) and all(isinstance(part, str) for part in value)
-            _expect(good, f"{where}: {key}", "a list of texts", value)
-            found[key] = tuple(value)
-        else:
-            expected, words = _TYPES[types[key]]
-            _expect(type(value) in expected, f"{where}: {key}", words, value)
-            found[key] = value
-    return found
-
-
-def _required(kind: Any, where: str, found: dict[str, Any]) -> dict[str, Any]:
-    for key in ("name", "path"):
-        if key in {field.name for field in fields(kind)}:
-            _expect(found.get(key), f"{where}: {key}", "a text", "none")
-    return found
-
-
-def _check_drafter(where: str, drafter: DrafterSpec) -> None:
-    model = drafter.draft_model is not None
-    _expect(model or drafter.dictionary is not None or drafter.history, where, "something that drafts", "nothing")
-    _expect(model or drafter.alignment is None, f"{where}: alignment", "a draft_model with it", "none")
-    _expect(drafter.alignment or not drafter.strategies, f"{where}: strategies", "an alignment with them", "none")
-    for strategy in drafter.strategies:
-        _expect(strategy in STRATEGIES, f"{where}: strategies", f"of {', '.join(STRATEGIES)}", strategy)
-
-
-def _check_prompts(where: str, source: Prompts) -> None:
-    if source.source == BUILT_IN:
-        _expect(source.language in LANGUAGES, f"{where}: language", f"one of {', '.join(LANGUAGES)}", source.language)
-        for kind in source.kinds:
-            _expect(kind in KINDS, f"{where}: kinds", f"of {', '.join(KINDS)}", kind)
-        _expect(not source.window, f"{where}: window", "none, but for corpora", source.window)
-    else:
-        _expect(len(source.kinds) < 2, f"{where}: kinds", "one name for all", ", ".join(source.kinds))
-    _expect(source.count > 0, f"{where}: count", "a number from 1 on", source.count)
-    good = source.window == source.stride == 0 or 0 < source.stride <= source.window
-    _expect(good, f"{where}: stride", "1 to the window", source.stride)
-
-
-def _different(names: list[str], where: str) -> None:
+def _expect_different(names: Sequence[str], where: str) -> None:
     for place, name in enumerate(names):
         _expect(name.isprintable(), where, "names that can be printed", repr(name))
         _expect(name not in names[:place], where, "different names", f"{name!r} twice")
 
 
+def _expect_of(where: str, given: Iterable[str], choices: Sequence[str]) -> None:
+    for each in given:
+        _expect(each in choices, where, f"one of {', '.join(choices)}", each)
+
+
 def _expect(holds: Any, where: str, expected: str, found: Any) -> None:
     if not holds:
-        raise SpectoolError(f"{where}: expected {expected}, got {found}{_HELP}")
+        raise ValueError(f"{where}: expected {expected}, got {found}")

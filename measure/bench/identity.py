@@ -6,13 +6,12 @@ their manifests, and weights by their sizes, beginnings and ends.
 
 import hashlib
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from spectool import __version__
 from spectool.artifacts.manifest import MANIFEST
 from spectool.measure.bench.experiment import Experiment
+from spectool.measure.bench.machine import versions
 from spectool.measure.bench.prompt_sources import Prompt, fingerprint
 
 _LOOKED_AT = 1 << 20  # bytes at both ends of a file of weights
@@ -26,19 +25,16 @@ def identity(experiment: Experiment, prompts: Sequence[Prompt], watts: float | N
         prompts: Its prompts.
         watts: Stated power.
     """
-    models = [model.path for model in experiment.models]
     drafters = [drafter for model in experiment.models for drafter in model.drafters]
-    models += [drafter.draft_model for drafter in drafters if drafter.draft_model is not None]
+    models = [*(model.path for model in experiment.models), *(drafter.draft_model for drafter in drafters)]
     artifacts = [path for drafter in drafters for path in drafter.artifacts]
     return {
         "experiment": experiment.described(),
         "prompts": fingerprint(prompts),
         "stated watts": watts,
-        **{f"model {path}": _weights(Path(path)) for path in models},
-        **{f"artifact {path}": _sha256((Path(path) / MANIFEST).read_bytes()) for path in artifacts},
-        "spectool": __version__,
-        "mlx": version("mlx"),
-        "mlx_lm": version("mlx-lm"),
+        **{f"model {path}": _weights(Path(path)) for path in models if path is not None},
+        **{f"artifact {path}": hashlib.sha256((path / MANIFEST).read_bytes()).hexdigest() for path in artifacts},
+        **versions(),
     }
 
 
@@ -55,7 +51,3 @@ def _weights(path: Path) -> str | None:
                 stream.seek(max(0, size - _LOOKED_AT))
                 digest.update(f"{file.name} {size}\n".encode() + begin + stream.read(_LOOKED_AT))
     return digest.hexdigest()
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

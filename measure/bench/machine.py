@@ -12,8 +12,13 @@ from spectool import __version__
 _CPUINFO = Path("/proc/cpuinfo")
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of what runs on this machine."""
+    return {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "spectool": __version__}
+
+
 def machine() -> dict[str, Any]:
-    """Return this machine's system, processor, memory and device, and the versions of what runs on it."""
+    """Return this machine's system, processor, memory and device, and `versions`."""
     import mlx.core as mx
 
     return {
@@ -22,14 +27,12 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count() or 0,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "device": str(mx.default_device()),
-        "mlx": version("mlx"),
-        "mlx_lm": version("mlx-lm"),
-        "spectool": __version__,
+        **versions(),
     }
 
 
 def processor() -> str:
-    """Return the name of the processor, as the system tells it."""
+    """Return the processor's name, as the system gives it."""
     if platform.system() == "Darwin":
         command = ["sysctl", "-n", "machdep.cpu.brand_string"]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

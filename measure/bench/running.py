@@ -1,32 +1,48 @@
-"""A benchmark from beginning to end: models one after the other, prompts in every way, resumable.
+"""A benchmark from beginning to end: models one after the other, prompts in every configuration, resumable.
 
-What a killed run had finished stays (`work`) and is not measured again.
+    .RUN.work/key.json         what is measured: a run goes on only with the same
+    .RUN.work/weights.json     bytes and bits of the models loaded so far
+    .RUN.work/block-00012/     the rows of one prompt in every configuration
+
+What a killed run had finished stays and is not measured again; one process writes, nothing half-written counts.
 """
 
 import gc
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mlx.core as mx
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from spectool import ArtifactError
-from spectool.artifacts.formats.benchmark import FORMAT, VERSION, Benchmark, Row, join_blocks, read_block
+from spectool.artifacts.console import say
+from spectool.artifacts.formats.benchmark import (
+    FORMAT,
+    GENERATIONS,
+    PLAIN,
+    VERSION,
+    Benchmark,
+    Block,
+    Row,
+    join_blocks,
+    read_block,
+    read_rows,
+    write_block,
+)
 from spectool.artifacts.manifest import MANIFEST, Manifest, read_manifest, seal
 from spectool.artifacts.replacing import check_replaceable, naming, writing
 from spectool.artifacts.tokenizer.opening import open_tokenizer
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-from spectool.artifacts.work import differences, work_path
-from spectool.measure.bench.energy import Meter, metering
+from spectool.artifacts.work import differences, read_json, work_path, working, write_json
+from spectool.measure.bench.energy import metering
 from spectool.measure.bench.experiment import Experiment, ModelSpec
 from spectool.measure.bench.identity import identity
-from spectool.measure.bench.loaded import Loaded
+from spectool.measure.bench.loaded import Loaded, load
 from spectool.measure.bench.machine import machine
-from spectool.measure.bench.progress import Progress
-from spectool.measure.bench.prompt_sources import Prompt, load_prompts
-from spectool.measure.bench.work import ADVICE, Work, open_work
+from spectool.measure.bench.prompt_sources import Prompt, encoded, load_prompts
 
 
 class _Job(NamedTuple):
@@ -36,16 +52,17 @@ class _Job(NamedTuple):
     model: ModelSpec
     repetition: int
     prompt: Prompt
+    temperature: float
 
 
-def run_experiment(experiment: Experiment, out: Path, watts: float | None, progress: Progress) -> Benchmark:
+def run_experiment(experiment: Experiment, out: Path, watts: float | None, bar: Any) -> Benchmark:
     """Measure what is missing of an experiment and write the run to ``out``.
 
     Args:
         experiment: What to measure.
         out: Directory of the run.
-        watts: Power to estimate energy with; None to measure it where the machine tells.
-        progress: Told how far it is.
+        watts: Power to estimate energy with; None to measure it where the machine can.
+        bar: A ``tqdm`` of generations. Where it shows nothing, what begins is said.
 
     Raises:
         ArtifactError: Another run is there or under way, or an artifact is damaged or for another tokenizer.
@@ -55,34 +72,60 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, progr
     out = out.resolve()
     check_replaceable(out, FORMAT)
     for path in [path for model in experiment.models for drafter in model.drafters for path in drafter.artifacts]:
-        read_manifest(Path(path))  # before a model is loaded, which takes longer
+        read_manifest(path)  # before a model is loaded, which takes longer
     tokenizers = [open_tokenizer(model.path) for model in experiment.models]
-    prompts = load_prompts(experiment.prompts, tokenizers[0])
+    prompts = load_prompts(experiment.prompts, tokenizers[0], experiment.seed)
     now = identity(experiment, prompts, watts)
     if (out / MANIFEST).exists():
-        return _measured_before(out, now, progress)
+        return _measured_before(out, now)
     jobs = _jobs(experiment, prompts)
-    with naming(out), open_work(out, now) as work:
-        missing = set(work.missing(len(jobs), progress.say))
-        ways = [_ways(experiment, job) for job in jobs]
-        left = sum(ways[number] for number in missing)
-        progress.begin(sum(ways) - left, sum(ways))
+    with naming(out), working(out, now, what="run", worth=("block-*",), begin_anew=False) as work:
+        began = datetime.fromtimestamp((work / "key.json").stat().st_mtime, UTC).isoformat(timespec="seconds")
+        missing = [job for job in jobs if not _is_measured(_block(work, job))]
+        left, planned = (sum(_generations(experiment, job) for job in some) for some in (missing, jobs))
+        bar.reset(planned)
+        bar.initial = bar.n = planned - left  # what was measured before says nothing about the speed
+        bar.refresh()
+        if left < planned:
+            say(f"going on: {planned - left} of {planned} generations were measured before")
         with metering(watts) as meter:
             for model in experiment.models:
-                mine = [job for job in jobs if job.model is model and job.number in missing]
+                mine = [job for job in missing if job.model is model]
                 if mine:
-                    _measure(work, experiment, mine, meter, progress)
+                    loaded = load(experiment, model, meter, say if bar.disable else bar.set_description)
+                    _note_weights(work, loaded.weights)
+                    for job in mine:
+                        _put(work, job, _measured(loaded, experiment.seed, job, bar.update))
+                    del loaded
+                    gc.collect()
+                    mx.clear_cache()
             power = {"source": meter.source, "watts": meter.watts}
-        return _finish(work, out, experiment, tokenizers, jobs, now, power)
+        statistics = {
+            "machine": machine(),
+            "began": began,
+            "blocks": len(jobs),
+            "prompts": len({job.prompt.name for job in jobs}),
+            **_weights(work),
+            "power": power,
+        }
+        roles = {
+            model.name: {"name": model.path, "fingerprint": tokenizer.fingerprint, "size": tokenizer.size}
+            for model, tokenizer in zip(experiment.models, tokenizers, strict=True)
+        }
+        with writing(out) as partial:
+            join_blocks([_block(work, job) for job in jobs], partial)
+            statistics |= _counts(read_rows(partial / "generations.parquet", GENERATIONS))
+            seal(partial, Manifest(FORMAT, VERSION, experiment.described(), roles, {"identity": now}, statistics))
+        return Benchmark(out)
 
 
-def _measured_before(out: Path, now: Row, progress: Progress) -> Benchmark:
+def _measured_before(out: Path, now: Row) -> Benchmark:
     """Return the run that is there, if it is of the same."""
     run = Benchmark(out)
     changed = differences(run.manifest.inputs.get("identity") or {}, now)
     if changed:
-        raise ArtifactError(f"{out}: is a run with other settings: {changed}. {ADVICE}")
-    progress.say(f"{out}: measured before, begun {run.manifest.statistics['began']}; nothing was run")
+        raise ArtifactError(f"{out}: is a run with other settings: {changed}. Name another -o, or remove it")
+    say(f"{out}: measured before, begun {run.manifest.statistics['began']}; nothing was run")
     shutil.rmtree(work_path(out), ignore_errors=True)  # left where a process was killed after its last step but one
     return run
 
@@ -93,60 +136,74 @@ def _jobs(experiment: Experiment, prompts: Sequence[Prompt]) -> list[_Job]:
         for repetition in range(experiment.repetitions):
             for prompt in prompts:
                 if prompt.language in (model.languages or (prompt.language,)):
-                    found.append(_Job(len(found), model, repetition, prompt))
+                    for temperature in experiment.temperature:
+                        found.append(_Job(len(found), model, repetition, prompt, temperature))
     return found
 
 
-def _ways(experiment: Experiment, job: _Job) -> int:
+def _generations(experiment: Experiment, job: _Job) -> int:
     """Count plain decoding, and every combination of drafter, strategy and draft length for a prompt."""
     drafters = job.model.drafters_for(job.prompt.language)
     return 1 + len(experiment.num_draft_tokens) * sum(len(drafter.strategies) or 1 for drafter in drafters)
 
 
-def _measure(work: Work, experiment: Experiment, jobs: Sequence[_Job], meter: Meter, progress: Progress) -> None:
-    """Measure the blocks of one model; nothing of it stays in memory."""
-    loaded = Loaded(experiment, jobs[0].model, meter, progress)
-    work.note_sizes(loaded.sizes())
-    for job in jobs:
-        work.put(job.number, loaded.measure(job.number, job.prompt, job.repetition))
-    del loaded
-    gc.collect()
-    mx.clear_cache()
+def _block(work: Path, job: _Job) -> Path:
+    return work / f"block-{job.number:05}"
 
 
-def _finish(
-    work: Work,
-    out: Path,
-    experiment: Experiment,
-    tokenizers: Sequence[Tokenizer],
-    jobs: Sequence[_Job],
-    now: Row,
-    power: Row,
-) -> Benchmark:
-    """Put all blocks together and seal them."""
-    folders = [work.folder(job.number) for job in jobs]
-    seconds = generations = different = 0
-    for folder in folders:
-        rows, _ = read_block(folder)
-        generations += len(rows)
-        seconds += pc.sum(rows["seconds"]).as_py()
-        different += len(rows) - rows["first_difference"].null_count
-    statistics = {
-        "machine": machine(),
-        "began": work.began,
-        "seconds": round(seconds, 3),
-        "blocks": len(jobs),
-        "prompts": len({job.prompt.name for job in jobs}),
-        "generations": generations,
-        "different": None if experiment.temperature else different,
-        **work.sizes(),
-        "power": power,
+def _is_measured(folder: Path) -> bool:
+    """Return whether a block is there; one that cannot be read is removed."""
+    try:
+        if folder.exists():
+            read_block(folder)
+    except ArtifactError as error:
+        say(f"measuring again: {error}")
+        shutil.rmtree(folder)
+    return folder.exists()
+
+
+def _measured(loaded: Loaded, seed: int, job: _Job, on_generation: Callable[[], object]) -> Block:
+    """Measure a block: a prompt in every configuration that is for its language."""
+    prompt = job.prompt
+    labels = {"language": prompt.language, "kind": prompt.kind, "prompt": prompt.name, "repetition": job.repetition}
+    mine = [each for each in loaded.configurations if prompt.language in (each.languages or (prompt.language,))]
+    ids = encoded(prompt, loaded.tokenizer)
+    return loaded.target.measure(job.number, ids, mine, job.temperature, (seed, job.number), labels, on_generation)
+
+
+def _put(work: Path, job: _Job, block: Block) -> None:
+    """Put a block in its place, all of it or nothing."""
+    unfinished = work / "unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    write_block(unfinished, block.generations, block.cycles)
+    unfinished.rename(_block(work, job))
+
+
+def _weights(work: Path) -> dict[str, Row]:
+    """Return bytes and bits of the models loaded so far."""
+    return read_json(work / "weights.json") or {}
+
+
+def _note_weights(work: Path, weights: dict[str, Row]) -> None:
+    """Add a model's: a resumed run may not load it again."""
+    known = _weights(work)
+    write_json(work / "weights.json", {part: {**known.get(part, {}), **found} for part, found in weights.items()})
+
+
+def _counts(rows: pa.Table) -> Row:
+    """Sum up generations: how many there are, and how many of the drafted ones leave plain decoding's output.
+
+    Tokens are compared up to the first that differs; behind it all are others. Drawn outputs are not compared.
+    """
+    compared = rows.filter((pc.field("drafter") != PLAIN) & (pc.field("temperature") == 0))
+    parts = compared.filter(pc.is_valid(pc.field("first_difference")))
+    tokens = pc.sum(pc.coalesce(pc.add(compared["first_difference"], 1), compared["tokens"])).as_py()
+    return {
+        "seconds": round(pc.sum(rows["seconds"]).as_py(), 3),
+        "generations": len(rows),
+        "different": len(parts) if len(compared) else None,
+        "compared": {"outputs": len(compared), "tokens": tokens or 0},
+        "first_difference": pc.min(parts["first_difference"]).as_py(),
+        "largest_gap": pc.max(parts["gap"]).as_py(),
     }
-    roles = {
-        model.name: {"name": model.path, "fingerprint": tokenizer.fingerprint, "size": tokenizer.size}
-        for model, tokenizer in zip(experiment.models, tokenizers, strict=True)
-    }
-    with writing(out) as partial:
-        join_blocks(folders, partial)
-        seal(partial, Manifest(FORMAT, VERSION, experiment.described(), roles, {"identity": now}, statistics))
-    return Benchmark(out)

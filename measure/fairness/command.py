@@ -122,10 +122,10 @@ def fairness(
     if reference is not None and reference not in specs:
         raise click.UsageError(f"--reference: expected one of {', '.join(specs)}, got {reference}")
 
+    from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.artifacts.formats.fairness import FORMAT
     from spectool.artifacts.replacing import check_replaceable
     from spectool.artifacts.tokenizer.opening import open_tokenizer
-    from spectool.build.default_paths import default_path, digest, slug
     from spectool.build.training.tuning.tuned_model import open_model
     from spectool.corpora import open_corpus
     from spectool.measure.fairness.fertility import fertility, require_parallel

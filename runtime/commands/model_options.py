@@ -1,6 +1,6 @@
 """The options that ``generate`` and ``chat`` share beside those of sampling: model, drafting, template, cache.
 
-``serve`` has those of drafting, too.
+``serve`` has those of drafting, too, and commands that measure have some of them: `model_option` and its like.
 """
 
 import json
@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
-from spectool import RuntimeUnsupported
+from spectool import ArtifactError, RuntimeUnsupported
 from spectool.artifacts.console import Finite, Text
+from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.manifest import read_manifest
-from spectool.runtime.commands.option_sections import under
+from spectool.runtime.commands.option_sections import Decorator, under
 from spectool.runtime.commands.sampling_options import sampling_arguments, sampling_options
 from spectool.runtime.translation.strategies import STRATEGIES
 
@@ -31,8 +32,8 @@ class DraftLength(click.IntRange):
             self.fail(f"expected auto or a number: {error.message}", param, ctx)
 
 
-def _the_only(context: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Any:
-    """Return the value of an option that is given once; None where it is not given."""
+def _the_dictionary(context: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Path | None:
+    """Return where the dictionary lies; None where none is given."""
     if len(values) > 1:
         raise click.BadParameter(
             f"expected one dictionary, got {len(values)}. Make one of them: spectool merge-dict "
@@ -40,11 +41,41 @@ def _the_only(context: click.Context, parameter: click.Parameter, values: tuple[
             context,
             parameter,
         )
-    return values[0] if values else None
+    try:
+        return find_artifact(values[0], ".dict") if values else None
+    except ArtifactError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
 
 
 GROUP_SIZES = (32, 64, 128)
 """Numbers that MLX can quantise together."""
+
+
+def model_option(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
+    """Return the option of the target model; `option` makes it, with ``others`` in the place of its settings."""
+    settings = {"required": True, "metavar": "M", "help": "Target model: directory or hub id, as for mlx-lm."}
+    made: Decorator = option("--model", "--target", "model", **(settings | others))
+    return made
+
+
+def min_draft_prob_option(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
+    """Return ``--min-draft-prob``; arguments as of `model_option`."""
+    said = "End proposals of dictionary and history before they get less probable than this: fewer, surer tokens."
+    settings = {"type": Finite(0, 1), "default": 0.2, "show_default": True, "help": said}
+    made: Decorator = option("--min-draft-prob", **(settings | others))
+    return made
+
+
+def verify_option(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
+    """Return ``--verify``; arguments as of `model_option`."""
+    said = (
+        "Above temperature 0: exact keeps drafts that equal what is drawn; rejection keeps more of a model's, "
+        "from the same distribution."
+    )
+    settings = {"type": click.Choice(["exact", "rejection"]), "default": "exact", "show_default": True, "help": said}
+    made: Decorator = option("--verify", **(settings | others))
+    return made
+
 
 _model = under("Model")
 _drafting = under("Drafting")
@@ -56,9 +87,9 @@ _DRAFTING = (
         "dictionary",
         type=click.Path(path_type=Path),
         multiple=True,  # to see a second one, which click would take in place of the first
-        callback=_the_only,
+        callback=_the_dictionary,
         metavar="DIR",
-        help="Dictionary built for the model's tokenizer.",
+        help="Dictionary for the model's tokenizer, or the beginning of its name if build-dict was given no -o.",
     ),
     _drafting(
         "--history/--no-history",
@@ -82,21 +113,8 @@ _DRAFTING = (
         metavar="auto|INTEGER",
         help="Draft tokens per verification at most; 0 decodes plainly, auto takes as many as pay.",
     ),
-    _drafting(
-        "--min-draft-prob",
-        type=Finite(0, 1),
-        default=0.2,
-        show_default=True,
-        help="End proposals of dictionary and history before they get less probable than this: fewer, surer tokens.",
-    ),
-    _drafting(
-        "--verify",
-        type=click.Choice(["exact", "rejection"]),
-        default="exact",
-        show_default=True,
-        help="Above temperature 0: exact keeps drafts that equal what is drawn; rejection keeps more of a model's, "
-        "from the same distribution.",
-    ),
+    min_draft_prob_option(_drafting),
+    verify_option(_drafting),
 )
 
 
@@ -108,7 +126,7 @@ def drafting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _OPTIONS = (
-    _model("--model", required=True, metavar="M", help="Target model: directory or hub id, as for mlx-lm."),
+    model_option(_model),
     _model("--adapter-path", type=click.Path(path_type=Path), metavar="DIR", help="Trained adapter of the model."),
     drafting_options,
     _template("--system-prompt", type=Text(), metavar="TEXT", help="What the model is told before anything else."),

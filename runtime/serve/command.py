@@ -14,7 +14,7 @@ import click
 from spectool.artifacts.console import Finite, guarded, say
 from spectool.artifacts.manifest import read_manifest
 from spectool.artifacts.tokenizer.opening import looks_like_hub_id
-from spectool.runtime.commands.model_options import drafting_options, template_variables
+from spectool.runtime.commands.model_options import drafting_options, model_option, template_variables
 from spectool.runtime.commands.option_sections import SectionedCommand, under
 from spectool.runtime.serve.requests import AUTOMATIC, MAX_DRAFT_TOKENS
 
@@ -27,7 +27,7 @@ _logging = under("Log")
 
 
 @click.command("serve", cls=SectionedCommand)
-@_model("--model", required=True, metavar="M", help="Target model: directory or hub id, as for mlx-lm.")
+@model_option(_model)
 @_model(
     "--allow-model",
     "other_models",

@@ -146,8 +146,8 @@ def train_draft(
 
     import mlx.core as mx
 
+    from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.artifacts.tokenizer.opening import open_tokenizer
-    from spectool.build.default_paths import default_path, digest, slug
     from spectool.build.training.curve import Point
     from spectool.build.training.display import Display
     from spectool.build.training.scratch.draft import TrainOptions

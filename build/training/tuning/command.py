@@ -119,7 +119,7 @@ def tune_draft(
     """
     specs = named(corpora)
 
-    from spectool.build.default_paths import default_path, digest, slug
+    from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.build.training.curve import Point
     from spectool.build.training.display import Display
     from spectool.build.training.tuning.options import TuneOptions

@@ -4,11 +4,13 @@ import plistlib
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from spectool.measure.bench.energy import PowerMetrics, Rapl, Stated, joules_of, metering, samples
+from spectool.measure.bench.energy import PowerMetrics, Rapl, Stated, metering
 
 pytestmark = pytest.mark.system
 
@@ -21,12 +23,12 @@ def sample(milliwatts: float, seconds: float) -> bytes:
 def test_stated_watts_are_multiplied_with_time() -> None:
     meter = Stated(30.0)
     began = time.perf_counter()
-    reading = meter.begin()
+    first = meter.joules()
     time.sleep(0.05)
-    joules = meter.end(reading)
-    assert joules is not None
-    assert 0.05 * 30 <= joules <= (time.perf_counter() - began) * 30
-    assert Stated(None).end(0.0) is None
+    last = meter.joules()
+    assert first is not None and last is not None
+    assert 0.05 * 30 <= last - first <= (time.perf_counter() - began) * 30
+    assert Stated(None).joules() is None
 
 
 def test_counters_of_all_packages_are_summed_and_may_wrap(tmp_path: Path) -> None:
@@ -35,13 +37,13 @@ def test_counters_of_all_packages_are_summed_and_may_wrap(tmp_path: Path) -> Non
         (tmp_path / package / "energy_uj").write_text(f"{energy}\n")
         (tmp_path / package / "max_energy_range_uj").write_text("10000000\n")
     meter = Rapl(tmp_path)
-    begun = meter.begin()
-    assert begun == 6.0
+    assert meter.joules() == 0
     (tmp_path / "intel-rapl:1" / "energy_uj").write_text("3500000\n")
-    assert meter.end(begun) == pytest.approx(2.5)
+    assert meter.joules() == pytest.approx(2.5)
     (tmp_path / "intel-rapl:0" / "energy_uj").write_text("500000\n")
+    assert meter.joules() == pytest.approx(2.5 + 5.5)
     (tmp_path / "intel-rapl:1" / "energy_uj").write_text("1000000\n")
-    assert meter.end(begun) == pytest.approx(20 - 6 + 1.5)
+    assert meter.joules() == pytest.approx(2.5 + 5.5 + 7.5)
 
 
 def test_no_counters_no_meter(tmp_path: Path) -> None:
@@ -49,12 +51,28 @@ def test_no_counters_no_meter(tmp_path: Path) -> None:
         Rapl(tmp_path)
 
 
-def test_samples_are_split_wherever_chunks_end() -> None:
+@pytest.mark.parametrize("size", [1, 7, 100, 1 << 16])
+def test_samples_are_split_wherever_chunks_end(size: int) -> None:
+    class Chunks(BytesIO):
+        def read1(self, limit: int | None = -1) -> bytes:
+            chunk = super().read1(size)
+            while not chunk and not self.closed:  # more would come: the meter still works
+                time.sleep(0.01)
+            return chunk
+
     parts = [sample(1000, 0.1), sample(2000, 0.2), sample(3000, 0.3)]
-    stream = b"\0".join(parts) + b"\0"
-    for size in (1, 7, 100, len(stream)):
-        chunks = (stream[at : at + size] for at in range(0, len(stream), size))
-        assert [round(joules_of(part), 6) for part in samples(chunks)] == [0.1, 0.4, 0.9]
+    with Chunks(b"\0".join(parts) + b"\0") as stream:
+        meter = PowerMetrics(stream)
+        assert meter.works
+        wait_for(lambda: (meter.joules() or 0) > 1.3)
+        assert meter.joules() == pytest.approx(0.1 + 0.4 + 0.9)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if condition():
+            return
+        time.sleep(0.05)
 
 
 def test_a_process_that_prints_samples_is_read_as_they_come() -> None:
@@ -66,29 +84,23 @@ def test_a_process_that_prints_samples_is_read_as_they_come() -> None:
         "time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
-        meter = PowerMetrics(process)
-        assert meter.wait(20)
-        for _ in range(200):
-            if (meter.end(0.0) or 0) > 5.9:
-                break
-            time.sleep(0.05)
-        assert meter.end(0.0) == pytest.approx(6.0)
+        meter = PowerMetrics(process.stdout)
+        assert meter.works
+        wait_for(lambda: (meter.joules() or 0) > 5.9)
+        assert meter.joules() == pytest.approx(6.0)
         process.kill()
         process.wait()
-        for _ in range(200):
-            if meter.end(0.0) is None:
-                break
-            time.sleep(0.05)
-        assert meter.end(0.0) is None  # nobody measures any more
+        wait_for(lambda: meter.joules() is None)
+        assert meter.joules() is None  # nobody measures any more
 
 
 @pytest.mark.parametrize("printed", ["no list at all", "", plistlib.dumps({"elapsed_ns": 5}).decode()])
 def test_what_cannot_be_read_measures_nothing(printed: str) -> None:
     script = f"import sys, time\nprint({printed!r}, end=chr(0), flush=True)\ntime.sleep(1)\n"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
-        meter = PowerMetrics(process)
-        assert not meter.wait(3)
-        assert meter.end(meter.begin()) is None
+        meter = PowerMetrics(process.stdout)
+        assert not meter.works
+        assert meter.joules() is None
 
 
 def test_stated_power_comes_first() -> None:

@@ -1,5 +1,7 @@
 """Prompts from the built-in sets and from corpora."""
 
+import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from spectool import CorpusError
 from spectool.artifacts import open_tokenizer
 from spectool.measure.bench.experiment import KINDS, LANGUAGES, Prompts
-from spectool.measure.bench.prompt_sources import encoded, fingerprint, load_prompts
+from spectool.measure.bench.prompt_sources import draw, encoded, fingerprint, load_prompts
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.models import load_model
 
@@ -26,7 +28,7 @@ def test_windows_slide_over_every_document(tmp_path: Path) -> None:
     texts = ["Zażółć gęślą jaźń, a potem idź do lasu. " * 4, "Za krótkie.", "Most w Jaworowcu zamknięty. " * 6]
     corpus = tmp_path / "two.txt"
     corpus.write_text("\n".join(text.strip() for text in texts) + "\n", encoding="utf-8")
-    source = Prompts(str(corpus), "pl", ("news",), count=100, window=16, stride=8)
+    source = Prompts(source=str(corpus), language="pl", kinds=("news",), count=100, window=16, stride=8)
     prompts = load_prompts([source], TOKENIZER)
     documents = [ids for text in texts if len(ids := TOKENIZER.encode(text.strip())) >= 16]
     expected = [ids[first : first + 16] for first in range(0, 1000, 8) for ids in documents if first + 16 <= len(ids)]
@@ -34,14 +36,14 @@ def test_windows_slide_over_every_document(tmp_path: Path) -> None:
     assert len(prompts) > 4
     assert prompts[0].name == "two.txt-001"
     assert prompts[0].kind == "news"
-    assert len(load_prompts([Prompts(str(corpus), "pl", count=3)], TOKENIZER)) == 3
+    assert len(load_prompts([Prompts(source=str(corpus), language="pl", count=3)], TOKENIZER)) == 3
 
 
 def test_a_source_without_prompts_is_an_error(tmp_path: Path) -> None:
     corpus = tmp_path / "short.txt"
     corpus.write_text("Za krótkie.\n", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"short\.txt: expected windows of 512 tokens, got none"):
-        load_prompts([Prompts(str(corpus), window=512, stride=512)], TOKENIZER)
+        load_prompts([Prompts(source=str(corpus), window=512, stride=512)], TOKENIZER)
 
 
 def test_other_prompts_have_another_fingerprint() -> None:
@@ -58,7 +60,7 @@ def test_a_prompt_is_encoded_as_generate_does() -> None:
 def test_prompts_of_one_name_are_told_apart(tmp_path: Path) -> None:
     corpus = tmp_path / "two.txt"
     corpus.write_text("Most w Jaworowcu zamknięty do końca, a potem idź do lasu.\n", encoding="utf-8")
-    sources = [Prompts(str(corpus), "pl", window=window, stride=window) for window in (4, 8)]
+    sources = [Prompts(source=str(corpus), language="pl", window=window, stride=window) for window in (4, 8)]
     prompts = load_prompts(sources, TOKENIZER)
     assert len({prompt.name for prompt in prompts}) == len(prompts) > 2
     assert "two.txt-001 of source 2" in {prompt.name for prompt in prompts}
@@ -66,4 +68,37 @@ def test_prompts_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_the_built_in_sets_are_named_where_a_source_is_mistyped() -> None:
     with pytest.raises(CorpusError, match=r"Built-in prompts: pl, uk, en, crh"):
-        load_prompts([Prompts("pll", "pl")], TOKENIZER)
+        load_prompts([Prompts(source="pll", language="pl")], TOKENIZER)
+
+
+def test_prompts_are_drawn_by_the_seed(tmp_path: Path) -> None:
+    texts = [f"Most numer {number} w Jaworowcu zamknięty do odwołania, a potem idź do lasu." for number in range(40)]
+    corpus = tmp_path / "many.txt"
+    corpus.write_text("\n".join(["Krótkie.", *texts]) + "\n", encoding="utf-8")
+    for window in (0, 8):
+        source = Prompts(source=str(corpus), language="pl", sample=5, window=window)
+        one, same, other = ([p.text for p in load_prompts([source], TOKENIZER, seed)] for seed in (1, 1, 2))
+        assert one == same != other
+        assert len(set(one)) == 5
+        assert all(any(text in each for each in texts) for text in one) or not window
+        assert not window or all(len(TOKENIZER.encode(text)) <= 3 * window for text in one)
+    drawn = load_prompts([Prompts(language="pl", kinds=("list",), sample=3)], TOKENIZER, 1)
+    assert len(drawn) == 3 and {prompt.kind for prompt in drawn} == {"list"}
+
+
+def test_fewer_prompts_than_are_to_be_drawn_are_an_error() -> None:
+    with pytest.raises(CorpusError, match=r"pl:list: expected 50 prompts to draw, got 12\. Draw fewer"):
+        load_prompts([Prompts(language="pl", kinds=("list",), sample=50)], TOKENIZER)
+
+
+def test_every_item_that_fits_is_drawn_equally_often() -> None:
+    asked: list[int] = []
+
+    def fits(item: int) -> bool:
+        asked.append(item)
+        return item % 2 == 0
+
+    counts = Counter(item for seed in range(4000) for item in draw(range(20), 3, random.Random(seed), fits, "x"))
+    assert set(counts) == set(range(0, 20, 2))
+    assert all(abs(count - 1200) < 150 for count in counts.values()), counts  # five standard deviations
+    assert len(asked) < 4000 * 20

@@ -1,7 +1,9 @@
 """What is inside the clocks, and what is not: with a target and drafters that sleep."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 import mlx.core as mx
@@ -11,7 +13,7 @@ from mlx.utils import tree_flatten
 from spectool import SpectoolError
 from spectool.artifacts.formats.benchmark import PLAIN, Block, Row
 from spectool.measure.bench.energy import Stated
-from spectool.measure.bench.measuring import Target, Way
+from spectool.measure.bench.timing import Configuration, Target
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.hybrid import HybridDrafter
@@ -94,19 +96,30 @@ class Broken(Silent):
 
 @pytest.fixture(scope="module")
 def slow() -> Slow:
-    model = Slow()
-    Target("slow", model, frozenset(), 1, 0.0, Stated(None)).warm_up(PROMPT, [Way(PLAIN, None, 0, None)])
-    return model
+    return Slow()
 
 
-def measured(slow: Slow, *ways: Way, tokens: int = TOKENS) -> dict[str, Row]:
-    target = Target("slow", slow, frozenset(), tokens, 0.0, Stated(10.0))
+def measured(slow: Slow, *others: Configuration, tokens: int = TOKENS) -> dict[str, Row]:
+    target = Target("slow", slow, frozenset(), tokens, Stated(10.0))
     labels = {"language": "pl", "kind": "text", "prompt": "one", "repetition": 0}
-    plain = Way(PLAIN, None, 0, None)
-    block: Block = target.measure(0, PROMPT, [plain, *ways], (0,), labels, lambda: None)
+    block: Block = target.measure(0, PROMPT, [Configuration(), *others], 0.0, (0,), labels, lambda: None)
     return {row["drafter"]: row for row in block.generations}
 
 
+def on_a_quiet_machine(test: Callable[..., None]) -> Callable[..., None]:
+    """Let another program disturb a clock twice."""
+
+    @wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        for _ in range(2):
+            with suppress(AssertionError):
+                return test(*arguments, **named)
+        test(*arguments, **named)
+
+    return run
+
+
+@on_a_quiet_machine
 def test_plain_decoding_is_timed_by_its_own_passes_alone(slow: Slow) -> None:
     row = measured(slow)[PLAIN]
     # The pass over the last token of the prompt but one is before the clock. Each token has one inside, and the host
@@ -116,8 +129,9 @@ def test_plain_decoding_is_timed_by_its_own_passes_alone(slow: Slow) -> None:
     assert row["draft_prompt_seconds"] == 0
 
 
+@on_a_quiet_machine
 def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: Slow) -> None:
-    row = measured(slow, Way("silent", None, 2, Silent()))["silent"]
+    row = measured(slow, Configuration("silent", None, 2, Silent()))["silent"]
     assert row["passes"] == TOKENS
     assert row["seconds"] == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
     assert row["pass_seconds"] == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
@@ -125,19 +139,20 @@ def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: 
 
 
 @pytest.mark.parametrize("alone", [True, False])
+@on_a_quiet_machine
 def test_reading_the_prompt_is_kept_apart(slow: Slow, alone: bool) -> None:
     drafter = Reader() if alone else HybridDrafter([Sure(), Reader()])
-    row = measured(slow, Way("reader", None, 2, drafter))["reader"]
+    row = measured(slow, Configuration("reader", None, 2, drafter))["reader"]
     assert row["draft_prompt_seconds"] == pytest.approx(READ, abs=TOLERANCE)
     assert row["draft_seconds"] < READ / 2
     assert row["seconds"] == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
 
 
-def test_every_way_is_run_before_it_is_measured(slow: Slow) -> None:
+def test_every_configuration_is_run_before_it_is_measured(slow: Slow) -> None:
     drafters = [Silent(), Silent()]
-    ways = [Way(f"silent {place}", None, 2, drafter) for place, drafter in enumerate(drafters)]
-    Target("slow", slow, frozenset(), 1, 0.0, Stated(None)).warm_up(PROMPT, ways)
-    assert all(drafter.starts for drafter in drafters)
+    some = [Configuration(f"silent {place}", None, 2, drafter) for place, drafter in enumerate(drafters)]
+    measured(slow, *some, tokens=1)
+    assert [drafter.starts for drafter in drafters] == [4, 4]  # to read the prompt and to run, both times
 
 
 def test_peak_memory_is_that_of_the_models_at_least(slow: Slow) -> None:
@@ -147,4 +162,4 @@ def test_peak_memory_is_that_of_the_models_at_least(slow: Slow) -> None:
 
 def test_a_drafter_that_fails_is_no_measurement(slow: Slow) -> None:
     with pytest.raises(SpectoolError, match="slow: drafter broken fails and cannot be measured: ValueError: no more"):
-        measured(slow, Way("broken", None, 2, Broken()))
+        measured(slow, Configuration("broken", None, 2, Broken()))

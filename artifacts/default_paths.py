@@ -1,0 +1,45 @@
+"""Where an artifact goes when the command names no place: the user's cache, under a name that says what it is."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from spectool import ArtifactError
+
+
+def default_path(name: str) -> Path:
+    """Return a path in the user's cache."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("spectool")) / name
+
+
+def find_artifact(path: Path, suffix: str) -> Path:
+    """Return where an artifact lies: at ``path``, or else in the user's cache under a name that begins so.
+
+    Args:
+        path: As the user gave it; what has a folder in it is a path and no name.
+        suffix: What names of its kind end with: ``.dict``.
+
+    Raises:
+        ArtifactError: Several names in the cache begin so.
+    """
+    if path.exists() or len(path.parts) != 1:
+        return path
+    folder = default_path("")
+    names = [each.name for each in sorted(folder.glob(f"*{suffix}")) if each.name.startswith(path.name)]
+    if path.name in names or len(names) == 1:
+        return folder / (path.name if path.name in names else names[0])
+    if names:
+        raise ArtifactError(f"{path}: expected one artifact in {folder}, got {', '.join(names)}. Name one in full")
+    return path
+
+
+def digest(*values: Any) -> str:
+    """Tell settings apart in a file name."""
+    return hashlib.sha256(repr(values).encode()).hexdigest()[:6]
+
+
+def slug(source: str) -> str:
+    """Make a file name of a corpus' or artifact's name."""
+    return "".join(char if char.isalnum() or char in "-." else "-" for char in Path(source).name)[:60].strip("-.")

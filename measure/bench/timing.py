@@ -1,0 +1,267 @@
+"""One prompt in every configuration: plain decoding and each drafter, one after the other, timed cycle by cycle.
+
+All configurations of a block begin from copies of one cache that holds the prompt but for its last two tokens, so a
+long prompt is computed once. Drafters read the prompt before the clock; what that takes is kept apart. A draft model
+keeps what it has read, so that of the configurations that share one, the first in a block pays.
+"""
+
+import copy
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import mlx.core as mx
+import numpy as np
+
+from spectool import SpectoolError
+from spectool.artifacts.formats.benchmark import PLAIN, Block, Row
+from spectool.measure.bench.energy import Meter
+from spectool.measure.side_by_side import find_difference
+from spectool.runtime.caches.prefill import prefill
+from spectool.runtime.decoding.drafter import Cycle, Drafter
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.host.generation import generate_step as plain_generate_step
+from spectool.runtime.host.generation import generation_stream, make_prompt_cache, wired_limit
+
+_LEFT = 2  # tokens of a prompt that each configuration feeds itself: a drafter is first asked after a pass
+_WARM_UP = 8  # tokens
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A drafter and its settings; by default plain decoding.
+
+    Attributes:
+        name: The drafter's; `PLAIN` for the host's own loop.
+        strategy: Of translating drafts; None where nothing is translated.
+        num_draft_tokens: k; 0 for plain decoding, None for as many as pay.
+        drafter: The drafter; None for plain decoding.
+        verify: How drafts are verified above temperature 0.
+        languages: Of the prompts that it is for; none for all.
+    """
+
+    name: str = PLAIN
+    strategy: str | None = None
+    num_draft_tokens: int | None = 0
+    drafter: Drafter | None = None
+    verify: Literal["exact", "rejection"] = "exact"
+    languages: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class _Generated:
+    """What a configuration generated, with times in seconds."""
+
+    output: list[int]
+    statistics: DraftStatistics
+    cycles: list[Row]
+    draft_prompt_seconds: float = 0.0
+    seconds: float = 0.0
+    joules: float | None = None
+    peak_memory: int = 0
+
+
+class Target:
+    """A target that decodes prompts in many configurations."""
+
+    def __init__(self, name: str, model: Any, stop_tokens: frozenset[int], tokens: int, meter: Meter) -> None:
+        """Decode with ``model``: ``tokens`` at most, until one of ``stop_tokens``. ``name`` is for the tables."""
+        self._name = name
+        self._model = model
+        self._stop_tokens = stop_tokens
+        self._tokens = tokens
+        self._meter = meter
+        self._warm: set[tuple[int, bool]] = set()  # configurations that have run, and whether tokens were drawn
+
+    def measure(
+        self,
+        number: int,
+        prompt: Sequence[int],
+        configurations: Sequence[Configuration],
+        temperature: float,
+        seed: Sequence[int],
+        labels: Row,
+        on_generation: Callable[[], object],
+    ) -> Block:
+        """Decode one prompt in every configuration.
+
+        One that never ran is run for some tokens before, after another prompt: first passes of a shape compile, first
+        drafts load, and what a drafter has read it would not read again.
+
+        Args:
+            number: Of the block.
+            prompt: Token ids.
+            configurations: Plain decoding among them; in any order, which is drawn anew from ``seed``.
+            temperature: 0 takes the most probable token.
+            seed: Of the order, and of sampling: all generations of a block begin with the same random state.
+            labels: Columns that all rows have: language, kind, prompt, repetition.
+            on_generation: Called after each.
+        """
+        self._warm_up([*prompt[1:], prompt[0]], configurations, temperature)
+        rng, asked = np.random.default_rng(list(seed)), time.perf_counter()
+        cache = self._begin(prompt)
+        prompt_seconds = time.perf_counter() - asked
+        drawn = int(rng.integers(1 << 32))
+        found: list[tuple[Configuration, _Generated]] = []
+        for place in rng.permutation(len(configurations)):
+            copied = copy.deepcopy(cache)
+            mx.eval([entry.state for entry in copied])
+            mx.random.seed(drawn)
+            mx.reset_peak_memory()
+            generated = self._generate(configurations[place], prompt, copied, self._tokens, temperature)
+            generated.peak_memory = mx.get_peak_memory()
+            found.append((configurations[place], generated))
+            on_generation()
+        plain = next(generated.output for each, generated in found if each.name == PLAIN)
+        block = Block([], [])
+        for order, (each, generated) in enumerate(found):
+            counted = ("tokens", "passes", "drafted_passes", "proposed", "accepted")
+            timed = ("draft_prompt_seconds", "seconds", "joules", "peak_memory", "output")
+            # Above temperature 0 both are drawn, and nothing is said of where they part.
+            parts = None if temperature else find_difference(self._model, 0, prompt, plain, generated.output)
+            block.generations.append(
+                {
+                    "block": number,
+                    "order": order,
+                    **labels,
+                    "model": self._name,
+                    "drafter": each.name,
+                    "strategy": each.strategy,
+                    "num_draft_tokens": each.num_draft_tokens,
+                    "temperature": temperature,
+                    "prompt_tokens": len(prompt),
+                    **{name: getattr(generated.statistics, name) for name in counted},
+                    **{name: getattr(generated, name) for name in timed},
+                    "prompt_seconds": prompt_seconds,
+                    "draft_seconds": sum(cycle["draft_seconds"] for cycle in generated.cycles),
+                    "pass_seconds": sum(cycle["pass_seconds"] for cycle in generated.cycles),
+                    "first_difference": None if parts is None else parts.position,
+                    "gap": None if parts is None else parts.gap,
+                }
+            )
+            block.cycles.extend({"block": number, "order": order, **cycle} for cycle in generated.cycles)
+        return block
+
+    def _warm_up(self, prompt: Sequence[int], configurations: Sequence[Configuration], temperature: float) -> None:
+        cold = [each for each in configurations if (id(each), temperature > 0) not in self._warm]
+        cache = self._begin(prompt) if cold else []
+        for each in cold:
+            self._generate(each, prompt, copy.deepcopy(cache), min(_WARM_UP, self._tokens), temperature)
+            self._warm.add((id(each), temperature > 0))
+
+    def _begin(self, prompt: Sequence[int]) -> list[Any]:
+        cache: list[Any] = make_prompt_cache(self._model)
+        prefill(self._model, cache, mx.array(list(prompt[:-_LEFT]), dtype=mx.int32))
+        return cache
+
+    def _generate(
+        self, configuration: Configuration, prompt: Sequence[int], cache: list[Any], tokens: int, temperature: float
+    ) -> _Generated:
+        options = {
+            "max_tokens": tokens,
+            "sampler": Sampling(temp=temperature) if temperature else None,
+            "prompt_cache": cache,
+        }
+        with wired_limit(self._model, [generation_stream]):
+            if configuration.drafter is None:
+                return self._plainly(mx.array(list(prompt[-_LEFT:])), options)
+            return self._drafted(configuration, configuration.drafter, prompt, options)
+
+    def _plainly(self, rest: mx.array, options: Row) -> _Generated:
+        """Decode with the host's own loop, which computes the next token while the last one is read."""
+        found = _Generated([], DraftStatistics(), [])
+        energy, asked = self._meter.joules(), time.perf_counter()
+        began = ended = asked
+
+        def fed(count: int, total: int) -> None:
+            nonlocal began
+            if count < total:  # the last call comes after the first token
+                began = time.perf_counter()
+
+        for token, _ in plain_generate_step(rest, self._model, prompt_progress_callback=fed, **options):
+            ended = time.perf_counter()
+            found.output.append(int(token))
+            found.statistics.record("", 0, 0, 1)
+            if token in self._stop_tokens:
+                break
+        self._clock(found, energy, asked, began, ended)
+        return found
+
+    def _drafted(
+        self, configuration: Configuration, drafter: Drafter, prompt: Sequence[int], options: Row
+    ) -> _Generated:
+        found = _Generated([], DraftStatistics(), [])
+        started = time.perf_counter()
+        try:
+            _read_prompt(drafter, prompt)
+        except Exception as error:
+            raise self._failed(configuration, f"{type(error).__name__}: {error}") from error
+        energy, asked = self._meter.joules(), time.perf_counter()
+        found.draft_prompt_seconds = asked - started
+        began = last = ended = asked
+
+        def on_cycle(cycle: Cycle) -> None:
+            nonlocal began, last
+            now = time.perf_counter()
+            if not found.cycles:
+                began = last = now - cycle.draft_seconds - cycle.pass_seconds
+            found.cycles.append(
+                {
+                    "cycle": len(found.cycles),
+                    "position": found.statistics.tokens - len(cycle.committed),
+                    "source": cycle.source,
+                    "proposed": len(cycle.proposal),
+                    "accepted": cycle.accepted,
+                    "committed": len(cycle.committed),
+                    "draft_seconds": cycle.draft_seconds,
+                    "pass_seconds": cycle.pass_seconds,
+                    "seconds": now - last,
+                }
+            )
+            last = now
+
+        steps = generate_step(
+            mx.array(list(prompt[-_LEFT:])),
+            self._model,
+            drafter=drafter,
+            num_draft_tokens=configuration.num_draft_tokens,
+            verify=configuration.verify,
+            stop_tokens=self._stop_tokens,
+            cached_tokens=list(prompt[:-_LEFT]),
+            statistics=found.statistics,
+            on_cycle=on_cycle,
+            **options,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)  # a drafter that is switched off measures nothing
+            try:
+                for token, _, _ in steps:
+                    ended = time.perf_counter()
+                    found.output.append(token)
+            except RuntimeWarning as warning:
+                raise self._failed(configuration, str(warning)) from warning
+        self._clock(found, energy, asked, began, ended)
+        return found
+
+    def _clock(self, found: _Generated, energy: float | None, asked: float, began: float, ended: float) -> None:
+        """Note time and energy from ``began`` on; of the energy, what came before since ``asked`` takes its share."""
+        now, joules = time.perf_counter(), self._meter.joules()
+        found.seconds = ended - began
+        if energy is not None and joules is not None:
+            found.joules = (joules - energy) * found.seconds / (now - asked)
+
+    def _failed(self, configuration: Configuration, reason: str) -> SpectoolError:
+        return SpectoolError(
+            f"{self._name}: drafter {configuration.name} fails and cannot be measured: {reason}. Leave it out"
+        )
+
+
+def _read_prompt(drafter: Drafter, prompt: Sequence[int]) -> None:
+    """Give a drafter the prompt, and ask it and its members once: a draft model reads when it is first asked."""
+    drafter.start(prompt)
+    for member in getattr(drafter, "drafters", (drafter,)):
+        member.propose(1)
