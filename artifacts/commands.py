@@ -34,7 +34,13 @@ _PROPOSED = 8  # look-ups of a proposal that is shown
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="With a tokenizer: check which lines of this file it can spell.",
 )
-@click.option("--tokenizer", metavar="T", help="Tokenizer for showing tokens as text, if the recorded one has moved.")
+@click.option(
+    "--tokenizer",
+    "--model",
+    "tokenizer",
+    metavar="T",
+    help="Tokenizer for showing tokens as text, if the recorded one has moved.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @guarded
 def inspect(

@@ -1,6 +1,7 @@
 """Where an artifact goes when the command names no place: the user's cache, under a name that says what it is."""
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,22 @@ def default_path(name: str) -> Path:
 
 
 def find_artifact(path: Path, suffix: str) -> Path:
-    """Return where an artifact lies: at ``path``, or else in the user's cache under a name that begins so.
+    """Return where an artifact lies: at ``path``, or else in the user's cache under a name that begins or is made so.
+
+    ``pl`` finds ``sample-pl.8d3f21ab.backoff-0c55d1.dict``.
 
     Args:
         path: As the user gave it; what has a folder in it is a path and no name.
         suffix: What names of its kind end with: ``.dict``.
 
     Raises:
-        ArtifactError: Several names in the cache begin so.
+        ArtifactError: Several are there.
     """
     if path.exists() or len(path.parts) != 1:
         return path
     folder = default_path("")
-    names = [each.name for each in sorted(folder.glob(f"*{suffix}")) if each.name.startswith(path.name)]
+    names = sorted(each.name for each in folder.glob(f"*{suffix}"))
+    names = [name for name in names if name.startswith(path.name) or path.name in re.split("[-.]", name)]
     if path.name in names or len(names) == 1:
         return folder / (path.name if path.name in names else names[0])
     if names:

@@ -57,12 +57,13 @@ def _benchmark(manifest: Manifest) -> dict[str, Any]:
     drafters = [drafter["name"] for model in arguments["models"] for drafter in model["drafters"]]
     machine = s["machine"]
     prompts, times, tokens = s["prompts"], arguments["repetitions"], arguments["tokens"]
+    different = "" if s["different"] is None else f", {s['different']:,} of them not plain decoding's output"
     return {
         "experiment": arguments["name"],
         "drafters": ", ".join(dict.fromkeys(drafters)),
         "draft lengths": ", ".join(map(str, arguments["num_draft_tokens"])),
         "prompts": f"{prompts:,}, {times} times each, at most {tokens} tokens after each",
-        "generations": f"{s['generations']:,}, {s['different']:,} of them not plain decoding's output",
+        "generations": f"{s['generations']:,}{different}",
         "machine": f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['device']}",
         "began": s["began"],
     }

@@ -12,11 +12,15 @@ from spectool.artifacts.default_paths import default_path
 @click.command("align")
 @click.option(
     "--draft",
+    "--draft-model",
+    "draft",
     required=True,
     metavar="D",
     help="Tokenizer of the draft model: directory, tokenizer.json or hub id.",
 )
-@click.option("--target", required=True, metavar="T", help="Tokenizer of the target model, likewise.")
+@click.option(
+    "--target", "--model", "target", required=True, metavar="T", help="Tokenizer of the target model, likewise."
+)
 @click.option(
     "--corpus",
     default="sample:pl",

@@ -52,7 +52,9 @@ def resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="C",
     help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl.",
 )
-@click.option("--tokenizer", metavar="T", help="Count windows of this tokenizer's tokens, not words.")
+@click.option(
+    "--tokenizer", "--model", "tokenizer", metavar="T", help="Count windows of this tokenizer's tokens, not words."
+)
 @out_option
 @click.option(
     "--orders",

@@ -18,7 +18,13 @@ _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a d
 
 @click.command("build-dict")
 @click.option(
-    "--tokenizer", required=True, metavar="T", help="Directory, tokenizer.json or hub id of the target model."
+    "--tokenizer",
+    "--model",
+    "--target",
+    "tokenizer",
+    required=True,
+    metavar="T",
+    help="Directory, tokenizer.json or hub id of the target model.",
 )
 @click.option(
     "--corpus",

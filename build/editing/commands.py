@@ -90,7 +90,13 @@ def merge_dict(
     metavar="CODES",
     help=f"Languages whose alphabets to keep, such as uk,crh; of {', '.join(ALPHABETS)}.",
 )
-@click.option("--tokenizer", metavar="T", help="The dictionary's tokenizer, if the recorded one has moved.")
+@click.option(
+    "--tokenizer",
+    "--model",
+    "tokenizer",
+    metavar="T",
+    help="The dictionary's tokenizer, if the recorded one has moved.",
+)
 @_out
 @_limit_options
 @json_option
@@ -209,7 +215,14 @@ def export_dict(
 @click.command("import-dict")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @_format
-@click.option("--tokenizer", required=True, metavar="T", help="Tokenizer of the model that the file was made with.")
+@click.option(
+    "--tokenizer",
+    "--model",
+    "tokenizer",
+    required=True,
+    metavar="T",
+    help="Tokenizer of the model that the file was made with.",
+)
 @click.option(
     "--min-count",
     type=click.IntRange(1),

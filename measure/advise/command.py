@@ -16,9 +16,16 @@ _LENGTHS = (2, 4, 8)
 _SAMPLE = 60_000  # characters of the text
 _OPTIONS: tuple[Callable[..., Any], ...] = (
     click.option(
-        "--target", required=True, metavar="T", help="The target: directory of a model, its tokenizer.json, or hub id."
+        "--target",
+        "--model",
+        "target",
+        required=True,
+        metavar="T",
+        help="The target: directory of a model, its tokenizer.json, or hub id.",
     ),
-    click.option("--draft", "drafts", multiple=True, metavar="D", help="A draft, likewise; may be repeated."),
+    click.option(
+        "--draft", "--draft-model", "drafts", multiple=True, metavar="D", help="A draft, likewise; may be repeated."
+    ),
     click.option(
         "--dict",
         "dictionaries",

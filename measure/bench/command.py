@@ -119,7 +119,7 @@ def bench(
     if as_json:
         facts |= {key: statistics[key] for key in ("compared", "first_difference", "largest_gap")}
     elif statistics["different"] is not None:
-        facts["different"] = _different(statistics)
+        facts["different"] = said_of(statistics)
     try:
         trials = read_trials(run)
     except ArtifactError as error:  # outputs too short to compare
@@ -173,14 +173,18 @@ def _drafter(text: str) -> dict[str, Any]:
         elif key == "strategy" and value:
             found["strategies"] = value.split("+")
         elif key == "min-prob" and value:
-            found["min_draft_prob"] = float(value)
+            found["min_draft_prob"] = Finite(0, 1).convert(value, None, None)
         elif key in _DRAFTER and value:
             found[_DRAFTER[key]] = value
         else:
             expected = "history, strategy=…+…, min-prob=…, " + ", ".join(f"{name}=…" for name in _DRAFTER)
             raise click.UsageError(f"--drafter {text}: {part!r}: expected one of {expected}")
     made_of = [Path(found[key]).name for key in ("draft_model", "dictionary") if key in found]
-    return {"name": "+".join([*made_of, *(["history"] if "history" in found else [])]), **found}
+    name = "+".join([*made_of, *(["history"] if "history" in found else [])]) or text
+    return {
+        "name": " ".join([name, *(str(found[key]) for key in ("verify", "min_draft_prob") if key in found)]),
+        **found,
+    }
 
 
 def _prompts(text: str) -> dict[str, Any]:
@@ -193,7 +197,7 @@ def _prompts(text: str) -> dict[str, Any]:
     return {"source": text}
 
 
-def _different(counts: Mapping[str, Any]) -> str:
+def said_of(counts: Mapping[str, Any]) -> str:
     """Say how many outputs leave plain decoding's, and where."""
     number, compared = counts["different"], counts["compared"]
     if not number:

@@ -114,7 +114,7 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, bar: 
         }
         with writing(out) as partial:
             join_blocks([_block(work, job) for job in jobs], partial)
-            statistics |= _counts(read_rows(partial / "generations.parquet", GENERATIONS))
+            statistics |= count(read_rows(partial / "generations.parquet", GENERATIONS))
             seal(partial, Manifest(FORMAT, VERSION, experiment.described(), roles, {"identity": now}, statistics))
         return Benchmark(out)
 
@@ -191,7 +191,7 @@ def _note_weights(work: Path, weights: dict[str, Row]) -> None:
     write_json(work / "weights.json", {part: {**known.get(part, {}), **found} for part, found in weights.items()})
 
 
-def _counts(rows: pa.Table) -> Row:
+def count(rows: pa.Table) -> Row:
     """Sum up generations: how many there are, and how many of the drafted ones leave plain decoding's output.
 
     Tokens are compared up to the first that differs; behind it all are others. Drawn outputs are not compared.

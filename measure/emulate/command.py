@@ -29,7 +29,11 @@ _BATCH = 512  # documents encoded at once
 @click.option("--dict", "dictionary", type=click.Path(path_type=Path), metavar="DIR", help="Dictionary to draft from.")
 @click.option("--history", is_flag=True, help="Draft from what the document already said, too.")
 @click.option(
-    "--draft", metavar="D", help="Draft model with another tokenizer; its tokenizer is enough with --count-on."
+    "--draft",
+    "--draft-model",
+    "draft",
+    metavar="D",
+    help="Draft model with another tokenizer; its tokenizer is enough with --count-on.",
 )
 @click.option(
     "--count-on",
@@ -55,7 +59,12 @@ _BATCH = 512  # documents encoded at once
 @click.option("--steps", is_flag=True, help="Report the steps of the anchored strategy one by one, too.")
 @click.option("--corpus", metavar="C", help="Text to replay, as for build-dict.")
 @click.option(
-    "--tokenizer", metavar="T", help="The target's tokenizer; by default the one the dictionary or alignment names."
+    "--tokenizer",
+    "--model",
+    "--target",
+    "tokenizer",
+    metavar="T",
+    help="The target's tokenizer; by default the one the dictionary or alignment names.",
 )
 @click.option(
     "--min-draft-prob",

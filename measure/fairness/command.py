@@ -12,7 +12,9 @@ from spectool.build.training.run_options import named
 
 
 @click.command()
-@click.option("--target", required=True, metavar="MODEL", help="Target model: directory or hub id.")
+@click.option(
+    "--target", "--model", "target", required=True, metavar="MODEL", help="Target model: directory or hub id."
+)
 @click.option(
     "--task",
     "tasks",
@@ -24,6 +26,7 @@ from spectool.build.training.run_options import named
 )
 @click.option(
     "--draft",
+    "--draft-model",
     "drafts",
     required=True,
     multiple=True,

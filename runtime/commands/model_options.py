@@ -89,7 +89,7 @@ _DRAFTING = (
         multiple=True,  # to see a second one, which click would take in place of the first
         callback=_the_dictionary,
         metavar="DIR",
-        help="Dictionary for the model's tokenizer, or the beginning of its name if build-dict was given no -o.",
+        help="Dictionary for the model's tokenizer, or its name (pl) if build-dict was given no -o.",
     ),
     _drafting(
         "--history/--no-history",

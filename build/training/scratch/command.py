@@ -14,7 +14,12 @@ from spectool.build.training.scratch.shapes import SIZES, shape_of
 
 @click.command("train-draft")
 @click.option(
-    "--tokenizer", required=True, metavar="T", help="Directory, tokenizer.json or hub id; mostly the target's."
+    "--tokenizer",
+    "--model",
+    "tokenizer",
+    required=True,
+    metavar="T",
+    help="Directory, tokenizer.json or hub id; mostly the target's.",
 )
 @click.option(
     "--corpus",

@@ -12,8 +12,17 @@ from spectool.build.training.run_options import named, run_options
 
 
 @click.command("tune-draft")
-@click.option("--draft", required=True, metavar="MODEL", help="Model to tune: directory or hub id.")
-@click.option("--target", required=True, metavar="MODEL", help="Model to tune it towards; it is never changed.")
+@click.option(
+    "--draft", "--draft-model", "draft", required=True, metavar="MODEL", help="Model to tune: directory or hub id."
+)
+@click.option(
+    "--target",
+    "--model",
+    "target",
+    required=True,
+    metavar="MODEL",
+    help="Model to tune it towards; it is never changed.",
+)
 @click.option(
     "--corpus",
     "corpora",

@@ -14,16 +14,19 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 from spectool import ArtifactError
-from spectool.artifacts.formats.benchmark import PLAIN, Benchmark, Row, write_block
+from spectool.artifacts.formats.benchmark import GENERATIONS, PLAIN, Benchmark, Row, write_block
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.work import work_path
 from spectool.cli import main
+from spectool.measure.bench.command import said_of
+from spectool.measure.bench.running import count
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
@@ -330,6 +333,76 @@ def test_drawn_outputs_depend_on_the_seed_alone_and_are_not_compared(work: Path)
     assert outputs[0] == outputs[1] != outputs[2]
 
 
+def test_several_temperatures_are_blocks_of_their_own(work: Path) -> None:
+    """Prompts drawn, both ways of verifying, and a draft length for each: what a report by temperature needs."""
+    out = work / "temperatures.bench"
+    draft = f"model={demo_path('draft')}"
+    result = run(
+        *("bench", "--model", TARGET, "--drafter", draft, "--drafter", f"{draft},verify=rejection"),
+        *("--drafter", f"dict={work / 'pl.dict'},min-prob=0.9", "--prompts", "pl:list", "--sample", 2, "--seed", 5),
+        *("--temp", 0, "--temp", 0.8, "--num-draft-tokens", 3, "--tokens", 12, "--ignore-eos", "-o", out, "--json"),
+    )
+    assert result.exit_code == 0, result.output
+    benchmark = Benchmark(out)
+    rows = benchmark.generations.to_pylist()
+    assert [row["temperature"] for row in rows] == [0.0] * 4 + [0.8] * 4 + [0.0] * 4 + [0.8] * 4
+    blocks = {row["block"]: (row["prompt"], row["temperature"]) for row in rows}
+    assert len(set(blocks.values())) == len(blocks) == 4
+    names = {"draft", "draft rejection", "pl.dict 0.9", PLAIN}
+    assert all({row["drafter"] for row in rows if row["block"] == block} == names for block in blocks)
+    for row in rows:
+        assert row["temperature"] == 0 or row["first_difference"] is None
+        greedy = next(r["output"] for r in rows if (r["block"], r["drafter"]) == (row["block"], PLAIN))
+        assert row["temperature"] or row["output"] == greedy
+    facts = json.loads(result.stdout)
+    assert (facts["different"], facts["compared"]) == (0, {"outputs": 6, "tokens": 72})
+    assert {(way["drafter"], way["temperature"]) for way in facts["ways"]} == {
+        (name, temperature) for name in names - {PLAIN} for temperature in (0.0, 0.8)
+    }
+    of = {name: [row for row in rows if row["drafter"] == name and row["temperature"]] for name in names}
+    proposed = {name: sum(row["proposed"] for row in mine) for name, mine in of.items()}
+    assert proposed["pl.dict 0.9"] < proposed["draft"]
+    for command in ("inspect", "verify"):
+        result = run(command, out)
+        assert result.exit_code == 0, result.output
+
+
+def test_outputs_that_part_are_counted_with_the_place() -> None:
+    rows = [
+        {"drafter": PLAIN, "temperature": 0.0, "tokens": 20, "seconds": 1.0},
+        {"drafter": "a", "temperature": 0.0, "tokens": 20, "seconds": 1.0},
+        {"drafter": "b", "temperature": 0.0, "tokens": 20, "seconds": 1.0, "first_difference": 9, "gap": 0.25},
+        {"drafter": "c", "temperature": 0.0, "tokens": 20, "seconds": 1.0, "first_difference": 4, "gap": 0.125},
+        {"drafter": "a", "temperature": 0.7, "tokens": 20, "seconds": 1.0},
+    ]
+    counts = count(pa.Table.from_pylist(rows, GENERATIONS))
+    assert counts["different"] == 2 and counts["compared"] == {"outputs": 3, "tokens": 20 + 10 + 5}
+    assert (counts["first_difference"], counts["largest_gap"]) == (4, 0.25)
+    assert said_of(counts) == (
+        "2 of 3 outputs, one in 18 tokens, the first after 4; the two best logits there are 0.25 apart at most"
+    )
+    drawn = count(pa.Table.from_pylist(rows[-1:], GENERATIONS))
+    assert drawn["different"] is None
+
+
+def test_a_dictionary_is_found_by_its_name(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = work / "cache"
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(cache / name))
+    for corpus in ("sample:pl", "sample:uk"):
+        built = run("build-dict", "--tokenizer", TARGET, "--corpus", corpus, "--entries", 500)
+        assert built.exit_code == 0, built.output
+    (pl,) = (cache / "spectool").glob("sample-pl*.dict")
+    out = work / "named.bench"
+    one = ("bench", "--model", TARGET, "--prompts", "pl:list", "--count", 1, "--tokens", 8, "--num-draft-tokens", 2)
+    assert run(*one, "--drafter", f"dict={pl.name}", "-o", out).exit_code == 0
+    written = run("generate", "--model", TARGET, "--dict", "pl", "-p", "Most w", "-m", 4)
+    ambiguous = run("generate", "--model", TARGET, "--dict", "sample", "-p", "Most w")
+    missing = run("generate", "--model", TARGET, "--dict", "nothing", "-p", "Most w")
+    assert written.exit_code == 0, written.output
+    assert "expected one artifact in" in ambiguous.stderr and pl.name in ambiguous.stderr
+    assert "nothing: no such artifact" in missing.stderr
+
+
 def test_options_are_an_experiment_too(work: Path) -> None:
     out = work / "options.bench"
     spec = f"name=both,dict={work / 'pl.dict'},history,model={demo_path('draft')}"
@@ -358,7 +431,12 @@ HISTORY = ("--model", TARGET, "--drafter", "history")
             ("--model", TARGET, "--drafter", "history", "--prompts", "sample:pl", "--stride", 3),
             "expected 1 to the window",
         ),
-        (("--model", TARGET, "--prompts", "pl"), "drafters: expected at least one"),
+        (("--model", TARGET, "--prompts", "pl"), "drafters: expected at least 1"),
+        ((*HISTORY, "--prompts", "pl:list", "--sample", 50), "pl:list: expected 50 prompts to draw, got 12"),
+        (
+            ("--model", TARGET, "--drafter", "history,verify=rejection", "--prompts", "pl"),
+            "verify: expected a draft_model with rejection, got none",
+        ),
         (("--model", TARGET, "--drafter", "align=x", "--prompts", "pl"), "expected something that drafts"),
     ],
 )
