@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -15,12 +16,22 @@ from spectool.runtime.demo_models import demo_path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_cli_reference_is_fresh() -> None:
-    spec = importlib.util.spec_from_file_location("write_cli_reference", ROOT / "docs" / "write_cli_reference.py")
+def writer(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == module.reference(), "stale: run `make docs`"
+    return module
+
+
+def test_cli_reference_is_fresh() -> None:
+    reference = writer("write_cli_reference").reference()
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == reference, "stale: run `make docs`"
+
+
+def test_tables_are_those_of_the_saved_runs() -> None:
+    page = writer("write_tables").page()
+    assert (ROOT / "docs" / "tables.md").read_text(encoding="utf-8") == page, "stale: run `make docs`"
 
 
 def blocks(language: str) -> list[str]:
