@@ -25,8 +25,7 @@ from tqdm import tqdm
 
 from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
 from spectool.build import build_alignment
-from spectool.measure.emulate.ngram_model import NgramModel
-from spectool.measure.emulate.ngram_source import NgramSource
+from spectool.measure.emulate.ngram_model import NgramModel, NgramSource
 from spectool.measure.emulate.strategies import anchored_steps, compare_strategies
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.strategies import make_translator
@@ -83,8 +82,8 @@ def main(
                         "strategy": run.strategy,
                         "tokens per pass": round(run.statistics.tokens_per_pass, 4),
                         "acceptance": round(run.statistics.acceptance_rate, 4),
-                        "without proposal": round(run.counts.without_proposal / max(1, run.counts.cycles), 4),
-                        "string-free": round(run.counts.string_free_rate, 4),
+                        "without proposal": round(run.counts.without_proposal, 4),
+                        "string-free": round(run.counts.string_free, 4),
                         "us per cycle": round(run.counts.microseconds_per_cycle, 1),
                     }
                 )

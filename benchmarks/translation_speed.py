@@ -26,8 +26,7 @@ from real_data import encoded, real_corpus, real_tokenizer
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
-from spectool.measure.emulate.ngram_model import NgramModel
-from spectool.measure.emulate.ngram_source import NgramSource
+from spectool.measure.emulate.ngram_model import NgramModel, NgramSource
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.protocol import Translator

@@ -48,7 +48,7 @@ def test_offline_packages_need_no_models(package: str) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "measure.emulate.ngram_source",
+        "measure.emulate.ngram_model",
         "measure.emulate.replay",
         "measure.emulate.strategies",
         "runtime.decoding.statistics",

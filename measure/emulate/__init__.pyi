@@ -1,7 +1,7 @@
-from .counted import CountedDrafter as CountedDrafter
+from .counted import CountedTranslator as CountedTranslator
 from .counted import TranslationCounts as TranslationCounts
 from .ngram_model import NgramModel as NgramModel
-from .ngram_source import NgramSource as NgramSource
+from .ngram_model import NgramSource as NgramSource
 from .replay import replay as replay
 from .strategies import StrategyRun as StrategyRun
 from .strategies import anchored_steps as anchored_steps

@@ -286,8 +286,8 @@ def _row(run: Any) -> dict[str, Any]:
         "strategy": run.strategy,
         "tokens_per_pass": round(statistics.tokens_per_pass, 4),
         "acceptance": round(statistics.acceptance_rate, 4),
-        "without_proposal": round(counts.without_proposal / max(1, counts.cycles), 4),
-        "string_free": round(counts.string_free_rate, 4),
+        "without_proposal": round(counts.without_proposal, 4),
+        "string_free": round(counts.string_free, 4),
         "us_per_cycle": round(counts.microseconds_per_cycle, 1),
     }
 
@@ -300,8 +300,7 @@ def _cell(name: str, value: Any) -> str:
 
 def _ngrams(tokenizer: Any, corpus: Any, order: int) -> Any:
     """Count an n-gram model over the draft's tokens."""
-    from spectool.measure.emulate.ngram_model import NgramModel
-    from spectool.measure.emulate.ngram_source import NgramSource
+    from spectool.measure.emulate.ngram_model import NgramModel, NgramSource
 
     say(f"counting {order}-grams of {tokenizer.name} on {corpus.spec}")
     documents = _encoded(tokenizer, (document.text for document in reading(corpus)))

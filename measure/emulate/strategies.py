@@ -1,21 +1,21 @@
 """Translation strategies compared on one text with one draft."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from spectool.artifacts.formats.alignment import Alignment
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-from spectool.measure.emulate.counted import CountedDrafter, TranslationCounts
+from spectool.measure.emulate.counted import CountedTranslator, TranslationCounts
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.protocol import DraftSource, Translator
 
 _MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
 
 
-@dataclass(frozen=True, slots=True)
-class StrategyRun:
+class StrategyRun(NamedTuple):
     """What one strategy did with one draft length.
 
     Attributes:
@@ -32,7 +32,7 @@ class StrategyRun:
 
 
 def anchored_steps(alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> dict[str, Translator]:
-    """Make the anchored strategy step by step, each added to the one before (design, section 5)."""
+    """Make the anchored strategy step by step, each added to the one before (docs/design.md: translation)."""
     return {
         "forward only": AnchoredTranslator(alignment, draft, target, resync=False, heal=False, head=False),
         "+ resync": AnchoredTranslator(alignment, draft, target, heal=False, head=False),
@@ -59,6 +59,7 @@ def compare_strategies(
     """
     for length in lengths:
         for name, translator in translators.items():
-            drafter = CountedDrafter(source, translator, length, name=name)
+            counted = CountedTranslator(translator)
+            drafter = TranslatedDrafter(source, counted, length, name=name)
             statistics = replay(documents, drafter, length * _MOST_IDS_A_DRAFT_TOKEN, on_document)
-            yield StrategyRun(name, length, statistics, drafter.total)
+            yield StrategyRun(name, length, statistics, counted.counts)

@@ -1,6 +1,7 @@
 """The options of ``spectool emulate --sweep``, and what becomes of them."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,18 +68,20 @@ def sweep(
     workers: int | None,
     tokenizers: Path | None,
     corpora: Path | None,
-    readings: tuple[str, ...],
+    readings: tuple[Any, ...],
     on_error: Any,
     text_field: str | None,
     as_json: bool,
 ) -> None:
     """Measure what is missing of a grid, and draw tables and plots of all of it."""
     from spectool.measure.emulate.sweep.report import REPORT, write_report
+    from spectool.measure.emulate.sweep.results import RUNS
     from spectool.measure.emulate.sweep.runs import run_sweep
-    from spectool.measure.emulate.sweep.summaries import best_of, by_series
+    from spectool.measure.emulate.sweep.tables import best_of, by_series
 
     if out is None:
         raise click.UsageError("--sweep writes a folder of results: name it with -o DIR")
+    started = time.perf_counter()
     grid = _grid(name, tokenizers, corpora, readings)
     with tqdm(unit=" runs", desc="replaying", disable=None) as bar:
 
@@ -88,29 +91,30 @@ def sweep(
                 bar.initial = bar.n = done  # what was measured before says nothing about the speed
             bar.update(done - bar.n)
 
-        outcome = run_sweep(grid, out, workers or os.cpu_count() or 1, on_error, text_field, progress, say)
-    files = write_report(outcome.rows, out)
+        rows, measured = run_sweep(grid, out, workers or os.cpu_count() or 1, on_error, text_field, progress, say)
+    files = write_report(rows, out)
     if files == [REPORT]:
         say("no plots without matplotlib: pip install 'spectool[report]', and run the same command again")
     facts: dict[str, Any] = {
         "path": str(out),
-        "runs": len(outcome.rows),
-        "measured": outcome.measured,
-        "seconds": round(outcome.seconds, 1),
-        "files": [outcome.path.name, *files],
+        "runs": len(rows),
+        "measured": measured,
+        "seconds": round(time.perf_counter() - started, 1),
+        "files": [RUNS, *files],
     }
     best = [
-        {"series": series} | {column: row[column] for column in ("language", "tokenizer", "tokens_per_pass")}
-        for series, rows in by_series(outcome.rows).items()
-        for row in best_of(rows)
+        {"series": series, **row}
+        for series, runs in by_series(rows).items()
+        for row in best_of(runs)[["language", "tokenizer", "tokens_per_pass"]].to_dict("records")
     ]
     lines = [f"{b['tokens_per_pass']:.3f}  {b['language']}, {b['tokenizer']} ({b['series']})" for b in best]
     show(facts | {"best tokens per pass": best if as_json else lines}, as_json)
 
 
-def _grid(name: str, tokenizers: Path | None, corpora: Path | None, readings: tuple[str, ...]) -> Any:
+def _grid(name: str, tokenizers: Path | None, corpora: Path | None, readings: tuple[Any, ...]) -> Any:
     """Open the grid that --sweep names."""
-    from spectool.measure.emulate.sweep.grid import PAPER, paper_grid, read_grid
+    from spectool.measure.emulate.sweep.grid import read_grid
+    from spectool.measure.emulate.sweep.paper import PAPER, paper_grid
 
     if name != PAPER:
         if tokenizers or corpora or readings:

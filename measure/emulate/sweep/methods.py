@@ -7,11 +7,10 @@ and how to replay them. Groups run in processes of their own.
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, product
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,27 +23,25 @@ from spectool.build.dictionary.backoff_stage import MAX_CONTEXT, BackoffOptions,
 from spectool.build.dictionary.held_out import split_off
 from spectool.build.dictionary.nested_dictspec import Drafts, NestedDictSpec
 from spectool.measure.emulate.replay import replay
-from spectool.measure.emulate.sweep.grid import Axes
 from spectool.measure.emulate.sweep.text import SweptText
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.lookup import LookupDrafter
 
 _BATCH = 1 << 14  # n-grams encoded at once
-Documents: TypeAlias = Sequence[Sequence[int]]  # token ids of each document to replay
+Documents = Sequence[Sequence[int]]  # token ids of each document to replay
 
 
 class Settings(NamedTuple):
-    """What tells the runs of a method apart; None where it has no such axis."""
+    """What the runs of a method differ in; None where it has no such axis."""
 
-    reading: str | None = None
-    order: str | None = None
+    reading: Any = None
+    order: Any = None
     entries_asked: int | None = None
     max_bytes: int | None = None
     min_prob: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A dictionary or another drafter, ready to be replayed.
 
     Attributes:
@@ -60,26 +57,23 @@ class Candidate:
     file_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(NamedTuple):
     """See the module's docstring.
 
     Attributes:
         plan: Axes -> groups of settings.
         measure: Tokenizer, text, its documents to replay, settings of one group -> a candidate for each.
-        word_ngrams: Axes -> how many of the most frequent word n-grams it wants of each order.
     """
 
-    plan: Callable[[Axes], list[list[Settings]]]
+    plan: Callable[[Any], list[list[Settings]]]
     measure: Callable[[Tokenizer, SweptText, Documents, Sequence[Settings]], Iterator[Candidate]]
-    word_ngrams: Callable[[Axes], Mapping[str, int]] = lambda axes: {}
 
 
-def _plan_dictspec(axes: Axes) -> list[list[Settings]]:
-    inner = list(product(axes["readings"], sorted(axes["entries"]), sorted(axes["min_prob"])))
+def _plan_dictspec(axes: Any) -> list[list[Settings]]:
+    inner = list(product(axes.readings, sorted(axes.entries), sorted(axes.min_prob)))
     return [
         [Settings(reading, order, entries, min_prob=min_prob) for reading, entries, min_prob in inner]
-        for order in axes["orders"]
+        for order in axes.orders
     ]
 
 
@@ -87,12 +81,12 @@ def _measure_dictspec(
     tokenizer: Tokenizer, text: SweptText, documents: Documents, settings: Sequence[Settings]
 ) -> Iterator[Candidate]:
     """Derive all sizes and minimum probabilities of one order from one count of continuations."""
-    ngrams, counts = text.most_frequent(str(settings[0].order))
+    ngrams, counts = text.most_frequent(settings[0].order)
     batches = (ngrams[start : start + _BATCH] for start in range(0, len(ngrams), _BATCH))
     tokens = [ids for batch in batches for ids in tokenizer.encode_after_space(batch)]
     nested = NestedDictSpec(tokens, counts, documents, tokenizer.specials)
     for (reading, entries), alike in groupby(settings, lambda one: (one.reading, one.entries_asked)):
-        proposals = nested.proposals(entries or 0, "whole" if reading == "whole" else "path")
+        proposals = nested.proposals(entries or 0, reading)
         for one in alike:
             lengths = proposals.lengths(one.min_prob or 0.0)
             drafts = partial(nested.drafts, proposals, lengths)
@@ -117,8 +111,8 @@ def _replay_drafts(ends: NDArray[np.int64], drafts: Callable[[int], Drafts], num
     )
 
 
-def _plan_backoff(axes: Axes) -> list[list[Settings]]:
-    inner = product(sorted(axes["max_bytes"]), sorted(axes["min_prob"]))
+def _plan_backoff(axes: Any) -> list[list[Settings]]:
+    inner = product(sorted(axes.max_bytes), sorted(axes.min_prob))
     return [[Settings(max_bytes=max_bytes, min_prob=min_prob) for max_bytes, min_prob in inner]]
 
 
@@ -126,12 +120,12 @@ def _measure_backoff(
     tokenizer: Tokenizer, text: SweptText, documents: Documents, settings: Sequence[Settings]
 ) -> Iterator[Candidate]:
     """Count the text's token windows once, and build a dictionary for every size."""
-    corpus, reader = text.documents()
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         counts, out = Path(scratch) / "windows.counts", Path(scratch) / "one.dict"
         options = CountOptions(orders=MAX_CONTEXT + 1, workers=1)
         held_out: list[str] = []
-        count(corpus, counts, options, tokenizer, _quiet, lambda source: split_off(reader(source), held_out))
+        corpus = text.open(str(text.language.build))
+        count(corpus, counts, options, tokenizer, _quiet, lambda source: split_off(text.read(source), held_out))
         prepared = prepare(tokenizer, Counts(counts), BackoffOptions(), _quiet, held_out)
         for max_bytes, alike in groupby(settings, lambda one: one.max_bytes):
             limits = BackoffOptions(max_bytes=max_bytes)
@@ -149,16 +143,13 @@ def _quiet(step: str) -> None:
 def _measure_plain(
     tokenizer: Tokenizer, text: SweptText, documents: Documents, settings: Sequence[Settings]
 ) -> Iterator[Candidate]:
-    """Draft nothing: the row that tells the fertility of a language without text to build from."""
+    """Draft nothing: the row that has the fertility of a language without text to build from."""
     tokens = sum(map(len, documents))
-    for one in settings:
-        yield Candidate(one, None, lambda length: DraftStatistics(passes=tokens, tokens=tokens))
+    yield Candidate(settings[0], None, lambda length: DraftStatistics(passes=tokens, tokens=tokens))
 
 
 METHODS: Mapping[str, Method] = {
-    "dictspec": Method(
-        _plan_dictspec, _measure_dictspec, lambda axes: dict.fromkeys(axes["orders"], max(axes["entries"]))
-    ),
+    "dictspec": Method(_plan_dictspec, _measure_dictspec),
     "backoff": Method(_plan_backoff, _measure_backoff),
     "plain": Method(lambda axes: [[Settings()]], _measure_plain),
 }

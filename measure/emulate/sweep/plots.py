@@ -1,21 +1,23 @@
 """Plots of a sweep, in SVG and PNG: what the paper's Figures 1 to 3 show, and the dial of the threshold."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from spectool.artifacts.plot_style import COLOURS, MARKERS, STYLE
 from spectool.artifacts.replacing import renaming
 from spectool.measure.emulate.sweep.results import Row
-from spectool.measure.emulate.sweep.summaries import best_of, by_series, mean_of, number, pearson, size_of
+from spectool.measure.emulate.sweep.tables import PAIR, best_of, by_series, longest_order, number, pearson
 
 _WIDTH = 3.5  # inches of one panel
 _SPEEDUP = "tokens per pass"
+Series = Mapping[str, pd.DataFrame]
 
 
 def write_plots(rows: Sequence[Row], out: Path) -> list[str]:
@@ -31,21 +33,16 @@ def write_plots(rows: Sequence[Row], out: Path) -> list[str]:
     return names
 
 
-def _fertility(series: Mapping[str, Sequence[Row]]) -> Figure | None:
+def _fertility(series: Series) -> Figure | None:
     """Fertility against the best of the sweep (paper: Figure 1)."""
     colours, markers = _keys(series, "language", COLOURS), _keys(series, "tokenizer", MARKERS)
     figure, panels = _panels(series, 3.4)
-    for panel, (name, rows) in zip(panels, series.items(), strict=True):
-        best = best_of(rows)
-        for row in best:
-            panel.plot(
-                row["fertility"],
-                row["tokens_per_pass"],
-                markers[row["tokenizer"]],
-                color=colours[row["language"]],
-                linestyle="none",
-            )
-        found = pearson([(row["fertility"], row["tokens_per_pass"]) for row in best])
+    for panel, (name, runs) in zip(panels, series.items(), strict=True):
+        best = best_of(runs)
+        for row in best.itertuples():
+            look = {"color": colours[row.language], "marker": markers[row.tokenizer]}
+            panel.plot(row.fertility, row.tokens_per_pass, linestyle="none", **look)
+        found = pearson(best[["fertility", "tokens_per_pass"]])
         r = f"\nr = {found[0]:.2f} [{found[1]:.2f}, {found[2]:.2f}], n = {len(best)}" if found else ""
         panel.set_title(f"{name}{r}", fontsize=9)
         panel.set_xlabel("fertility (tokens per word)")
@@ -56,93 +53,83 @@ def _fertility(series: Mapping[str, Sequence[Row]]) -> Figure | None:
     return figure
 
 
-def _sizes(series: Mapping[str, Sequence[Row]]) -> Figure | None:
+def _sizes(series: Series) -> Figure | None:
     """Size against tokens per pass, a line for each threshold (paper: Figure 2)."""
-    if all(len({size_of(row) for row in rows}) < 2 for rows in series.values()):
+    if all(runs["size"].nunique() < 2 for runs in series.values()):
         return None
-    chosen = {name: _longest_order(rows) for name, rows in series.items()}
-    colours = _keys(chosen, "min_prob", COLOURS)
-    markers = _keys(chosen, "min_prob", MARKERS)
+    longest = {name: longest_order(runs) for name, runs in series.items()}
+    colours, markers = _keys(longest, "min_prob", COLOURS), _keys(longest, "min_prob", MARKERS)
     figure, panels = _panels(series, 3.0)
-    for panel, (name, rows) in zip(panels, chosen.items(), strict=True):
-        sizes = sorted({size for row in rows if (size := size_of(row)) is not None})
-        for threshold in colours:
-            at = [row for row in rows if row["min_prob"] == threshold]
-            means = [(size, mean_of(at, lambda row, s=size: size_of(row) == s)) for size in sizes]  # type: ignore[misc]
-            points = [point for point in means if point[1] is not None]
-            if points:
-                panel.plot(*zip(*points, strict=True), color=colours[threshold], marker=markers[threshold])
+    for panel, (name, runs) in zip(panels, longest.items(), strict=True):
+        means = runs.pivot_table(index="size", columns="min_prob", values="tokens_per_pass", aggfunc="mean")
+        for threshold in means:
+            panel.plot(means[threshold].dropna(), color=colours[threshold], marker=markers[threshold])
         panel.set_xscale("log")
-        panel.set_xticks(sizes, [number(size) for size in sizes], rotation=45)
+        panel.set_xticks(means.index, [number(size) for size in means.index], rotation=45)
         panel.minorticks_off()
-        order = rows[0]["order"]
-        panel.set_title(f"{name}{f', {order}' if order else ''}", fontsize=9)
-        panel.set_xlabel("n-grams taken" if rows[0]["entries_asked"] else "bytes at most")
+        panel.set_title(_with_order(name, runs), fontsize=9)
+        panel.set_xlabel("n-grams taken" if runs["entries_asked"].notna().any() else "bytes at most")
     panels[0].set_ylabel(f"{_SPEEDUP}, mean of all pairs")
-    _legend(figure, [_line(f"p_min {t:g}", color=colours[t], marker=markers[t]) for t in colours if t is not None])
+    _legend(figure, [_line(f"p_min {t:g}", color=colours[t], marker=markers[t]) for t in colours])
     return figure
 
 
-def _orders(series: Mapping[str, Sequence[Row]]) -> Figure | None:
+def _orders(series: Series) -> Figure | None:
     """The best of each order, for every pair (paper: Figure 3)."""
-    ordered = {name: rows for name, rows in series.items() if len({row["order"] for row in rows}) > 1}
+    ordered = {name: best_of(runs, "order") for name, runs in series.items() if runs["order"].nunique() > 1}
     if not ordered:
         return None
     colours, markers = _keys(ordered, "order", COLOURS), _keys(ordered, "order", MARKERS)
-    pairs = sorted({(row["language"], row["tokenizer"]) for rows in ordered.values() for row in rows}, reverse=True)
+    pairs = sorted({pair for best in ordered.values() for pair in best[PAIR].itertuples(index=False, name=None)})
+    places = {pair: place for place, pair in enumerate(reversed(pairs))}
     figure, panels = _panels(ordered, 0.9 + 0.24 * len(pairs), sharex=True)
-    for panel, (name, rows) in zip(panels, ordered.items(), strict=True):
-        for order in colours:
-            best = {(r["language"], r["tokenizer"]): r for r in best_of(r for r in rows if r["order"] == order)}
-            places = [place for place, pair in enumerate(pairs) if pair in best]
-            values = [best[pairs[place]]["tokens_per_pass"] for place in places]
-            panel.plot(values, places, markers[order], color=colours[order], linestyle="none", fillstyle="none")
+    for panel, (name, best) in zip(panels, ordered.items(), strict=True):
+        for order, points in best.groupby("order"):
+            at = [places[pair] for pair in points[PAIR].itertuples(index=False, name=None)]
+            look = {"color": colours[order], "marker": markers[order]}
+            panel.plot(points["tokens_per_pass"], at, linestyle="none", fillstyle="none", **look)
         panel.set_title(name, fontsize=9)
         panel.set_xlabel(f"best {_SPEEDUP}")
         panel.set_ylim(-0.7, len(pairs) - 0.3)
-    panels[0].set_yticks(range(len(pairs)), [f"{language}  {tokenizer}" for language, tokenizer in pairs])
-    _legend(
-        figure, [_line(o, color=colours[o], marker=markers[o], linestyle="none", fillstyle="none") for o in colours]
-    )
+    panels[0].set_yticks(list(places.values()), [f"{language}  {tokenizer}" for language, tokenizer in places])
+    hollow = {"linestyle": "none", "fillstyle": "none"}
+    _legend(figure, [_line(order, color=colours[order], marker=markers[order], **hollow) for order in colours])
     return figure
 
 
-def _dial(series: Mapping[str, Sequence[Row]]) -> Figure | None:
+def _dial(series: Series) -> Figure | None:
     """Acceptance against tokens per pass along the thresholds, at the largest size and the longest order.
 
     The ends of one tokenizer's lines say which threshold they are.
     """
-    largest = {name: _largest(_longest_order(rows)) for name, rows in series.items()}
-    if all(len({row["min_prob"] for row in rows}) < 2 for rows in largest.values()):
+    longest = {name: longest_order(runs) for name, runs in series.items()}
+    largest = {name: runs[runs["size"] == runs["size"].max()] for name, runs in longest.items()}
+    if all(runs["min_prob"].nunique() < 2 for runs in largest.values()):
         return None
-    languages = sorted({row["language"] for rows in largest.values() for row in rows})
     colours = _keys(largest, "tokenizer", COLOURS)
     strokes = dict(zip(largest, ("-", "--", ":", "-."), strict=False))
+    languages = list(_keys(largest, "language", COLOURS))
     figure, panels = _panels(languages, 3.0, sharex=True)
     for panel, language in zip(panels, languages, strict=True):
-        for name, rows in largest.items():
-            for tokenizer, colour in colours.items():
-                line = [row for row in rows if (row["language"], row["tokenizer"]) == (language, tokenizer)]
-                line.sort(key=lambda row: row["min_prob"] or 0)
-                x, y = [row["acceptance"] for row in line], [row["tokens_per_pass"] for row in line]
-                panel.plot(x, y, strokes.get(name, "-"), color=colour, marker="o", markersize=3)
-                if line and tokenizer == next(iter(colours)):
-                    for row in (line[0], line[-1]):
-                        at = (row["acceptance"], row["tokens_per_pass"])
-                        panel.annotate(f"{row['min_prob']:g}", at, (4, 3), textcoords="offset points", fontsize=7)
+        for name, runs in largest.items():
+            for tokenizer, line in runs[runs["language"] == language].sort_values("min_prob").groupby("tokenizer"):
+                look = {"color": colours[tokenizer], "linestyle": strokes.get(name, "-"), "marker": "o"}
+                panel.plot(line["acceptance"], line["tokens_per_pass"], markersize=3, **look)
+                for end in (line.iloc[0], line.iloc[-1]) if tokenizer == next(iter(colours)) else ():
+                    at = (end["acceptance"], end["tokens_per_pass"])
+                    panel.annotate(f"{end['min_prob']:g}", at, (4, 3), textcoords="offset points", fontsize=7)
         panel.set_title(language, fontsize=9)
         panel.set_xlabel("acceptance rate")
     panels[0].set_ylabel(_SPEEDUP)
     shown = [_line(name, color=colour) for name, colour in colours.items()]
-    for name, rows in largest.items():
-        order, size = rows[0]["order"], number(size_of(rows[0]))
-        label = f"{name}{f', {order}' if order else ''}, {size}"
+    for name, runs in largest.items():
+        label = f"{_with_order(name, runs)}, {number(runs['size'].iloc[0])}"
         shown.append(_line(label, color="#666666", linestyle=strokes.get(name, "-")))
     _legend(figure, shown)
     return figure
 
 
-_PLOTS: dict[str, Callable[[Mapping[str, Sequence[Row]]], Figure | None]] = {
+_PLOTS: dict[str, Callable[[Series], Figure | None]] = {
     "fertility": _fertility,
     "size": _sizes,
     "orders": _orders,
@@ -150,14 +137,8 @@ _PLOTS: dict[str, Callable[[Mapping[str, Sequence[Row]]], Figure | None]] = {
 }
 
 
-def _longest_order(rows: Sequence[Row]) -> list[Row]:
-    longest = max(row["order"] or "" for row in rows)
-    return [row for row in rows if (row["order"] or "") == longest]
-
-
-def _largest(rows: Sequence[Row]) -> list[Row]:
-    largest = max(size_of(row) or 0 for row in rows)
-    return [row for row in rows if (size_of(row) or 0) == largest]
+def _with_order(name: str, runs: pd.DataFrame) -> str:
+    return ", ".join(filter(None, (name, runs["order"].iloc[0])))
 
 
 def _panels(names: Any, height: float, sharex: bool = False) -> tuple[Figure, list[Any]]:
@@ -167,11 +148,10 @@ def _panels(names: Any, height: float, sharex: bool = False) -> tuple[Figure, li
     return figure, list(axes[0])
 
 
-def _keys(series: Mapping[str, Sequence[Row]], column: str, looks: Sequence[str]) -> dict[Any, str]:
+def _keys(series: Series, column: str, looks: Sequence[str]) -> dict[Any, str]:
     """Give every value of a column a colour or a marker."""
-    values = {row[column] for rows in series.values() for row in rows}
-    ordered = sorted(values, key=lambda value: (value is not None, value))
-    return {value: looks[place % len(looks)] for place, value in enumerate(ordered)}
+    values: Iterable[Any] = sorted(pd.concat(series.values())[column].dropna().unique())
+    return {value: looks[place % len(looks)] for place, value in enumerate(values)}
 
 
 def _line(label: str, **look: Any) -> Line2D:

@@ -2,22 +2,21 @@
 
     runs.parquet     one row group; columns as in `SCHEMA`, rows in the order of `KEY`
 
-A setting that a method does not have is null. Rows are told apart by their settings and by what
-they were measured on (`KEY`); everything else is a result.
+A setting that a method does not have is null. What makes one run another than all others are its settings and what
+it was measured on (`KEY`); everything else is a result.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spectool import ArtifactError
+from spectool.artifacts.formats.benchmark import read_rows
 from spectool.artifacts.replacing import renaming
 
 RUNS = "runs.parquet"
-VERSION = "1"
 Row: TypeAlias = dict[str, Any]
 
 _SETTINGS = {
@@ -58,18 +57,21 @@ _RESULTS = {
     "coverage": pa.float64(),
     "seconds": pa.float64(),  # with its share of what several runs have in common
 }
-SCHEMA = pa.schema(list({**_SETTINGS, **_MEASURED_ON, **_RESULTS}.items()), {"spectool-runs": VERSION})
+SCHEMA = pa.schema({**_SETTINGS, **_MEASURED_ON, **_RESULTS}, {"spectool-runs": "1"})
 KEY = (*_SETTINGS, *_MEASURED_ON)
 
 
 def key(row: Row) -> tuple[Any, ...]:
-    """Return what tells a run apart from all others."""
+    """Return what makes a run another than all others."""
     return tuple(row[name] for name in KEY)
 
 
 def write_runs(path: Path, rows: Iterable[Row]) -> None:
-    """Write runs under a temporary name and rename: ``path`` is absent, the old file, or the whole new one."""
-    ordered = sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in KEY])
+    """Write runs, of equal ones the first, in one step: ``path`` is absent, the old file, or the whole new one."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        found.setdefault(key(row), row)
+    ordered = sorted(found.values(), key=lambda row: [(value is not None, value) for value in key(row)])
     with renaming(path) as partial:
         pq.write_table(pa.Table.from_pylist(ordered, SCHEMA), partial, compression="zstd")
 
@@ -80,29 +82,5 @@ def read_runs(path: Path) -> list[Row]:
     Raises:
         ArtifactError: It is no such file, of another version, or damaged.
     """
-    again = "Move it away, and measure again with the sweep that wrote it"
-    try:
-        table = pq.read_table(path, memory_map=False, partitioning=None)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{path}: not a readable Parquet file ({_first_line(error)}). {again}") from error
-    version = (table.schema.metadata or {}).get(b"spectool-runs", b"").decode(errors="replace")
-    if version != VERSION:
-        found = f"runs of version {version!r}" if version else "not a file of runs"
-        raise ArtifactError(f"{path}: {found}, expected version {VERSION}. {again}")
-    if not table.schema.equals(SCHEMA):
-        raise ArtifactError(f"{path}: columns {table.schema.names}, expected {SCHEMA.names}. {again}")
-    rows: list[Row] = table.to_pylist()
+    rows: list[Row] = read_rows(path, SCHEMA).to_pylist()
     return rows
-
-
-def merged(parts: Iterable[Sequence[Row]]) -> list[Row]:
-    """Join runs; of equal ones the first counts."""
-    found: dict[tuple[Any, ...], Row] = {}
-    for part in parts:
-        for row in part:
-            found.setdefault(key(row), row)
-    return list(found.values())
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spectool import ArtifactError
-from spectool.measure.emulate.sweep.results import SCHEMA, Row, key, merged, read_runs, write_runs
+from spectool.measure.emulate.sweep.results import SCHEMA, Row, key, read_runs, write_runs
 
 
 def row(**columns: object) -> Row:
@@ -28,10 +28,11 @@ def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_of_equal_runs_the_first_counts() -> None:
+def test_of_equal_runs_the_first_counts(tmp_path: Path) -> None:
     first, again, other = row(language="pl", tokens=1), row(language="pl", tokens=2), row(language="uk")
     assert key(first) == key(again) != key(other)
-    assert merged([[first], [again, other]]) == [first, other]
+    write_runs(tmp_path / "runs.parquet", [first, again, other])
+    assert read_runs(tmp_path / "runs.parquet") == [first, other]
 
 
 @pytest.mark.parametrize("damage", ["cut", "text", "another table", "another version", "missing"])

@@ -22,7 +22,7 @@ from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
 from spectool.measure.emulate.replay import replay
 from spectool.measure.emulate.sweep import report as sweep_report
-from spectool.measure.emulate.sweep.grid import Grid, Language
+from spectool.measure.emulate.sweep.grid import BackoffAxes, DictSpecAxes, Grid, Language
 from spectool.measure.emulate.sweep.results import Row, read_runs
 from spectool.measure.emulate.sweep.runs import run_sweep
 from spectool.measure.emulate.sweep.text import script_of
@@ -118,9 +118,13 @@ def test_runs_on_real_tokenizers_equal_real_dictionaries(
 ) -> None:
     tokenizer, text = real(name), "sample:uk"
     source = str(shared / "tokenizers" / name / "tokenizer.json")
-    axes = {"readings": ("whole", "path"), "orders": ("n123",), "entries": (300, 5000), "min_prob": (0.2, 0.8)}
-    grid = Grid({name: source}, {"uk": Language("sample:uk", "sample:uk")}, {"dictspec": axes}, (3, 8), 2500)
-    rows = run_sweep(grid, tmp_path / "out", 1).rows
+    axes = DictSpecAxes(readings=("whole", "path"), orders=("n123",), entries=(300, 5000), min_prob=(0.2, 0.8))
+    uk = Language(build="sample:uk", replay="sample:uk")
+    lengths = (3, 8)
+    grid = Grid(
+        tokenizers={name: source}, languages={"uk": uk}, dictspec=axes, num_draft_tokens=lengths, replay_tokens=2500
+    )
+    rows, _ = run_sweep(grid, tmp_path / "out", 1)
     assert len(rows) == 16
     counted = count_corpus(open_corpus(text))
     documents: list[list[int]] = []
@@ -140,9 +144,10 @@ def test_runs_on_real_tokenizers_equal_real_dictionaries(
 
 
 def test_backoff_dictionaries_are_swept(tmp_path: Path) -> None:
-    axes = {"max_bytes": (15_000, 25_000), "min_prob": (0.0, 0.2)}
-    grid = Grid({"target": TARGET}, {"uk": Language("sample:uk", "sample:pl")}, {"backoff": axes}, (8,), 2500)
-    rows = {(row["max_bytes"], row["min_prob"]): row for row in run_sweep(grid, tmp_path / "out", 1).rows}
+    axes = BackoffAxes(max_bytes=(15_000, 25_000), min_prob=(0.0, 0.2))
+    uk = Language(build="sample:uk", replay="sample:pl")
+    grid = Grid(tokenizers={"target": TARGET}, languages={"uk": uk}, backoff=axes, replay_tokens=2500)
+    rows = {(row["max_bytes"], row["min_prob"]): row for row in run_sweep(grid, tmp_path / "out", 1)[0]}
     assert len(rows) == 4
     for (max_bytes, _), row in rows.items():
         assert 0.8 * max_bytes < row["file_bytes"] <= max_bytes

@@ -7,13 +7,14 @@ import xml.etree.ElementTree
 from itertools import product
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from spectool.measure.emulate.sweep import paper_figures
+from spectool.measure.emulate.sweep import paper
 from spectool.measure.emulate.sweep import report as sweep_report
 from spectool.measure.emulate.sweep.report import markdown, write_report
 from spectool.measure.emulate.sweep.results import SCHEMA, Row
-from spectool.measure.emulate.sweep.summaries import best_of, by_series, pearson
+from spectool.measure.emulate.sweep.tables import best_of, by_series, pearson
 
 pytestmark = pytest.mark.system
 
@@ -75,21 +76,22 @@ def test_the_best_of_each_pair_and_of_equals_the_smallest() -> None:
         run("uk", "gpt2", tokens_per_pass=1.3, entries=10),
         run("pl", "gpt2", tokens_per_pass=1.1, entries=5),
     ]
-    assert best_of(rows) == [rows[3], rows[2]]
+    (series,) = by_series(rows).values()
+    assert best_of(series)["entries"].tolist() == [5, 10]
 
 
 def test_pearson() -> None:
     pairs = [(1.0, 2.0), (2.0, 1.0), (3.0, 4.0), (4.0, 3.0), (5.0, 5.0)]
-    found = pearson(pairs)
+    found = pearson(pd.DataFrame(pairs))
     assert found is not None
     r, low, high = found
     assert r == pytest.approx(0.8)
     reach = 1.96 / math.sqrt(5 - 3)  # Fisher's z
     assert low == pytest.approx(math.tanh(math.atanh(0.8) - reach), abs=1e-4)
     assert high == pytest.approx(math.tanh(math.atanh(0.8) + reach), abs=1e-4)
-    assert pearson(pairs[:3]) is None
-    assert pearson([(1.0, 2.0)] * 5) is None
-    assert pearson([(float(x), 2.0 * x) for x in range(5)]) == pytest.approx((1.0, 1.0, 1.0))
+    assert pearson(pd.DataFrame(pairs[:3])) is None
+    assert pearson(pd.DataFrame([(1.0, 2.0)] * 5)) is None
+    assert pearson(pd.DataFrame([(float(x), 2.0 * x) for x in range(5)])) == pytest.approx((1.0, 1.0, 1.0))
 
 
 def test_fertility_with_the_papers_beside_it() -> None:
@@ -160,13 +162,11 @@ def test_without_matplotlib_there_are_tables(tmp_path: Path, monkeypatch: pytest
 
 
 def test_every_figure_of_the_paper_is_there() -> None:
-    assert sum(map(len, paper_figures.FERTILITY.values())) == 20
-    assert sum(map(len, paper_figures.BEST.values())) == 15
-    for name in paper_figures.BEST:
-        assert name in paper_figures.FERTILITY
-    theirs = paper_figures.FERTILITY
-    fertility = [theirs[name][language] for name, row in paper_figures.BEST.items() for language in row]
-    best = [pair.speedup for row in paper_figures.BEST.values() for pair in row.values()]
-    found = pearson(list(zip(fertility, best, strict=True)))
+    families = paper.figures()["families"].values()
+    assert sum(len(family["fertility"]) for family in families) == 20
+    assert sum(len(family["best"]) for family in families) == 15
+    assert {len(row) for family in families for row in family["best"].values()} == {4}
+    pairs = [(family["fertility"][name], row[0]) for family in families for name, row in family["best"].items()]
+    found = pearson(pd.DataFrame(pairs))
     assert found is not None
-    assert found[0] == pytest.approx(paper_figures.PEARSON, abs=0.01), "its tables are rounded"
+    assert found[0] == pytest.approx(paper.figures()["pearson"], abs=0.01), "its tables are rounded"

@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from spectool.artifacts import Tokenizer
-from spectool.measure.emulate.counted import CountedDrafter, TranslationCounts
+from spectool.measure.emulate.counted import CountedTranslator, TranslationCounts
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
-from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
+from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Translator
 from spectool.runtime.translation.strings import ContextTranslator, NaiveTranslator, PassThrough
 
 
@@ -77,6 +79,18 @@ class Guesses(DraftSource):
         return drafts, self.healed
 
 
+class CountedDrafter(TranslatedDrafter):
+    """A translated drafter whose translator is counted."""
+
+    def __init__(
+        self, source: DraftSource, translator: Any, length: int | None = None, name: str | None = None
+    ) -> None:
+        counted = CountedTranslator(translator)
+        assert isinstance(counted, Translator)
+        super().__init__(source, counted, length, name=name)
+        self.counts = counted.counts
+
+
 def test_one_cycle_after_the_other() -> None:
     source, translator = Guesses([7, 8, 9], healed=True), Scripted()
     assert isinstance(source, DraftSource)
@@ -91,8 +105,8 @@ def test_one_cycle_after_the_other() -> None:
     cycle = [("draft_context",), ("constraint",), ("allows", 7, True), ("translate", [7, 8], True)]
     assert translator.calls == [("start",), ("commit", [1, 2]), *cycle, ("commit", [7, 3]), *cycle]
     assert source.starts == 1
-    assert (drafter.generation.cycles, drafter.generation.drafted, drafter.generation.translated) == (2, 4, 8)
-    assert drafter.generation.without_proposal == 0
+    assert (drafter.counts.cycles, drafter.counts.drafted, drafter.counts.translated) == (2, 4, 8)
+    assert drafter.counts.without_proposal == 0
 
 
 def test_as_many_drafts_as_target_tokens_are_asked_for() -> None:
@@ -114,7 +128,7 @@ def test_nothing_to_propose() -> None:
     assert list(drafter.propose(5).tokens) == []
     source.ids = [13]
     assert list(drafter.propose(5).tokens) == [], "the boundary check refused it"
-    assert (drafter.generation.cycles, drafter.generation.without_proposal) == (2, 2)
+    assert (drafter.counts.cycles, drafter.counts.without_proposal) == (2, 1.0)
     assert "translate" not in [call[0] for call in translator.calls]  # type: ignore[index]
 
 
@@ -126,8 +140,8 @@ def test_a_cycle_with_string_work_counts_once(method: str) -> None:
         for _ in range(3):
             drafter.propose(4)
             drafter.commit([1])
-        assert drafter.generation.with_strings == drafter.generation.cycles == 3
-        assert drafter.generation.string_free_rate == 0.0
+        assert drafter.counts.with_strings == drafter.counts.cycles == 3
+        assert drafter.counts.string_free == 0.0
 
 
 def test_string_work_outside_the_cycles_is_not_theirs() -> None:
@@ -135,7 +149,7 @@ def test_string_work_outside_the_cycles_is_not_theirs() -> None:
     drafter.start([5, 6])
     drafter.propose(4)
     drafter.commit([1])
-    assert drafter.generation.string_free == 1
+    assert drafter.counts.string_free == 1.0
     translator = Scripted()
     idle = CountedDrafter(Guesses([1]), translator)
     idle.start(())
@@ -144,11 +158,11 @@ def test_string_work_outside_the_cycles_is_not_theirs() -> None:
     translator._strings_in = ["commit"]
     idle.propose(0)
     idle.commit([1])
-    assert (idle.generation.cycles, idle.generation.string_free) == (1, 1), "a plain step is no cycle"
+    assert (idle.counts.cycles, idle.counts.string_free) == (1, 1.0), "a plain step is no cycle"
     prompt_only = CountedDrafter(Guesses([1]), Scripted(["commit"]))
     prompt_only.start([5, 6])
     prompt_only.propose(4)
-    assert prompt_only.generation.string_free_rate == 1.0
+    assert prompt_only.counts.string_free == 1.0
 
 
 def test_generations_add_up() -> None:
@@ -158,13 +172,11 @@ def test_generations_add_up() -> None:
         for _ in range(cycles):
             drafter.propose(4)
             drafter.commit([1])
-        assert drafter.generation.cycles == cycles
-    assert (drafter.total.cycles, drafter.total.with_strings, drafter.total.translated) == (5, 5, 10)
-    assert drafter.total.nanoseconds > drafter.generation.nanoseconds > 0
-    left, right = TranslationCounts(1, 2, 3, 4, 5, 6000), TranslationCounts(10, 20, 30, 40, 50, 60000)
-    assert left + right == TranslationCounts(11, 22, 33, 44, 55, 66000)
-    assert (left + right).microseconds_per_cycle == 6.0
-    assert TranslationCounts().microseconds_per_cycle == TranslationCounts().string_free_rate == 0.0
+    counts = drafter.counts
+    assert (counts.cycles, counts.with_strings, counts.with_proposal, counts.translated) == (5, 5, 5, 10)
+    assert counts.nanoseconds > 0
+    assert TranslationCounts(cycles=11, nanoseconds=66000).microseconds_per_cycle == 6.0
+    assert TranslationCounts().microseconds_per_cycle == TranslationCounts().string_free == 0.0
 
 
 def test_the_clock_runs_in_the_translator_alone() -> None:
@@ -177,7 +189,7 @@ def test_the_clock_runs_in_the_translator_alone() -> None:
     drafter.start([1])
     drafter.propose(4)
     drafter.commit([1])
-    assert 5 * 0.01e9 <= drafter.generation.nanoseconds < 0.2e9, "five calls of 10 ms each"
+    assert 5 * 0.01e9 <= drafter.counts.nanoseconds < 0.2e9, "five calls of 10 ms each"
 
 
 def test_names_and_cost() -> None:
@@ -210,6 +222,6 @@ def test_in_the_emulator_and_in_a_hybrid(real: Callable[[str], Tokenizer]) -> No
         drafter = CountedDrafter(Knows(text), strategy(tokenizer, tokenizer), 3)
         statistics = replay([text, text], HybridDrafter([drafter]), 8)
         assert statistics.tokens_per_pass > 3.5
-        assert drafter.total.cycles == statistics.passes
-        assert drafter.total.string_free_rate == (strategy is PassThrough)
+        assert drafter.counts.cycles == statistics.passes
+        assert drafter.counts.string_free == (strategy is PassThrough)
     assert statistics.proposed_by.keys() == {"context"}

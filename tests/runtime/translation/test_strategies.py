@@ -227,7 +227,7 @@ def test_runs_come_by_length_and_then_in_the_order_given(pairs: dict[str, Pair])
         assert run.statistics.tokens == sum(map(len, documents))
         assert run.counts.cycles == run.statistics.passes
         assert run.counts.drafted == run.num_draft_tokens * run.counts.cycles
-        assert run.counts.string_free_rate == (0 if "naive" in run.strategy else 1)
+        assert run.counts.string_free == (0 if "naive" in run.strategy else 1)
 
 
 def test_runs_are_made_one_at_a_time(pairs: dict[str, Pair]) -> None:
