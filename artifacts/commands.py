@@ -61,7 +61,8 @@ def inspect(
     from spectool.artifacts.manifest import MANIFEST, read_manifest, verify_files
 
     directory = Path(path).expanduser()
-    if not directory.is_dir() or ((directory / "tokenizer.json").is_file() and not (directory / MANIFEST).is_file()):
+    model = any((directory / name).is_file() for name in ("tokenizer.json", "config.json"))
+    if not directory.is_dir() or (model and not (directory / MANIFEST).is_file()):
         if lookup is not None:
             raise click.UsageError(f"--lookup works on dictionaries; {path} is not one")
         _inspect_tokenizer(path, text, as_json)
@@ -100,7 +101,7 @@ def verify(paths: tuple[Path, ...]) -> None:
     """
     from spectool import ArtifactError
     from spectool.artifacts.describe import describe
-    from spectool.artifacts.formats import alignment, benchmark, counts, dictionary, fairness
+    from spectool.artifacts.formats import alignment, benchmark, counts, dictionary, draft, fairness
     from spectool.artifacts.manifest import read_manifest
 
     readers: dict[str, Any] = {
@@ -111,6 +112,9 @@ def verify(paths: tuple[Path, ...]) -> None:
         fairness.FORMAT: fairness.Fairness,
     }
     for path in paths:
+        if (path / draft.RECORD).is_file():
+            click.echo(f"{path}: whole ({draft.FORMAT}, {draft.verify_draft(path):,} bytes)")
+            continue
         manifest = read_manifest(path)
         if manifest.format not in readers:
             raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(readers)}")

@@ -21,6 +21,7 @@ from spectool.artifacts.tokenizer.fingerprint import short
 
 Item = TypeVar("Item", covariant=True)
 Result = TypeVar("Result")
+_STARTED = "spectool.started"  # of a command, in its context
 _POSITION_EVERY = 256  # documents between two looks at the position in the file
 
 
@@ -80,7 +81,7 @@ def table(header: list[str], rows: Iterable[list[str]]) -> str:
 def stage(
     out: Path, format_name: str, as_json: bool, fingerprints: Mapping[str, str] | None = None
 ) -> Iterator[Callable[[Manifest], None]]:
-    """Time a stage; give a function that prints how it ended: path, bytes, seconds, fingerprints.
+    """Give a function that prints how a stage ended: path, bytes, seconds since the command began, fingerprints.
 
     Args:
         out: Directory to write.
@@ -95,7 +96,8 @@ def stage(
     if replaced is not None:
         corpus = replaced.get("corpus")
         say(f"{out}: replaces the {format_name} there{f' (from {corpus})' if corpus else ''} when this one is whole")
-    started = time.perf_counter()
+    context = click.get_current_context(silent=True)
+    started = (context.meta if context else {}).get(_STARTED, time.perf_counter())
 
     def finish(manifest: Manifest) -> None:
         facts: dict[str, Any] = {
@@ -198,6 +200,9 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> Result:
+        context = click.get_current_context(silent=True)
+        if context is not None:
+            context.meta[_STARTED] = time.perf_counter()
         try:
             return command(*args, **kwargs)
         except SpectoolError as error:
@@ -208,8 +213,8 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
             # The reader went away (`| head`): not an error, but Python must not flush into the pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
-        except KeyboardInterrupt:
-            say("Interrupted; nothing half-written was left.")
+        except KeyboardInterrupt as stop:
+            say(str(stop) or "Interrupted; nothing half-written was left.")
             sys.exit(130)
         except (click.ClickException, click.exceptions.Exit):
             raise

@@ -55,10 +55,14 @@ class Manifest:
         return sum(int(entry["bytes"]) for entry in self.files.values())
 
 
+def file_entries(directory: Path) -> dict[str, dict[str, Any]]:
+    """Return size and SHA-256 of every file in ``directory``, by name."""
+    return {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(directory.iterdir())}
+
+
 def seal(directory: Path, manifest: Manifest) -> Manifest:
     """Hash every file in ``directory`` and write the manifest, the last file of an artifact."""
-    files = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(directory.iterdir())}
-    sealed = Manifest(**{**_shallow(manifest), "files": files})
+    sealed = Manifest(**{**_shallow(manifest), "files": file_entries(directory)})
     text = json.dumps(asdict(sealed), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     with (directory / MANIFEST).open("w", encoding="utf-8") as stream:
         stream.write(text)
@@ -89,7 +93,7 @@ def read_manifest(path: Path) -> Manifest:
         )
     manifest = parse_manifest(file)
     for name, entry in manifest.files.items():
-        _check_size(path, name, entry)
+        check_size(path, name, entry)
     return manifest
 
 
@@ -98,16 +102,21 @@ def previous_path(out: Path) -> Path:
     return out.with_name(f".{out.name}.previous")
 
 
-def verify_files(path: Path, manifest: Manifest) -> None:
+def verify_files(path: Path, manifest: Manifest, record: str = MANIFEST) -> None:
     """Compare the SHA-256 of every file with the manifest, and look for files it does not name.
+
+    Args:
+        path: The directory.
+        manifest: Its manifest.
+        record: The file that the manifest was read from.
 
     Raises:
         ArtifactError: The first file that differs, with both hashes.
     """
     found = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")}  # .DS_Store and the like
-    strangers = sorted(found - set(manifest.files) - {MANIFEST})
+    strangers = sorted(found - set(manifest.files) - {record})
     if strangers:
-        raise ArtifactError(f"{path / strangers[0]}: not named in {MANIFEST}. Remove it, or build the artifact again")
+        raise ArtifactError(f"{path / strangers[0]}: not named in {record}. Remove it, or build the artifact again")
     for name in manifest.files:
         verify_file(path, manifest, name)
 
@@ -188,7 +197,12 @@ def _expect_types(what: str, value: Any, types: Mapping[str, type]) -> None:
             raise TypeError(f"{key!r} of {what}: expected {kind.__name__}, got {type(found).__name__}")
 
 
-def _check_size(path: Path, name: str, entry: Mapping[str, Any]) -> None:
+def check_size(path: Path, name: str, entry: Mapping[str, Any]) -> None:
+    """Check that a file of an artifact is there, a plain file of the size that the manifest says.
+
+    Raises:
+        ArtifactError: It is not.
+    """
     file = path / name
     if file.is_symlink():
         raise ArtifactError(f"{file}: is a link, expected a plain file. Copy the artifact with its files")

@@ -77,9 +77,11 @@ def working(
             write_json(work / "key.json", key)
         try:
             yield work
-        except BaseException:
+        except BaseException as error:
             if not _any(work, worth):
                 shutil.rmtree(work)
+            elif isinstance(error, KeyboardInterrupt) and not error.args:
+                error.args = (f"Interrupted. Finished work is kept in {work}; the same command goes on from there.",)
             raise
         shutil.rmtree(work)
 

@@ -15,7 +15,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 from spectool import ArtifactError
 from spectool.artifacts.replacing import renaming
 
-_MODEL, _OPTIMIZER = "model:", "optimizer:"
+CHECKPOINT = "checkpoint.safetensors"
 
 
 class Position(NamedTuple):
@@ -25,19 +25,11 @@ class Position(NamedTuple):
     seconds: float
 
 
-def flat(tree: Any) -> dict[str, mx.array]:
-    """Return the arrays of nested weights or states by dotted names."""
-    arrays: Any = tree_flatten(tree)
-    return dict(arrays)
-
-
 def save(path: Path, model: Any, optimizer: Optimizer, position: Position) -> None:
     """Write a checkpoint and wait until it is on the disk."""
-    arrays = {_MODEL + name: value for name, value in flat(model.parameters()).items()}
-    arrays |= {_OPTIMIZER + name: value for name, value in flat(optimizer.state).items()}
+    arrays: Any = tree_flatten({"model": model.parameters(), "optimizer": optimizer.state}, destination={})
     with renaming(path) as partial, partial.open("wb") as file:
-        metadata = {"step": str(position.step), "seconds": repr(position.seconds)}
-        mx.save_safetensors(file, arrays, metadata)
+        mx.save_safetensors(file, arrays, {"step": str(position.step), "seconds": repr(position.seconds)})
         file.flush()
         os.fsync(file.fileno())
 
@@ -52,9 +44,9 @@ def load(path: Path, model: Any, optimizer: Optimizer) -> Position:
         found: Any = mx.load(str(path), return_metadata=True)
         arrays, metadata = found
         position = Position(int(metadata["step"]), float(metadata["seconds"]))
-        model.load_weights([(n.removeprefix(_MODEL), v) for n, v in arrays.items() if n.startswith(_MODEL)])
-        state = [(n.removeprefix(_OPTIMIZER), v) for n, v in arrays.items() if n.startswith(_OPTIMIZER)]
-        optimizer.state = tree_unflatten(state)
+        state: Any = tree_unflatten(arrays)
+        model.load_weights(tree_flatten(state["model"]))
+        optimizer.state = state["optimizer"]
         optimizer.init(model.trainable_parameters())
         mx.eval(model.parameters(), optimizer.state)
     except (RuntimeError, ValueError, KeyError) as error:

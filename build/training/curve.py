@@ -1,4 +1,4 @@
-"""The loss curve of a run: a row for each step, in a Parquet file.
+"""Tables that grow with a training: a row for each step or measurement, in a Parquet file.
 
     curve.parquet    step, tokens, seconds, loss, bits_per_byte
 
@@ -6,9 +6,9 @@
 step's own text, nats per token; ``bits_per_byte`` is of held-out text, null where it was not measured.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +17,8 @@ import pyarrow.parquet as pq
 from spectool.artifacts.replacing import renaming
 
 CURVE = "curve.parquet"
-_SCHEMA = pa.schema(
-    [
-        ("step", pa.int64()),
-        ("tokens", pa.int64()),
-        ("seconds", pa.float64()),
-        ("loss", pa.float64()),
-        ("bits_per_byte", pa.float64()),
-    ]
-)
+_TYPES = {int: pa.int64(), str: pa.string()}
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class Point(NamedTuple):
@@ -38,15 +31,19 @@ class Point(NamedTuple):
     bits_per_byte: float | None
 
 
-def write_curve(path: Path, points: Sequence[Point]) -> None:
-    """Write a curve in one step."""
+def write_rows(path: Path, kind: type[Row], rows: Iterable[Row]) -> None:
+    """Write named tuples of a kind as a table, in one step."""
+    names = kind.__annotations__
+    schema = pa.schema([(name, _TYPES.get(kind_of, pa.float64())) for name, kind_of in names.items()])
     with renaming(path) as partial:
-        pq.write_table(pa.Table.from_pylist([p._asdict() for p in points], _SCHEMA), partial, compression="zstd")
+        pq.write_table(
+            pa.Table.from_pylist([dict(zip(names, r, strict=True)) for r in rows], schema), partial, compression="zstd"
+        )
 
 
-def read_curve(path: Path) -> list[Point]:
-    """Read what `write_curve` wrote."""
-    return [Point(**row) for row in pq.read_table(path, memory_map=False, partitioning=None).to_pylist()]
+def read_rows(path: Path, kind: type[Row]) -> list[Row]:
+    """Read what `write_rows` wrote."""
+    return [kind(**row) for row in pq.read_table(path, memory_map=False, partitioning=None).to_pylist()]
 
 
 def means(points: Sequence[Point], most: int) -> list[tuple[float, float]]:

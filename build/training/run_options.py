@@ -1,33 +1,36 @@
-"""What both trainings ask on the command line: corpora by name, how often to measure and to save, the seed."""
+"""What both trainings are asked: corpora by name, steps, how often to measure and to save, the seed."""
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import click
 
-_OPTIONS = (
-    click.option(
-        "--measure-every",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Steps between two measurements on held-out text; by default a tenth of all.",
-    ),
-    click.option(
-        "--checkpoint-every",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Steps between two checkpoints; by default a twentieth of all.",
-    ),
-    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Another seed, another model."),
-)
+from spectool.artifacts.default_paths import slug
+from spectool.build.options import option
 
 
-def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a run."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Arguments of any training; the help of each says what it is."""
+
+    steps: int = option(click.IntRange(1), "Steps to train for.", metavar="N")
+    measure_every: int | None = option(
+        click.IntRange(1),
+        "Steps between two measurements on held-out text; by default a tenth of all.",
+        None,
+        metavar="N",
+    )
+    checkpoint_every: int | None = option(
+        click.IntRange(1), "Steps between two checkpoints; by default a twentieth of all.", None, metavar="N"
+    )
+    seed: int = option(click.IntRange(0), "Another seed, another model.", 0)
+
+    @property
+    def intervals(self) -> tuple[int, int]:
+        """Steps between two measurements, and between two checkpoints."""
+        tenth, twentieth = max(1, self.steps // 10), max(1, self.steps // 20)
+        return self.measure_every or tenth, self.checkpoint_every or twentieth
 
 
 def named(given: Sequence[str], option: str = "--corpus") -> dict[str, str]:
@@ -40,8 +43,6 @@ def named(given: Sequence[str], option: str = "--corpus") -> dict[str, str]:
     Raises:
         click.UsageError: Two have one name.
     """
-    from spectool.artifacts.default_paths import slug
-
     found: dict[str, str] = {}
     for text in given:
         parts = re.fullmatch(r"(\w[\w.-]*)=(.+)", text)

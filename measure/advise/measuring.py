@@ -16,11 +16,11 @@ import mlx.core as mx
 
 from spectool import CorpusError
 from spectool.artifacts.tokenizer.opening import open_tokenizer
-from spectool.build.training.examples.continuations import prompts_of
-from spectool.build.training.examples.examples import Example
-from spectool.build.training.examples.pairing import paired_example, pairing_of, same_vocabulary
+from spectool.build.training.tuning.continuations import prompts_of
 from spectool.build.training.tuning.divergence import Divergence
 from spectool.build.training.tuning.divergence import measure as measure_divergence
+from spectool.build.training.tuning.examples import Example, paired_example
+from spectool.build.training.tuning.pairing import pairing_of, same_vocabulary
 from spectool.measure.advise.expect import Verification, fitted
 from spectool.measure.advise.replayed import Replay, replay
 from spectool.measure.side_by_side import pass_cost

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mlx.utils import tree_flatten
 
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts import Tokenizer
 from spectool.artifacts.formats.dictionary import Dictionary
 from spectool.artifacts.manifest import read_manifest
-from spectool.build.training.checkpoints import flat
-from spectool.build.training.examples.examples import NOWHERE
-from spectool.build.training.examples.pairing import Pairing, paired_example, pairing_of
-from spectool.build.training.scratch.bits_per_byte import CodeLength, code_length
+from spectool.build.training.scratch.bits_per_byte import CodeLength, code_length, total
 from spectool.build.training.scratch.text import HeldOut, boundaries_of
 from spectool.build.training.tuning.corrective import unfairness
+from spectool.build.training.tuning.examples import NOWHERE, paired_example
+from spectool.build.training.tuning.pairing import Pairing, pairing_of
 from spectool.build.training.tuning.tuned_model import Opened
 from spectool.measure.emulate.replay import replay
 from spectool.measure.fairness import formulas
@@ -235,12 +235,12 @@ def _replayed(
 def _code_length(model: Opened, text: TaskText, on_rows: Callable[[int], object]) -> CodeLength:
     """Return how well a model knows the passages."""
     begin = boundaries_of(model.tokenizer).begin
-    total = CodeLength(0.0, 0, 0)
+    measured = []
     for passage in text.passages:
         row = np.array([begin, *model.tokenizer.encode(passage)], dtype=np.int32)
-        total += code_length(model.model, HeldOut((row,), len(passage.encode())), len(row))
+        measured.append(code_length(model.model, HeldOut((row,), len(passage.encode())), len(row)))
         on_rows(1)
-    return total
+    return total(measured)
 
 
 def _how(pairing: Pairing | None) -> str:
@@ -250,4 +250,5 @@ def _how(pairing: Pairing | None) -> str:
 
 
 def _bytes(model: Any) -> int:
-    return sum(weight.nbytes for weight in flat(model.parameters()).values())
+    weights: Any = tree_flatten(model.parameters(), destination={})
+    return sum(weight.nbytes for weight in weights.values())

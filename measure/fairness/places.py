@@ -13,11 +13,12 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from mlx.nn.layers.activations import log_softmax
 from numpy.typing import NDArray
 
-from spectool.build.training.examples.examples import Batch, Example, batch_of
-from spectool.build.training.examples.pairing import Pairing, log_softmax
 from spectool.build.training.tuning.divergence import log_q_of, place_by_place
+from spectool.build.training.tuning.examples import Batch, Example, batch_of
+from spectool.build.training.tuning.pairing import Pairing
 from spectool.measure.fairness.formulas import ratio
 from spectool.runtime.draft_length.cost_model import geometric_tokens
 

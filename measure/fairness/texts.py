@@ -14,7 +14,7 @@ import numpy as np
 from spectool import CorpusError
 from spectool.artifacts import Tokenizer
 from spectool.build.inputs import Reader, describe_corpus
-from spectool.build.training.examples.passages import passages
+from spectool.build.training.tuning.examples import passages
 from spectool.corpora import Corpus
 
 _DOCUMENTS = 8  # kept for each passage wanted

@@ -6,22 +6,20 @@ tokenizers that cannot spell a text (unknown tokens, lossy normalizers) are too 
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool.build.training.scratch.classes import Classes
 from spectool.build.training.scratch.text import HeldOut
-from spectool.build.training.vocabulary_classes import Classes
 
 _BLOCK = 512
 
 
-@dataclass(frozen=True, slots=True)
-class CodeLength:
+class CodeLength(NamedTuple):
     """How well a model knows a text.
 
     Attributes:
@@ -34,10 +32,6 @@ class CodeLength:
     tokens: int
     bytes: int
 
-    def __add__(self, other: "CodeLength") -> "CodeLength":
-        """Return the measure of two texts together."""
-        return CodeLength(self.nats + other.nats, self.tokens + other.tokens, self.bytes + other.bytes)
-
     @property
     def bits_per_byte(self) -> float:
         """Bits for every UTF-8 byte."""
@@ -47,6 +41,12 @@ class CodeLength:
     def nats_per_token(self) -> float:
         """Mean loss."""
         return self.nats / self.tokens
+
+
+def total(measured: Iterable[CodeLength]) -> CodeLength:
+    """Return the measure of all texts together."""
+    nats, tokens, size = zip(*measured, strict=True)
+    return CodeLength(sum(nats), sum(tokens), sum(size))
 
 
 def code_length(model: Any, text: HeldOut, length: int, classes: Classes | None = None) -> CodeLength:
@@ -65,18 +65,6 @@ def code_length(model: Any, text: HeldOut, length: int, classes: Classes | None 
         for first in range(0, len(row) - 1, length):
             nats += _nats(model, row[first : first + length + 1], sizes)
     return CodeLength(nats, text.tokens, text.bytes)
-
-
-def code_lengths(
-    model: Any, texts: Mapping[str, HeldOut], length: int, classes: Classes | None = None
-) -> dict[str, CodeLength]:
-    """Measure a model on each of several texts; see `code_length`."""
-    return {name: code_length(model, text, length, classes) for name, text in texts.items()}
-
-
-def total(measured: Mapping[str, CodeLength]) -> CodeLength:
-    """Return the measure of all texts together."""
-    return sum(measured.values(), CodeLength(0.0, 0, 0))
 
 
 def _nats(model: Any, row: NDArray[np.int32], log_sizes: mx.array | None) -> float:

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 
 from spectool import TokenizerError
 from spectool.artifacts import Tokenizer, open_tokenizer
 from spectool.artifacts.tokenizer.fingerprint import short
-from spectool.build.training.checkpoints import flat
+from spectool.build.training.scratch.classes import Classes
 from spectool.build.training.scratch.text import Boundaries
-from spectool.build.training.vocabulary_classes import Classes
 from spectool.runtime.host.training import Model, save_config
 
 _TABLES = ("model.embed_tokens.weight", "lm_head.weight")  # a row for each id
 
 
-def save_model(model: Model, config: dict[str, Any], classes: Classes, folder: Path) -> int:
+def save_model(model: Model, config: dict[str, Any], classes: Classes, folder: Path) -> dict[str, int]:
     """Write ``config.json`` and ``model.safetensors`` over all ids.
 
     Args:
@@ -32,14 +32,18 @@ def save_model(model: Model, config: dict[str, Any], classes: Classes, folder: P
         folder: Directory to write into.
 
     Returns:
-        Parameters of the model that is stored.
+        Parameters of the model that is stored, and those of them that are no rows of ids.
     """
-    weights = flat(model.parameters())
+    weights: Any = tree_flatten(model.parameters(), destination={})
     of_id = mx.array(classes.of_id)
     weights |= {name: weights[name][of_id] for name in _TABLES if name in weights}
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
     save_config({**config, "vocab_size": len(classes.of_id)}, folder / "config.json")
-    return sum(weight.size for weight in weights.values())
+    sizes = {name: weight.size for name, weight in weights.items()}
+    return {
+        "stored": sum(sizes.values()),
+        "without_embeddings": sum(n for name, n in sizes.items() if name not in _TABLES),
+    }
 
 
 def save_tokenizer(tokenizer: Tokenizer, boundaries: Boundaries, folder: Path) -> None:
@@ -49,8 +53,7 @@ def save_tokenizer(tokenizer: Tokenizer, boundaries: Boundaries, folder: Path) -
         TokenizerError: transformers makes another tokenizer of them.
     """
     strings = {number: string for string, number in tokenizer.vocabulary.items()}
-    end = boundaries.begin if boundaries.end is None else boundaries.end
-    roles = {"bos_token": tokenizer.roles.bos, "eos_token": end, "pad_token": tokenizer.roles.pad}
+    roles = {"bos_token": tokenizer.roles.bos, "eos_token": boundaries.last, "pad_token": tokenizer.roles.pad}
     roles["unk_token"] = tokenizer.unknown
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     config |= {role: strings[number] for role, number in roles.items() if number is not None}

@@ -10,9 +10,7 @@ text of its own, a corpus gives some of its documents (`corpora.split`), the sam
 run's seed. No text that is held out is trained on, wherever it stands.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +21,7 @@ from numpy.typing import NDArray
 from spectool import CorpusError, TokenizerError
 from spectool.artifacts import Tokenizer
 from spectool.artifacts import work as work_directory
-from spectool.artifacts.work import save, write_json
+from spectool.artifacts.work import read_json, save, write_json
 from spectool.build.inputs import Progress, Reader, describe_corpus
 from spectool.corpora import Corpus, in_valid
 
@@ -32,8 +30,7 @@ _FEW = 10  # documents to hold out of a small corpus
 _SHARE = 0.01  # of a large one
 
 
-@dataclass(frozen=True, slots=True)
-class Boundaries:
+class Boundaries(NamedTuple):
     """Tokens around every document.
 
     Attributes:
@@ -43,6 +40,11 @@ class Boundaries:
 
     begin: int
     end: int | None
+
+    @property
+    def last(self) -> int:
+        """Id that says that a text is over."""
+        return self.begin if self.end is None else self.end
 
 
 class Source(NamedTuple):
@@ -59,8 +61,7 @@ class Source(NamedTuple):
     weight: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOut:
+class HeldOut(NamedTuple):
     """Text to measure on.
 
     Attributes:
@@ -77,8 +78,7 @@ class HeldOut:
         return sum(len(document) - 1 for document in self.documents)
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """The text of a run.
 
     Attributes:
@@ -153,26 +153,36 @@ def prepare(
     facts: dict[str, Any] = {}
     held_out: dict[str, Any] = {}
     progress("encoding text")
+    end = [] if boundaries.end is None else [boundaries.end]
     for name, source in sources.items():
         documents, kept_out = read.pop(name)
         training = [text for text in documents if text not in out]
-        measured, size = _held_out(tokenizer, kept_out, boundaries, valid_tokens)
+        measured: list[list[int]] = []
+        tokens = size = 0
+        for text, ids in _encoded(tokenizer, kept_out):
+            if tokens >= valid_tokens:
+                break
+            measured.append([boundaries.begin, *ids])
+            tokens += len(ids)
+            size += len(text.encode())
         if not measured or not training:
             raise CorpusError(
                 f"{source.corpus.spec}: {len(documents)} documents, expected some to train on and others to measure "
                 "on. Give more text, or other text to measure on with --valid"
             )
-        order = rng.permutation(len(training))
-        texts = (training[place] for place in order)
-        taken = _encoded_documents(tokenizer, texts, boundaries, round(limit * source.weight / weights))
-        parts += taken
+        left = share = round(limit * source.weight / weights)
+        for _, ids in _encoded(tokenizer, (training[place] for place in rng.permutation(len(training)))):
+            if left <= 0:
+                break
+            parts.append(np.array([boundaries.begin, *ids, *end], dtype=np.int32)[:left])
+            left -= len(parts[-1])
         held_out[name] = {"bytes": size, "documents": measured}
         facts[name] = {
             "training": describe_corpus(source.corpus),
             **({} if source.valid is None else {"held_out": describe_corpus(source.valid)}),
             "left_out": len(documents) - len(training),
             "weight": source.weight,
-            "tokens": sum(map(len, taken)),
+            "tokens": share - left,
         }
     stream = np.concatenate([parts[place] for place in rng.permutation(len(parts))])
     save(work, "stream", stream)
@@ -181,7 +191,7 @@ def prepare(
 
 def load(work: Path) -> Text:
     """Read what `prepare` wrote; the stream stays on disk until it is looked at."""
-    found = json.loads((work / "text.json").read_text(encoding="utf-8"))
+    found = read_json(work / "text.json")
     held_out = {
         name: HeldOut(tuple(np.array(ids, dtype=np.int32) for ids in kept["documents"]), kept["bytes"])
         for name, kept in found["held_out"].items()
@@ -199,37 +209,9 @@ def _read(source: Source, reader: Reader) -> tuple[list[str], list[str]]:
     return texts, [text for name, text in documents if in_valid(name, share)]
 
 
-def _encoded_documents(
-    tokenizer: Tokenizer, texts: Iterator[str], boundaries: Boundaries, limit: int
-) -> list[NDArray[np.int32]]:
-    """Return the ids of ``texts`` with tokens around each, ``limit`` of them; the last document is cut."""
-    end = [] if boundaries.end is None else [boundaries.end]
-    parts: list[NDArray[np.int32]] = []
-    left = limit
-    while left > 0 and (batch := list(islice(texts, _BATCH))):
-        for ids in filter(None, tokenizer.encode_batch(batch)):
-            parts.append(np.array([boundaries.begin, *ids, *end], dtype=np.int32)[: max(0, left)])
-            left -= len(parts[-1])
-    return [part for part in parts if len(part)]
-
-
-def _held_out(
-    tokenizer: Tokenizer, texts: Sequence[str], boundaries: Boundaries, limit: int
-) -> tuple[list[list[int]], int]:
-    """Return the first documents of ``limit`` tokens in all, and their UTF-8 bytes."""
-    documents, tokens, size = [], 0, 0
-    for text, ids in _encoded(tokenizer, texts):
-        if tokens >= limit:
-            break
-        if ids:
-            documents.append([boundaries.begin, *ids])
-            tokens += len(ids)
-            size += len(text.encode())
-    return documents, size
-
-
 def _encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
-    """Yield texts with their ids."""
+    """Yield texts that have tokens, with their ids."""
     rest = iter(texts)
     while batch := list(islice(rest, _BATCH)):
-        yield from zip(batch, tokenizer.encode_batch(batch), strict=True)
+        pairs = zip(batch, tokenizer.encode_batch(batch), strict=True)
+        yield from ((text, ids) for text, ids in pairs if ids)

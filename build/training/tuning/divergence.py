@@ -1,6 +1,6 @@
-"""What a task's gradient is taken of, and what is measured: cross-entropies, and KL.
+"""How far a draft is from a target: cross-entropies, KL, and acceptance.
 
-D_T is the mean over prefixes of -sum_x p(x|s) log q(x|s), nats. Without the target's distribution, the tokens
+D_T is the mean over places of -sum_x p(x|s) log q(x|s), nats. Without the target's distribution, the tokens
 of a text stand for it: what the corpus or the target itself went on with.
 """
 
@@ -8,10 +8,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mlx.core as mx
+import mlx.nn as nn
 import numpy as np
+from numpy.typing import NDArray
 
-from spectool.build.training.examples.examples import Batch, Example, batch_of
-from spectool.build.training.examples.pairing import Pairing, log_probabilities_of_target
+from spectool.build.training.tuning.examples import Batch, Example, batch_of
+from spectool.build.training.tuning.pairing import Pairing
+from spectool.runtime.host.generation import make_prompt_cache
+
+GAMMA = 5
+ROWS = 32  # in a pass
+_CUTS = (1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the longest row: where drafts begin
 
 
 class Divergence(NamedTuple):
@@ -31,42 +38,28 @@ class Divergence(NamedTuple):
     places: int
 
 
-def cross_entropy(model: Any, ids: mx.array, rows: mx.array, places: mx.array) -> mx.array:
-    """Return the mean of -log q of the next tokens at places, nats.
-
-    Args:
-        model: The draft.
-        ids: Its rows, int32 ``[rows, longest]``.
-        rows: Row of each place, ``[places]``.
-        places: Place in it, ``[places]``.
-    """
+def cross_entropy(model: Any, batch: Batch) -> mx.array:
+    """Return the mean of -log q of the next tokens at a batch's places, nats."""
+    ids, rows, places = mx.array(batch.draft), mx.array(batch.rows), mx.array(batch.places)
     logits = model(ids[:, :-1])[rows, places].astype(mx.float32)
-    right = mx.take_along_axis(logits, ids[rows, places + 1][:, None], axis=-1)[:, 0]
-    return mx.mean(mx.logsumexp(logits, axis=-1) - right)
+    return nn.losses.cross_entropy(logits, ids[rows, places + 1], reduction="mean")
 
 
-def distribution_cross_entropy(
-    model: Any, pairing: Pairing, ids: mx.array, rows: mx.array, places: mx.array, log_p: mx.array
-) -> mx.array:
-    """Return the mean of -sum_x p(x) log q(x) at places, nats.
+def distribution_cross_entropy(model: Any, pairing: Pairing, batch: Batch, log_p: mx.array) -> mx.array:
+    """Return the mean of -sum_x p(x) log q(x) at a batch's places, nats.
 
     Args:
         model: The draft.
         pairing: Ids to compare.
-        ids: The draft's rows, int32 ``[rows, longest]``.
-        rows: Row of each place, ``[places]``.
-        places: Place in it, ``[places]``.
+        batch: Its rows.
         log_p: The target's log-probabilities, ``[places, size]``.
     """
-    log_q = pairing.of_draft(model(ids[:, :-1])[rows, places])
-    return -mx.mean(mx.sum(mx.exp(log_p) * log_q, axis=-1))
+    return -mx.mean(mx.sum(mx.exp(log_p) * log_q_of(model, pairing, batch), axis=-1))
 
 
 def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
-    """Return the target's log-probabilities at the places of a batch, ``[places, size]``."""
-    return log_probabilities_of_target(
-        target, pairing, mx.array(batch.target), mx.array(batch.rows), mx.array(batch.at)
-    )
+    """Return the target's log-probabilities at the places of a batch, ``[places, size]``; no gradient goes there."""
+    return mx.stop_gradient(pairing.of_target(target(mx.array(batch.target))[mx.array(batch.rows), mx.array(batch.at)]))
 
 
 def entropy_of(log_p: mx.array) -> mx.array:
@@ -111,8 +104,7 @@ def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence
         if not number:
             continue
         if pairing is None:
-            ids, of_row, places = mx.array(batch.draft), mx.array(batch.rows), mx.array(batch.places)
-            means = mx.stack([cross_entropy(draft, ids, of_row, places), mx.array(0.0), mx.array(0.0)])
+            means = mx.stack([cross_entropy(draft, batch), mx.array(0.0), mx.array(0.0)])
         else:
             found = place_by_place(log_p_of(target, pairing, batch), log_q_of(draft, pairing, batch))
             means = mx.mean(found, axis=1)
@@ -122,3 +114,62 @@ def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence
     if pairing is None:
         return Divergence(nats, None, None, total)
     return Divergence(nats, nats - entropy, overlap_of_all, total)
+
+
+def beginnings(rows: Sequence[NDArray[np.int32]], longest: int) -> list[NDArray[np.int32]]:
+    """Return beginnings of rows, those of one length together, int32 ``[rows, length]`` each."""
+    lengths = sorted({max(1, round(cut * longest)) for cut in _CUTS})
+    groups = [[row[:length] for row in rows if len(row) >= length] for length in lengths]
+    return [np.stack(group) for group in groups if group]
+
+
+def acceptance(
+    draft: Any, target: Any, pairing: Pairing, prompts: Sequence[NDArray[np.int32]], seed: Sequence[int]
+) -> float:
+    """Return the acceptance proxy of s-CDF's authors (appendix D.1): accepted over drafted tokens.
+
+    From the beginnings of held-out rows the draft goes on greedily for gamma tokens. The target scores the same
+    places in one pass, and a token is accepted while u < min(1, p/q). It is no acceptance rate of a decoding: a draft
+    that is sure of nothing has a small q, so that p/q is large, and can do better by it the less it knows. `measure`
+    gives the rate of rejection sampling itself.
+
+    Args:
+        draft: The draft.
+        target: The target.
+        pairing: Of two models with one vocabulary.
+        prompts: From `beginnings`.
+        seed: Seeds the coins; the same one tosses the same.
+    """
+    rng = np.random.default_rng(list(seed))
+    accepted = drafted = 0
+    for group in prompts:
+        for first in range(0, len(group), ROWS):
+            prompt = mx.array(group[first : first + ROWS])
+            ratio = np.array(_ratios(draft, target, pairing, prompt))
+            kept = np.cumprod(rng.random(ratio.shape) < np.minimum(1, ratio), axis=1)
+            accepted += int(kept.sum())
+            drafted += kept.size
+    return accepted / drafted
+
+
+def _ratios(draft: Any, target: Any, pairing: Pairing, prompt: mx.array) -> mx.array:
+    """Return p/q of the draft's own best tokens, ``[rows, gamma]``."""
+    cache = _prompted(draft, prompt)
+    feed, tokens, chosen = prompt[:, -1:], [], []
+    for _ in range(GAMMA):
+        log_q = pairing.of_draft(draft(feed, cache=cache)[:, -1])
+        feed = mx.argmax(log_q, axis=-1, keepdims=True).astype(prompt.dtype)
+        tokens.append(feed)
+        chosen.append(mx.take_along_axis(log_q, feed, axis=-1))
+    drafts, log_q = mx.concatenate(tokens, axis=1), mx.concatenate(chosen, axis=1)
+    logits = target(mx.concatenate([prompt[:, -1:], drafts[:, :-1]], axis=1), cache=_prompted(target, prompt))
+    log_p = mx.take_along_axis(pairing.of_target(logits), drafts[..., None], axis=-1)[..., 0]
+    return mx.exp(log_p - log_q)
+
+
+def _prompted(model: Any, prompt: mx.array) -> list[Any]:
+    """Return a cache of ``prompt`` without its last token; the logits there are never computed."""
+    cache: list[Any] = make_prompt_cache(model)
+    if prompt.shape[1] > 1:
+        model(prompt[:, :-1], cache=cache)
+    return cache

@@ -1,119 +1,74 @@
-"""The arguments of a tuning: what fits together, and what a model depends on."""
+"""The arguments of a tuning, and what of them fits together."""
 
-import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
+
+import click
 
 from spectool import SpectoolError
-from spectool.build.training.examples.pairing import Pairing
-from spectool.build.training.examples.tasks import Supervision
-from spectool.build.training.tuning.corrective import Objective
-from spectool.build.training.tuning.tuned_model import Opened
-from spectool.corpora import Corpus
-
-_VERSION = 4  # of the way in which arguments make a model
+from spectool.artifacts.console import Finite
+from spectool.build.options import option
+from spectool.build.training.run_options import RunOptions
 
 
-@dataclass(frozen=True, slots=True)
-class TuneOptions:
-    """Arguments of a tuning.
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(RunOptions):
+    """Arguments of a tuning; the help of each says what it is."""
 
-    Attributes:
-        steps: Steps to take.
-        rate: Peak learning rate.
-        batch: Rows of every task in a step.
-        seed: Seeds the order of the rows, the target's sampling, LoRA's layers and the coins of the acceptance proxy.
-        on: What the draft learns from.
-        objective: How the tasks' gradients become one.
-        weigh_by: What a task's distance to the best one is measured in.
-        normalize: Whether their weights are scaled to sum to 1.
-        lora: Rank of LoRA's layers; None to train all weights.
-        length: Tokens in a row.
-        prompt_tokens: The target's tokens in a prompt.
-        max_tokens: Tokens that it goes on for.
-        temperature: Of that.
-        completions: Prompts of each task.
-        valid_rows: Rows of each task to measure on.
-        measure_every: Steps between two measurements; None for a tenth of all.
-        checkpoint_every: Steps between two checkpoints; None for a twentieth of all.
-    """
-
-    steps: int
-    rate: float = 1e-4
-    batch: int = 8
-    seed: int = 0
-    on: Supervision = "text"
-    objective: Objective = "mean"
-    weigh_by: Literal["cross-entropy", "kl"] = "cross-entropy"
-    normalize: bool = False
-    lora: int | None = None
-    length: int = 128
-    prompt_tokens: int = 32
-    max_tokens: int = 64
-    temperature: float = 1.0
-    completions: int = 512
-    valid_rows: int = 64
-    measure_every: int | None = None
-    checkpoint_every: int | None = None
-
-    @property
-    def intervals(self) -> tuple[int, int]:
-        """Steps between two measurements, and between two checkpoints."""
-        tenth, twentieth = max(1, self.steps // 10), max(1, self.steps // 20)
-        return self.measure_every or tenth, self.checkpoint_every or twentieth
+    on: Literal["text", "completions", "distribution"] = option(
+        click.Choice(["text", "completions", "distribution"]),
+        "What it learns: the text, the target's own continuations of it, or the target's probabilities on it.",
+        "text",
+    )
+    objective: Literal["mean", "s-cdf"] = option(
+        click.Choice(["mean", "s-cdf"]), "All tasks alike, or each by its distance to the best one.", "mean"
+    )
+    weigh_by: Literal["cross-entropy", "kl"] = option(
+        click.Choice(["cross-entropy", "kl"]),
+        "What s-cdf measures that distance in: as published, or without the target's own entropy, which "
+        "differs between languages.",
+        "cross-entropy",
+    )
+    normalize: bool = option(bool, "Scale the weights of the tasks to sum to 1.", False)
+    lora: int | None = option(
+        click.IntRange(1), "Train LoRA layers of this rank instead of all weights.", None, metavar="RANK"
+    )
+    rate: float = option(Finite(0, min_open=True), "Peak learning rate.", 1e-4)
+    batch: int = option(click.IntRange(1), "Rows of each task in a step.", 8)
+    length: int = option(click.IntRange(2), "Tokens in a row of text, at most.", 128)
+    completions: int = option(click.IntRange(1), "Prompts of each task for the target to go on from.", 512)
+    prompt_tokens: int = option(click.IntRange(1), "The target's tokens in a prompt.", 32)
+    max_tokens: int = option(click.IntRange(1), "Tokens it goes on for.", 64)
+    temperature: float = option(Finite(0), "Of the target's sampling; 0 takes the most probable token.", 1.0)
+    valid_rows: int = option(click.IntRange(1), "Held-out rows of each task to measure on.", 64)
 
 
-def check(
-    draft: Opened, target: Opened, corpora: dict[str, Corpus], pairing: Pairing | None, options: TuneOptions
-) -> None:
-    """Check that the objective has tasks to weigh, and the supervision what it needs.
+def check(draft: str, target: str, tasks: int, comparable: bool, options: TuneOptions) -> None:
+    """Check that the objective has tasks to weigh, and that there is what the draft is to learn.
+
+    Args:
+        draft: Name of the draft.
+        target: Name of the target.
+        tasks: How many there are.
+        comparable: Whether the two models' distributions can be compared.
+        options: The run's.
 
     Raises:
-        SpectoolError: It has not.
+        SpectoolError: There is not.
     """
-    if options.objective == "s-cdf" and len(corpora) < 2:
+    if options.objective == "s-cdf" and tasks < 2:
         raise SpectoolError(
             "--objective s-cdf weighs tasks by their distance to the best one: expected two or more --corpus, got "
-            f"{len(corpora)}. Give a --corpus NAME=SPEC for each task, or --objective mean"
+            f"{tasks}. Give a --corpus NAME=SPEC for each task, or --objective mean"
         )
     if options.weigh_by == "kl" and options.on != "distribution":
         raise SpectoolError(
             f"--weigh-by kl needs the target's probabilities: expected --on distribution, got --on {options.on}. Give "
             "--on distribution, or --weigh-by cross-entropy"
         )
-    if options.on == "distribution" and pairing is None:
+    if options.on == "distribution" and not comparable:
         raise SpectoolError(
-            f"{draft.name}: has other ids than {target.name}, so that their distributions cannot be compared. Align "
-            f"them (spectool align --draft {draft.name} --target {target.name} -o X.align) and give --alignment "
+            f"{draft}: has other ids than {target}, so that their distributions cannot be compared. Align "
+            f"them (spectool align --draft {draft} --target {target} -o X.align) and give --alignment "
             "X.align, or give --on completions"
         )
-
-
-def key_of(
-    draft: Opened,
-    target: Opened,
-    corpora: dict[str, Corpus],
-    options: TuneOptions,
-    alignment: Path | None,
-    reading: dict[str, Any],
-) -> dict[str, Any]:
-    """Return what the result depends on, as JSON values."""
-    chosen = asdict(options)
-    del chosen["checkpoint_every"]
-    chosen["measure_every"] = options.intervals[0]
-    models = {"draft": draft, "target": target}
-    key = {
-        "command": "tune-draft",
-        **chosen,
-        **{
-            role: {"name": m.name, "files": m.files, "tokenizer": m.tokenizer.fingerprint} for role, m in models.items()
-        },
-        "alignment": None if alignment is None else str(alignment),
-        "corpora": {name: corpus.spec for name, corpus in corpora.items()},
-        "files": [list(file) for corpus in corpora.values() for file in corpus.describe_inputs()],
-        "reading": reading,
-        "version": _VERSION,
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(key))
-    return plain

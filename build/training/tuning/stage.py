@@ -1,45 +1,47 @@
 """The stage behind ``spectool tune-draft``: a draft model in, one that fits the target better out.
 
-The text of every task becomes rows (`tasks`), steps are taken on a mini-batch of each (`tune_steps`), and the
-draft is measured against the target at intervals (`acceptance`, `divergence`). The target is only asked.
-What lies where until the end is in `work` and `tasks`.
+The text of every task becomes rows (`tasks`), steps are taken on a mini-batch of each (`corrective`), and the
+draft is measured against the target at intervals (`divergence`). The target is only asked.
 """
 
-import math
-import shutil
-import time
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+import json
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import mlx.core as mx
 import mlx_lm
+from mlx.nn.utils import value_and_grad
 
-from spectool import SpectoolError
-from spectool.artifacts.work import work_path, working
+from spectool.artifacts.work import working
 from spectool.build.inputs import Progress, Reader
-from spectool.build.training import checkpoints
-from spectool.build.training.curve import CURVE, Point, read_curve, write_curve
-from spectool.build.training.examples.continuations import KEPT
-from spectool.build.training.examples.pairing import Pairing, pairing_of
-from spectool.build.training.examples.tasks import Maker, Task, load_tasks, prepare
-from spectool.build.training.interruption import deferred_interrupt
-from spectool.build.training.steps import make_optimizer
-from spectool.build.training.tuning.acceptance import acceptance, beginnings
-from spectool.build.training.tuning.divergence import measure
-from spectool.build.training.tuning.options import TuneOptions, check, key_of
-from spectool.build.training.tuning.steps import Tuner
-from spectool.build.training.tuning.task_curve import (
-    TASKS,
-    TaskPoint,
-    points_of,
-    read_tasks,
-    write_task_plots,
-    write_tasks,
+from spectool.build.training.checkpoints import CHECKPOINT
+from spectool.build.training.curve import CURVE, Point
+from spectool.build.training.optimizer import make_optimizer, update
+from spectool.build.training.record import finished
+from spectool.build.training.run import Run
+from spectool.build.training.tuning.continuations import KEPT
+from spectool.build.training.tuning.corrective import GradientSum
+from spectool.build.training.tuning.divergence import (
+    acceptance,
+    beginnings,
+    cross_entropy,
+    distribution_cross_entropy,
+    entropy_of,
+    log_p_of,
+    measure,
 )
+from spectool.build.training.tuning.examples import Draws, batch_of
+from spectool.build.training.tuning.options import TuneOptions, check
+from spectool.build.training.tuning.pairing import Pairing, pairing_of
+from spectool.build.training.tuning.task_curve import TASKS, TaskPoint, points_of
+from spectool.build.training.tuning.tasks import Maker, Task, load_tasks, prepare
 from spectool.build.training.tuning.tuned_model import Opened, Trainable
-from spectool.build.training.work import CHECKPOINT, finish, finished
 from spectool.corpora import Corpus
+
+_VERSION = 5  # of the way in which arguments make a model
 
 
 def tune_draft(
@@ -50,7 +52,6 @@ def tune_draft(
     options: TuneOptions,
     progress: Progress,
     alignment: Path | None = None,
-    shown: Callable[[Point, Sequence[TaskPoint]], None] = lambda point, measured: None,
     reader: Reader = iter,
     reading: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -67,7 +68,6 @@ def tune_draft(
         options: See `TuneOptions`.
         progress: Called with a phrase when something begins.
         alignment: Alignment of the two tokenizers, if they have different ids.
-        shown: Called with every step, and what was measured after it.
         reader: Iterates over a corpus.
         reading: How the corpora are read, for the record.
 
@@ -80,37 +80,23 @@ def tune_draft(
         KeyboardInterrupt: Ctrl-C; the step is finished and a checkpoint written before.
     """
     pairing = pairing_of(draft.tokenizer, target.tokenizer, alignment)
-    check(draft, target, corpora, pairing, options)
-    key = key_of(draft, target, corpora, options, alignment, reading or {})
-    record = finished(out, key)
+    check(draft.name, target.name, len(corpora), pairing is not None, options)
+    key = _key(draft, target, corpora, options, alignment, reading or {})
+    record = finished(out, key, progress)
     if record is not None:
-        shutil.rmtree(work_path(out), ignore_errors=True)
-        progress(f"{out} is finished already; remove it to tune it again")
         return record
     target.model.freeze()
     target.model.eval()
     with working(out, key, what="training", worth=(CHECKPOINT, KEPT), begin_anew=False) as work:
-        lengths = (options.length, options.prompt_tokens, options.max_tokens)
-        maker = Maker(
-            draft.tokenizer,
-            target.tokenizer,
-            target.model,
-            pairing,
-            options.on,
-            *lengths,
-            options.temperature,
-            options.batch,
-            options.seed,
-        )
-        rows = options.completions if options.on == "completions" else options.steps * options.batch
-        prepare(work, corpora, maker, rows, options.valid_rows, progress, reader)
-        run = _Run(draft, target, pairing, options, work, progress)
-        run.train(shown)
+        prepare(Maker(draft.tokenizer, target, pairing, options, work), corpora, progress, reader)
+        run = _Tuning(draft, target, pairing, options, work, progress)
+        run.train()
         return run.write(key, out)
 
 
-class _Run:
-    """A tuning in its work directory."""
+class _Tuning(Run):
+    title = "tuning"
+    tables = MappingProxyType({CURVE: Point, TASKS: TaskPoint})
 
     def __init__(
         self,
@@ -121,122 +107,117 @@ class _Run:
         work: Path,
         progress: Progress,
     ) -> None:
-        self._draft, self._target, self._pairing = draft, target, pairing
-        self._options, self._work, self._progress = options, work, progress
+        self._draft, self._target, self._pairing, self._tune = draft, target.model, pairing, options
         self._tasks, self._facts = load_tasks(work)
+        self._draws = [Draws(len(t.train), options.batch, [options.seed, n]) for n, t in enumerate(self._tasks)]
         self._trainable = Trainable(draft, options.lora, options.seed)
-        self._model = self._trainable.model
-        self._optimizer = make_optimizer(self._model)
-        self._points: list[Point] = []
-        self._measured: list[TaskPoint] = []
-        self._spent = 0.0
+        model = self._trainable.model
+        if self._trainable.unpacked:
+            progress(f"{draft.name}: quantized; all of it is tuned and stored unpacked (--lora keeps it so)")
+        for name, facts in self._facts.items():
+            progress(f"{name}: {_said(facts, pairing)}")
+        super().__init__(work, model, make_optimizer(model, options.steps, options.rate), options, progress)
+        if not self.rows[TASKS]:
+            progress("measuring the draft as it is")
+            self.measure(0)
 
-    def train(self, shown: Callable[[Point, Sequence[TaskPoint]], None]) -> None:
-        """Take all steps that are missing."""
-        options = self._options
-        self._say_what()
-        self._go_on()
-        tuner = Tuner(self._model, self._target.model, self._optimizer, self._pairing, self._tasks, options)
-        measure_every, save_every = options.intervals
-        begun = time.perf_counter() - self._spent
-        if not self._measured:
-            self._progress("measuring the draft as it is")
-            self._measured = self._measure(self._model, 0)
-        with deferred_interrupt() as interrupted:
-            while len(self._points) < options.steps:
-                step = len(self._points) + 1
-                divergences, places = tuner.step(step - 1)
-                loss = sum(divergences) / len(divergences)
-                if not math.isfinite(loss):
-                    raise SpectoolError(
-                        f"the mean divergence of step {step} is {loss}: expected a number. Lower --rate (it is "
-                        f"{options.rate:g}), with another -o"
-                    )
-                now = self._measure(self._model, step) if step % measure_every == 0 or step == options.steps else []
-                self._measured += now
-                self._spent = time.perf_counter() - begun
-                tokens = places + (self._points[-1].tokens if self._points else 0)
-                self._points.append(Point(step, tokens, self._spent, loss, None))
-                shown(self._points[-1], now)
-                stop = interrupted()
-                if stop or step % save_every == 0 or step == options.steps:
-                    self._save()
-                if stop:
-                    raise KeyboardInterrupt
+    def step(self, step: int, stop: bool) -> tuple[float, int, bool]:
+        """Take a step; the loss is the mean D_T of the tasks' mini-batches before it."""
+        options = self._tune
+        pairing = self._pairing if options.on == "distribution" else None
+        gradients, losses, places = GradientSum(options.objective, options.normalize), list[float](), 0
+        for task, draws in zip(self._tasks, self._draws, strict=True):
+            batch = batch_of([task.train[place] for place in draws.of(step)], pairing is not None)
+            loss_of, entropy = partial(cross_entropy, self._model, batch), mx.array(0.0)
+            if pairing is not None:
+                log_p = log_p_of(self._target, pairing, batch)
+                loss_of = partial(distribution_cross_entropy, self._model, pairing, batch, log_p)
+                entropy = entropy_of(log_p) if options.weigh_by == "kl" else entropy
+            loss, gradient = value_and_grad(self._model, loss_of)()
+            mx.eval(loss, entropy, gradient)
+            losses.append(_number(loss))
+            gradients.add(losses[-1] - _number(entropy), gradient)
+            places += len(batch.rows)
+        update(self._model, self._optimizer, gradients.total())
+        mx.eval(self._model.parameters(), self._optimizer.state)
+        return sum(losses) / len(losses), places, stop
 
-    def write(self, key: dict[str, Any], out: Path) -> dict[str, Any]:
-        """Write the model, measure it as it is stored, and put it in its place."""
-        folder = self._work / "model"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        self._progress("writing and measuring the model")
+    def measure(self, step: int) -> tuple[float | None, str]:
+        measured = self._measured(self._model, step)
+        self.rows[TASKS] += measured
+        return None, "held out " + ", ".join(f"{point.task} {point.divergence:.3f}" for point in measured)
+
+    def store(self, folder: Path) -> dict[str, Any]:
         self._trainable.write(folder)
-        write_curve(folder / CURVE, self._points)
-        write_tasks(folder / TASKS, self._measured)
-        if find_spec("matplotlib") is not None:
-            write_task_plots(self._measured, folder)
-        before = [point for point in self._measured if point.step == 0]
-        after = self._measure(mlx_lm.load(str(folder))[0], self._options.steps)
-        last = self._points[-1]
-        record = {
-            "arguments": key,
-            "steps": last.step,
-            "tokens": last.tokens,
-            "seconds": round(last.seconds, 1),
-            "loss": last.loss,
+        before = [point for point in self.rows[TASKS] if point.step == 0]
+        after = self._measured(mlx_lm.load(str(folder))[0], self._tune.steps)
+        return {
             "measured": {"before": [p._asdict() for p in before], "after": [p._asdict() for p in after]},
             "unpacked": self._trainable.unpacked,
             "text": self._facts,
             "tokenizer": self._draft.tokenizer.identity,
         }
-        return finish(folder, out, record)
 
-    def _measure(self, model: Any, step: int) -> list[TaskPoint]:
+    def draw(self, folder: Path) -> None:
+        from spectool.build.training.plots import plot_tasks
+
+        plot_tasks(self.rows[TASKS], folder)
+
+    def _measured(self, model: Any, step: int) -> list[TaskPoint]:
         """Measure a draft on the held-out rows of all tasks."""
-        options, pairing, target = self._options, self._pairing, self._target.model
-        found = [measure(model, target, pairing, task.valid, options.batch) for task in self._tasks]
+        found = [measure(model, self._target, self._pairing, task.valid, self._tune.batch) for task in self._tasks]
         proxies = [self._proxy(model, task, number) for number, task in enumerate(self._tasks)]
         return points_of(step, [task.name for task in self._tasks], found, proxies)
 
     def _proxy(self, model: Any, task: Task, number: int) -> float | None:
         if self._pairing is None or not self._pairing.same_vocabulary:
             return None
-        prompts = beginnings([example.draft for example in task.valid], self._options.length)
-        if not prompts:
-            return None
-        seed = [self._options.seed, number]
-        return acceptance(model, self._target.model, self._pairing, prompts, seed)
+        prompts = beginnings([example.draft for example in task.valid], self._tune.length)
+        seed = [self._tune.seed, number]
+        return acceptance(model, self._target, self._pairing, prompts, seed) if prompts else None
 
-    def _say_what(self) -> None:
-        if self._trainable.unpacked:
-            self._progress(
-                f"{self._draft.name}: quantized; all of it is tuned and stored unpacked (--lora keeps it so)"
-            )
-        for name, facts in self._facts.items():
-            share = facts["compared"]
-            text = f"{name}: {facts['rows']:,} rows, {facts['valid_rows']:,} to measure on"
-            if facts["left_out"]:
-                text += f", {facts['left_out']:,} left out (too short, or not spelled by both tokenizers)"
-            if share is not None and share < 1:
-                assert self._pairing is not None
-                text += (
-                    f"; draft and target are compared at {share:.1%} of the draft's places, over "
-                    f"{self._pairing.size:,} ids that both have"
-                )
-            self._progress(text)
 
-    def _go_on(self) -> None:
-        """Take up the last checkpoint, if there is one."""
-        path = self._work / CHECKPOINT
-        if path.exists():
-            position = checkpoints.load(path, self._model, self._optimizer)
-            self._points, self._spent = read_curve(self._work / CURVE)[: position.step], position.seconds
-            self._measured = [point for point in read_tasks(self._work / TASKS) if point.step <= position.step]
-            self._progress(f"going on after step {position.step:,} of {self._options.steps:,}")
+def _said(facts: dict[str, Any], pairing: Pairing | None) -> str:
+    """Return what is known of a task's rows, in words."""
+    text, share = f"{facts['rows']:,} rows, {facts['valid_rows']:,} to measure on", facts["compared"]
+    if facts["left_out"]:
+        text += f", {facts['left_out']:,} left out (too short, or not spelled by both tokenizers)"
+    if pairing is not None and share is not None and share < 1:
+        text += (
+            f"; draft and target are compared at {share:.1%} of the draft's places, over {pairing.size:,} shared ids"
+        )
+    return text
 
-    def _save(self) -> None:
-        # In this order: the curves may be longer than the checkpoint says, but never shorter.
-        write_tasks(self._work / TASKS, self._measured)
-        write_curve(self._work / CURVE, self._points)
-        position = checkpoints.Position(len(self._points), self._spent)
-        checkpoints.save(self._work / CHECKPOINT, self._model, self._optimizer, position)
+
+def _number(value: mx.array) -> float:
+    number: Any = value.item()
+    return float(number)
+
+
+def _key(
+    draft: Opened,
+    target: Opened,
+    corpora: dict[str, Corpus],
+    options: TuneOptions,
+    alignment: Path | None,
+    reading: dict[str, Any],
+) -> dict[str, Any]:
+    """Return what the result depends on, as JSON values."""
+    chosen = asdict(options)
+    del chosen["checkpoint_every"]
+    chosen["measure_every"] = options.intervals[0]
+    models = {"draft": draft, "target": target}
+    key = {
+        "command": "tune-draft",
+        **chosen,
+        **{
+            role: {"name": m.name, "files": m.files, "tokenizer": m.tokenizer.fingerprint} for role, m in models.items()
+        },
+        "alignment": None if alignment is None else str(alignment),
+        "corpora": {name: corpus.spec for name, corpus in corpora.items()},
+        "files": [list(file) for corpus in corpora.values() for file in corpus.describe_inputs()],
+        "reading": reading,
+        "version": _VERSION,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(key))
+    return plain

@@ -7,15 +7,13 @@ is added to them when the model is written.
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mlx.core as mx
-from mlx.utils import tree_unflatten
+from mlx.utils import tree_map, tree_unflatten
 
 from spectool.artifacts import Tokenizer, open_tokenizer
-from spectool.build.training.checkpoints import flat
 from spectool.runtime.host.training import dequantize_model, hf_repo_to_path, linear_to_lora_layers, save_config
 from spectool.runtime.host.training import save_model as save_weights
 from spectool.runtime.models import load_model
@@ -27,8 +25,7 @@ _TOKENIZER_FILES = (
 _SCALE = 20.0  # mlx-lm's own, of what LoRA adds
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """A model as it lies on disk.
 
     Attributes:
@@ -91,7 +88,7 @@ class Trainable:
                 self.model = dequantize_model(self.model)
             self._config.pop("quantization_config", None)
             self.model.unfreeze()
-            self._types = {name: weight.dtype for name, weight in flat(self.model.parameters()).items()}
+            self._types = tree_map(lambda weight: weight.dtype, self.model.parameters())
             self.model.set_dtype(mx.float32)
         self.model.train()
         mx.eval(self.model.parameters())
@@ -104,8 +101,7 @@ class Trainable:
             fused = [(name, module.fuse()) for name, module in model.named_modules() if hasattr(module, "fuse")]
             model.update_modules(tree_unflatten(fused))
         else:
-            weights = flat(model.parameters())
-            model.update(tree_unflatten([(name, w.astype(self._types[name])) for name, w in weights.items()]))
+            model.update(tree_map(lambda weight, kind: weight.astype(kind), model.parameters(), self._types))
         save_weights(folder, model)
         save_config(self._config, folder / "config.json")
         for pattern in _TOKENIZER_FILES:

@@ -4,8 +4,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from spectool.build.training.examples.pairing import Pairing
-from spectool.build.training.tuning.acceptance import GAMMA, ROWS, acceptance, beginnings
+from spectool.build.training.tuning.divergence import GAMMA, ROWS, acceptance, beginnings
+from spectool.build.training.tuning.pairing import Pairing
 
 from .tiny_pair import random_model
 

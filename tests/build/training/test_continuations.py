@@ -1,19 +1,28 @@
 """What the target goes on with: its own tokens, kept, and respelled for another tokenizer."""
 
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
-from spectool.build.training.examples.continuations import continued, prompts_of, respelled_example, same_ids_example
-from spectool.build.training.examples.pairing import row_of
+from spectool.build.training.tuning.continuations import continued, prompts_of, respelled_example, same_ids_example
+from spectool.build.training.tuning.examples import row_of
+from spectool.build.training.tuning.options import TuneOptions
+from spectool.build.training.tuning.tuned_model import Opened
 from spectool.corpora import open_corpus
 
 from .tiny_pair import random_model, tokenizer_of
 
 DRAFT, TARGET = tokenizer_of("other"), tokenizer_of("target")
 TEXTS = [document.text for document in open_corpus("sample:uk")][:30]
-SEED = [1, 2]
+
+
+def going_on(
+    work: Path, model: Any, prompts: np.ndarray, most: int, temperature: float, rows: int, seed: int = 1
+) -> np.ndarray:
+    options = TuneOptions(steps=1, max_tokens=most, temperature=temperature, batch=rows, seed=seed)
+    return continued(work, "a", Opened("target", Path(), model, TARGET), prompts, options)
 
 
 def test_prompts_are_beginnings() -> None:
@@ -26,7 +35,7 @@ def test_prompts_are_beginnings() -> None:
 def test_greedy_is_token_by_token(tmp_path: Path) -> None:
     model = random_model("target", scale=1.0)
     prompts = prompts_of(TARGET, TEXTS, 6, 5)
-    found = continued(tmp_path, "a", model, TARGET, prompts, 7, 0.0, SEED, 2)
+    found = going_on(tmp_path, model, prompts, 7, 0.0, 2)
     for prompt, tokens in zip(prompts.tolist(), found.tolist(), strict=True):
         ids = row_of(TARGET, prompt).tolist()
         for token in tokens:
@@ -40,19 +49,19 @@ def test_batches_are_made_once_and_depend_on_the_seed(tmp_path: Path) -> None:
     model, prompts = random_model("target", scale=0.3), prompts_of(TARGET, TEXTS, 6, 5)
     for name in ("one", "two", "three"):
         (tmp_path / name).mkdir()
-    whole = continued(tmp_path / "one", "a", model, TARGET, prompts, 7, 1.0, SEED, 2)
+    whole = going_on(tmp_path / "one", model, prompts, 7, 1.0, 2)
     assert sorted(path.name for path in (tmp_path / "one").iterdir()) == [f"continued-a-{n}.npy" for n in (0, 2, 4)]
     (tmp_path / "one" / "continued-a-2.npy").unlink()
-    np.testing.assert_array_equal(continued(tmp_path / "one", "a", model, TARGET, prompts, 7, 1.0, SEED, 2), whole)
-    np.testing.assert_array_equal(continued(tmp_path / "one", "a", None, TARGET, prompts, 7, 1.0, SEED, 2), whole)
-    assert (continued(tmp_path / "two", "a", model, TARGET, prompts, 7, 1.0, [3], 2) != whole).any()
+    np.testing.assert_array_equal(going_on(tmp_path / "one", model, prompts, 7, 1.0, 2), whole)
+    np.testing.assert_array_equal(going_on(tmp_path / "one", None, prompts, 7, 1.0, 2), whole)
+    assert (going_on(tmp_path / "two", model, prompts, 7, 1.0, 2, seed=3) != whole).any()
     assert len(set(whole[whole >= 0].tolist())) > 20
 
 
 def test_after_the_end_there_is_nothing(tmp_path: Path) -> None:
     model = random_model("target", scale=0.3)
     prompts = prompts_of(TARGET, TEXTS, 4, 6)
-    whole = continued(tmp_path, "a", model, TARGET, prompts, 40, 3.0, SEED, 6)
+    whole = going_on(tmp_path, model, prompts, 40, 3.0, 6)
     eos = TARGET.roles.eos[0]
     whole[0, 3] = eos
     whole[0, 4:] = -1

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from mlx.nn.utils import value_and_grad
 
-from spectool.build.training.examples.pairing import Pairing
 from spectool.build.training.tuning.corrective import GradientSum, unfairness, weights
 from spectool.build.training.tuning.divergence import distribution_cross_entropy
+from spectool.build.training.tuning.examples import Batch
+from spectool.build.training.tuning.pairing import Pairing
 
 IDS, TASKS = 5, 3
 
@@ -53,12 +54,12 @@ def summed(toy: tuple[Any, Any, Any], objective: Any, order: Any = range(TASKS),
     """What the stage computes, with its own divergence."""
     table, rows, p = toy
     model, sums = Table(table.astype(np.float32)), GradientSum(objective, normalize)
-    at = [mx.array(part.reshape(-1).astype(np.int32)) for part in np.indices((2, 3))]
+    at = [part.reshape(-1).astype(np.int32) for part in np.indices((2, 3))]
     for task in order:
         log_p = mx.array(np.log(p[task]).reshape(6, IDS).astype(np.float32))
 
         def loss(task: int = task, log_p: mx.array = log_p) -> mx.array:
-            return distribution_cross_entropy(model, Pairing(IDS), mx.array(rows[task]), *at, log_p)
+            return distribution_cross_entropy(model, Pairing(IDS), Batch(rows[task], rows[task], *at, at[1]), log_p)
 
         divergence, gradient = value_and_grad(model, loss)()
         sums.add(float(divergence.item()), gradient)

@@ -7,10 +7,20 @@ import numpy as np
 import pytest
 
 from spectool.build.alignment.stage import build_alignment
-from spectool.build.training.examples.examples import NOWHERE, Draws, batch_of, load_examples, save_examples
-from spectool.build.training.examples.pairing import Pairing, paired_example, pairing_of, plain_example, row_of
-from spectool.build.training.examples.passages import byte_ends, passages
 from spectool.build.training.tuning.divergence import measure
+from spectool.build.training.tuning.examples import (
+    NOWHERE,
+    Draws,
+    batch_of,
+    byte_ends,
+    load_examples,
+    paired_example,
+    passages,
+    plain_example,
+    row_of,
+    save_examples,
+)
+from spectool.build.training.tuning.pairing import Pairing, pairing_of
 from spectool.corpora import open_corpus
 
 from .tiny_pair import random_model, tokenizer_of
@@ -131,8 +141,8 @@ def test_examples_are_kept(tmp_path: Path) -> None:
     examples = [e for t in TEXTS if (e := paired_example(DRAFT, TARGET, False, t, 20)) is not None]
     plain = plain_example(DRAFT, TEXTS[0], 5)
     assert plain is not None
-    save_examples(tmp_path / "x.npz", [*examples, plain])
-    for one, two in zip(load_examples(tmp_path / "x.npz"), [*examples, plain], strict=True):
+    save_examples(tmp_path / "x.parquet", [*examples, plain])
+    for one, two in zip(load_examples(tmp_path / "x.parquet"), [*examples, plain], strict=True):
         for name in ("draft", "counted", "target", "at"):
             np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
     batch = batch_of([plain, examples[0]], paired=True)

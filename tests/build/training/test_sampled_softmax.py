@@ -5,10 +5,9 @@ import mlx.nn as nn
 import numpy as np
 import pytest
 
-from spectool.build.training.sampled_softmax import choose_classes, loss_of
 from spectool.build.training.scratch.bits_per_byte import code_length
+from spectool.build.training.scratch.classes import Classes, choose_classes, classes_of, loss_of
 from spectool.build.training.scratch.text import HeldOut
-from spectool.build.training.vocabulary_classes import Classes, classes_of
 
 from .tiny import random_stream, tiny_model
 

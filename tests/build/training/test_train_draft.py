@@ -5,6 +5,7 @@ import math
 import os
 import re
 import select
+import shutil
 import subprocess
 import sys
 import termios
@@ -14,12 +15,14 @@ from typing import Any
 import mlx.core as mx
 import mlx_lm
 import pytest
+from click.testing import CliRunner
 
 from spectool.artifacts import open_tokenizer
 from spectool.artifacts.work import work_path
+from spectool.cli import main
 from spectool.corpora import in_valid, open_corpus
 
-from .tiny import OTHER, TINY, TOKENIZER, curve, error_of, run, trained
+from .tiny import CONFIG, OTHER, TINY, TOKENIZER, curve, error_of, run, trained
 
 pytestmark = pytest.mark.system
 
@@ -55,8 +58,8 @@ def test_the_model_loads_and_generates(made: tuple[Path, dict[str, Any]]) -> Non
     assert tokenizer.eos_token_ids == {2}
     text = mlx_lm.generate(model, tokenizer, "Wczoraj", max_tokens=8)
     assert isinstance(text, str)
-    assert {path.name for path in out.iterdir()} == set(record["files"])
-    assert set(record["files"]) >= {*FILES, "training.json", "curve.parquet", "curve.svg", "curve.png"}
+    assert {path.name for path in out.iterdir()} == {*record["files"], "training.json"}
+    assert set(record["files"]) >= {*FILES, "curve.parquet", "curve.svg", "curve.png"}
     assert [path.name for path in out.parent.iterdir()] == ["draft"], "nothing is left beside it"
 
 
@@ -90,6 +93,7 @@ def test_the_record(made: tuple[Path, dict[str, Any]]) -> None:
     assert record["loss"] == curve(out)[-1].loss
     assert record["vocabulary"]["common"] + record["vocabulary"]["rare"] == 1536
     assert record["vocabulary"]["rare"] > 100
+    assert record["parameters"]["stored"] - record["parameters"]["without_embeddings"] == 32 * 1536
     assert record["parameters"]["stored"] - record["parameters"]["trained"] == 32 * (record["vocabulary"]["rare"] - 1)
     assert set(record["versions"]) == {"spectool", "python", "mlx", "mlx-lm", "numpy"}
     assert record["arguments"]["steps"] == 60
@@ -115,6 +119,34 @@ def test_a_finished_training_is_not_done_again(made: tuple[Path, dict[str, Any]]
     assert f"{record['held_out']['bits_per_byte']:.4f} bits per byte" in result.stdout
 
 
+def test_verify_compares_every_file_with_the_record(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    out, record = made
+    said = CliRunner().invoke(main, ["verify", str(out)])
+    assert said.exit_code == 0
+    size = sum(file["bytes"] for file in record["files"].values())
+    assert said.stdout == f"{out}: whole (spectool-draft, {size:,} bytes)\n"
+    assert record["files"]["model.safetensors"]["bytes"] == (out / "model.safetensors").stat().st_size
+    copy = tmp_path / "copy"
+
+    def error() -> str:
+        message = error_of(CliRunner().invoke(main, ["verify", str(copy)]))
+        shutil.rmtree(copy)
+        return message
+
+    def copied() -> Path:
+        return Path(shutil.copytree(out, copy))
+
+    weights = copied() / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    assert "model.safetensors: SHA-256 is" in error()
+    (copied() / "tokenizer.json").unlink()
+    assert "tokenizer.json: missing" in error()
+    (copied() / "more.txt").write_text("x")
+    assert "more.txt: not named in training.json" in error()
+    (copied() / "training.json").write_text(json.dumps({**record, "files": sorted(record["files"])}))
+    assert "no sizes and hashes of the model's files" in error()
+
+
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
 def test_progress_on_a_terminal(tmp_path: Path) -> None:
     leader, follower = os.openpty()
@@ -135,9 +167,9 @@ def test_progress_on_a_terminal(tmp_path: Path) -> None:
 
 def test_another_training_in_its_place_is_an_error(made: tuple[Path, dict[str, Any]]) -> None:
     out, _ = made
-    message = error_of(run("--steps", 61, "--seed", 3, "--layers", 2, "-o", out))
+    message = error_of(run("--steps", 61, "--seed", 3, "--min-count", 2, "-o", out))
     assert "has a model of another training: " in message
-    assert "shape.num_hidden_layers is 1 there and 2 now; steps is 60 there and 61 now" in message
+    assert "steps is 60 there and 61 now; " in message and "min_count is 3 there and 2 now" in message
     assert "Choose another -o, or remove " in message
 
 
@@ -154,7 +186,6 @@ def test_something_else_in_its_place_is_an_error(tmp_path: Path) -> None:
     [
         (["--step-tokens", 100], r"--step-tokens 100, --length 32: expected .* Give an even --length, .* 96"),
         (["--length", 33], "expected an even length"),
-        (["--heads", 5], "an even number for each head"),
         (["--boundary", "<x>"], "--boundary: expected a token of"),
         (["--tokens", 200], "the training text has 200 tokens: expected 576 and more"),
         (["--rate", 1e30], "the loss of step .* expected a number. Lower --rate"),
@@ -176,8 +207,7 @@ def test_usage_errors(tmp_path: Path, arguments: list[str]) -> None:
 
 
 def test_size_or_config(tmp_path: Path) -> None:
-    config = Path(TOKENIZER) / "config.json"
-    result = run("--steps", 5, "--size", "1m", "--config", config, "-o", tmp_path / "draft")
+    result = run("--steps", 5, "--size", "1m", "-o", tmp_path / "draft")
     assert result.exit_code == 2
     assert "--size and --config exclude each other" in result.output
 
@@ -191,8 +221,8 @@ def test_a_weight_for_each_corpus(tmp_path: Path) -> None:
 def test_other_tokenizers_shapes_and_texts(tmp_path: Path) -> None:
     """A tokenizer.json alone, one end token, untied embeddings, shared key heads, text to measure on."""
     config = tmp_path / "config.json"
-    shape = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config.write_text(json.dumps({**shape, "intermediate_size": 64, "tie_word_embeddings": False}))
+    shape = json.loads(Path(CONFIG).read_text())
+    config.write_text(json.dumps({**shape, "num_key_value_heads": 1, "tie_word_embeddings": False}))
     out = tmp_path / "draft"
     texts = [tmp_path / "pl.txt", tmp_path / "uk.txt"]
     texts[0].write_text("Nowy akapit, którego nikt jeszcze nie czytał.\n" * 20, encoding="utf-8")
@@ -200,7 +230,7 @@ def test_other_tokenizers_shapes_and_texts(tmp_path: Path) -> None:
     record = trained(
         *("--tokenizer", Path(OTHER) / "tokenizer.json", "--corpus", "ukr=sample:uk", "--weight", 1, "--weight", 3),
         *("--valid", texts[0], "--valid", texts[1]),
-        *("--config", config, "--kv-heads", 1, "--steps", 6, "--min-count", 0, "--softmax-classes", 0),
+        *("--config", config, "--steps", 6, "--min-count", 0, "--softmax-classes", 0),
         *("--measure-every", 6, "--valid-tokens", 500, "-o", out),
     )
     assert record["vocabulary"]["rare"] == 0

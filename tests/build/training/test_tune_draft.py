@@ -15,10 +15,10 @@ import pytest
 from spectool.artifacts import open_tokenizer
 from spectool.artifacts.work import work_path
 from spectool.build.alignment.stage import build_alignment
-from spectool.build.training.curve import CURVE, read_curve
+from spectool.build.training.curve import CURVE, Point, read_rows
 from spectool.build.training.tuning.options import TuneOptions
 from spectool.build.training.tuning.stage import tune_draft
-from spectool.build.training.tuning.task_curve import TASKS, read_tasks
+from spectool.build.training.tuning.task_curve import TASKS, TaskPoint
 from spectool.build.training.tuning.tuned_model import open_model
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
@@ -60,18 +60,18 @@ def test_it_fits_better(made: tuple[Path, dict[str, Any]]) -> None:
         assert two["kl"] == pytest.approx(one["kl"] + two["divergence"] - one["divergence"], abs=1e-4)
         assert 0 <= two["proxy"] <= 1
         assert one["acceptance"] < two["acceptance"] < 1
-    losses = [point.loss for point in read_curve(out / CURVE)]
+    losses = [point.loss for point in read_rows(out / CURVE, Point)]
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
-    assert [point.step for point in read_curve(out / CURVE)] == list(range(1, 21))
+    assert [point.step for point in read_rows(out / CURVE, Point)] == list(range(1, 21))
 
 
 def test_the_files(made: tuple[Path, dict[str, Any]]) -> None:
     out, record = made
-    assert {path.name for path in out.iterdir()} == set(record["files"])
-    assert set(record["files"]) >= {"tasks.parquet", "tasks.svg", "tasks.png", "curve.parquet", "training.json"}
+    assert {path.name for path in out.iterdir()} == {*record["files"], "training.json"}
+    assert set(record["files"]) >= {"tasks.parquet", "tasks.svg", "tasks.png", "curve.parquet"}
     assert json.loads((out / "training.json").read_text()) | {"path": str(out)} == record
     assert [path.name for path in out.parent.iterdir()] == ["tuned"], "nothing is left beside it"
-    points = read_tasks(out / TASKS)
+    points = read_rows(out / TASKS, TaskPoint)
     assert [point.step for point in points] == [step for step in range(0, 21, 5) for _ in range(2)]
     for one, two in zip(points[::2], points[1::2], strict=True):
         gap = abs(one.divergence - two.divergence)
@@ -97,7 +97,10 @@ def test_the_target_stays_as_it_is(models: dict[str, Path], tmp_path: Path, on: 
     draft, target = open_model(str(models["draft"])), open_model(str(models["target"]))
     files = {path.name: path.read_bytes() for path in models["target"].iterdir()}
     before, draft_before = weights_hash(target.model), weights_hash(draft.model)
-    options = TuneOptions(3, 0.01, 2, on=on, length=16, valid_rows=4, completions=4, prompt_tokens=6, max_tokens=4)
+    options = TuneOptions(
+        **{"steps": 3, "rate": 0.01, "batch": 2, "on": on, "length": 16, "valid_rows": 4},
+        **{"completions": 4, "prompt_tokens": 6, "max_tokens": 4},
+    )
     tune_draft(draft, target, {"pl": open_corpus("sample:pl")}, tmp_path / "out", options, lambda text: None)
     assert weights_hash(target.model) == before
     assert {path.name: path.read_bytes() for path in models["target"].iterdir()} == files
@@ -108,7 +111,7 @@ def test_the_target_stays_as_it_is(models: dict[str, Path], tmp_path: Path, on: 
 def test_other_supervision(models: dict[str, Path], tmp_path: Path, how: str) -> None:
     arguments = ["--on", "text", *SHORT] if how == "text" else COMPLETED
     record = tuned(models["draft"], models["target"], *arguments, "-o", tmp_path / "out")
-    losses = [point.loss for point in read_curve(tmp_path / "out" / CURVE)]
+    losses = [point.loss for point in read_rows(tmp_path / "out" / CURVE, Point)]
     assert np.mean(losses[-3:]) < np.mean(losses[:3])
     assert all(row["kl"] is not None for row in record["measured"]["after"])
 
@@ -117,9 +120,9 @@ def test_another_tokenizer(models: dict[str, Path], tmp_path: Path) -> None:
     """The target's text trains the draft; without an alignment, nothing but that text is measured."""
     result = run(models["other"], models["target"], *COMPLETED, "-o", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    losses = [point.loss for point in read_curve(tmp_path / "out" / CURVE)]
+    losses = [point.loss for point in read_rows(tmp_path / "out" / CURVE, Point)]
     assert np.mean(losses[-3:]) < np.mean(losses[:3])
-    points = read_tasks(tmp_path / "out" / TASKS)
+    points = read_rows(tmp_path / "out" / TASKS, TaskPoint)
     assert all(point.kl is None and point.acceptance is None for point in points)
     assert points[-1].divergence != points[1].divergence
     message = error_of(run(models["other"], models["target"], *FAIR, "-o", tmp_path / "two"))
@@ -136,7 +139,7 @@ def test_an_alignment(models: dict[str, Path], tmp_path: Path) -> None:
     result = run(models["other"], models["target"], *arguments, corpora=["--corpus", str(text)])
     assert result.exit_code == 0, result.output
     assert "% of the draft's places, over " in result.stderr
-    points = read_tasks(tmp_path / "out" / TASKS)
+    points = read_rows(tmp_path / "out" / TASKS, TaskPoint)
     assert points[-1].divergence < points[0].divergence
     assert points[0].kl is not None and 0 < points[0].acceptance < 1
     assert points[0].proxy is None, "drafts of another tokenizer cannot be continued id by id"
@@ -157,7 +160,7 @@ def test_lora(models: dict[str, Path], tmp_path: Path) -> None:
         if not mx.array_equal(one, two)
     }
     assert changed and all("_proj" in name for name in changed)
-    points = read_tasks(tmp_path / "out" / TASKS)
+    points = read_rows(tmp_path / "out" / TASKS, TaskPoint)
     after = [row["divergence"] for row in record["measured"]["after"]]
     assert after == pytest.approx([point.divergence for point in points[-2:]], abs=1e-4), "fused and not are the same"
     assert after[0] != points[0].divergence
@@ -175,7 +178,7 @@ def test_a_quantized_draft(tmp_path: Path, lora: bool) -> None:
     assert ("quantization" in config) is lora
     model = mlx_lm.load(str(tmp_path / "out"))[0]
     assert hasattr(model.model.embed_tokens, "scales") is lora
-    points = read_tasks(tmp_path / "out" / TASKS)
+    points = read_rows(tmp_path / "out" / TASKS, TaskPoint)
     assert record["measured"]["after"][0]["divergence"] == pytest.approx(points[-2].divergence, abs=0.02)
 
 
@@ -201,7 +204,7 @@ def test_the_seed_decides(made: tuple[Path, dict[str, Any]], models: dict[str, P
     for name in ("model.safetensors", "tasks.parquet"):
         assert (tmp_path / "same" / name).read_bytes() == (out / name).read_bytes(), name
     tuned(models["draft"], models["target"], *FAIR[:-1], 4, "-o", tmp_path / "other")
-    assert read_curve(tmp_path / "other" / CURVE)[0].loss != read_curve(out / CURVE)[0].loss
+    assert read_rows(tmp_path / "other" / CURVE, Point)[0].loss != read_rows(out / CURVE, Point)[0].loss
 
 
 def test_a_finished_tuning_is_not_done_again(made: tuple[Path, dict[str, Any]], models: dict[str, Path]) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.work import work_path
-from spectool.build.training.curve import CURVE, read_curve
-from spectool.build.training.tuning.task_curve import TASKS, read_tasks
+from spectool.build.training.curve import CURVE, Point, read_rows
+from spectool.build.training.tuning.task_curve import TASKS, TaskPoint
 
 from .tiny_pair import CORPORA, TINY, run, stored, tuned
 
@@ -57,9 +57,9 @@ def stopped(models: tuple[Path, Path], out: Path, arguments: list[object], step:
 
 
 def same(one: Path, two: Path) -> None:
-    curves = [[point._replace(seconds=0.0) for point in read_curve(out / CURVE)] for out in (one, two)]
+    curves = [[point._replace(seconds=0.0) for point in read_rows(out / CURVE, Point)] for out in (one, two)]
     assert curves[0] == curves[1]
-    assert read_tasks(one / TASKS) == read_tasks(two / TASKS)
+    assert read_rows(one / TASKS, TaskPoint) == read_rows(two / TASKS, TaskPoint)
     assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from spectool.artifacts import open_tokenizer
+from spectool.build.training.scratch.classes import classes_of
 from spectool.build.training.scratch.export import save_model, save_tokenizer
 from spectool.build.training.scratch.text import boundaries_of
-from spectool.build.training.vocabulary_classes import classes_of
 
 from .tiny import TOKENIZER, random_stream, tiny_model
 
@@ -48,7 +48,9 @@ def test_the_exported_model_has_the_same_probabilities(tmp_path: Path, tied: boo
     save_tokenizer(tokenizer, boundaries, tmp_path)
     loaded = mlx_lm.load(str(tmp_path))[0]
     assert loaded.args.vocab_size == tokenizer.size
-    assert stored == sum(weights.size for weights in mx.load(str(tmp_path / "model.safetensors")).values())
+    sizes = {name: weights.size for name, weights in mx.load(str(tmp_path / "model.safetensors")).items()}
+    assert stored["stored"] == sum(sizes.values())
+    assert stored["without_embeddings"] == stored["stored"] - tokenizer.size * 32 * (1 if tied else 2)
 
     row = rng.integers(tokenizer.size, size=(2, 40))
     over_classes = probabilities(model(mx.array(classes.of_id[row])) + mx.array(classes.log_sizes))

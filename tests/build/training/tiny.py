@@ -12,17 +12,17 @@ import numpy as np
 from click.testing import CliRunner, Result
 from mlx_lm.models.llama import Model, ModelArgs
 
-from spectool.build.training.curve import CURVE, Point, read_curve
-from spectool.build.training.scratch.shapes import shape_of
-from spectool.build.training.vocabulary_classes import Classes
+from spectool.build.training.curve import CURVE, Point, read_rows
+from spectool.build.training.scratch.classes import Classes
+from spectool.build.training.scratch.options import shape_of
 from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
 
 TOKENIZER = str(demo_path("target"))
 OTHER = str(demo_path("other"))
-SHAPE = ["--hidden", "32", "--layers", "1", "--heads", "2", "--intermediate", "64"]
+CONFIG = str(Path(__file__).with_name("tiny_config.json"))
 STEP = ["--step-tokens", "128", "--length", "32", "--rate", "0.01"]
-TINY = ["train-draft", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", *SHAPE, *STEP]
+TINY = ["train-draft", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--config", CONFIG, *STEP]
 
 
 def run(*arguments: object) -> Result:
@@ -53,13 +53,12 @@ def started(*arguments: object) -> subprocess.Popen[str]:
 
 def curve(out: Path) -> list[Point]:
     """The curve of a model without its times, which no run repeats."""
-    return [point._replace(seconds=0.0) for point in read_curve(out / CURVE)]
+    return [point._replace(seconds=0.0) for point in read_rows(out / CURVE, Point)]
 
 
 def tiny_model(classes: Classes, tied: bool = True, seed: int = 0) -> tuple[Model, dict[str, Any]]:
     """A random model over classes whose logits differ by several units, and its configuration."""
-    shape = shape_of("1m", hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
-    config = {**shape, "tie_word_embeddings": tied, "vocab_size": classes.number}
+    config = {**shape_of("1m", Path(CONFIG)), "tie_word_embeddings": tied, "vocab_size": classes.number}
     mx.random.seed(seed)
     model = Model(ModelArgs.from_dict(config))
     table = model.model.embed_tokens if tied else model.lm_head

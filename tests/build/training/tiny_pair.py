@@ -9,12 +9,12 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from click.testing import CliRunner, Result
+from mlx.utils import tree_flatten
 from mlx_lm.models.llama import Model, ModelArgs
 from mlx_lm.utils import save_config, save_model
 
 from spectool.artifacts import Tokenizer, open_tokenizer
-from spectool.build.training.checkpoints import flat
-from spectool.build.training.scratch.shapes import shape_of
+from spectool.build.training.scratch.options import shape_of
 from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
 
@@ -28,17 +28,21 @@ def tokenizer_of(name: Any) -> Tokenizer:
 
 def random_model(tokenizer: Any = "target", hidden: int = 16, seed: int = 0, scale: float = 1.0) -> Any:
     """A random Llama model over the ids of a demo tokenizer; ``scale`` sharpens what it says."""
-    shape = shape_of("1m", hidden_size=hidden, num_hidden_layers=1, num_attention_heads=2, intermediate_size=2 * hidden)
     mx.random.seed(seed)
-    model = Model(ModelArgs.from_dict({**shape, **config_of(tokenizer)}))
+    model = Model(ModelArgs.from_dict(config_of(tokenizer, hidden)))
     model.model.embed_tokens.weight = scale * mx.random.normal(model.model.embed_tokens.weight.shape)
     mx.eval(model.parameters())
     return model
 
 
-def config_of(tokenizer: Any) -> dict[str, Any]:
+def config_of(tokenizer: Any, hidden: int) -> dict[str, Any]:
     opened = tokenizer_of(tokenizer)
     return {
+        **shape_of("1m"),
+        "hidden_size": hidden,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 2 * hidden,
         "vocab_size": opened.size,
         "bos_token_id": opened.roles.bos,
         "eos_token_id": next(iter(opened.roles.eos), None),
@@ -50,8 +54,7 @@ def stored(folder: Path, tokenizer: Any = "target", hidden: int = 16, seed: int 
     """Write such a model for mlx-lm to load."""
     model = random_model(tokenizer, hidden, seed, scale)
     save_model(folder, model)
-    shape = shape_of("1m", hidden_size=hidden, num_hidden_layers=1, num_attention_heads=2, intermediate_size=2 * hidden)
-    save_config({**shape, **config_of(tokenizer)}, folder / "config.json")
+    save_config(config_of(tokenizer, hidden), folder / "config.json")
     for path in demo_path(tokenizer).glob("tokenizer*"):
         shutil.copyfile(path, folder / path.name)
     return folder
@@ -60,7 +63,7 @@ def stored(folder: Path, tokenizer: Any = "target", hidden: int = 16, seed: int 
 def weights_hash(model: Any) -> str:
     """SHA-256 of all weights as they are in memory."""
     digest = hashlib.sha256()
-    for name, weight in sorted(flat(model.parameters()).items()):
+    for name, weight in sorted(tree_flatten(model.parameters())):
         digest.update(f"{name} {weight.dtype} {weight.shape}".encode())
         digest.update(np.array(weight.view(mx.uint8)).tobytes())
     return digest.hexdigest()

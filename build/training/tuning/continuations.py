@@ -7,7 +7,6 @@ gets the target's text in its own spelling; only tokens that lie wholly in the c
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -16,9 +15,9 @@ from tqdm import tqdm
 
 from spectool.artifacts import Tokenizer
 from spectool.artifacts.work import load, save
-from spectool.build.training.examples.examples import NOWHERE, Example
-from spectool.build.training.examples.pairing import row_of
-from spectool.build.training.examples.passages import byte_ends
+from spectool.build.training.tuning.examples import Example, alone, byte_ends, row_of
+from spectool.build.training.tuning.options import TuneOptions
+from spectool.build.training.tuning.tuned_model import Opened
 from spectool.runtime.host.generation import make_prompt_cache
 
 KEPT = "continued-*.npy"  # in the work directory
@@ -45,54 +44,41 @@ def prompts_of(target: Tokenizer, texts: Sequence[str], tokens: int, most: int) 
 
 
 def continued(
-    work: Path,
-    name: str,
-    model: Any,
-    target: Tokenizer,
-    prompts: NDArray[np.int32],
-    most: int,
-    temperature: float,
-    seed: Sequence[int],
-    rows: int,
+    work: Path, name: str, target: Opened, prompts: NDArray[np.int32], options: TuneOptions
 ) -> NDArray[np.int32]:
-    """Return what the target goes on with, int32 ``[prompts, most]``; -1 after its end.
+    """Return what the target goes on with, int32 ``[prompts, max_tokens]``; -1 after its end.
 
     Args:
         work: The work directory; batches that are there are not made again.
-        name: Names them.
-        model: The target.
-        target: Its tokenizer.
+        name: Names them, and seeds the sampling beside the options' seed.
+        target: The target.
         prompts: Ids ``[prompts, tokens]``.
-        most: Tokens to go on for.
-        temperature: Of sampling; 0 takes the most probable token.
-        seed: Seeds the sampling.
-        rows: Prompts in a batch.
+        options: Tokens to go on for, temperature, prompts in a batch, seed.
     """
     parts = []
-    for first in tqdm(range(0, len(prompts), rows), desc="continuing", unit=" batches", disable=None):
+    for first in tqdm(range(0, len(prompts), options.batch), desc="continuing", unit=" batches", disable=None):
         file = f"continued-{name}-{first}"
         if not (work / f"{file}.npy").exists():
-            batch = np.stack([row_of(target, ids.tolist()) for ids in prompts[first : first + rows]])
-            key = int(np.random.SeedSequence([*seed, first]).generate_state(1)[0])
-            save(work, file, _go_on(model, target, batch, most, temperature, mx.random.key(key)))
+            batch = np.stack([row_of(target.tokenizer, ids.tolist()) for ids in prompts[first : first + options.batch]])
+            seed = np.random.SeedSequence([options.seed, *name.encode(), first])
+            save(work, file, _go_on(target, batch, options, mx.random.key(int(seed.generate_state(1)[0]))))
         parts.append(load(work, file))
     return np.concatenate(parts)
 
 
-def _go_on(
-    model: Any, target: Tokenizer, prompts: NDArray[np.int32], most: int, temperature: float, key: mx.array
-) -> NDArray[np.int32]:
-    cache = make_prompt_cache(model)
+def _go_on(target: Opened, prompts: NDArray[np.int32], options: TuneOptions, key: mx.array) -> NDArray[np.int32]:
+    cache = make_prompt_cache(target.model)
     feed = mx.array(prompts)
-    found = np.full((len(prompts), most), _ENDED, dtype=np.int32)
+    found = np.full((len(prompts), options.max_tokens), _ENDED, dtype=np.int32)
     going = np.ones(len(prompts), dtype=bool)
-    for place in range(most):
-        logits = model(feed, cache=cache)[:, -1, : target.size].astype(mx.float32)
+    for place in range(options.max_tokens):
+        logits = target.model(feed, cache=cache)[:, -1, : target.tokenizer.size].astype(mx.float32)
         key, now = mx.random.split(key)
-        chosen = mx.random.categorical(logits / temperature, key=now) if temperature else mx.argmax(logits, axis=-1)
+        heat = options.temperature
+        chosen = mx.random.categorical(logits / heat, key=now) if heat else mx.argmax(logits, axis=-1)
         tokens = np.array(chosen).astype(np.int32)
         found[going, place] = tokens[going]
-        going &= ~np.isin(tokens, target.roles.eos)
+        going &= ~np.isin(tokens, target.tokenizer.roles.eos)
         if not going.any():
             break
         feed = mx.array(tokens[:, None])
@@ -103,8 +89,7 @@ def same_ids_example(target: Tokenizer, prompt: NDArray[np.int32], tokens: NDArr
     """Return a row in which the continuation counts, for a draft with the target's ids."""
     row = row_of(target, [*prompt.tolist(), *tokens[tokens != _ENDED].tolist()])
     begin = len(row_of(target, prompt.tolist()))
-    counted = np.arange(1, len(row)) >= begin
-    return Example(row, counted, np.empty(0, np.int32), np.full(len(counted), NOWHERE, np.int32))
+    return alone(row, np.arange(1, len(row)) >= begin)
 
 
 def respelled_example(
@@ -135,6 +120,4 @@ def respelled_example(
         inside[-1:] = False
     full = row_of(draft, row)
     counted = np.append(np.zeros(len(full) - len(row), bool), inside)[1:]
-    if not counted.any():
-        return None
-    return Example(full, counted, np.empty(0, np.int32), np.full(len(counted), NOWHERE, np.int32))
+    return alone(full, counted) if counted.any() else None

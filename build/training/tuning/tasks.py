@@ -1,16 +1,15 @@
 """The text of a tuning's tasks: rows to train on and rows to measure on, made once in the work directory.
 
-    TASK.train.npz  TASK.valid.npz     rows (`examples`)
-    tasks.json                         what was read, and how much of it could be compared
+    N.train.parquet  N.valid.parquet     rows of a task (`examples`)
+    tasks.json                           what was read, and how much of it could be compared
 
 Some documents of every corpus are held out (`corpora.split`), the same ones whatever the seed; no text that
 is held out is trained on.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,19 +17,25 @@ from spectool import CorpusError
 from spectool.artifacts import Tokenizer
 from spectool.artifacts.work import read_json, write_json
 from spectool.build.inputs import Progress, Reader, describe_corpus
-from spectool.build.training.examples.continuations import continued, prompts_of, respelled_example, same_ids_example
-from spectool.build.training.examples.examples import NOWHERE, Example, load_examples, save_examples
-from spectool.build.training.examples.pairing import Pairing, paired_example, plain_example
-from spectool.build.training.examples.passages import passages
+from spectool.build.training.tuning.continuations import continued, prompts_of, respelled_example, same_ids_example
+from spectool.build.training.tuning.examples import (
+    NOWHERE,
+    Example,
+    load_examples,
+    paired_example,
+    passages,
+    plain_example,
+    save_examples,
+)
+from spectool.build.training.tuning.options import TuneOptions
+from spectool.build.training.tuning.pairing import Pairing
+from spectool.build.training.tuning.tuned_model import Opened
 from spectool.corpora import Corpus, in_valid
-
-Supervision = Literal["text", "completions", "distribution"]
 
 _SHARE, _MOST = 0.01, 0.2  # of a corpus that is held out: of a large one, of a small one
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """One task.
 
     Attributes:
@@ -44,131 +49,108 @@ class Task:
     valid: list[Example]
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
+class Maker(NamedTuple):
     """Makes rows out of text.
 
     Attributes:
         draft: The draft's tokenizer.
-        target: The target's.
-        model: The target.
+        target: The target.
         pairing: How they are compared, if they can be.
-        on: What the draft learns from.
-        length: Tokens in a row.
-        prompt_tokens: The target's tokens in a prompt.
-        max_tokens: Tokens that it goes on for.
-        temperature: Of that.
-        batch: Prompts at once.
-        seed: Seeds it.
+        options: The tuning's.
+        work: Its work directory.
     """
 
     draft: Tokenizer
-    target: Tokenizer
-    model: Any
+    target: Opened
     pairing: Pairing | None
-    on: Supervision
-    length: int
-    prompt_tokens: int
-    max_tokens: int
-    temperature: float
-    batch: int
-    seed: int
+    options: TuneOptions
+    work: Path
 
-    def learned(self, work: Path, name: str, texts: Sequence[str], most: int) -> tuple[list[Example], int]:
+    def learned(self, name: str, texts: Sequence[str], most: int) -> tuple[list[Example], int]:
         """Return rows to train on, and how many passages or continuations could not become rows."""
-        if self.on == "completions":
-            return self._of_target(work, name, texts, most)
+        if self.options.on == "completions":
+            return self._of_target(name, texts, most)
         found, left_out = self._of_text(texts, most)
-        return (_with_places(found) if self.on == "distribution" else found), left_out
+        return (_with_places(found) if self.options.on == "distribution" else found), left_out
 
-    def measured(self, work: Path, name: str, texts: Sequence[str], most: int) -> tuple[list[Example], int]:
+    def measured(self, name: str, texts: Sequence[str], most: int) -> tuple[list[Example], int]:
         """Return rows to measure on: text, if the two can be compared on it, else of what is learned."""
         if self.pairing is None:
-            return self.learned(work, name, texts, most)
+            return self.learned(name, texts, most)
         found, left_out = self._of_text(texts, most)
         return _with_places(found), left_out
 
-    def _of_text(self, texts: Iterable[str], most: int) -> tuple[list[Example], int]:
+    def _of_text(self, texts: Sequence[str], most: int) -> tuple[list[Example], int]:
         """Return at most ``most`` rows of text, with the target's side where the two can be compared.
 
         Returns:
             The rows; how many passages were left out, too short or not spelled by both.
         """
         found: list[Example] = []
-        left_out = 0
-        for text in _each_passage(self.draft, texts, self.length):
+        left_out, length = 0, self.options.length
+        for passage in (passage for text in texts for passage in passages(self.draft, text, length)):
             if len(found) == most:
                 break
             if self.pairing is None:
-                example = plain_example(self.draft, text, self.length)
+                example = plain_example(self.draft, passage, length)
             else:
                 same = self.pairing.same_vocabulary
-                example = paired_example(self.draft, self.target, same, text, self.length)
+                example = paired_example(self.draft, self.target.tokenizer, same, passage, length)
             if example is None:
                 left_out += 1
             else:
                 found.append(example)
         return found, left_out
 
-    def _of_target(self, work: Path, name: str, texts: Sequence[str], most: int) -> tuple[list[Example], int]:
+    def _of_target(self, name: str, texts: Sequence[str], most: int) -> tuple[list[Example], int]:
         """Return at most ``most`` rows of what the target goes on with.
 
         Returns:
             The rows; how many continuations were left out, since the draft cannot spell them.
         """
-        prompts = prompts_of(self.target, texts, self.prompt_tokens, most)
+        target = self.target.tokenizer
+        prompts = prompts_of(target, texts, self.options.prompt_tokens, most)
         if not len(prompts):
             return [], 0
-        seed = [self.seed, *name.encode()]
-        args = (self.model, self.target, prompts, self.max_tokens, self.temperature, seed, self.batch)
-        pairs = list(zip(prompts, continued(work, name, *args), strict=True))
+        pairs = list(zip(prompts, continued(self.work, name, self.target, prompts, self.options), strict=True))
         if self.pairing is not None and self.pairing.same_vocabulary:
-            return [same_ids_example(self.target, *pair) for pair in pairs], 0
-        made = (respelled_example(self.draft, self.target, *pair) for pair in pairs)
+            return [same_ids_example(target, *pair) for pair in pairs], 0
+        made = (respelled_example(self.draft, target, *pair) for pair in pairs)
         examples = [example for example in made if example is not None]
         return examples, len(pairs) - len(examples)
 
 
-def prepare(
-    work: Path,
-    corpora: dict[str, Corpus],
-    maker: Maker,
-    rows: int,
-    valid_rows: int,
-    progress: Progress,
-    reader: Reader = iter,
-) -> None:
+def prepare(maker: Maker, corpora: dict[str, Corpus], progress: Progress, reader: Reader = iter) -> None:
     """Make the rows of all tasks, unless they are there. Holds one corpus at a time in memory.
 
     Args:
-        work: The work directory.
-        corpora: Text by task.
         maker: Makes rows.
-        rows: Rows to train on, for each task; fewer where there is no more text.
-        valid_rows: Rows to measure on, for each task.
+        corpora: Text by task.
         progress: Called with a phrase when something begins.
         reader: Iterates over a corpus.
 
     Raises:
         CorpusError: A corpus gives no rows to train on or to measure on.
     """
+    work, options = maker.work, maker.options
     if (work / "tasks.json").exists():
         return
+    rows = options.completions if options.on == "completions" else options.steps * options.batch
     facts: dict[str, Any] = {}
     for number, (name, corpus) in enumerate(corpora.items()):
         progress(f"{name}: reading text")
-        train, held_out = _split(corpus, reader, valid_rows, np.random.default_rng([maker.seed, number]))
+        train, held_out = _split(corpus, reader, options.valid_rows, np.random.default_rng([options.seed, number]))
         progress(f"{name}: making rows")
-        learned, one = maker.learned(work, f"{number}-train", train, rows)
-        measured, two = maker.measured(work, f"{number}-valid", held_out, valid_rows)
+        learned, one = maker.learned(f"{number}-train", train, rows)
+        measured, two = maker.measured(f"{number}-valid", held_out, options.valid_rows)
         if not learned or not measured:
             raise CorpusError(
                 f"{corpus.spec}: gives {len(learned)} rows to train on and {len(measured)} to measure on, expected "
                 f"some of both from {len(train)} and {len(held_out)} documents. Give more text or longer documents, or "
                 "shorter prompts (--prompt-tokens)"
             )
-        save_examples(work / f"{number}.train.npz", learned)
-        save_examples(work / f"{number}.valid.npz", measured)
+        save_examples(work / f"{number}.train.parquet", learned)
+        save_examples(work / f"{number}.valid.parquet", measured)
         facts[name] = {
             **describe_corpus(corpus),
             "rows": len(learned),
@@ -184,11 +166,11 @@ def prepare(
 def load_tasks(work: Path) -> tuple[list[Task], dict[str, Any]]:
     """Read what `prepare` wrote: the tasks, and what is known of them by name."""
     facts: dict[str, Any] = read_json(work / "tasks.json")
-    tasks = [
-        Task(name, load_examples(work / f"{number}.train.npz"), load_examples(work / f"{number}.valid.npz"))
-        for number, name in enumerate(facts)
+    sides = [
+        [load_examples(work / f"{number}.{side}.parquet") for side in ("train", "valid")]
+        for number in range(len(facts))
     ]
-    return tasks, facts
+    return [Task(name, train, valid) for name, (train, valid) in zip(facts, sides, strict=True)], facts
 
 
 def _split(corpus: Corpus, reader: Reader, valid_rows: int, rng: np.random.Generator) -> tuple[list[str], list[str]]:
@@ -199,11 +181,6 @@ def _split(corpus: Corpus, reader: Reader, valid_rows: int, rng: np.random.Gener
     out = set(held_out)
     train = [text for _, text in documents if text not in out]
     return [train[place] for place in rng.permutation(len(train))], held_out
-
-
-def _each_passage(tokenizer: Tokenizer, texts: Iterable[str], most: int) -> Iterator[str]:
-    for text in texts:
-        yield from passages(tokenizer, text, most)
 
 
 def _with_places(examples: Sequence[Example]) -> list[Example]:

@@ -1,0 +1,38 @@
+"""Options of a stage, declared once: the fields of a dataclass are the options of its command.
+
+@dataclass(frozen=True, kw_only=True)
+class CountOptions:
+    min_count: int = option(click.IntRange(1), "Leave out n-grams that occur less often.", 2)
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, field, fields
+from typing import Any
+
+import click
+
+
+def option(kind: Any, text: str, default: Any = MISSING, **attributes: Any) -> Any:
+    """Declare a field that is an option, named as the field with hyphens for underscores.
+
+    Args:
+        kind: A click type; ``bool`` makes a flag.
+        text: The option's help, and the field's documentation.
+        default: Its default; an option without one is required.
+        attributes: Further arguments of `click.option`, such as ``metavar``.
+    """
+    kinds = {"is_flag": True} if kind is bool else {"type": kind, "show_default": default not in (None, MISSING)}
+    return field(default=default, metadata={"click": {"help": text, **kinds, **attributes}})
+
+
+def options_of(options: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that gives a command the options of a dataclass, as arguments of their own."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for each in reversed(fields(options)):
+            if attributes := each.metadata.get("click"):
+                needed = {"required": True} if each.default is MISSING else {"default": each.default}
+                command = click.option("--" + each.name.replace("_", "-"), each.name, **needed, **attributes)(command)
+        return command
+
+    return add

@@ -1,0 +1,110 @@
+"""Classes of ids, and the loss of a step: a softmax over a part of the classes, which stands for the one over all.
+
+A tokenizer of 152,000 ids of which 13,000 occur in the text needs no 152,000 rows while it is
+trained. Ids seen fewer than some number of times share one row, and every id of their class is
+equally likely. That is a softmax over all ids with tied rows: the logit of the class, plus the
+logarithm of its size, stands for all of them. The model can be trained over the classes and stored
+over the ids, with the same probabilities in both.
+
+In a step's softmax the most frequent classes and the step's own targets are all there. A random choice of the
+others stands for the rest, weighted up, so that the sum of exponentials is right on average. With few
+classes all are there, and the loss is exact.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+_FREQUENT_SHARE = 4 / 7  # of the classes of a step: always there
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The class of every id.
+
+    Attributes:
+        of_id: Class of every id, by falling frequency, the rare ones' last; int32 ``[ids]``.
+        common: Ids that have a class of their own.
+        log_sizes: Logarithm of the number of ids in each class, float32 ``[classes]``.
+    """
+
+    of_id: NDArray[np.int32]
+    common: int
+    log_sizes: NDArray[np.float32]
+
+    @property
+    def number(self) -> int:
+        """Number of classes."""
+        return len(self.log_sizes)
+
+    @property
+    def rare(self) -> int:
+        """Ids that share the last class; 0 where there is no such class."""
+        return len(self.of_id) - self.common
+
+
+def classes_of(stream: NDArray[np.int32], ids: int, min_count: int) -> Classes:
+    """Give the common ids classes of their own, and all others the one after them.
+
+    Args:
+        stream: The training text, ids ``[tokens]``.
+        ids: How many ids the tokenizer has.
+        min_count: Ids seen fewer times are rare; 0 makes none so.
+    """
+    counts = np.bincount(stream, minlength=ids)
+    common = np.flatnonzero(counts >= min_count)
+    common = common[np.argsort(-counts[common], kind="stable")]
+    of_id = np.full(ids, len(common), dtype=np.int32)
+    of_id[common] = np.arange(len(common), dtype=np.int32)
+    rare = ids - len(common)
+    sizes = np.append(np.ones(len(common)), rare) if rare else np.ones(ids)
+    return Classes(of_id, len(common), np.log(sizes).astype(np.float32))
+
+
+def choose_classes(
+    targets: NDArray[np.int32], classes: Classes, most: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Choose the classes that a step's softmax runs over.
+
+    Args:
+        targets: Classes that the step predicts, ``[predictions]``.
+        classes: All classes.
+        most: How many to choose; more where the targets need it, all where 0.
+        rng: Random source.
+
+    Returns:
+        Classes, int32 ``[chosen]``; what to add to their logits so that the sum of exponentials
+        estimates that over all ids without bias, float32 ``[chosen]``.
+    """
+    number = classes.number
+    fixed = np.zeros(number, dtype=bool)
+    fixed[: int(most * _FREQUENT_SHARE)] = fixed[targets] = fixed[-1] = True
+    needed = int(fixed.sum())
+    if most and needed > most * 7 // 8:
+        most = -(-needed * 8 // 7 // 512) * 512  # in coarse steps: a new number is compiled anew
+    if most == 0 or number <= most:
+        return np.arange(number, dtype=np.int32), classes.log_sizes
+    others = np.flatnonzero(~fixed)
+    sample = rng.choice(others, most - needed, replace=False)
+    offsets = classes.log_sizes.copy()
+    offsets[sample] += np.float32(np.log(len(others) / len(sample)))
+    chosen = np.concatenate([np.flatnonzero(fixed), sample]).astype(np.int32)
+    return chosen, offsets[chosen]
+
+
+def loss_of(model: Any, rows: mx.array, chosen: mx.array, offsets: mx.array) -> mx.array:
+    """Return the mean loss of a step, nats per token.
+
+    Args:
+        model: An mlx-lm Llama model whose vocabulary are classes.
+        rows: Classes; all but the first of a row are predicted, int32 ``[rows, length + 1]``.
+        chosen: Classes of the softmax, int32 ``[chosen]``.
+        offsets: What to add to their logits, ``[chosen]``.
+    """
+    hidden = model.model(rows[:, :-1]).reshape(-1, model.args.hidden_size)
+    table = model.model.embed_tokens.weight if model.args.tie_word_embeddings else model.lm_head.weight
+    right = mx.sum(hidden * table[rows[:, 1:].reshape(-1)], axis=-1)
+    return mx.mean(mx.logsumexp(hidden @ table[chosen].T + offsets, axis=-1) - right)

@@ -1,0 +1,223 @@
+"""The stage behind ``spectool train-draft``: text and a tokenizer in, a small model out.
+
+Text becomes a stream of ids (`text`), ids become classes (`classes`), steps are taken on rows that the seed and the
+step decide (`feed`), and the model is written over all ids (`export`) and measured as mlx-lm loads it
+(`bits_per_byte`). Several processes started by ``mlx.launch`` share every step: each computes the gradients of its
+rows, and all apply the average. The first one writes.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import mlx_lm
+import numpy as np
+from mlx.nn.utils import average_gradients, value_and_grad
+from mlx.utils import tree_flatten
+
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.artifacts.work import work_path, working
+from spectool.build.inputs import Progress, Reader
+from spectool.build.training.checkpoints import CHECKPOINT
+from spectool.build.training.optimizer import make_optimizer, update
+from spectool.build.training.record import finished
+from spectool.build.training.run import Run
+from spectool.build.training.scratch.bits_per_byte import CodeLength, code_length, total
+from spectool.build.training.scratch.classes import choose_classes, classes_of, loss_of
+from spectool.build.training.scratch.export import save_model, save_tokenizer
+from spectool.build.training.scratch.feed import Feed, tokens_needed
+from spectool.build.training.scratch.options import TrainOptions, check
+from spectool.build.training.scratch.text import Boundaries, Source, Text, boundaries_of, load, prepare
+from spectool.runtime.host.training import Model, ModelArgs
+
+_VERSION = 4  # of the way in which arguments make a model
+
+
+def train_draft(
+    sources: Mapping[str, Source],
+    tokenizer: Tokenizer,
+    out: Path,
+    options: TrainOptions,
+    progress: Progress,
+    reader: Reader = iter,
+    reading: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Train a model from random weights and write it to ``out``, which `mlx_lm.load` opens.
+
+    The same call goes on where one that was killed had its last checkpoint, with the same numbers
+    as without the kill: to the bit on a CPU; an accelerator may add in another order.
+
+    Args:
+        sources: Text to train on and to measure on, by name.
+        tokenizer: The model's.
+        out: Directory of the model, made in one step when all is done. Until then the work lies beside it.
+        options: See `TrainOptions`.
+        progress: Called with a phrase when something begins.
+        reader: Iterates over a corpus.
+        reading: How the corpora are read, for the record.
+
+    Returns:
+        The record that is also written to ``out/training.json``; empty in all processes but the first.
+
+    Raises:
+        SpectoolError: Options that do not fit together, text that is too short, another training in the same
+            place, or a loss that is no number any more.
+        KeyboardInterrupt: Ctrl-C; the step is finished and a checkpoint written before.
+    """
+    group = mx.distributed.init()
+    check(options, group.size())
+    boundaries = boundaries_of(tokenizer, options.boundary)
+    key = _key(sources, tokenizer, boundaries, options, group.size(), reading or {})
+    first = group.rank() == 0
+    record = finished(out, key, progress) if first else None
+    if _any_of(group, record is not None):
+        return record or {}
+    place = working(out, key, what="training", worth=(CHECKPOINT,), begin_anew=False) if first else None
+    with place or nullcontext(work_path(out)) as work:
+        if first:
+            limit, seed = key["tokens"], options.seed
+            prepare(work, sources, tokenizer, boundaries, limit, options.valid_tokens, seed, progress, reader)
+        _any_of(group, False)  # the text is there
+        run = _Training(tokenizer, options, boundaries, load(work), group, work, progress)
+        run.train()
+        return run.write(key, out) if first else {}
+
+
+class _Training(Run):
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        options: TrainOptions,
+        boundaries: Boundaries,
+        text: Text,
+        group: mx.distributed.Group,
+        work: Path,
+        progress: Progress,
+    ) -> None:
+        self._tokenizer, self._train, self._boundaries, self._text = tokenizer, options, boundaries, text
+        self._group = group
+        self._classes = classes_of(np.asarray(text.stream), tokenizer.size, options.min_count)
+        self._rare = float(np.mean(self._classes.of_id[text.stream] == self._classes.common))
+        ids = {"bos_token_id": boundaries.begin, "eos_token_id": boundaries.last}
+        self._config = {**options.shape, **ids, "vocab_size": self._classes.number}
+        mx.random.seed(options.seed)
+        model = Model(ModelArgs.from_dict(self._config))
+        weights: Any = tree_flatten(model.parameters(), destination={})
+        self._parameters = sum(weight.size for weight in weights.values())
+        self._feed = Feed(text.stream, options.steps, options.step_tokens, options.length, options.seed)
+        optimizer = make_optimizer(model, options.steps, options.rate)
+        progress(
+            f"{self._parameters:,} parameters, {self._classes.common:,} common ids of {tokenizer.size:,} "
+            f"({self._rare:.2%} of the text are others), {len(text.stream):,} tokens of text, "
+            f"{sum(held_out.tokens for held_out in text.held_out.values()):,} held out"
+        )
+        super().__init__(work, model, optimizer, options, progress, group.rank() == 0)
+        self._loss_and_gradients = value_and_grad(model, partial(loss_of, model))
+        self._state = [model.state, optimizer.state]
+        self._update = mx.compile(partial(update, model, optimizer), inputs=self._state, outputs=self._state)
+
+    def step(self, step: int, stop: bool) -> tuple[float, int, bool]:
+        options, group = self._train, self._group
+        rank, size = group.rank(), group.size()
+        rows = self._classes.of_id[np.split(self._feed.rows(step), size)[rank]]
+        rng = np.random.default_rng([options.seed, step, rank])
+        chosen, offsets = choose_classes(rows[:, 1:].reshape(-1), self._classes, options.softmax_classes, rng)
+        loss, gradients = self._loss_and_gradients(mx.array(rows), mx.array(chosen), mx.array(offsets))
+        self._update(average_gradients(gradients, group))
+        mx.eval(loss, self._state)
+        if size == 1:
+            return float(loss.item()), options.step_tokens, stop
+        both = mx.distributed.all_sum(mx.stack([loss, mx.array(float(stop))]), group=group)
+        total_loss, wishes = np.array(both).tolist()
+        return total_loss / size, options.step_tokens, wishes > 0
+
+    def measure(self, step: int) -> tuple[float | None, str]:
+        texts = self._text.held_out.values()
+        bits = total(code_length(self._model, text, self._train.length, self._classes) for text in texts).bits_per_byte
+        return bits, f"{bits:.3f} bits/byte"
+
+    def store(self, folder: Path) -> dict[str, Any]:
+        parameters = save_model(self._model, self._config, self._classes, folder)
+        save_tokenizer(self._tokenizer, self._boundaries, folder)
+        model = mlx_lm.load(str(folder))[0]
+        texts = self._text.held_out
+        measured = {name: code_length(model, text, self._train.length) for name, text in texts.items()}
+        documents = {name: len(text.documents) for name, text in texts.items()}
+        return {
+            "seed": self._train.seed,
+            "held_out": {
+                **_figures(total(measured.values()), sum(documents.values())),
+                "corpora": {name: _figures(found, documents[name]) for name, found in measured.items()},
+            },
+            "parameters": {"trained": self._parameters, **parameters},
+            "vocabulary": {
+                "common": self._classes.common,
+                "rare": self._classes.rare,
+                "rare_share_of_text": self._rare,
+            },
+            "text": {"tokens": len(self._text.stream), "corpora": self._text.inputs},
+            "tokenizer": self._tokenizer.identity,
+        }
+
+    def draw(self, folder: Path) -> None:
+        from spectool.build.training.plots import plot_curve
+
+        plot_curve(self.points, folder)
+
+
+def _any_of(group: mx.distributed.Group, value: bool) -> bool:
+    """Wait for all processes; return whether any of them says so."""
+    if group.size() == 1:
+        return value
+    return bool(mx.distributed.all_max(mx.array(float(value)), group=group).item())
+
+
+def _figures(measured: CodeLength, documents: int) -> dict[str, Any]:
+    return {
+        "bits_per_byte": measured.bits_per_byte,
+        "nats_per_token": measured.nats_per_token,
+        "tokens": measured.tokens,
+        "bytes": measured.bytes,
+        "documents": documents,
+    }
+
+
+def _key(
+    sources: Mapping[str, Source],
+    tokenizer: Tokenizer,
+    boundaries: Boundaries,
+    options: TrainOptions,
+    processes: int,
+    reading: dict[str, Any],
+) -> dict[str, Any]:
+    """Return what the result depends on, as JSON values."""
+    chosen = asdict(options)
+    del chosen["checkpoint_every"]
+    chosen["tokens"] = options.tokens or tokens_needed(options.steps, options.step_tokens, options.length)
+    chosen["measure_every"] = options.intervals[0]
+    key = {
+        **chosen,
+        "boundaries": boundaries._asdict(),
+        "tokenizer": tokenizer.fingerprint,
+        "corpora": {
+            name: {
+                "corpus": source.corpus.spec,
+                "valid": None if source.valid is None else source.valid.spec,
+                "weight": source.weight,
+                "files": [
+                    list(file) for text in (source.corpus, source.valid) if text for file in text.describe_inputs()
+                ],
+            }
+            for name, source in sources.items()
+        },
+        "reading": reading,
+        "processes": processes,
+        "version": _VERSION,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(key))
+    return plain

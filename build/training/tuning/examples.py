@@ -1,0 +1,193 @@
+"""Rows to train and to measure on: ids of the draft, which of them count, and the target's side of them.
+
+They are made of passages, pieces of text that are short enough, and kept in the work directory as Parquet tables.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from spectool.artifacts import Tokenizer
+from spectool.artifacts.replacing import renaming
+
+NOWHERE = -1
+_CHARACTERS = 16  # looked at for each token of a passage; text has fewer in a token
+
+
+class Example(NamedTuple):
+    """One row.
+
+    Attributes:
+        draft: Ids of the draft, int32 ``[n]``.
+        counted: Whether token i + 1 counts, bool ``[n - 1]``.
+        target: Ids of the target for the same text, int32 ``[m]``; empty where it is not asked.
+        at: The target's place that predicts what the draft's place i does, int32 ``[n - 1]``; -1 for none.
+    """
+
+    draft: NDArray[np.int32]
+    counted: NDArray[np.bool_]
+    target: NDArray[np.int32]
+    at: NDArray[np.int32]
+
+
+class Batch(NamedTuple):
+    """Rows of one shape, zeros at their ends, and the places that count.
+
+    Attributes:
+        draft: Ids of the draft, int32 ``[rows, longest]``.
+        target: Ids of the target, int32 ``[rows, longest]``.
+        rows: Row of each place that counts, int32 ``[places]``.
+        places: Its place in the draft's row, ``[places]``.
+        at: Its place in the target's row, ``[places]``; -1 for none.
+    """
+
+    draft: NDArray[np.int32]
+    target: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    places: NDArray[np.int32]
+    at: NDArray[np.int32]
+
+
+def batch_of(examples: Sequence[Example], paired: bool) -> Batch:
+    """Lay examples out.
+
+    Args:
+        examples: At least one.
+        paired: Whether only places count at which the target predicts the same.
+    """
+    longest = max(len(example.draft) for example in examples)
+    draft = np.zeros((len(examples), longest), dtype=np.int32)
+    target = np.zeros((len(examples), max(len(example.target) for example in examples)), dtype=np.int32)
+    counted = np.zeros((len(examples), longest - 1), dtype=bool)
+    at = np.full((len(examples), longest - 1), NOWHERE, dtype=np.int32)
+    for row, example in enumerate(examples):
+        draft[row, : len(example.draft)] = example.draft
+        target[row, : len(example.target)] = example.target
+        counted[row, : len(example.counted)] = example.counted
+        at[row, : len(example.at)] = example.at
+    rows, places = np.nonzero(counted & (at != NOWHERE) if paired else counted)
+    return Batch(draft, target, rows.astype(np.int32), places.astype(np.int32), at[rows, places])
+
+
+class Draws:
+    """Which examples a step takes: a function of the seed and of the step's number alone.
+
+    In random order; none is seen twice before all have been.
+    """
+
+    def __init__(self, number: int, batch: int, seed: Sequence[int]) -> None:
+        """Draw ``batch`` of ``number`` examples a step, in an order of their own for every ``seed``."""
+        self._number, self._batch, self._seed = number, batch, list(seed)
+
+    def of(self, step: int) -> NDArray[np.int64]:
+        """Return the examples of a step (from 0), int64 ``[batch]``."""
+        rounds, places = np.divmod(np.arange(step * self._batch, (step + 1) * self._batch), self._number)
+        orders = {round_: self._order(round_) for round_ in np.unique(rounds).tolist()}
+        return np.array([orders[r][p] for r, p in zip(rounds.tolist(), places.tolist(), strict=True)])
+
+    def _order(self, round_: int) -> NDArray[np.int64]:
+        return np.random.default_rng([*self._seed, round_]).permutation(self._number)
+
+
+def save_examples(path: Path, examples: Sequence[Example]) -> None:
+    """Write examples in one step."""
+    columns = dict(zip(Example._fields, map(list, zip(*examples, strict=True)), strict=True))
+    with renaming(path) as partial:
+        pq.write_table(pa.table(columns), partial, compression="zstd")
+
+
+def load_examples(path: Path) -> list[Example]:
+    """Read what `save_examples` wrote."""
+    columns = pq.read_table(path, memory_map=False, partitioning=None).columns
+    return [Example(*row) for row in zip(*(column.to_numpy() for column in columns), strict=True)]
+
+
+def row_of(tokenizer: Tokenizer, ids: list[int]) -> NDArray[np.int32]:
+    """Return a text's ids with the token that begins a text, where the model has one."""
+    begin = [] if tokenizer.roles.bos is None else [tokenizer.roles.bos]
+    return np.array([*begin, *ids], dtype=np.int32)
+
+
+def alone(draft: NDArray[np.int32], counted: NDArray[np.bool_]) -> Example:
+    """Return a row of the draft without the target's side."""
+    return Example(draft, counted, np.empty(0, np.int32), np.full(len(counted), NOWHERE, np.int32))
+
+
+def plain_example(tokenizer: Tokenizer, text: str, most: int) -> Example | None:
+    """Return a row of the draft alone, all of it counted; None where it is too short."""
+    draft = row_of(tokenizer, tokenizer.encode(text)[:most])
+    if len(draft) < 2:
+        return None
+    return alone(draft, np.ones(len(draft) - 1, bool))
+
+
+def paired_example(draft: Tokenizer, target: Tokenizer, same: bool, text: str, most: int) -> Example | None:
+    """Return a row with the target's side of it.
+
+    Args:
+        draft: The draft's tokenizer.
+        target: The target's.
+        same: Whether they share their ids.
+        text: The text.
+        most: Tokens of the draft to take.
+
+    Returns:
+        None where the row is too short, or one of the tokenizers cannot spell the text.
+    """
+    if same:
+        row = row_of(target, target.encode(text)[:most])
+        places = np.arange(len(row) - 1, dtype=np.int32)
+        return Example(row, np.ones(len(places), bool), row, places) if len(row) > 1 else None
+    draft_ids, target_ids = draft.encode(text), target.encode(text)
+    if not draft.bytes_of(draft_ids) == target.bytes_of(target_ids) == text.encode():
+        return None
+    row, other = row_of(draft, draft_ids[:most]), row_of(target, target_ids)
+    if len(row) < 2:
+        return None
+    there = {end: place for place, end in enumerate(_ends(target, target_ids, len(other)))}
+    at = [there.get(end, NOWHERE) for end in _ends(draft, draft_ids[:most], len(row))[:-1]]
+    return Example(row, np.ones(len(at), bool), other, np.array(at, dtype=np.int32))
+
+
+def _ends(tokenizer: Tokenizer, ids: list[int], places: int) -> list[int]:
+    """Return the bytes of text before each place of a row's predictions."""
+    ends: list[int] = byte_ends(tokenizer, ids).tolist()
+    return [0] * (places - len(ids)) + ends
+
+
+def byte_ends(tokenizer: Tokenizer, ids: Sequence[int]) -> NDArray[np.int64]:
+    """Return the UTF-8 bytes of the text up to and with each token, int64 ``[tokens]``.
+
+    Right where ``tokenizer.bytes_of(ids)`` is the text.
+    """
+    surfaces = [tokenizer.surfaces[number] for number in ids]
+    ends = np.cumsum([len(surface) for surface in surfaces], dtype=np.int64)
+    if tokenizer.edges.leading_space and next(filter(None, surfaces), b"").startswith(b" "):
+        ends = np.maximum(ends - 1, 0)
+    return np.minimum(ends, len(tokenizer.bytes_of(ids)))
+
+
+def passages(tokenizer: Tokenizer, text: str, most: int) -> Iterator[str]:
+    """Cut a text between words into passages of at most ``most`` tokens; one word may have more.
+
+    Spaces at the cuts are left out.
+    """
+    rest = text.strip()
+    while rest:
+        head = rest[: most * _CHARACTERS]
+        ids = tokenizer.encode(head)
+        if len(ids) <= most and len(head) == len(rest):
+            yield rest
+            return
+        ends = byte_ends(tokenizer, ids)
+        fit = head.encode()[: ends[min(most, len(ids)) - 1] if ids else 0].decode(errors="ignore")
+        cut = max(fit.rfind(" "), fit.rfind("\n"))
+        passage = fit[:cut] if cut > 0 else fit or head[:most]
+        if passage.strip():
+            yield passage.rstrip()
+        rest = rest[len(passage) :].lstrip()
