@@ -59,7 +59,7 @@ def main(size: float, prompts: int, tokens: int, draft_tokens: int, save: bool) 
         out = Path(scratch) / "run"
         run = _spectool("bench", "--model", target, *drafters, *windows, *k, "-o", out)
     lines = []
-    for candidate, way in zip(advice["candidates"], run["ways"], strict=True):
+    for candidate, way in zip(advice["candidates"], run["configurations"], strict=True):
         (expected,) = candidate["expectations"]
         lines.append(
             {

@@ -2,7 +2,7 @@
 
 Means are over prompts, with Student's t interval. At the handful of prompts that a run has, it covers the true
 mean more often than the percentile bootstrap does, also for skewed values (``tests/measure/report/test_statistics.py``
-measures both).
+measures both). From fewer than `FEWEST` observations it is wider than any use, so that none is given.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,8 @@ import numpy as np
 from scipy import stats
 
 LEVEL = 0.95
+FEWEST = 5  # observations of an interval: from 2 it is 12.7 standard errors wide to either side, from 5 it is 2.8
+ENOUGH = 20  # observations to ask for
 
 
 class Estimate(NamedTuple):
@@ -29,6 +31,28 @@ class Estimate(NamedTuple):
     low: float | None
     high: float | None
     n: int
+
+    def __format__(self, spec: str) -> str:
+        """Spell the figure and half the width of its interval.
+
+        >>> f"{Estimate(1.064, 1.012, 1.116, 9):.2f}", f"{Estimate(0.41, 0.36, 0.46, 9):.0%}"
+        ('1.06 ± 0.05', '41 ± 5%')
+        >>> f"{Estimate(1.06, None, None, 1):.2f}"
+        '1.06'
+        """
+        value = format(self.value, spec)
+        return value if self.high is None else f"{value.removesuffix('%')} ± {self.high - self.value:{spec}}"
+
+    @property
+    def ends(self) -> str:
+        """The ends of the interval of what cannot be negative, such as a speed-up; why there are none elsewhere.
+
+        >>> Estimate(1.06, -0.1, 2.22, 5).ends, Estimate(1.06, None, None, 2).ends
+        ('0.00 to 2.22', 'too few for an interval')
+        """
+        if self.low is None:
+            return "too few for an interval"
+        return f"{max(0.0, self.low):.2f} to {self.high:.2f}"
 
 
 class Line(NamedTuple):
@@ -64,18 +88,33 @@ class BreakEven(NamedTuple):
     line: Line
     baseline: float
 
+    def __str__(self) -> str:
+        """Spell the rate, half the width of its interval, and the share of variance that the line explains.
+
+        >>> line = Line(9.0, 12.0, (0.0, 0.0, 0.0), 0.914, 20)
+        >>> str(BreakEven(0.408, 0.053, line, 14.8)), str(BreakEven(1.394, 0.4, line, 14.8))
+        ('41 ± 5% (R² 0.91)', 'not reachable: 139 ± 40% (R² 0.91)')
+        >>> str(BreakEven(0.5, 1.2, line, 14.8))
+        'unclear (R² 0.91)'
+        """
+        explained = f"(R² {self.line.r_squared:.2f})"
+        if self.reach > 1:
+            return f"unclear {explained}"
+        spelt = f"{100 * self.alpha:.0f} ± {self.reach:.0%} {explained}"
+        return spelt if self.alpha <= 1 else f"not reachable: {spelt}"
+
 
 def mean_interval(values: Sequence[float], level: float = LEVEL) -> Estimate:
     """Return the mean of ``values`` and Student's t interval for it, values taken as independent.
 
-    >>> mean_interval([1.0, 2.0, 3.0]).value, mean_interval([5.0])
-    (2.0, Estimate(value=5.0, low=None, high=None, n=1))
+    >>> mean_interval([1.0, 2.0, 3.0])
+    Estimate(value=2.0, low=None, high=None, n=3)
     """
     array = np.asarray(values, dtype=np.float64)
     mean, n = float(array.mean()), len(array)
-    if n < 2:
+    if n < FEWEST:
         return Estimate(mean, None, None, n)
-    return interval(mean, float(array.std(ddof=1)) / sqrt(n), n - 1, n, level)
+    return interval(mean, float(stats.sem(array)), n - 1, n, level)
 
 
 def interval(value: float, error: float, freedom: int, n: int, level: float = LEVEL) -> Estimate:

@@ -53,6 +53,15 @@ def page_files(template: str, title: str, **given: Any) -> dict[str, str]:
     return files | {name: svg for svg, name in plots.items()}
 
 
+def cell(value: Any, spec: str = ".2f") -> str:
+    """Spell a figure, or that there is none.
+
+    >>> cell(1.2345), cell(0.4157, ".0%"), cell(None), cell(float("nan"))
+    ('1.23', '42%', '—', '—')
+    """
+    return NONE if value is None or value != value else format(value, spec)
+
+
 def drawn(width: float, height: float, draw: Callable[[Any], object]) -> str:
     """Return what ``draw`` draws on a matplotlib figure as SVG, the same bytes for the same drawing.
 
@@ -86,7 +95,7 @@ def _environment(finalize: Callable[[Any], Any]) -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    return NONE if value is None or (isinstance(value, float) and pd.isna(value)) else value
+    return NONE if value is None or value != value else value
 
 
 def _markdown_text(value: Any) -> Markup:

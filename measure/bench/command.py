@@ -101,7 +101,7 @@ def bench(
     from spectool.artifacts.work import work_path
     from spectool.measure.bench.experiment import make_experiment, read_keys, read_paths
     from spectool.measure.bench.running import run_experiment
-    from spectool.measure.report.summary import figures_of_ways, verdicts
+    from spectool.measure.report.summary import main_figures, verdicts
     from spectool.measure.report.trials import LEAST, read_trials
 
     keys = {} if experiment is None else read_keys(experiment, read_paths(paths) if paths else {})
@@ -126,14 +126,14 @@ def bench(
         show(facts, as_json)
         say(f"{error}. Where the model sees an end early, --ignore-eos goes on behind it")
         return
-    ways = figures_of_ways(trials)
+    ways = main_figures(trials)
     if trials.left_out:
         say(
-            f"left out: {len(trials.left_out)} of {facts['blocks']} blocks, fewer than {LEAST} tokens in some "
-            "configuration. Where the model sees an end early, --ignore-eos goes on behind it"
+            f"left out: {trials.left_out} of {statistics['prompts']} prompts, with fewer than {LEAST} tokens in some "
+            "output. Where the model sees an end early, --ignore-eos goes on behind it"
         )
     if as_json:
-        show(facts | {"ways": ways}, as_json)
+        show(facts | {"configurations": ways}, as_json)
         return
     click.echo(_summary(ways) + "\n")
     show(facts | {"in words": [verdict.sentence for verdict in verdicts(trials)]}, as_json)

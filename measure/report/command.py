@@ -38,8 +38,9 @@ def report(run: Path, out: Path | None, as_json: bool) -> None:
     if find_spec("matplotlib") is None:
         raise SpectoolError("report needs matplotlib: pip install 'spectool[report]', and run it again")
     from spectool.artifacts.formats.benchmark import Benchmark
-    from spectool.measure.report.compose import MARKDOWN, write_report
-    from spectool.measure.report.summary import figures_of_ways, verdicts
+    from spectool.measure.page import MARKDOWN
+    from spectool.measure.report.compose import report_files, write_report
+    from spectool.measure.report.summary import main_figures, verdicts
     from spectool.measure.report.trials import read_trials
 
     benchmark = Benchmark(run)
@@ -47,10 +48,11 @@ def report(run: Path, out: Path | None, as_json: bool) -> None:
     folder = out or run.resolve().with_name(f"{run.resolve().name}-report")
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / MARKDOWN).is_file())):
         raise SpectoolError(f"{folder}: exists and is no report. Choose another -o")
-    files = write_report(benchmark, trials, folder)
+    files = report_files(benchmark, trials)
+    write_report(files, folder)
     facts: dict[str, Any] = {
         "path": str(folder),
-        "files": files if as_json else ", ".join(files),
+        "files": list(files) if as_json else ", ".join(files),
         "verdict": [verdict.sentence for verdict in verdicts(trials)],
     }
-    show(facts | ({"ways": figures_of_ways(trials)} if as_json else {}), as_json)
+    show(facts | ({"configurations": main_figures(trials)} if as_json else {}), as_json)

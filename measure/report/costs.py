@@ -1,166 +1,174 @@
-"""What drafting costs: the published model, time, energy and memory.
+"""What drafting costs: the published cost model fitted to a run, time, energy and memory.
 
-Source: paper on cross-family speculative decoding for Polish, Tables 7 and 12.
+    speedup = (1 + alpha k) / ((k + 1) r + 1 + beta k^2)
+
+is linear in its constants when solved for the cost: (1 + alpha k) / speedup - 1 = (k + 1) r + beta k^2.
+
+Source: paper on cross-family speculative decoding for Polish, section 6.2, equations 4 to 6, and Tables 7 and 12.
 """
 
-from collections.abc import Mapping, Sequence
-from statistics import fmean
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from spectool.measure.report.cells import NONE, decimal, percent, reach, size
-from spectool.measure.report.cost_fit import Observation, fit_cost
-from spectool.measure.report.page import Section, Table
+import numpy as np
+import pandas as pd
+from scipy.optimize import curve_fit
+
+from spectool.artifacts.formats.benchmark import PLAIN
+from spectool.measure.intervals import Estimate, interval, mean_interval
+from spectool.measure.page import NONE, cell
 from spectool.measure.report.tables import break_even_of
-from spectool.measure.report.trials import Trial, Trials, chosen
+from spectool.measure.report.trials import Frame, Trials, per
+from spectool.runtime.draft_length.cost_model import CostModel
+
+_ABSURD = 10.0  # an acceptance from here on is only said to be large
 
 
-def cost_model(
-    trials: Trials, sizes: Mapping[str, int], draft_sizes: Mapping[str, Mapping[str, int]]
-) -> Section | None:
-    """Table 7: the published model fitted to every drafter and strategy; None where no draft length was fixed."""
-    lengths = sorted({way.k for way in trials.ways if way.k})
-    rows = []
-    for model in trials.models:
-        for name in dict.fromkeys(way.name for way in trials.ways if way.model == model and way.k):
-            some = [trial for trial in chosen(trials.drafted, model=model) if trial.way.name == name and trial.way.k]
-            seen = observations(some)
-            found = fit_cost(seen)
-            if found is None:
-                continue
-            draft = draft_sizes.get(model, {}).get(some[0].way.drafter)
-            by_size = draft / sizes[model] if draft and sizes.get(model) else None
-            measured = [percent(_break_even(some, k)) for k in lengths]
-            published = [percent(found.model.break_even(k)) for k in lengths]
-            exact = [percent(found.model.exact_break_even(k)) for k in lengths]
-            rows.append(
-                [
-                    trials.named(model, name),
-                    f"{reach(found.r, 3)}{' (timed)' if found.timed else ''}",
-                    decimal(fmean(one.draft_step for one in seen), 3),
-                    decimal(by_size, 3),
-                    reach(found.beta, 3),
-                    *(cell for cells in zip(published, exact, measured, strict=True) for cell in cells),
-                ]
-            )
-    if not rows:
+class CostFit(NamedTuple):
+    """The model's constants.
+
+    Attributes:
+        r: A draft step, in plain steps, with its 95% interval.
+        beta: What grows with the square of the draft length, likewise.
+        timed: Whether r is the drafter's own time, one draft length being too few to tell r and beta apart.
+    """
+
+    r: Estimate
+    beta: Estimate
+    timed: bool
+
+    @property
+    def model(self) -> CostModel:
+        """The model with these constants."""
+        return CostModel(self.r.value, self.beta.value)
+
+
+def fit_cost(trials: Frame) -> CostFit | None:
+    """Fit r and beta by ordinary least squares; prompts are taken as independent.
+
+    Args:
+        trials: Of fixed draft lengths, with k, acceptance, speedup and the drafter's time in plain steps, draft_step.
+
+    Returns:
+        None for fewer than 3 trials.
+    """
+    n = len(trials)
+    if n < 3:
         return None
-    header = [f"k = {k}: {what}" for k in lengths for what in ("r + βk", "exact", "line")]
-    caption = (
-        "Constants of the cost model with 95% intervals, r as the drafter's own time and as the models' sizes have it, "
-        "and the acceptance from which on drafting pays: as published, solved exactly, and by the lines under "
-        "“Break-even”, over all prompts."
-    )
-    text = [
-        "The published model says speed-up = (1 + αk) / ((k + 1) r + 1 + βk²): a cycle yields 1 + αk tokens and costs "
-        "k + 1 steps of the drafter, a pass of the target, and a part that grows with k². r is a draft step and β that "
-        "part, both in steps of plain decoding. Its published break-even r + βk leaves out r / k; the exact one is "
-        "(k + 1) r / k + βk.",
-        "With several draft lengths r and β are fitted by least squares, prompts taken as independent; with one they "
-        "cannot be told apart, so r is the drafter's time (“timed”). A negative constant, or an r far from the timed "
-        "one, says that costs here do not follow this form: it takes all passes as equally long, and k tokens as "
-        "drafted in each.",
-    ]
-    return Section("Cost model", text, [Table(caption, ["way", "r", "r timed", "r by size", "β", *header], rows)])
+    k = trials.k.to_numpy(dtype=np.float64)
+    cost = ((1 + trials.acceptance * trials.k) / trials.speedup - 1).to_numpy(dtype=np.float64)
+    if trials.k.nunique() == 1:
+        beta = (cost - (k + 1) * trials.draft_step) / k**2
+        return CostFit(mean_interval(trials.draft_step), mean_interval(beta), timed=True)
+    constants, covariance = curve_fit(lambda k, r, beta: (k + 1) * r + beta * k**2, k, cost)
+    errors = np.sqrt(np.diag(covariance)).tolist()
+    r, beta = (interval(value, error, n - 2, n) for value, error in zip(constants.tolist(), errors, strict=True))
+    return CostFit(r, beta, timed=False)
 
 
-def observations(some: Sequence[Trial]) -> list[Observation]:
-    """Return what trials of fixed draft lengths say about the cost of a cycle."""
-    return [
-        Observation(
-            trial.acceptance,
-            trial.way.k,
-            trial.speedup,
-            trial.draft_seconds / (trial.passes * (trial.way.k + 1)) * trial.plain_rate,
-        )
-        for trial in some
-        if trial.way.k and trial.acceptance is not None
-    ]
+def fixed_lengths(trials: Frame) -> Frame:
+    """Return the trials of fixed draft lengths that proposed something, with ``draft_step``."""
+    some = trials[trials.k.notna() & trials.acceptance.notna()]
+    return some.assign(draft_step=some.draft_seconds / (some.passes * (some.k + 1)) * some.plain_rate)
 
 
-def time_spent(trials: Trials) -> Section:
+def cost_model(trials: Trials, sizes: Mapping[str, int], draft_sizes: Mapping[str, Mapping[str, int]]) -> Frame | None:
+    """Table 7: the published model fitted to every drafter and strategy.
+
+    Args:
+        trials: The run.
+        sizes: Bytes of the targets' weights.
+        draft_sizes: Bytes of their draft models' weights, by target and drafter.
+
+    Returns:
+        None where no draft length was fixed, or too little was measured.
+    """
+    some = fixed_lengths(trials.drafted)
+    lengths = sorted(some.k.astype(int).unique())
+    rows = {}
+    for (model, name), seen in some.groupby(["model", "name"], sort=False):
+        found = fit_cost(seen)
+        if found is None:
+            continue
+        draft = draft_sizes.get(model, {}).get(seen.drafter.iloc[0])
+        row = {
+            "r": cell(found.r, ".3f") + (" (timed)" if found.timed else ""),
+            "r timed": cell(seen.draft_step.mean(), ".3f"),
+            "r by size": cell(draft / sizes[model] if draft and sizes.get(model) else None, ".3f"),
+            "β": cell(found.beta, ".3f"),
+        }
+        for k in lengths:
+            line = break_even_of(seen[seen.k == k])
+            row[f"k = {k}: r + βk"] = _share(found.model.break_even(k))
+            row[f"k = {k}: exact"] = _share(found.model.exact_break_even(k))
+            row[f"k = {k}: line"] = NONE if line is None else _share(line.alpha)
+        rows[f"{model}: {name}" if len(trials.models) > 1 else name] = row
+    return pd.DataFrame(rows).T.rename_axis("drafter") if rows else None
+
+
+def time_spent(trials: Trials) -> dict[str, Frame]:
     """Where the time goes, a cycle on average."""
-    tables = []
-    for model in trials.models:
-        plain = chosen(trials.plain, model=model)
-        rows = [["plain", NONE, NONE, NONE, _ms(plain_step(trials, plain)), "1.00", *_reading(plain)]]
-        for way in (way for way in trials.ways if way.model == model):
-            some = chosen(trials.drafted, way)
-            draft, passing, rest = cycle_seconds(some)
-            whole = draft + passing + rest
-            parts = map(_ms, (draft, passing, rest, whole))
-            rows.append([way.label, *parts, decimal(whole / plain_step(trials, some)), *_reading(some)])
-        header = ["way", "drafting", "target's pass", "rest", "cycle", "in plain steps"]
-        header += ["target reads the prompt", "drafter reads it"]
-        caption = (
-            "Milliseconds of a cycle (one pass of the target and the drafting for it), mean over all cycles; what it "
-            "takes in steps of plain decoding of the same prompts must be less than the tokens it commits. Last, what "
-            "reading a prompt takes the target, with and without drafting, and on top of that the drafter, once, "
-            f"outside all speeds here.{trials.here(model)}"
-        )
-        tables.append(Table(caption, header, rows))
-    return Section("Where the time goes", (), tables)
+
+    def row(some: Frame) -> dict[str, str]:
+        step, cycle = plain_step(trials, some), cycle_seconds(some)
+        parts = {name: _ms(seconds) for name, seconds in cycle.items()}
+        if some.drafter.iloc[0] == PLAIN:
+            parts = dict.fromkeys(parts, NONE)
+        reading = [some[name].sum() / some.outputs.sum() for name in ("prompt_seconds", "draft_prompt_seconds")]
+        return parts | {
+            "cycle": _ms(cycle.sum()),
+            "in plain steps": cell(cycle.sum() / step),
+            "target reads the prompt": _ms(reading[0]),
+            "drafter reads it": _ms(reading[1]) if reading[1] else NONE,
+        }
+
+    def table(here: Frame) -> Frame:
+        return per(pd.concat([trials.plain[trials.plain.model == here.model.iloc[0]], here]), "label", row)
+
+    return trials.by_model(table)
 
 
-def plain_step(trials: Trials, some: Sequence[Trial]) -> float:
+def plain_step(trials: Trials, some: Frame) -> float:
     """Return seconds of an average step of plain decoding, of the prompts that ``some`` have."""
     plain = trials.plain_beside(some)
-    return sum(trial.seconds for trial in plain) / sum(trial.tokens for trial in plain)
+    return float(plain.seconds.sum() / plain.tokens.sum())
 
 
-def cycle_seconds(some: Sequence[Trial]) -> tuple[float, float, float]:
+def cycle_seconds(some: Frame) -> pd.Series:
     """Return seconds of an average cycle in the drafter, in the target's pass, and in the rest."""
-    passes = sum(trial.passes for trial in some)
-    draft, passing = sum(t.draft_seconds for t in some) / passes, sum(t.pass_seconds for t in some) / passes
-    return draft, passing, sum(t.seconds for t in some) / passes - draft - passing
+    draft, passing, whole = some[["draft_seconds", "pass_seconds", "seconds"]].sum() / some.passes.sum()
+    return pd.Series({"drafting": draft, "target's pass": passing, "rest": whole - draft - passing})
 
 
-def energy(trials: Trials, power: Mapping[str, Any]) -> Section:
-    """Table 12: joules for a token; and memory."""
-    source = power.get("source", "none")
-    told = {
-        "powermetrics": "Energy was read from the machine by powermetrics while it ran.",
-        "rapl": "Energy was read from the processor's counters (RAPL) while it ran.",
-        "stated": f"Energy is an estimate: time × {decimal(power.get('watts'), 0)} W as stated, whatever ran.",
-    }.get(source, "No energy was measured, and no power was stated.")
-    rows = []
-    for way in dict.fromkeys(trial.way for trial in (*trials.plain, *trials.drafted)):
-        some = chosen((*trials.plain, *trials.drafted), way)
-        joules, usual = _joules(some), _joules(trials.plain_beside(some))
-        rows.append(
-            [
-                trials.named(way.model, way.label),
-                decimal(joules, 3),
-                percent(None if joules is None or usual is None else joules / usual - 1),
-                size(max(trial.peak_memory for trial in some) or None),
-            ]
-        )
-    caption = (
-        "Joules for a token of output, the change against plain decoding of the same prompts, and the most memory that "
-        "MLX held."
-    )
-    text = [
-        told,
-        "Memory is the whole program's: every draft model of the target is loaded in every way, in plain decoding too. "
-        "It says what measuring needed, not what a way needs by itself.",
-    ]
-    return Section("Energy and memory", text, [Table(caption, ["way", "J/token", "change", "peak memory"], rows)])
+def energy(trials: Trials) -> Frame:
+    """Table 12: joules for a token, the change against plain decoding of the same prompts; and memory."""
+
+    def joules(some: Frame) -> float:
+        return float((some.joules / some.tokens).mean())
+
+    def row(some: Frame) -> dict[str, str]:
+        return {
+            "J/token": cell(joules(some), ".3f"),
+            "change": cell(joules(some) / joules(trials.plain_beside(some)) - 1, ".0%"),
+            "peak memory": size(some.peak_memory.max()),
+        }
+
+    return per(pd.concat([trials.plain, trials.drafted]), "row", row)
 
 
-def _break_even(some: Sequence[Trial], k: int) -> float | None:
-    found = break_even_of([trial for trial in some if trial.way.k == k])
-    return None if found is None else found.alpha
+def size(count: float | None) -> str:
+    """Spell bytes.
+
+    >>> size(11_320_000_000), size(2_500_000), size(None)
+    ('11.3 GB', '2.5 MB', '—')
+    """
+    if not count or count != count:
+        return NONE
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
-def _joules(some: Sequence[Trial]) -> float | None:
-    rates = [trial.joules / trial.tokens for trial in some if trial.joules is not None]
-    return fmean(rates) if rates else None
-
-
-def _reading(some: Sequence[Trial]) -> tuple[str, str]:
-    """Spell what reading a prompt takes the target and, where one reads at all, the drafter."""
-    outputs = sum(trial.outputs for trial in some)
-    target, draft = sum(t.prompt_seconds for t in some), sum(t.draft_prompt_seconds for t in some)
-    return _ms(target / outputs), _ms(draft / outputs) if draft else NONE
+def _share(alpha: float) -> str:
+    return cell(alpha, ".0%") if alpha < _ABSURD else f"over {_ABSURD:,.0%}"
 
 
 def _ms(seconds: float) -> str:

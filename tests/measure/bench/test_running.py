@@ -86,7 +86,7 @@ def measured(work: Path) -> Path:
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert (facts["blocks"], facts["generations"], facts["different"]) == (3, 15, 0)
-    assert {(way["drafter"], way["num_draft_tokens"], way["prompts"]) for way in facts["ways"]} == {
+    assert {(way["drafter"], way["num_draft_tokens"], way["prompts"]) for way in facts["configurations"]} == {
         (name, k, 3) for name in ("dictionary", "draft") for k in (2, None)
     }
     return out

@@ -1,6 +1,6 @@
 """Runs whose truth is known: cycles drawn from a probability of acceptance, timed by the cost model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,12 @@ def rows_of(
 
 
 def write_run(
-    path: Path, generations: Sequence[Row], cycles: Sequence[Row], temperature: float = 0.0, **statistics: Any
+    path: Path,
+    generations: Sequence[Row],
+    cycles: Sequence[Row],
+    temperature: float = 0.0,
+    tokenizers: Mapping[str, Any] | None = None,
+    **statistics: Any,
 ) -> Path:
     """Write a whole run as `spectool bench` does."""
     ways = dict.fromkeys((row["model"], row["drafter"]) for row in generations if row["drafter"] != PLAIN)
@@ -106,8 +111,8 @@ def write_run(
     told |= {"sizes": dict.fromkeys(names, 11 * 10**9), "draft_sizes": {name: {"qwen": 8 * 10**8} for name in names}}
     told |= {"different": None if temperature else 0, "power": {"source": "none", "watts": None}, **statistics}
     with writing(path) as directory:
-        write_block(directory, [{**row, "temperature": temperature} for row in generations], cycles)
-        seal(directory, Manifest(FORMAT, VERSION, arguments, {}, {}, told))
+        write_block(directory, [{"temperature": temperature, **row} for row in generations], cycles)
+        seal(directory, Manifest(FORMAT, VERSION, arguments, tokenizers or {}, {}, told))
     return path
 
 

@@ -94,7 +94,8 @@ def test_a_page_of_nothing() -> None:
         "runtime.draft_length.cost_model",
         "artifacts.plot_style",
         "measure.intervals",
-        *(f"measure.report.{module}" for module in ("cells", "tables", "trials")),
+        "measure.page",
+        *(f"measure.report.{module}" for module in ("costs", "tables", "trials")),
     ],
 )
 def test_examples(name: str) -> None:

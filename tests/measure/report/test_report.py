@@ -19,15 +19,15 @@ from matplotlib.image import imread
 from spectool.artifacts.formats.benchmark import Benchmark, Row
 from spectool.cli import main
 from spectool.measure.intervals import Estimate
-from spectool.measure.report.compose import sections
-from spectool.measure.report.cost_fit import fit_cost
-from spectool.measure.report.costs import observations, plain_step
-from spectool.measure.report.page import Section, Table
+from spectool.measure.page import MARKDOWN
+from spectool.measure.report.compose import report_files
+from spectool.measure.report.costs import fit_cost, fixed_lengths, plain_step
 from spectool.measure.report.plots import cycle_times
 from spectool.measure.report.summary import Verdict, verdicts
-from spectool.measure.report.trials import Way, chosen, read_trials
+from spectool.measure.report.trials import read_trials
 from spectool.runtime.draft_length.cost_model import CostModel
 
+from .pages import Section, read_page
 from .runs import DRAFT_READING, DRAFTERS, READING, STEP, Truth, rows_of, write_run
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -45,17 +45,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("runs") / "some.bench", generations, cycles, power=power)
 
 
+def page_of(path: Path) -> dict[str, Section]:
+    opened = Benchmark(path)
+    return read_page(report_files(opened, read_trials(opened))[MARKDOWN])
+
+
 @pytest.fixture(scope="module")
 def page(run: Path) -> dict[str, Section]:
-    opened = Benchmark(run)
-    return {section.title: section for section in sections(opened, read_trials(opened))}
-
-
-def cells(section: Section, row: str, number: int = 0) -> dict[str, str]:
-    """A row of the number-th table of a section, by column."""
-    table = [part for part in section.parts if isinstance(part, Table)][number]
-    found = next(cells for cells in table.rows if cells[0] == row)
-    return dict(zip(table.header, found, strict=True))
+    return page_of(run)
 
 
 def call(*arguments: str) -> str:
@@ -81,16 +78,18 @@ def test_all_files_are_written_beside_the_run(run: Path, told: dict[str, Any]) -
     assert sorted(plots) == sorted(name for name in told["files"] if name.endswith(".svg"))
     for plot in plots:
         assert xml.etree.ElementTree.parse(folder / plot).getroot().tag.endswith("svg")
-    best = max(told["ways"], key=lambda way: way["speedup"])
+    best = max(told["configurations"], key=lambda one: one["speedup"])
     assert (best["drafter"], best["strategy"], best["prompts"]) == ("qwen", "anchored", 32)
     assert best["low"] < best["speedup"] < best["high"]
     assert [verdict.partition(":")[0] for verdict in told["verdict"]] == ["target, pl", "target, uk"]
-    assert {way["different"] for way in told["ways"] if way["drafter"] == "qwen"} == {0}
+    assert {one["different"] for one in told["configurations"] if one["drafter"] == "qwen"} == {0}
 
 
 def test_the_same_run_gives_the_same_bytes(run: Path, told: dict[str, Any], tmp_path: Path) -> None:
     page = tmp_path / "page"
-    assert "target, pl: drafting pays; the fastest of 6 ways, qwen, anchored" in call(str(run), "-o", str(page))
+    assert "target, pl: drafting pays; the fastest of 6 configurations, qwen, anchored" in call(
+        str(run), "-o", str(page)
+    )
     assert len(list(page.iterdir())) == len(told["files"])
     for file in page.iterdir():
         assert file.read_bytes() == (Path(told["path"]) / file.name).read_bytes(), file.name
@@ -109,46 +108,46 @@ def test_acceptance_and_speed_are_those_of_the_run(run: Path, page: dict[str, Se
     ratios = [plain[row["block"]]["seconds"] / 64 / (row["seconds"] / row["tokens"]) for row in rows]
     assert len(rows) == 8
     label = "qwen, anchored, k = 4"
-    assert cells(page["Acceptance"], label)["question"].startswith(f"{100 * alpha:.0f} ± ")
-    assert cells(page["Speed"], label)["question"].startswith(f"{sum(ratios) / 8:.2f} ± ")
+    assert page["Acceptance"].row(label)["question"].startswith(f"{100 * alpha:.0f} ± ")
+    assert page["Speed"].row(label)["question"].startswith(f"{sum(ratios) / 8:.2f} ± ")
     rates = [row["tokens"] / row["seconds"] for row in rows]
-    assert cells(page["Speed"], label, 2)["question"] == f"{sum(rates) / 8:.1f}"
-    assert float(cells(page["Speed"], "plain", 2)["all"]) == pytest.approx(1 / STEP, rel=0.03)
-    both = cells(page["Languages side by side"], label)
+    assert page["Speed"].row(label, 2)["question"] == f"{sum(rates) / 8:.1f}"
+    assert float(page["Speed"].row("plain", 2)["all"]) == pytest.approx(1 / STEP, rel=0.03)
+    both = page["Languages side by side"].row(label)
     assert float(both["pl: tokens per pass"]) > float(both["uk: tokens per pass"])
-    best = cells(page["Languages side by side"], "the fastest of all ways")
+    best = page["Languages side by side"].row("the fastest of all")
     assert float(best["uk: speed-up"].split()[0]) >= float(both["uk: speed-up"].split()[0])
 
 
 def test_a_break_even_is_where_the_model_has_it(page: dict[str, Section]) -> None:
     # Cycles cost what the model says, so that the lines meet plain decoding at its exact break-even.
     exact = 100 * CostModel(0.07, 0.05).exact_break_even(4)
-    told = cells(page["Break-even"], "qwen, anchored, k = 4")["all"]
+    told = page["Break-even"].row("qwen, anchored, k = 4")["all"]
     value, reach = map(float, re.match(r"(\d+) ± (\d+)%", told).groups())  # type: ignore[union-attr]
     assert abs(value - exact) <= reach + 1
     for k in (2, 4):
-        model = cells(page["Cost model"], "qwen, anchored")
+        model = page["Cost model"].row("qwen, anchored")
         assert model[f"k = {k}: exact"] != model[f"k = {k}: r + βk"]
         assert float(model[f"k = {k}: exact"][:-1]) == pytest.approx(
             100 * CostModel(0.07, 0.05).exact_break_even(k), abs=3
         )
-    assert cells(page["Cost model"], "qwen, anchored")["r by size"] == "0.073"
+    assert page["Cost model"].row("qwen, anchored")["r by size"] == "0.073"
 
 
 def test_time_energy_sources_and_differences(page: dict[str, Section]) -> None:
-    time = cells(page["Where the time goes"], "qwen, naive, k = 2")
+    time = page["Where the time goes"].row("qwen, naive, k = 2")
     assert float(time["drafting"]) == pytest.approx(1000 * STEP * 0.07 * 3, rel=0.03)
     assert float(time["in plain steps"]) == pytest.approx(CostModel(0.07, 0.05).cost(2), rel=0.03)
-    plain, history = (cells(page["Where the time goes"], name) for name in ("plain", "history, k = 4"))
+    plain, history = (page["Where the time goes"].row(name) for name in ("plain", "history, k = 4"))
     assert {row["target reads the prompt"] for row in (time, plain, history)} == {f"{1000 * READING:.0f}"}
-    naive = cells(page["Where the time goes"], "qwen, naive, k = 4")  # the shorter draft length came first
+    naive = page["Where the time goes"].row("qwen, naive, k = 4")  # the shorter draft length came first
     assert time["drafter reads it"] == naive["drafter reads it"] == f"{1000 * DRAFT_READING:.0f}"
     assert plain["drafter reads it"] == history["drafter reads it"] == "—"
-    assert float(cells(page["Energy and memory"], "plain")["J/token"]) == pytest.approx(30 * STEP, rel=0.03)
+    assert float(page["Energy and memory"].row("plain")["J/token"]) == pytest.approx(30 * STEP, rel=0.03)
     assert "as stated" in page["Energy and memory"].text[0]
-    assert "every draft model of the target is loaded in every way" in page["Energy and memory"].text[1]
+    assert "every draft model of the target is loaded with every configuration" in page["Energy and memory"].text[1]
     assert "Sources of drafts" not in page  # every way has one
-    told = cells(page["Is the output the same?"], "history, k = 2")
+    told = page["Is the output the same?"].row("history, k = 2")
     assert (told["that differ"], told["near-ties"], told["largest gap"]) == ("2", "1", "2")
 
 
@@ -156,9 +155,8 @@ def test_several_sources_are_told_apart(tmp_path: Path) -> None:
     generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=3)
     for cycle in cycles[::3]:
         cycle["source"] = "dictionary"
-    opened = Benchmark(write_run(tmp_path / "x.bench", generations, cycles))
-    found = {section.title: section for section in sections(opened, read_trials(opened))}
-    shares = [cells(found["Sources of drafts"], f"qwen, naive, k = 2: {name}") for name in ("qwen", "dictionary")]
+    found = page_of(write_run(tmp_path / "x.bench", generations, cycles))
+    shares = [found["Sources of drafts"].row(f"qwen, naive, k = 2: {name}") for name in ("qwen", "dictionary")]
     assert sum(float(share["of all cycles"][:-1]) for share in shares) == pytest.approx(100, abs=1)
     assert "Languages side by side" not in found
 
@@ -173,18 +171,17 @@ def test_a_draft_as_long_as_pays_and_several_targets(tmp_path: Path) -> None:
     for row in generations:
         if of_model[row["block"]] == "large" and row["drafter"] != "plain":
             row["num_draft_tokens"] = None if row["num_draft_tokens"] == 4 else 2
-    opened = Benchmark(write_run(tmp_path / "x.bench", generations, cycles))
-    trials = read_trials(opened)
-    found = {section.title: section for section in sections(opened, trials)}
-    assert [part.caption.rpartition("Here: ")[2] for part in found["Acceptance"].parts] == [
+    run = write_run(tmp_path / "x.bench", generations, cycles)
+    trials, found = read_trials(Benchmark(run)), page_of(run)
+    assert [caption.rpartition("Here: ")[2] for caption in found["Acceptance"].captions] == [
         *("language pl, target small.", "language uk, target small."),
         *("language pl, target large.", "language uk, target large."),
     ]
-    assert cells(found["Acceptance"], "qwen, naive, k = auto", 2)["question"] != "—"
-    assert cells(found["Draft length"], "qwen, naive", 2)["accepted, k = 4"] == "—"
-    timed = cells(found["Cost model"], "large: qwen, naive")
+    assert found["Acceptance"].row("qwen, naive, k = auto", 2)["question"] != "—"
+    assert found["Draft length"].row("qwen, naive", 2)["accepted, k = 4"] == "—"
+    timed = found["Cost model"].row("large: qwen, naive")
     assert timed["r"].endswith("(timed)") and float(timed["r timed"]) == pytest.approx(0.07, rel=0.03)
-    assert {trial.repetitions for trial in trials.drafted} == {2}
+    assert set(trials.drafted.repetitions) == {2}
 
 
 def test_drafters_of_one_language_are_compared_on_its_prompts(tmp_path: Path) -> None:
@@ -202,32 +199,32 @@ def test_drafters_of_one_language_are_compared_on_its_prompts(tmp_path: Path) ->
     opened = Benchmark(write_run(tmp_path / "x.bench", generations, cycles))
     trials = read_trials(opened)
     polish, ukrainian = verdicts(trials)
-    assert (polish.scope, polish.way.drafter, polish.best_of, polish.speedup.n) == ("target, pl", "qwen", 6, 16)
-    assert (ukrainian.scope, ukrainian.way.drafter, ukrainian.best_of) == ("target, uk", "apt4", 8)
-    found = {section.title: section for section in sections(opened, trials)}
+    assert (polish.scope, polish.best_of, polish.speedup.n) == ("target, pl", 6, 16)
+    assert (ukrainian.scope, ukrainian.best_of) == ("target, uk", 8)
+    assert polish.label.startswith("qwen, ") and ukrainian.label.startswith("apt4, ")
+    found = page_of(opened.path)
     text = found["The answer"].text
-    assert "Of 6 ways, " in text[3] and "Of 8 ways, " in text[7]
-    assert f"it takes {cost.cost(4):.1f}" in text[5]
+    assert "Of 6 configurations, " in text[3] and "Of 8 configurations, " in text[8]
+    assert f"It takes {cost.cost(4):.1f}" in text[6]
     label = "apt4, anchored, k = 4"
-    assert float(cells(found["Where the time goes"], label)["in plain steps"]) == pytest.approx(cost.cost(4), rel=0.03)
-    change = float(cells(found["Energy and memory"], label)["change"][:-1]) / 100
+    assert float(found["Where the time goes"].row(label)["in plain steps"]) == pytest.approx(cost.cost(4), rel=0.03)
+    change = float(found["Energy and memory"].row(label)["change"][:-1]) / 100
     assert change == pytest.approx(1 / ukrainian.speedup.value - 1, abs=0.03)
-    best = [trial for trial in trials.drafted if trial.way.drafter == "apt4"]
+    best = trials.drafted[trials.drafted.drafter == "apt4"]
     assert plain_step(trials, best) == pytest.approx(3 * STEP, rel=0.03)
     alone = replace(trials, drafted=best)
-    assert cycle_times(alone) == cycle_times(replace(alone, plain=chosen(trials.plain, language="uk")))
+    assert cycle_times(alone) == cycle_times(replace(alone, plain=trials.plain[trials.plain.language == "uk"]))
 
 
 def test_drawn_outputs_are_not_said_to_be_compared(tmp_path: Path) -> None:
     generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=3)
     run = write_run(tmp_path / "x.bench", generations, cycles, temperature=0.7)
-    opened = Benchmark(run)
-    found = {section.title: section for section in sections(opened, read_trials(opened))}
+    found = page_of(run)
     (told,) = found["Is the output the same?"].text
-    assert "drawn at a temperature and not compared" in told
+    assert "at a temperature above 0 were drawn and not compared" in told
     everything = " ".join(paragraph for section in found.values() for paragraph in section.text)
     assert "token for token" not in everything and "The text stays the same" not in everything
-    assert {way["different"] for way in json.loads(call(str(run), "--json"))["ways"]} == {None}
+    assert {one["different"] for one in json.loads(call(str(run), "--json"))["configurations"]} == {None}
 
 
 def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
@@ -241,9 +238,9 @@ def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
         for name in files["files"]
         if name.endswith(".svg")
     ]
-    of_ways, by_acceptance, times, geometric = drawn
-    assert {f"{name}, naive, k = 2" for name in names} <= of_ways & times
-    assert {"_pl", "$^$"} <= of_ways
+    of_all, by_acceptance, times, geometric = drawn
+    assert {f"{name}, naive, k = 2" for name in names} <= of_all & times
+    assert {"_pl", "$^$"} <= of_all
     assert {f"{name}, naive" for name in names} <= by_acceptance
     assert set(names) <= geometric
 
@@ -256,10 +253,9 @@ def test_sizes_are_of_each_targets_drafter(tmp_path: Path) -> None:
             rows += [row | {"block": row["block"] + 100 * number} for row in drawn]
     sizes = {"sizes": {"small": 10**9, "large": 10**10}}
     sizes["draft_sizes"] = {"small": {"qwen": 10**8}, "large": {"qwen": 5 * 10**9}}
-    opened = Benchmark(write_run(tmp_path / "x.bench", generations, cycles, **sizes))
-    found = {section.title: section for section in sections(opened, read_trials(opened))}
-    assert cells(found["Cost model"], "small: qwen, naive")["r by size"] == "0.100"
-    assert cells(found["Cost model"], "large: qwen, naive")["r by size"] == "0.500"
+    found = page_of(write_run(tmp_path / "x.bench", generations, cycles, **sizes))
+    assert found["Cost model"].row("small: qwen, naive")["r by size"] == "0.100"
+    assert found["Cost model"].row("large: qwen, naive")["r by size"] == "0.500"
     small, large = (text for text in found["What was measured"].text if text.startswith("Target"))
     assert "draft models: qwen, 100.0 MB;" in small and "draft models: qwen, 5.0 GB;" in large
 
@@ -269,11 +265,10 @@ def test_prompts_left_out_are_counted_once(tmp_path: Path) -> None:
     for row in generations:
         if row["prompt"] in ("list-0", "list-2"):
             row["tokens"] = 5
-    opened = Benchmark(write_run(tmp_path / "x.bench", generations, cycles))
-    text = next(s for s in sections(opened, read_trials(opened)) if s.title == "What was measured").text
+    text = page_of(write_run(tmp_path / "x.bench", generations, cycles))["What was measured"].text
     assert text[-1].startswith("Left out of all that follows: 2 prompts whose output")
     assert "decoding took 1.5 minutes" in text[0]
-    assert "3 times in each" in text[2]
+    assert "3 times with each" in text[2]
 
 
 def test_plots_of_an_earlier_page_go(run: Path, tmp_path: Path) -> None:
@@ -313,9 +308,9 @@ def test_a_full_disk_leaves_nothing_behind(run: Path, tmp_path: Path, there: boo
     call(str(run), "-o", str(page))
 
 
-def test_that_every_way_is_slower_needs_no_allowance_for_choice() -> None:
+def test_that_all_are_slower_needs_no_allowance_for_choice() -> None:
     wide = Estimate(0.7, 0.3, 1.1, 5)
-    verdict = Verdict("target", "pl", Way("target", "history", None, 2), Estimate(0.7, 0.5, 0.9, 5), 9, wide, True)
+    verdict = Verdict("target", "history, k = 2", Estimate(0.7, 0.5, 0.9, 5), 9, wide, True)
     assert verdict.pays is False
     assert verdict._replace(all_slower=False).pays is None
 
@@ -331,12 +326,31 @@ def test_verdicts(tmp_path: Path, agreement: float, cost: CostModel, pays: bool)
     assert verdict.sentence.startswith("target: drafting ")
     assert verdict.pays is pays and verdict.best_of == 2
     assert verdict.allowing.low < verdict.speedup.low < verdict.speedup.high < verdict.allowing.high
+    step = next(text for text in page_of(tmp_path / "x.bench")["The answer"].text if "What to do next" in text)
+    used = re.search(r'spectool generate --model nowhere --no-history --num-draft-tokens [24] --prompt "…"', step)
+    assert (used is not None) is pays and ("decode plainly here, with --num-draft-tokens 0" in step) is not pays
+
+
+def test_how_many_prompts_would_tell() -> None:
+    verdict = Verdict("target", "history, k = 2", Estimate(1.1, 0.9, 1.3, 10), 1, Estimate(1.1, 0.9, 1.3, 10), False)
+    assert verdict.pays is None and verdict.prompts_to_tell == 40  # a quarter of the variance, half the interval
+    assert verdict._replace(allowing=Estimate(1.01, 0.8, 1.22, 10)).prompts_to_tell is None
+    assert verdict._replace(allowing=Estimate(1.0, 0.8, 1.2, 10)).prompts_to_tell is None
+    assert verdict._replace(allowing=Estimate(3.0, None, None, 2)).prompts_to_tell == 20
+
+
+def test_few_prompts_have_no_interval(tmp_path: Path) -> None:
+    generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=2)
+    found = page_of(write_run(tmp_path / "x.bench", generations, cycles))
+    spelt = [*found["Speed"].tables[0]["all"], *found["Acceptance"].tables[0]["all"]]
+    assert spelt and not any("±" in cell for cell in spelt)
+    assert "measure about 20 prompts" in " ".join(found["The answer"].text)
 
 
 def test_one_prompt_gives_no_verdict(tmp_path: Path) -> None:
     generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=1)
     told = call(str(write_run(tmp_path / "x.bench", generations, cycles)))
-    assert "it cannot be told whether drafting pays" in told and "one prompt, from which nothing follows" in told
+    assert "it cannot be told whether drafting pays" in told and "1 prompt, too few for an interval: take 20" in told
 
 
 def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
@@ -345,13 +359,13 @@ def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
     for seed in range(runs):
         generations, cycles = rows_of([truth], ["pl"], ["list"], prompts=12, seed=seed, noise=0.05)
         trials = read_trials(Benchmark(write_run(tmp_path / f"{seed}.bench", generations, cycles)))
-        found = fit_cost(observations(trials.drafted))
+        found = fit_cost(fixed_lengths(trials.drafted))
         assert found is not None
         held[0] += found.r.low <= 0.071 <= found.r.high
         held[1] += found.beta.low <= 0.05 <= found.beta.high
         (verdict,) = verdicts(trials)
-        line, some = verdict.speedup, chosen(trials.drafted, verdict.way)
-        expected = [t.tokens_per_pass / truth.cost.cost(t.way.k or 0) for t in some]
+        line, some = verdict.speedup, trials.drafted[trials.drafted.label == verdict.label]
+        expected = [t.tokens / t.passes / truth.cost.cost(int(t.k)) for t in some.itertuples()]
         held[2] += line.low <= sum(expected) / len(expected) <= line.high
     print(f"seeds 0 to {runs - 1}; r, beta, speed-up held:", held)
     assert min(held) >= 20

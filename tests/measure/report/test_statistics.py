@@ -1,13 +1,14 @@
 """Means, lines and break-even points against scipy and statsmodels, and how often their intervals hold the truth."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 from scipy import stats
 from statsmodels.stats._delta_method import NonlinearDeltaCov
 
-from spectool.measure.intervals import break_even, fit_line, mean_interval
-from spectool.measure.report.cost_fit import Observation, fit_cost
+from spectool.measure.intervals import FEWEST, break_even, fit_line, mean_interval
+from spectool.measure.report.costs import fit_cost
 
 SEED = 7
 RUNS = 200
@@ -57,14 +58,16 @@ def test_what_cannot_be_told() -> None:
     assert break_even([0.4, 0.4, 0.4], [1.0, 2.0, 3.0], [1.5, 1.5, 1.5]) is None
     assert break_even([0.1, 0.2, 0.3], [3.0, 2.0, 1.0], [1.5, 1.5, 1.5]) is None
     assert mean_interval([2.0]) == (2.0, None, None, 1)
-    assert fit_cost([Observation(0.4, 2, 1.0, 0.1)] * 2) is None
+    assert mean_interval([2.0] * (FEWEST - 1)).low is None and mean_interval([2.0] * FEWEST).low == 2
+    assert fit_cost(_observations(np.random.default_rng(SEED), (2,), 2, 0.1)) is None
 
 
 def test_the_cost_model_is_statsmodels(rng: np.random.Generator) -> None:
-    seen = [_observation(rng, k, 0.1) for k in (2, 4, 6) for _ in range(10)]
+    seen = _observations(rng, (2, 4, 6), 10, 0.1)
     found = fit_cost(seen)
-    columns = np.array([[one.k + 1, one.k**2] for one in seen])
-    theirs = sm.OLS([one.cost for one in seen], columns).fit()
+    theirs = sm.OLS(
+        ((1 + seen.acceptance * seen.k) / seen.speedup - 1).to_numpy(), np.stack([seen.k + 1, seen.k**2], axis=1)
+    ).fit()
     low, high = theirs.conf_int().T
     assert found is not None and not found.timed
     for place, constant in enumerate((found.r, found.beta)):
@@ -114,7 +117,7 @@ def test_intervals_of_r_and_beta_hold_the_truth(lengths: tuple[int, ...]) -> Non
     print("seed", SEED)
     held = np.zeros(2)
     for _ in range(RUNS):
-        found = fit_cost([_observation(rng, k, 0.05) for k in lengths for _ in range(12)])
+        found = fit_cost(_observations(rng, lengths, 12, 0.05))
         assert found is not None and found.timed == (len(lengths) == 1)
         for place, (constant, truth) in enumerate(((found.r, 0.071), (found.beta, 0.19))):
             held[place] += constant.low <= truth <= constant.high
@@ -122,8 +125,10 @@ def test_intervals_of_r_and_beta_hold_the_truth(lengths: tuple[int, ...]) -> Non
     assert (held >= 0.90 * RUNS).all() and (held <= 0.99 * RUNS).all()
 
 
-def _observation(rng: np.random.Generator, k: int, noise: float) -> Observation:
-    """A prompt whose cycle costs what the model says with r = 0.071 and beta = 0.19, give or take."""
-    alpha = rng.uniform(0.2, 0.7)
-    cost = 1 + 0.071 * (k + 1) + 0.19 * k * k + rng.normal(0, noise)
-    return Observation(alpha, k, (1 + alpha * k) / cost, 0.071 + rng.normal(0, 0.01))
+def _observations(rng: np.random.Generator, lengths: tuple[int, ...], each: int, noise: float) -> pd.DataFrame:
+    """Prompts whose cycles cost what the model says with r = 0.071 and beta = 0.19, give or take."""
+    k = np.repeat(lengths, each)
+    alpha = rng.uniform(0.2, 0.7, len(k))
+    cost = 1 + 0.071 * (k + 1) + 0.19 * k * k + rng.normal(0, noise, len(k))
+    steps = 0.071 + rng.normal(0, 0.01, len(k))
+    return pd.DataFrame({"acceptance": alpha, "k": k, "speedup": (1 + alpha * k) / cost, "draft_step": steps})

@@ -2,17 +2,18 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from spectool import ArtifactError
 from spectool.artifacts.formats.benchmark import Benchmark, Row
-from spectool.measure.report.cycles import Cycles, agreement, expected_tokens, read_cycles
+from spectool.measure.report.passes import agreement, expected_tokens
 from spectool.measure.report.tables import bucket
-from spectool.measure.report.trials import Trials, Way, chosen, pooled_acceptance, pooled_tokens_per_pass, read_trials
+from spectool.measure.report.trials import Trials, pooled_acceptance, pooled_tokens_per_pass, read_trials
 
 from .runs import rows_of, write_run
 
-QWEN = Way("target", "qwen", "anchored", 2)
+QWEN = "qwen, anchored, k = 2"
 
 
 def row(block: int, drafter: str, seconds: float, **columns: object) -> Row:
@@ -28,7 +29,7 @@ def row(block: int, drafter: str, seconds: float, **columns: object) -> Row:
         "prompt_seconds": 0.0,
         "draft_prompt_seconds": 0.0,
     }
-    return {"model": "target", **way, **names, **counts, **times, **columns}
+    return {"model": "target", "output": [1], **way, **names, **counts, **times, **columns}
 
 
 def trials_of(path: Path, generations: list[Row], cycles: list[Row] | None = None) -> Trials:
@@ -40,16 +41,16 @@ def test_speed_ups_are_taken_inside_a_block(tmp_path: Path) -> None:
     rows = [row(0, "plain", 2.0), row(0, "qwen", 1.0), row(1, "plain", 8.0), row(1, "qwen", 4.0, gap=0.5)]
     rows[3]["first_difference"] = 3
     found = trials_of(tmp_path, rows)
-    (trial,), (plain,) = found.drafted, found.plain
-    assert (trial.way, trial.speedup, plain.speedup) == (QWEN, pytest.approx(2.0), 1.0)
+    (trial,), (plain,) = found.drafted.itertuples(), found.plain.itertuples()
+    assert (trial.label, trial.speedup, plain.speedup) == (QWEN, pytest.approx(2.0), 1.0)
     assert (trial.repetitions, trial.tokens, trial.seconds, trial.rate) == (2, 20, 5.0, 4.0)
     assert trial.plain_rate == pytest.approx((10 / 2 + 10 / 8) / 2)
-    assert (trial.acceptance, trial.tokens_per_pass, trial.joules, trial.gaps) == (0.5, 2.0, None, (0.5,))
+    assert (trial.acceptance, trial.tokens / trial.passes) == (0.5, 2.0) and trial.joules != trial.joules
 
 
 def test_speed_is_by_token(tmp_path: Path) -> None:
     # Sampled outputs may differ in length: twice the tokens in the same time are twice as fast.
-    (trial,) = trials_of(tmp_path, [row(0, "plain", 1.0), row(0, "qwen", 1.0, tokens=20)]).drafted
+    (trial,) = trials_of(tmp_path, [row(0, "plain", 1.0), row(0, "qwen", 1.0, tokens=20)]).drafted.itertuples()
     assert trial.speedup == 2.0
 
 
@@ -57,13 +58,13 @@ def test_short_outputs_are_left_out_in_every_way(tmp_path: Path) -> None:
     rows = [row(block, drafter, 1.0, prompt=f"p{block}") for block in (0, 1) for drafter in ("plain", "qwen")]
     rows[2]["tokens"] = 3
     found = trials_of(tmp_path, rows)
-    assert [trial.prompt for trial in (*found.plain, *found.drafted)] == ["p0", "p0"]
-    assert found.left_out == {(1, "target"): ("pl", "list", "p1")}
+    assert [*found.plain.prompt, *found.drafted.prompt] == ["p0", "p0"] and set(found.cycles.block) <= {0}
+    assert found.left_out == 1
 
 
 def test_repetitions_are_counted_by_their_numbers(tmp_path: Path) -> None:
     rows = [row(block, drafter, 1.0, repetition=block // 2) for block in range(4) for drafter in ("plain", "qwen")]
-    (trial,) = trials_of(tmp_path, rows).drafted
+    (trial,) = trials_of(tmp_path, rows).drafted.itertuples()
     assert (trial.outputs, trial.repetitions) == (4, 2)
 
 
@@ -73,18 +74,20 @@ def test_a_drafter_reads_the_prompt_once_for_all_draft_lengths(tmp_path: Path) -
     rows.append(row(0, "qwen", 1.0, order=3, strategy="naive", draft_prompt_seconds=0.2))
     rows += [row(1, "plain", 1.0), row(1, "qwen", 1.0, draft_prompt_seconds=0.3)]
     found = trials_of(tmp_path, rows)
-    seconds = {(trial.way.strategy, trial.way.k): trial.draft_prompt_seconds for trial in found.drafted}
+    seconds = {(trial.strategy, trial.k): trial.draft_prompt_seconds for trial in found.drafted.itertuples()}
     assert seconds == {("naive", 2): 0.2, ("anchored", 2): 0.8, ("anchored", 4): 0.5}
-    assert found.plain[0].draft_prompt_seconds == 0
+    assert set(found.plain.draft_prompt_seconds) == {0}
 
 
 def test_plain_decoding_beside_is_of_the_same_prompts_and_target(tmp_path: Path) -> None:
     labels = [{"prompt": "p"}, {"prompt": "q"}, {"prompt": "p", "language": "uk"}, {"prompt": "p", "model": "large"}]
     rows = [row(block, name, 1.0, **of) for block, of in enumerate(labels) for name in ("plain", "qwen")]
     found = trials_of(tmp_path, rows)
-    for trial in found.drafted:
-        (plain,) = found.plain_beside([trial])
-        assert (plain.way.model, plain.of_prompt) == (trial.way.model, trial.of_prompt)
+    names = ["model", "temperature", "language", "kind", "prompt"]
+    for number in range(len(found.drafted)):
+        trial = found.drafted.iloc[[number]]
+        plain = found.plain_beside(trial)
+        assert plain[names].to_numpy().tolist() == trial[names].to_numpy().tolist()
 
 
 @pytest.mark.parametrize("rows", [[row(0, "plain", 1.0)], [row(0, "qwen", 1.0)], []])
@@ -97,40 +100,46 @@ def test_order_is_the_experiments(tmp_path: Path) -> None:
     generations, cycles = rows_of(prompts=2)
     generations.reverse()
     found = trials_of(tmp_path, generations, cycles)
-    names = [way.label for way in found.ways]
-    assert names == [
+    assert list(found.drafted.label.unique()) == [
         *("qwen, naive, k = 2", "qwen, naive, k = 4", "qwen, anchored, k = 2", "qwen, anchored, k = 4"),
         *("history, k = 2", "history, k = 4"),
     ]
     assert found.scopes == [("target", "uk"), ("target", "pl")]
-    assert found.named("target", "x") == "x" and found.here("target", "pl") == " Here: language pl."
+    assert list(found.by_scope(len)) == [" Here: language uk.", " Here: language pl."]
+    assert list(found.by_model(len)) == [""]
+
+
+def test_temperatures_are_configurations_of_their_own(tmp_path: Path) -> None:
+    rows = [
+        row(block, drafter, 1.0 + block, temperature=0.7 * block) for block in (0, 1) for drafter in ("plain", "qwen")
+    ]
+    found = trials_of(tmp_path, rows)
+    assert list(found.drafted.label) == [f"qwen, anchored, temperature {t}, k = 2" for t in ("0", "0.7")]
+    for number in range(2):
+        assert found.plain_beside(found.drafted.iloc[[number]]).seconds.tolist() == [1.0 + number]
 
 
 def test_cycles_give_the_probability_that_they_were_drawn_with(tmp_path: Path) -> None:
     generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=40, tokens=200)
-    run = Benchmark(write_run(tmp_path / "x.bench", generations, cycles))
-    trials = read_trials(run)
-    found = read_cycles(run, trials.left_out)
-    for way in trials.ways:
-        some = chosen(trials.drafted, way)
-        assert sum(c.number for c in found[way]) == sum(trial.passes for trial in some)
-        assert sum(c.accepted for c in found[way]) == sum(trial.accepted for trial in some)
-        probability, measured = agreement(found[way]), pooled_tokens_per_pass(some)
+    found = trials_of(tmp_path, generations, cycles)
+    for label, some in found.drafted.groupby("label"):
+        seen = found.cycles[found.cycles.label == label]
+        assert len(seen) == some.passes.sum() and seen.accepted.sum() == some.accepted.sum()
+        probability, measured = agreement(seen), pooled_tokens_per_pass(some)
         assert probability is not None
         # Prompts differ, so that right guesses come in runs: the expectation is a little high.
-        assert -0.06 < measured - (expected_tokens(found[way]) or 0) < 0.005
-        assert pooled_acceptance(some) < probability
-    anchored = agreement(found[QWEN])
-    assert anchored == pytest.approx(0.7, abs=0.05)
-    half = read_cycles(run, {(block, "target") for block in range(20)})
-    assert 0.4 < sum(c.number for c in half[QWEN]) / sum(c.number for c in found[QWEN]) < 0.6
+        assert -0.06 < measured - (expected_tokens(seen) or 0) < 0.005
+        assert (pooled_acceptance(some) or 0) < probability
+    assert agreement(found.cycles[found.cycles.label == QWEN]) == pytest.approx(0.7, abs=0.05)
 
 
 @pytest.mark.parametrize(("first", "second"), [(0.5, 0.7), (0.7, 0.5), (0.6, 0.6)])
 def test_what_lies_above_the_geometric_expectation(first: float, second: float) -> None:
     # Of two draft tokens the second is accepted more or less often than the first.
     accepted = 1000 * (first + first * second)
-    cycles = [Cycles("", 2, 1000, round(accepted), round(1000 * (1 - first * second)))]
+    both, one = round(1000 * first * second), round(1000 * first * (1 - second))
+    drawn = [2] * both + [1] * one + [0] * (1000 - both - one)
+    cycles = pd.DataFrame({"proposed": 2, "accepted": drawn})
     measured = 1 + accepted / 1000
     expected = expected_tokens(cycles)
     assert expected == pytest.approx(measured) if first == second else (measured > (expected or 0)) == (first > second)
