@@ -159,6 +159,8 @@ def generate_command(trial: Any, arguments: Mapping[str, Any]) -> str:
         "--alignment": drafter.get("alignment"),
         "--strategy": trial.strategy if isinstance(trial.strategy, str) and trial.strategy != "anchored" else None,
         "--no-history": not drafter.get("history"),
+        "--min-draft-prob": f"{drafter['min_draft_prob']:g}" if "min_draft_prob" in drafter else None,
+        "--verify": "rejection" if drafter.get("verify") == "rejection" else None,
         "--num-draft-tokens": None if trial.k != trial.k else str(int(trial.k)),
         "--temp": f"{trial.temperature:g}" if trial.temperature else None,
         "--prompt": "…",
