@@ -6,159 +6,203 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spectool import SpectoolError
+from spectool import FingerprintMismatch, SpectoolError
+from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.formats.alignment import Alignment
+from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.measure.advise.candidate import Candidate, DraftModel
-from spectool.measure.advise.expect import (
-    Guesses,
-    Verification,
-    by_sizes,
-    drafting_by_ratio,
-    expect,
-    of_acceptance,
-)
-from spectool.measure.advise.figures import Figure, assumed, computed, measured, stated, unknown
+from spectool.measure.advise.expect import Guesses, Verification, by_sizes, drafting_by_ratio, expect, of_acceptance
+from spectool.measure.advise.figures import Figure, computed, measured, stated, unknown
 from spectool.measure.advise.machine import Machine
 from spectool.measure.advise.pair import compare, fertility
 from spectool.measure.advise.recommend import Recommendation, recommend
-from spectool.measure.advise.replayed import replay
+from spectool.measure.advise.replayed import Text, replayed
 from spectool.measure.advise.sizes import Sizes, is_model, sizes_of
 from spectool.runtime.draft_length.cost_model import geometric_tokens
 from spectool.runtime.loading import load_drafter
 
 if TYPE_CHECKING:
-    from spectool.measure.advise.measuring import Measured
+    from spectool.measure.advise.timed_target import TimedTarget
 
 _REPLAYED = 20_000  # tokens of the text
 _WINDOW = "32"  # tokens of a prompt, in the benchmark that is advised
-_OWN_TEXT = "on the target's own text"
-_TIMED = "time of the drafter in a cycle"
+_UNASKED = "no model was asked: --measure, or state it with --acceptance"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draft:
-    """A draft that is considered.
+    """A draft that is considered."""
 
-    Attributes:
-        name: In tables, unlike any other draft's.
-        source: Directory, tokenizer.json or hub id.
-        tokenizer: Its tokenizer.
-        bytes: Of its weights, stated; None to look.
-        acceptance: Stated; None to measure, or not to know.
-        alignment: Of its tokenizer with the target's.
-    """
-
-    name: str
-    source: str
-    tokenizer: Tokenizer
-    bytes: int | None = None
-    acceptance: float | None = None
-    alignment: Alignment | None = None
+    name: str  # in tables, unlike any other draft's
+    source: str  # directory, tokenizer.json or hub id
+    tokenizer: Tokenizer  # its tokenizer
+    sizes: Sizes  # what it weighs
+    acceptance: Figure  # stated, or not known
+    alignment: Alignment | None = None  # of its tokenizer with the target's
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Question:
-    """What is asked.
+    """What is asked."""
 
-    Attributes:
-        source: The target: directory, tokenizer.json or hub id.
-        target: Its tokenizer.
-        sizes: What it weighs.
-        drafts: Candidates with a model.
-        dictionaries: Candidates without.
-        texts: Text of the language.
-        corpus: Its name, for commands.
-        lengths: Draft tokens in a cycle.
-        context: Tokens that caches hold.
-        machine: Where it is to run.
-    """
-
-    source: str
-    target: Tokenizer
-    sizes: Sizes
-    drafts: Sequence[Draft]
-    dictionaries: Sequence[Path]
-    texts: Sequence[str]
-    corpus: str
-    lengths: Sequence[int]
-    context: int
-    machine: Machine
+    source: str  # the target: directory, tokenizer.json or hub id
+    target: Tokenizer  # its tokenizer
+    sizes: Sizes  # what it weighs
+    drafts: Sequence[Draft]  # candidates with a model
+    dictionaries: Sequence[Path]  # candidates without
+    texts: Sequence[str]  # text of the language
+    corpus: str  # its name, for commands
+    lengths: Sequence[int]  # draft tokens in a cycle
+    machine: Machine  # where it is to run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Advice:
-    """The answer.
+    """The answer, as JSON has it."""
 
-    Attributes:
-        fertility: Target tokens of a word.
-        plain: Tokens per second of plain decoding.
-        verification: What verifying costs.
-        candidates: Every drafter considered.
-        recommendation: What to do.
-    """
-
+    target: str
+    target_weights: Figure
+    target_cache: Figure
+    corpus: str
+    characters: int
     fertility: Figure
-    plain: Figure
+    machine: Machine
+    plain_tokens_per_second: Figure
     verification: Verification
     candidates: Sequence[Candidate]
     recommendation: Recommendation
 
 
+def open_drafts(
+    sources: Sequence[str],
+    sizes: Sequence[int],
+    acceptances: Sequence[float],
+    alignments: Sequence[Path],
+    target: Tokenizer,
+    context: int,
+) -> list[Draft]:
+    """Open the drafts' tokenizers, and give each its alignment.
+
+    Args:
+        sources: Directory, tokenizer.json or hub id of each.
+        sizes: Bytes of each that are stated; none to look.
+        acceptances: Of each that are stated, or none.
+        alignments: In any order.
+        target: The target's tokenizer.
+        context: Tokens that caches hold.
+
+    Raises:
+        SpectoolError: A tokenizer cannot be opened, or an alignment is of others (`FingerprintMismatch`).
+    """
+    names = [Path(source).parent.name if source.endswith("tokenizer.json") else Path(source).name for source in sources]
+    if len(set(names)) < len(names) or not all(names):
+        names = [source.strip("/") for source in sources]
+    opened = {_fingerprints(each): each for each in map(Alignment, alignments)}
+    drafts = []
+    for number, (name, source) in enumerate(zip(names, sources, strict=True)):
+        tokenizer = open_tokenizer(source)
+        weights = sizes_of(source, sizes[number] if sizes else None, context)
+        acceptance = stated(acceptances[number]) if acceptances else unknown(_UNASKED)
+        own = opened.get((tokenizer.fingerprint, target.fingerprint))
+        drafts.append(Draft(name, source, tokenizer, weights, acceptance, own))
+    for alignment in opened.values():
+        if not any(alignment is draft.alignment for draft in drafts):
+            of = alignment.manifest.tokenizers
+            raise FingerprintMismatch(
+                f"{alignment.path}: expected the tokenizers of the target and one of the drafts, got draft "
+                f"{of['draft']['name']} and target {of['target']['name']}. Leave it out, or name its draft with --draft"
+            )
+    return drafts
+
+
+def _fingerprints(alignment: Alignment) -> tuple[str, str]:
+    of = alignment.manifest.tokenizers
+    return of["draft"]["fingerprint"], of["target"]["fingerprint"]
+
+
+def check(question: Question) -> None:
+    """Refuse what cannot be a draft.
+
+    Raises:
+        SpectoolError: A draft is the target itself.
+    """
+    for draft in question.drafts:
+        same_place = Path(draft.source).expanduser().resolve() == Path(question.source).expanduser().resolve()
+        if same_place and draft.sizes.weights.value == question.sizes.weights.value:
+            raise SpectoolError(
+                f"{draft.source}: expected a draft that is cheaper than the target, got the target itself. Name "
+                "another model, or state its bytes where the two share a tokenizer: --draft-bytes N"
+            )
+
+
 def advise(
     question: Question,
     verification: Verification,
-    models: "Measured | None" = None,
+    timed: "TimedTarget | None" = None,
     progress: Callable[[str], None] = lambda phrase: None,
 ) -> Advice:
     """Consider every drafter.
 
     Args:
         question: What is asked.
-        verification: What verifying costs, where ``models`` do not tell.
-        models: The target, loaded and timed; None to do without.
+        verification: What verifying costs, where ``timed`` does not say it.
+        timed: The target, loaded and timed; None to do without.
         progress: Called with a phrase when a step begins.
 
     Raises:
         SpectoolError: Something that is named cannot be used.
     """
-    costs = verification if models is None else models.verification
+    costs, sizes = verification if timed is None else timed.verification, question.sizes
     candidates = []
     for draft in question.drafts:
         progress(f"considering {draft.source}")
-        candidates.append(_draft(question, draft, costs, models))
-    replayed = _Replayed(question, models)
-    for path in question.dictionaries:
-        progress(f"replaying {path}")
-        candidates.append(_lookup(question, path, costs, replayed))
-    progress("replaying the text's own history")
-    candidates.append(_lookup(question, None, costs, replayed))
+        candidates.append(_draft(question, draft, costs, timed))
+    texts, left = list[Text](), _REPLAYED
+    for ids in question.target.encode_batch(question.texts) if timed is None else ():
+        texts += [((), ids[:left])] if left > 0 else []
+        left -= len(ids)
+    for path in (*question.dictionaries, None):
+        progress("replaying the text's own history" if path is None else f"replaying {path}")
+        if timed is not None:
+            found = timed.lookup(path)
+        else:
+            drafter = load_drafter(question.target, dictionary=path)
+            assert drafter is not None  # there is the history
+            found = {k: replayed(texts, drafter, k, f"on {question.corpus}") for k in question.lengths}
+        candidates.append(_lookup(question, path, costs, found))
     return Advice(
+        question.source,
+        sizes.weights,
+        sizes.cache,
+        question.corpus,
+        sum(map(len, question.texts)),
         fertility(question.target, question.texts),
-        _plain(question, models),
+        question.machine,
+        _plain(question, timed),
         costs,
         candidates,
         recommend(candidates, costs),
     )
 
 
-def _plain(question: Question, models: "Measured | None") -> Figure:
-    if models is not None:
-        return measured(1 / models.step, "by mlx-lm's own loop")
+def _plain(question: Question, timed: "TimedTarget | None") -> Figure:
+    if timed is not None:
+        return measured(1 / timed.step, "by mlx-lm's own loop")
     weights, bandwidth = question.sizes.weights.value, question.machine.bandwidth.value
     if weights is None or bandwidth is None:
         return unknown("it takes the bytes of the target")
     return computed(bandwidth / weights, "at most: bandwidth / bytes of the target")
 
 
-def _draft(question: Question, draft: Draft, costs: Verification, models: "Measured | None") -> Candidate:
+def _draft(question: Question, draft: Draft, costs: Verification, timed: "TimedTarget | None") -> Candidate:
     pair = compare(draft.tokenizer, question.target, question.texts, question.lengths, draft.alignment)
-    sizes = sizes_of(draft.source, draft.bytes, question.context)
-    r = by_sizes(sizes.weights, question.sizes.weights)
-    memory, fits = _memory(question, sizes)
+    r = by_sizes(draft.sizes.weights, question.sizes.weights)
+    memory, fits = _memory(question, draft.sizes)
     commands = _commands(question, draft, pair.same)
-    told, notes = None, []
-    if models is not None:
+    notes, divergence = list[str](), None
+    found: dict[int, tuple[Guesses, Figure]] = {}
+    if timed is not None:
         if not is_model(draft.source):
             notes.append(f"not loaded: {draft.source} is no directory with config.json and *.safetensors")
         elif fits is False:
@@ -166,32 +210,21 @@ def _draft(question: Question, draft: Draft, costs: Verification, models: "Measu
         elif not pair.same and draft.alignment is None:
             notes.append(f"not loaded: it takes an alignment. Make one, and name it with --alignment: {commands[0]}")
         else:
-            told = models.draft(draft.source, None if draft.alignment is None else draft.alignment.path)
+            found, divergence = timed.draft(draft.source, None if draft.alignment is None else draft.alignment.path)
     if not pair.same and not pair.ceiling:
         notes.append("no ceiling: no passage of the text is kept by both tokenizers")
-    if told is not None and told.divergence is not None and told.divergence.acceptance is not None:
-        notes.append(_drawn(told.divergence.acceptance, question))
+    if divergence is not None and divergence["acceptance"] is not None:
+        notes.append(_drawn(divergence["acceptance"], question))
     expectations = []
     for k in question.lengths:
         perfect = pair.perfect(k)
         # k draft tokens of a vocabulary that cuts text smaller are fewer of the target's.
-        guesses = of_acceptance(_acceptance(draft), k if perfect is None else min(k, perfect - 1))
-        drafting = drafting_by_ratio(r, k)
-        if told is not None:
-            guesses = told.replays[k].guesses(_OWN_TEXT)
-            drafting = measured(told.drafting[k], _TIMED)
+        by_bytes = of_acceptance(draft.acceptance, k if perfect is None else min(k, perfect - 1))
+        guesses, drafting = found.get(k, (by_bytes, drafting_by_ratio(r, k)))
         expectations.append(expect(k, guesses, drafting, costs, r))
-    return Candidate(
-        draft.name,
-        "draft",
-        expectations,
-        memory,
-        fits,
-        DraftModel(pair, sizes, r, None if told is None or told.divergence is None else told.divergence._asdict()),
-        commands,
-        tuple(notes),
-        models is not None and told is None,
-    )
+    model = DraftModel(pair, draft.sizes.weights, draft.sizes.cache, r, divergence)
+    unmeasured = timed is not None and not found
+    return Candidate(draft.name, "draft", expectations, memory, fits, model, commands, tuple(notes), unmeasured)
 
 
 def _drawn(acceptance: float, question: Question) -> str:
@@ -203,63 +236,29 @@ def _drawn(acceptance: float, question: Question) -> str:
     )
 
 
-def _acceptance(draft: Draft) -> Figure:
-    if draft.acceptance is not None:
-        return stated(draft.acceptance)
-    return unknown("no model was asked: --measure, or state it with --acceptance")
-
-
 def _memory(question: Question, sizes: Sizes) -> tuple[Figure, bool | None]:
     """Return what the target and a draft take together, and whether that fits."""
-    parts = (question.sizes.total, sizes.total)
-    if any(part.value is None for part in parts):
-        return next(part for part in parts if part.value is None), None
-    total = sum(part.value or 0.0 for part in parts)
-    lacking = [part.origin for part in parts if "alone" in part.origin]
-    memory = computed(total, f"target and draft, {lacking[0].partition(': ')[2] if lacking else 'weights and caches'}")
+    total, parts = 0.0, (question.sizes.total, sizes.total)
+    for part in parts:
+        if part.value is None:
+            return part, None
+        total += part.value
+    lacking = next((part.how for part in parts if "alone" in part.origin), "weights and caches")
     room = question.machine.memory.value
-    return memory, None if room is None else total <= room
+    return computed(total, f"target and draft, {lacking}"), None if room is None else total <= room
 
 
-class _Replayed:
-    """Replays of drafters that look up: on the target's own text where it was loaded, on the text given otherwise."""
-
-    def __init__(self, question: Question, models: "Measured | None") -> None:
-        self._question, self._models = question, models
-        self._texts: list[tuple[Sequence[int], Sequence[int]]] = []
-        left = _REPLAYED
-        for ids in question.target.encode_batch(question.texts) if models is None else ():
-            if left > 0:
-                self._texts.append(((), ids[:left]))
-                left -= len(ids)
-
-    def __call__(self, dictionary: Path | None) -> tuple[dict[int, Guesses], dict[int, Figure]]:
-        """Return guesses, and plain passes of a proposal, by draft length."""
-        if self._models is not None:
-            told = self._models.lookup(dictionary)
-            guesses = {k: each.guesses(_OWN_TEXT) for k, each in told.replays.items()}
-            return guesses, {k: measured(cost, _TIMED) for k, cost in told.drafting.items()}
-        drafter = load_drafter(self._question.target, dictionary=dictionary)
-        assert drafter is not None  # there is the history
-        on = f"on {self._question.corpus}"
-        guesses = {k: replay(self._texts, drafter, k).guesses(on) for k in self._question.lengths}
-        return guesses, {k: assumed(0.0, "a look-up takes microseconds") for k in guesses}
-
-
-def _lookup(question: Question, path: Path | None, costs: Verification, replayed: _Replayed) -> Candidate:
-    guesses, drafting = replayed(path)
-    files = 0 if path is None else sum(file.stat().st_size for file in path.iterdir() if file.is_file())
-    weights = measured(files, "files of the dictionary") if files else computed(0.0, "the text itself")
-    memory, fits = _memory(question, Sizes(weights, computed(0.0, "no cache")))
-    return Candidate(
-        "history" if path is None else str(path),
-        "history" if path is None else "dictionary",
-        [expect(k, guesses[k], drafting[k], costs) for k in question.lengths],
-        memory,
-        fits,
-        todo=(_bench(question, "history" if path is None else f"dict={path},history"),),
-        notes=("drafts from dictionary and history together",) if path is not None else (),
-    )
+def _lookup(
+    question: Question, path: Path | None, costs: Verification, found: dict[int, tuple[Guesses, Figure]]
+) -> Candidate:
+    expectations = [expect(k, *found[k], costs) for k in question.lengths]
+    if path is None:
+        memory = _memory(question, Sizes(computed(0.0, "the text itself"), computed(0.0, "no cache")))
+        return Candidate("history", "history", expectations, *memory, todo=(_bench(question, "history"),))
+    files = [file.stat().st_size for file in find_artifact(path, ".dict").iterdir() if file.is_file()]
+    memory = _memory(question, Sizes(measured(sum(files), "files of the dictionary"), computed(0.0, "no cache")))
+    todo, notes = (_bench(question, f"dict={path},history"),), ("drafts from dictionary and history together",)
+    return Candidate(str(path), "dictionary", expectations, *memory, todo=todo, notes=notes)
 
 
 def _commands(question: Question, draft: Draft, same: bool) -> tuple[str, ...]:
@@ -270,35 +269,22 @@ def _commands(question: Question, draft: Draft, same: bool) -> tuple[str, ...]:
         return (_bench(question, f"{model},align={draft.alignment.path}"),)
     out = f"{draft.name}.align"
     named = {"--draft": draft.source, "--target": question.source, "--corpus": question.corpus, "-o": out}
-    align = " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items())
-    return f"spectool align {align}", _bench(question, f"{model},align={out}")
+    return f"spectool align {_options(named)}", _bench(question, f"{model},align={out}")
+
+
+def _bench(question: Question, drafter: str) -> str:
+    prompts = question.corpus.removeprefix("sample:")
+    named = {"--model": _model(question.source, "TARGET_MODEL"), "--drafter": drafter, "--prompts": prompts}
+    if prompts == question.corpus:
+        named["--window"] = _WINDOW  # whole documents have come to their end: a model may have nothing to add
+    lengths = " ".join(f"--num-draft-tokens {k}" for k in question.lengths)
+    return f"spectool bench {_options(named)} {lengths} -o advised.bench"
+
+
+def _options(named: dict[str, str]) -> str:
+    return " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items())
 
 
 def _model(source: str, otherwise: str) -> str:
     """Return what a benchmark calls a model: its directory or hub id, a word where only a tokenizer is there."""
     return otherwise if Path(source).expanduser().exists() and not is_model(source) else source
-
-
-def _bench(question: Question, drafter: str) -> str:
-    prompts = question.corpus.removeprefix("sample:")
-    lengths = " ".join(f"--num-draft-tokens {k}" for k in question.lengths)
-    named = {"--model": _model(question.source, "TARGET_MODEL"), "--drafter": drafter, "--prompts": prompts}
-    if prompts == question.corpus:
-        named["--window"] = _WINDOW  # whole documents have come to their end: a model may have nothing to add
-    options = " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items())
-    return f"spectool bench {options} {lengths} -o advised.bench"
-
-
-def check(question: Question) -> None:
-    """Refuse what cannot be a draft.
-
-    Raises:
-        SpectoolError: A draft is the target itself.
-    """
-    for draft in question.drafts:
-        same_place = Path(draft.source).expanduser().resolve() == Path(question.source).expanduser().resolve()
-        if same_place and (draft.bytes is None or draft.bytes == question.sizes.weights.value):
-            raise SpectoolError(
-                f"{draft.source}: expected a draft that is cheaper than the target, got the target itself. Name "
-                "another model, or state its bytes where the two share a tokenizer: --draft-bytes N"
-            )

@@ -1,35 +1,27 @@
 """The command ``advise``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, say, show, text_options
-
-if TYPE_CHECKING:
-    from spectool.measure.advise.advice import Draft, Question
-    from spectool.measure.advise.expect import Verification
+from spectool.runtime.commands.model_options import model_option
 
 _LENGTHS = (2, 4, 8)
 _SAMPLE = 60_000  # characters of the text
+_PATH, _POSITIVE, _BYTES = click.Path(path_type=Path), Finite(0, min_open=True), click.IntRange(1)
 _OPTIONS: tuple[Callable[..., Any], ...] = (
-    click.option(
-        "--target",
-        "--model",
-        "target",
-        required=True,
-        metavar="T",
-        help="The target: directory of a model, its tokenizer.json, or hub id.",
-    ),
+    model_option(metavar="T", help="The target: directory of a model, its tokenizer.json, or hub id."),
     click.option(
         "--draft", "--draft-model", "drafts", multiple=True, metavar="D", help="A draft, likewise; may be repeated."
     ),
     click.option(
         "--dict",
         "dictionaries",
-        type=click.Path(path_type=Path),
+        type=_PATH,
         multiple=True,
         metavar="DIR",
         help="A dictionary for the target; may be repeated.",
@@ -37,7 +29,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     click.option(
         "--alignment",
         "alignments",
-        type=click.Path(path_type=Path),
+        type=_PATH,
         multiple=True,
         metavar="DIR",
         help="Alignment of a draft's tokenizer with the target's; may be repeated, in any order.",
@@ -60,27 +52,14 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         metavar="A",
         help="Share of draft tokens that is accepted, where you know it: one for each draft, in their order.",
     ),
+    click.option("--target-bytes", type=_BYTES, metavar="N", help="Weights of the target; by default its files'."),
     click.option(
-        "--target-bytes", type=click.IntRange(1), metavar="N", help="Weights of the target; by default its files'."
+        "--draft-bytes", type=_BYTES, multiple=True, metavar="N", help="Weights of each draft; by default their files'."
     ),
+    click.option("--bandwidth", type=_POSITIVE, metavar="GB/s", help="Of the memory; by default a copy is timed."),
+    click.option("--memory", type=_POSITIVE, metavar="GB", help="By default what the system has."),
     click.option(
-        "--draft-bytes",
-        type=click.IntRange(1),
-        multiple=True,
-        metavar="N",
-        help="Weights of each draft, in their order; by default their files'.",
-    ),
-    click.option(
-        "--bandwidth", type=Finite(0, min_open=True), metavar="GB/s", help="Of the memory; by default a copy is timed."
-    ),
-    click.option("--memory", type=Finite(0, min_open=True), metavar="GB", help="By default what the system has."),
-    click.option(
-        "--context",
-        type=click.IntRange(1),
-        default=4096,
-        show_default=True,
-        metavar="N",
-        help="Tokens that caches hold.",
+        "--context", type=_BYTES, default=4096, show_default=True, metavar="N", help="Tokens that caches hold."
     ),
     click.option(
         "--beta",
@@ -88,20 +67,13 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         metavar="B",
         help="What verifying costs: a pass over k drafts takes 1 + B k² plain ones. By default 0.19, of an M2 Pro.",
     ),
-    click.option(
-        "--run",
-        type=click.Path(path_type=Path),
-        metavar="RUN",
-        help="Take that from a run of `spectool bench` instead.",
-    ),
+    click.option("--run", type=_PATH, metavar="RUN", help="Take that from a run of `spectool bench` instead."),
     click.option(
         "--measure",
         is_flag=True,
         help="Load the models: time their passes here, and replay drafts on text that the target writes.",
     ),
-    click.option(
-        "--temp", "temperature", type=Finite(0), default=0.0, show_default=True, help="At which it writes then."
-    ),
+    click.option("--temp", type=Finite(0), default=0.0, show_default=True, help="At which it writes then."),
 )
 
 
@@ -117,31 +89,22 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 @guarded
 def advise(
-    target: str,
+    model: str,
     drafts: tuple[str, ...],
     dictionaries: tuple[Path, ...],
-    alignments: tuple[Path, ...],
     corpus: str | None,
     language: str | None,
-    lengths: tuple[int, ...],
-    acceptances: tuple[float, ...],
-    target_bytes: int | None,
-    draft_bytes: tuple[int, ...],
-    bandwidth: float | None,
-    memory: float | None,
-    context: int,
-    beta: float | None,
     run: Path | None,
     measure: bool,
-    temperature: float,
     text_field: str | None,
     on_error: Any,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Say whether to draft, with what, and how far ahead, before anything is downloaded or benchmarked.
 
-    Tokenizers are enough: they tell what translation leaves of a perfect draft, and the acceptance that it takes to
-    gain. Directories of models tell what passes cost, by their size; with --measure the models are loaded, passes are
+    Tokenizers are enough: they say what translation leaves of a perfect draft, and the acceptance that it takes to
+    gain. Directories of models say what passes cost, by their size; with --measure the models are loaded, passes are
     timed, and drafts are compared with what the target writes. A dictionary is replayed on the text: name one that it
     was not built from. Every figure says whether it was measured, stated, assumed or computed from others.
 
@@ -152,7 +115,8 @@ def advise(
         spectool advise --target ./Bielik-11B --draft ./Qwen2.5-1.5B --alignment qwen-bielik.align \\
             --dict pl.dict --measure
     """
-    for option, values in (("--draft-bytes", draft_bytes), ("--acceptance", acceptances)):
+    sizes, acceptances, beta = options["draft_bytes"], options["acceptances"], options["beta"]
+    for option, values in (("--draft-bytes", sizes), ("--acceptance", acceptances)):
         if values and len(values) != len(drafts):
             raise click.UsageError(
                 f"{len(values)} {option} for {len(drafts)} drafts: give one for each, in their order"
@@ -161,119 +125,62 @@ def advise(
         raise click.UsageError("--language means its bundled sample: leave it out, or --corpus")
     if sum((beta is not None, run is not None, measure)) > 1:
         raise click.UsageError("--beta, --run and --measure each say what verifying costs: give one of them")
-    if temperature and not measure:
+    if options["temp"] and not measure:
         raise click.UsageError("--temp is of the text that the target writes with --measure, which is not given")
 
     from spectool import SpectoolError
     from spectool.artifacts.tokenizer.opening import open_tokenizer
     from spectool.corpora import open_corpus
-    from spectool.measure.advise.advice import Question, check
+    from spectool.measure.advise.advice import Question, check, open_drafts
     from spectool.measure.advise.advice import advise as answer
-    from spectool.measure.advise.layout import as_facts, print_advice
-    from spectool.measure.advise.machine import this_machine
+    from spectool.measure.advise.expect import M2_PRO_BETA, Verification
+    from spectool.measure.advise.figures import assumed, stated
+    from spectool.measure.advise.layout import print_advice
+    from spectool.measure.advise.machine import this_machine, verification_of
     from spectool.measure.advise.pair import sample
     from spectool.measure.advise.sizes import is_model, sizes_of
 
-    spec = corpus or f"sample:{language or 'pl'}"
+    spec, context = corpus or f"sample:{language or 'pl'}", options["context"]
     text = open_corpus(spec, on_error=on_error, text_field=text_field)
-    opened = open_tokenizer(target)
+    opened = open_tokenizer(model)
     question = Question(
-        target,
+        model,
         opened,
-        sizes_of(target, target_bytes, context),
-        _opened(drafts, draft_bytes, acceptances, alignments, opened),
+        sizes_of(model, options["target_bytes"], context),
+        open_drafts(drafts, sizes, acceptances, options["alignments"], opened, context),
         dictionaries,
         sample((document.text for document in text), _SAMPLE),
         spec,
-        list(dict.fromkeys(lengths or _LENGTHS)),
-        context,
-        this_machine(bandwidth, memory),
+        list(dict.fromkeys(options["lengths"] or _LENGTHS)),
+        this_machine(options["bandwidth"], options["memory"]),
     )
     check(question)
-    models = None
+    timed = None
     if measure:
-        if not is_model(target):
+        if not is_model(model):
             raise SpectoolError(
-                f"{target}: expected the directory of a model to measure, got no config.json and *.safetensors. "
+                f"{model}: expected the directory of a model to measure, got no config.json and *.safetensors. "
                 "Name one, or leave out --measure"
             )
         room, weight = question.machine.memory.value, question.sizes.total.value
         if room is not None and weight is not None and weight > room:
             raise SpectoolError(
-                f"{target}: expected a model of at most {room / 1e9:.1f} GB to load, got {weight / 1e9:.1f}. Leave out "
+                f"{model}: expected a model of at most {room / 1e9:.1f} GB to load, got {weight / 1e9:.1f}. Leave out "
                 "--measure, or state more --memory"
             )
-        from spectool.measure.advise.measuring import Measured
+        from spectool.measure.advise.timed_target import TimedTarget
 
-        say(f"loading and timing {target}")
-        models = Measured(target, question.texts, question.lengths, temperature)
-    found = answer(question, _verification(beta, run, question), models, say)
-    if as_json:
-        show(as_facts(question, found), as_json=True)
-    else:
-        print_advice(question, found)
-
-
-def _opened(
-    sources: Sequence[str],
-    sizes: Sequence[int],
-    acceptances: Sequence[float],
-    alignments: Sequence[Path],
-    target: Any,
-) -> "list[Draft]":
-    """Open the drafts' tokenizers, and give each its alignment."""
-    from spectool import FingerprintMismatch
-    from spectool.artifacts.formats.alignment import Alignment
-    from spectool.artifacts.tokenizer.opening import open_tokenizer
-    from spectool.measure.advise.advice import Draft
-
-    waiting = [Alignment(path) for path in alignments]
-    drafts = []
-    for number, (name, source) in enumerate(zip(_names(sources), sources, strict=True)):
-        tokenizer = open_tokenizer(source)
-        pair = {"draft": tokenizer.fingerprint, "target": target.fingerprint}
-        own = next(
-            (
-                each
-                for each in waiting
-                if {role: each.manifest.tokenizers[role]["fingerprint"] for role in pair} == pair
-            ),
-            None,
-        )
-        drafts.append(
-            Draft(
-                name,
-                source,
-                tokenizer,
-                sizes[number] if sizes else None,
-                acceptances[number] if acceptances else None,
-                own,
-            )
-        )
-    for alignment in waiting:
-        if alignment not in [draft.alignment for draft in drafts]:
-            names = {role: alignment.manifest.tokenizers[role]["name"] for role in ("draft", "target")}
-            raise FingerprintMismatch(
-                f"{alignment.path}: expected the tokenizers of the target and one of the drafts, got draft "
-                f"{names['draft']} and target {names['target']}. Leave it out, or name its draft with --draft"
-            )
-    return drafts
-
-
-def _names(sources: Sequence[str]) -> list[str]:
-    """Return short names of models: the directory's, unless two have one name."""
-    short = [Path(source).parent.name if source.endswith("tokenizer.json") else Path(source).name for source in sources]
-    return short if len(set(short)) == len(short) and all(short) else [source.strip("/") for source in sources]
-
-
-def _verification(beta: float | None, run: Path | None, question: "Question") -> "Verification":
-    from spectool.measure.advise.expect import M2_PRO_BETA, Verification
-    from spectool.measure.advise.figures import assumed, stated
-
+        say(f"loading and timing {model}")
+        timed = TimedTarget(model, question.texts, question.lengths, options["temp"])
+    costs = Verification(
+        assumed(M2_PRO_BETA, "as on the M2 Pro of the published model; --measure times it here")
+        if beta is None
+        else stated(beta)
+    )
     if run is not None:
-        from spectool.measure.advise.machine import verification_of
-
-        return verification_of(run, question.source, question.sizes.weights.value)
-    if beta is not None:
-        return Verification(stated(beta), {})
-    return Verification(assumed(M2_PRO_BETA, "as on the M2 Pro of the published model; --measure times it here"), {})
+        costs = verification_of(run, model, question.sizes.weights.value)
+    found = answer(question, costs, timed, say)
+    if as_json:
+        show(asdict(found), as_json=True)
+    else:
+        print_advice(found)

@@ -17,54 +17,49 @@ Source: cross-family speculative decoding for Polish, section 6.2, equations 3 t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from spectool.measure.advise.figures import Figure, computed, unknown
 from spectool.runtime.draft_length.cost_fit import fit_cost_model
 from spectool.runtime.draft_length.cost_model import CostModel
+from spectool.runtime.draft_length.timings import PassTimes
 
 M2_PRO_BETA = 0.19  # of the published experiments, and of no other machine
+LONGEST = 64  # draft tokens in a cycle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Verification:
     """What a pass costs that verifies drafts.
 
-    Attributes:
-        beta: Overhead that grows with the square of the draft length, in plain passes.
-        passes: Plain passes that one over k + 1 tokens takes, by k, where it was timed; then it is used, not beta.
-            Between those timed it is interpolated; beyond them it rises as it did from one token to the longest.
-        loop: What a cycle takes longer than a plain step of the host's own loop, in plain passes.
+    Where passes were timed they are used, not beta, and continued as the runtime continues them (`PassTimes`).
     """
 
-    beta: Figure
-    passes: Mapping[int, float]
-    loop: float = 0.0
+    beta: Figure  # overhead that grows with the square of the draft length, in plain passes
+    passes: Mapping[int, float] = field(default_factory=dict)  # plain passes that one over k + 1 tokens takes, by k
+    loop: float = 0.0  # what a cycle takes longer than a plain step of the host's own loop, in plain passes
 
     def __call__(self, drafted: float) -> Figure:
         """Return the plain passes of a pass over ``drafted`` draft tokens and one more."""
         if not self.passes:
             return Figure(1 + (self.beta.value or 0.0) * drafted**2, self.beta.origin)
-        longest = max(self.passes)
+        times, longest = PassTimes(LONGEST + 1), max(self.passes)
+        for k, cost in ({0: 1.0} | dict(self.passes)).items():
+            for _ in range(2):  # a time counts from its second sample on
+                times.add(k + 1, cost)
+        times.update()
+        cost = float(np.interp(drafted, range(LONGEST + 1), times.curve[1:]))
         if drafted > longest:
-            rise = (self.passes[longest] - 1) / longest
-            how = f"passes over more than {longest} draft tokens rise as they do up to {longest}"
-            return computed(1 + rise * drafted, how)
-        points = {0: 1.0, **self.passes}
-        cost = float(np.interp(drafted, sorted(points), [points[k] for k in sorted(points)]))
-        return Figure(cost, self.beta.origin if drafted in points else f"{self.beta.origin}, interpolated")
+            return computed(cost, f"passes over more than {longest} draft tokens rise as they do up to {longest}")
+        timed = drafted == 0 or drafted in self.passes
+        return Figure(cost, self.beta.origin if timed else f"{self.beta.origin}, interpolated")
 
     @property
     def is_assumed(self) -> bool:
         """Whether nobody has said or timed it."""
         return self.beta.kind == "assumed"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {"beta": self.beta.as_dict(), "passes": {str(k): v for k, v in self.passes.items()}, "loop": self.loop}
 
 
 def fitted(passes: Mapping[int, float], how: str, loop: float = 0.0) -> Verification:
@@ -80,71 +75,43 @@ def fitted(passes: Mapping[int, float], how: str, loop: float = 0.0) -> Verifica
     return Verification(beta, dict(passes), loop)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Guesses:
-    """What a drafter proposes in a cycle of one draft length, and what becomes of it.
+    """What a drafter proposes in a cycle of one draft length, and what becomes of it."""
 
-    Attributes:
-        tokens_per_pass: Tokens committed / passes.
-        acceptance: Accepted / proposed draft tokens (alpha).
-        proposed: Draft tokens proposed in a pass that has any, mean.
-        coverage: Share of passes that have any.
-    """
-
-    tokens_per_pass: Figure
-    acceptance: Figure
-    proposed: float
-    coverage: float = 1.0
+    tokens_per_pass: Figure  # tokens committed / passes
+    acceptance: Figure  # accepted / proposed draft tokens (alpha)
+    proposed: float  # draft tokens proposed in a pass that has any, mean
+    coverage: float = 1.0  # share of passes that have any
 
 
 def of_acceptance(acceptance: Figure, proposed: float) -> Guesses:
-    """Return guesses of as many tokens each time, a share of which is accepted: 1 + alpha k tokens a pass.
-
-    Args:
-        acceptance: Accepted / proposed target tokens.
-        proposed: Target tokens, which may be fewer than the draft's.
-    """
+    """Return guesses of as many target tokens each time, a share of which is accepted: 1 + alpha k tokens a pass."""
     if acceptance.value is None:
         return Guesses(acceptance, acceptance, proposed)
     tokens = computed(1 + acceptance.value * proposed, "1 + acceptance * tokens proposed")
     return Guesses(tokens, acceptance, proposed)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Expectation:
     """What to expect of a drafter at one draft length.
 
-    Attributes:
-        k: Draft tokens in a cycle at most.
-        tokens_per_pass: Tokens committed / passes.
-        acceptance: Accepted / proposed draft tokens.
-        needed: Acceptance from which on it is faster than plain decoding; above 1 nothing helps.
-        published: The same by the published break-even, r + beta k; None where r is not known or nothing is translated.
-        perfect: Tokens per pass if all that it proposes were right, as often as it proposes: at most k + 1, since the
-            loop verifies no more than k tokens. Where some proposals are cut and others fall short, a little too high.
-        verification: Plain passes of a pass over what it proposes.
-        speedup: Speed against plain decoding.
-        best: Speed if all that it proposes were right; below 1 where ``needed`` is above 1.
-        unburdened: Speed if verifying cost nothing beyond a plain pass.
-        best_unburdened: Speed if all were right, likewise.
+    ``perfect`` is at most k + 1, since the loop verifies no more than k tokens. Where some proposals are cut and others
+    fall short, it is a little too high.
     """
 
-    k: int
-    tokens_per_pass: Figure
-    acceptance: Figure
-    needed: Figure
-    published: float | None
-    perfect: float
-    verification: Figure
-    speedup: Figure
-    best: Figure
-    unburdened: float | None
-    best_unburdened: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value.as_dict() if isinstance(value, Figure) else value for name, value in values.items()}
+    k: int  # draft tokens in a cycle at most
+    tokens_per_pass: Figure  # tokens committed / passes
+    acceptance: Figure  # accepted / proposed draft tokens
+    perfect: float  # tokens per pass if all that it proposes were right, as often as it proposes
+    verification: Figure  # plain passes of a pass over what it proposes
+    needed: Figure  # acceptance from which on it is faster than plain decoding; above 1 nothing helps
+    speedup: Figure  # speed against plain decoding
+    best: Figure  # speed if all that it proposes were right; below 1 where needed is above 1
+    published: float | None = None  # as needed, by the published break-even, r + beta k; None where r is not known
+    unburdened: float | None = None  # speed if verifying cost nothing beyond a plain pass
+    best_unburdened: float | None = None  # speed if all were right, likewise
 
 
 def by_sizes(draft: Figure, target: Figure) -> Figure:
@@ -162,11 +129,7 @@ def drafting_by_ratio(r: Figure, k: int) -> Figure:
 
 
 def expect(
-    k: int,
-    guesses: Guesses,
-    drafting: Figure,
-    verification: Verification,
-    r: Figure | None = None,
+    k: int, guesses: Guesses, drafting: Figure, verification: Verification, r: Figure | None = None
 ) -> Expectation:
     """Put costs and guesses together.
 
@@ -177,33 +140,22 @@ def expect(
         verification: Of passes over drafts.
         r: Plain passes of a draft step, for the published break-even.
     """
-    share, proposed, reached = guesses.coverage, guesses.proposed, guesses.tokens_per_pass
-    perfect, verifying = 1 + share * proposed, verification(proposed)
+    right, reached = guesses.coverage * guesses.proposed, guesses.tokens_per_pass  # draft tokens in a pass
+    perfect, verifying = 1 + right, verification(guesses.proposed)
+    told = (k, reached, guesses.acceptance, perfect, verifying)
     if drafting.value is None:
-        nothing = unknown(drafting.origin.partition(": ")[2])
-        return Expectation(
-            k, reached, guesses.acceptance, nothing, None, perfect, verifying, nothing, nothing, None, None
-        )
+        nothing = unknown(drafting.how)
+        return Expectation(*told, nothing, nothing, nothing)
     pure = drafting.value + 1 + verification.loop
-    cycle = pure + share * ((verifying.value or 1.0) - 1)
+    cycle = pure + guesses.coverage * ((verifying.value or 1.0) - 1)
     needed = unknown("nothing is proposed")
-    if share * proposed:
-        needed = computed(
-            (cycle - 1) / (share * proposed), "acceptance at which a cycle costs what its tokens cost plainly"
-        )
-    lacks = unknown("it takes the acceptance")
-    return Expectation(
-        k,
-        reached,
-        guesses.acceptance,
-        needed,
-        None
-        if r is None or r.value is None or verification.beta.value is None
-        else CostModel(r.value, verification.beta.value).break_even(k),
-        perfect,
-        verifying,
-        lacks if reached.value is None else computed(reached.value / cycle, "tokens per pass / cost of a cycle"),
-        computed(perfect / cycle, "if all that it proposes were right"),
-        None if reached.value is None else reached.value / pure,
-        perfect / pure,
-    )
+    if right:
+        needed = computed((cycle - 1) / right, "acceptance at which a cycle costs what its tokens cost plainly")
+    speedup, unburdened, published = unknown("it takes the acceptance"), None, None
+    if reached.value is not None:
+        speedup = computed(reached.value / cycle, "tokens per pass / cost of a cycle")
+        unburdened = reached.value / pure
+    if r is not None and r.value is not None and verification.beta.value is not None:
+        published = CostModel(r.value, verification.beta.value).break_even(k)
+    best = computed(perfect / cycle, "if all that it proposes were right")
+    return Expectation(*told, needed, speedup, best, published, unburdened, perfect / pure)

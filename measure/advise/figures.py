@@ -1,15 +1,14 @@
 """Figures that say where they come from."""
 
 from dataclasses import dataclass
-from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Figure:
     """A number and its origin.
 
     Attributes:
-        value: The number; None where nothing tells.
+        value: The number; None where it is not known.
         origin: ``measured``, ``stated``, ``assumed``, ``computed`` or ``unknown``, and after a colon how.
     """
 
@@ -17,18 +16,14 @@ class Figure:
     origin: str
 
     @property
-    def known(self) -> bool:
-        """Whether there is a number."""
-        return self.value is not None
-
-    @property
     def kind(self) -> str:
         """The first word of the origin."""
         return self.origin.partition(":")[0]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the figure as JSON has it."""
-        return {"value": self.value, "origin": self.origin}
+    @property
+    def how(self) -> str:
+        """The rest of it."""
+        return self.origin.partition(": ")[2]
 
 
 def measured(value: float, how: str) -> Figure:

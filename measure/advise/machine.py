@@ -9,14 +9,13 @@ from math import isclose
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from spectool import ArtifactError
 from spectool.artifacts.formats.benchmark import PLAIN, Benchmark
 from spectool.measure.advise.expect import Verification, fitted
-from spectool.measure.advise.figures import Figure, measured, stated, unknown
-from spectool.measure.bench.machine import processor
+from spectool.measure.advise.figures import Figure, measured, stated
+from spectool.measure.bench.machine import memory_bytes, processor
 
 GB = 1e9
 _COPIED = 128 << 20  # bytes of the copy that is timed: more than any cache holds
@@ -26,19 +25,13 @@ _HEADERS = 0.01  # of a model's files, at most, beside its weights
 _THREADS = 8  # at most: more do not read memory faster
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Machine:
-    """What decides how fast weights are streamed.
+    """What decides how fast weights are streamed."""
 
-    Attributes:
-        name: Processor and system.
-        bandwidth: Bytes a second that are read or written.
-        memory: Bytes.
-    """
-
-    name: str
-    bandwidth: Figure
-    memory: Figure
+    name: str  # processor and system
+    bandwidth: Figure  # bytes a second that are read or written
+    memory: Figure  # bytes
 
 
 def this_machine(bandwidth: float | None = None, memory: float | None = None) -> Machine:
@@ -48,13 +41,9 @@ def this_machine(bandwidth: float | None = None, memory: float | None = None) ->
         bandwidth: GB/s; None times a copy, which takes some tenths of a second.
         memory: GB; None asks the system.
     """
-    return Machine(
-        f"{processor() or platform.machine()}, {os.cpu_count()} cores",
-        measured(copy_bandwidth(), "copies in memory by the processor")
-        if bandwidth is None
-        else stated(bandwidth * GB),
-        _memory() if memory is None else stated(memory * GB),
-    )
+    found = stated(bandwidth * GB) if bandwidth else measured(copy_bandwidth(), "copies in memory by the processor")
+    room = stated(memory * GB) if memory else measured(memory_bytes(), "what the system has")
+    return Machine(f"{processor() or platform.machine()}, {os.cpu_count()} cores", found, room)
 
 
 def copy_bandwidth() -> float:
@@ -74,46 +63,38 @@ def copy_bandwidth() -> float:
     return 2 * _COPIED / best
 
 
-def _memory() -> Figure:
-    try:
-        return measured(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "what the system has")
-    except (ValueError, OSError, AttributeError):
-        return unknown("this system does not tell; state it with --memory")
-
-
 def verification_of(path: Path, target: str, weights: float | None) -> Verification:
     """Return what a pass over drafts took, in plain steps of the same block, by medians over the cycles of a run.
 
     Args:
         path: Directory of the run.
         target: The model asked about: the one of the run at this path, of as many bytes, or of this name.
-        weights: Bytes of its weights, or of the files that hold them; None where nothing tells.
+        weights: Bytes of its weights, or of the files that hold them; None where they are not known.
 
     Raises:
         ArtifactError: It is no whole run, has no such model, or too few passes to tell.
     """
     run = Benchmark(path)
     name = _model(run, target, weights)
-    columns = ["block", "order", "drafter", "passes", "seconds"]
-    mine = run.generations.filter(pc.field("model") == name).select(columns)
-    timed = mine.filter((pc.field("drafter") == PLAIN) & (pc.field("passes") > 0))
-    plain = pa.table({"block": timed["block"], "step": pc.divide(timed["seconds"], timed["passes"])})
-    drafted = mine.filter(pc.field("drafter") != PLAIN).select(["block", "order"])
+    mine = run.generations.filter(pc.field("model") == name).select(["block", "order", "drafter", "passes", "seconds"])
+    plain = mine.filter((pc.field("drafter") == PLAIN) & (pc.field("passes") > 0)).to_pandas().set_index("block")
     later = run.cycles.filter(pc.field("cycle") > 0)  # the first one waits for the prompt
-    cycles = later.join(drafted, ["block", "order"], join_type="inner").join(plain, "block", join_type="inner")
-    costs = pc.divide(cycles["pass_seconds"], cycles["step"])
-    drafts = pa.table({"k": cycles["proposed"], "cost": costs}).filter(pc.field("k") > 0)
-    grouped = drafts.group_by("k").aggregate([("cost", "list")]).sort_by("k")
-    passes = {k.as_py(): found.values.to_numpy() for k, found in zip(*grouped.select(["k", "cost_list"]), strict=True)}
-    medians = {k: max(1.0, float(np.median(found))) for k, found in passes.items() if len(found) >= _FEW}
-    if not medians:
+    drafted = mine.filter(pc.field("drafter") != PLAIN).select(["block", "order"])
+    cycles = later.select(["block", "order", "proposed", "draft_seconds", "pass_seconds", "seconds"]).join(
+        drafted, ["block", "order"], join_type="inner"
+    )
+    frame = cycles.to_pandas()
+    step = frame["block"].map(plain["seconds"] / plain["passes"])
+    costs = (frame["pass_seconds"] / step)[(frame["proposed"] > 0) & step.notna()].groupby(frame["proposed"])
+    medians = costs.median()[costs.size() >= _FEW].clip(lower=1.0)
+    if medians.empty:
         raise ArtifactError(
             f"{path}: expected plain generations of {name} and at least {_FEW} passes over drafts of one length, got "
-            f"{len(plain)} and {max(map(len, passes.values()), default=0)}. Measure a longer run: spectool bench"
+            f"{len(plain)} and {max(costs.size(), default=0)}. Measure a longer run: spectool bench"
         )
-    rest = pc.subtract(pc.subtract(cycles["seconds"], cycles["draft_seconds"]), cycles["pass_seconds"])
-    loop = float(np.median(pc.divide(rest, cycles["step"]).to_numpy()))
-    return fitted(medians, f"medians of {path}", max(0.0, loop))
+    loop = ((frame["seconds"] - frame["draft_seconds"] - frame["pass_seconds"]) / step).median()
+    passes = {int(k): float(cost) for k, cost in medians.items()}
+    return fitted(passes, f"medians of {path}", max(0.0, float(loop)))
 
 
 def _model(run: Benchmark, target: str, weights: float | None) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 from spectool.measure.advise.candidate import Candidate
 from spectool.measure.advise.expect import M2_PRO_BETA, Expectation, Verification
 
-_WORTH = 1.05  # speed-up from which on drafting is worth its trouble
+_GAIN = 1.05  # speed-up from which on drafting is called a gain
 _LOSS = 0.95  # speed-up below which it is a loss; in between it makes no difference
 _ASSUMED = f"if verifying costs what the published model says of an M2 Pro (beta {M2_PRO_BETA})"
 _MEASURE = "measure it with --measure"
@@ -16,21 +16,13 @@ Verdict = Literal["draft", "do not draft", "break-even", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """What to do.
+    """What to do."""
 
-    Attributes:
-        verdict: In a word.
-        sentence: With the reason.
-        drafter: What to draft with; None where there is nothing to draft with yet.
-        num_draft_tokens: Draft length; None likewise.
-        todo: Commands that would make it surer.
-    """
-
-    verdict: Verdict
-    sentence: str
-    drafter: str | None = None
-    num_draft_tokens: int | None = None
-    todo: tuple[str, ...] = ()
+    verdict: Verdict  # in a word
+    sentence: str  # with the reason
+    drafter: str | None = None  # what to draft with; None where there is nothing to draft with yet
+    num_draft_tokens: int | None = None  # draft length; None likewise
+    todo: tuple[str, ...] = ()  # commands that would make it surer
 
 
 def recommend(candidates: Sequence[Candidate], verification: Verification) -> Recommendation:
@@ -46,13 +38,13 @@ def recommend(candidates: Sequence[Candidate], verification: Verification) -> Re
     """
     fitting = [each for each in candidates if each.fits is not False]
     known = [(each, each.fastest) for each in fitting]
-    gains = [(each, found) for each, found in known if found is not None and _speed(found) >= _WORTH]
+    gains = [(each, found) for each, found in known if found is not None and _speed(found) >= _GAIN]
     open_ones = [each for each in fitting if each.fastest is None]
     if gains:
         return _draft(*max(gains, key=lambda pair: _speed(pair[1])), open_ones)
-    hopeful = [each for each in open_ones if each.easiest is None or each.unmeasured or _best(each.easiest) >= _WORTH]
+    hopeful = [each for each in open_ones if each.easiest is None or each.unmeasured or _best(each.easiest) >= _GAIN]
     if not hopeful and verification.is_assumed:
-        hopeful = [each for each in open_ones if _freest(each)[0] >= _WORTH]
+        hopeful = [each for each in open_ones if _freest(each)[0] >= _GAIN]
     if hopeful:
         return _unknown(hopeful)
     losses = [(each, found) for each, found in known if found is not None and each.kind != "history"]
@@ -84,7 +76,7 @@ def _unknown(hopeful: Sequence[Candidate]) -> Recommendation:
         lacks = "; ".join(dict.fromkeys(each.expectations[0].best.origin.partition(": ")[2] for each in hopeful))
         return Recommendation("unknown", f"Unknown: what {names} costs is not known; {lacks}.", todo=candidate.todo)
     most = f"at most {_best(found):.2f} times plain decoding, at k = {found.k} and always right{_provided(found)}"
-    if _best(found) >= _WORTH:
+    if _best(found) >= _GAIN:
         cheap = _cheapest(candidate)
         needed = f"gains from an acceptance of {_percent(cheap.needed.value)} at k = {cheap.k} on"
         reason = f"{candidate.name} {needed}, and gives {most}; measure it"
@@ -94,7 +86,7 @@ def _unknown(hopeful: Sequence[Candidate]) -> Recommendation:
         free, k = _freest(candidate)
         reason = f"{candidate.name} gives {most}, and up to {free:.2f} times at k = {k} if it is free; {_MEASURE}"
     others = [
-        f"{each.name} ({_percent(_cheapest(each).needed.value)})" if _best(each.easiest) >= _WORTH else each.name
+        f"{each.name} ({_percent(_cheapest(each).needed.value)})" if _best(each.easiest) >= _GAIN else each.name
         for each in hopeful
         if each is not candidate and each.easiest is not None
     ]
@@ -108,7 +100,7 @@ def _no_gain(losses: Sequence[tuple[Candidate, Expectation]], verification: Veri
     gives = f"{candidate.name} gives {_speed(found):.2f} times plain decoding at k = {found.k}"
     lengths = [each for one, _ in losses for each in one.expectations]
     freest = max((each.unburdened or 0.0, each.k) for each in lengths)
-    if verification.is_assumed and freest[0] >= _WORTH and _speed(found) < _LOSS:
+    if verification.is_assumed and freest[0] >= _GAIN and _speed(found) < _LOSS:
         reason = f"{gives}{_provided(found)}, and up to {freest[0]:.2f} times at k = {freest[1]} if it is free"
         return Recommendation("unknown", f"Unknown: {reason}; {_MEASURE}.", todo=candidate.todo)
     reason = (

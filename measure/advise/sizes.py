@@ -12,21 +12,16 @@ from spectool.measure.advise.figures import Figure, computed, measured, stated, 
 _CACHE_BYTES = 2  # of a number in the cache: float16 or bfloat16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sizes:
-    """Bytes of a model in memory.
+    """Bytes of a model in memory."""
 
-    Attributes:
-        weights: All of them, which every pass reads.
-        cache: Keys and values of a whole context.
-    """
-
-    weights: Figure
-    cache: Figure
+    weights: Figure  # all of them, which every pass reads
+    cache: Figure  # keys and values of a whole context
 
     @property
     def total(self) -> Figure:
-        """Weights and cache; the weights alone where nothing tells the cache."""
+        """Weights and cache; the weights alone where the cache is not known."""
         if self.weights.value is None:
             return self.weights
         if self.cache.value is None:
@@ -35,7 +30,7 @@ class Sizes:
 
 
 def sizes_of(source: str, weights: int | None, context: int) -> Sizes:
-    """Tell what a model weighs.
+    """Return what a model weighs.
 
     Args:
         source: Directory of the model, its tokenizer alone, or a hub id.
@@ -57,7 +52,7 @@ def sizes_of(source: str, weights: int | None, context: int) -> Sizes:
 
 
 def is_model(source: str) -> bool:
-    """Tell whether a model lies there, and not a tokenizer alone."""
+    """Return whether a model lies there, and not a tokenizer alone."""
     path = Path(source).expanduser()
     return path.is_dir() and (path / "config.json").is_file() and any(path.glob("*.safetensors"))
 
@@ -74,14 +69,9 @@ def _cache(config: Path, context: int) -> Figure:
         ) from error
     text: dict[str, Any] = read.get("text_config", read) if isinstance(read, dict) else {}
     layers, heads = text.get("num_hidden_layers"), text.get("num_attention_heads")
-    kept = text.get("num_key_value_heads") or heads
-    size = text.get("head_dim")
-    if size is None and heads and text.get("hidden_size"):
-        size = text["hidden_size"] // heads
-    shape = [part for part in (layers, kept, size) if isinstance(part, int) and part > 0]
-    if len(shape) < 3:
+    size = text.get("head_dim") or (text.get("hidden_size", 0) // heads if heads else None)
+    shape = [part for part in (layers, text.get("num_key_value_heads") or heads, size) if part]
+    if len(shape) < 3 or not all(isinstance(part, int) for part in shape):
         return unknown("config.json does not name layers and heads")
-    return computed(
-        2 * prod(shape) * _CACHE_BYTES * context,
-        f"{context:,} tokens of 16-bit keys and values in {layers} layers",
-    )
+    how = f"{context:,} tokens of 16-bit keys and values in {layers} layers"
+    return computed(2 * prod(shape) * _CACHE_BYTES * context, how)

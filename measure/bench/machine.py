@@ -25,10 +25,15 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": processor(),
         "cores": os.cpu_count() or 0,
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": memory_bytes(),
         "device": str(mx.default_device()),
         **versions(),
     }
+
+
+def memory_bytes() -> int:
+    """Return how much memory the system has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def processor() -> str:

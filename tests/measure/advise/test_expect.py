@@ -17,7 +17,7 @@ from spectool.measure.advise.figures import Figure, assumed, computed, measured,
 from spectool.runtime.draft_length.cost_model import CostModel
 
 GB = 1e9
-PUBLISHED = Verification(stated(0.19), {})  # paper, section 6.2: an M2 Pro
+PUBLISHED = Verification(stated(0.19))  # paper, section 6.2: an M2 Pro
 TARGET, DRAFT = stated(11.32 * GB), stated(0.8 * GB)
 
 
@@ -77,7 +77,7 @@ def test_timed_passes_win_over_beta() -> None:
     assert [timed(drafted).origin for drafted in (2, 3)] == ["measured: here", "measured: here, interpolated"]
     assert timed.beta.value == pytest.approx((0.2 * 4 + 0.6 * 16) / (16 + 256))
     assert not timed.is_assumed
-    assert Verification(assumed(M2_PRO_BETA, "x"), {}).is_assumed
+    assert Verification(assumed(M2_PRO_BETA, "x")).is_assumed
 
 
 @pytest.mark.parametrize(("drafted", "cost"), [(4.0, 4.08), (4.5, 4.465), (5.0, 4.85), (8.0, 7.16)])
@@ -94,7 +94,7 @@ def test_beyond_the_longest_timed_pass_it_rises_as_it_did(drafted: float, cost: 
 
 @pytest.mark.parametrize("beta", [stated(0.19), assumed(0.19, "x")])
 def test_without_timed_passes_the_cost_is_of_betas_origin(beta: Figure) -> None:
-    found = Verification(beta, {})(2)
+    found = Verification(beta)(2)
     assert found.value == pytest.approx(1.76)
     assert found.origin == beta.origin
 
@@ -137,14 +137,14 @@ def test_without_acceptance_or_sizes_nothing_is_made_up() -> None:
     nothing = unknown("nobody asked")
     r = by_sizes(DRAFT, TARGET)
     found = expect(2, of_acceptance(nothing, 2), drafting_by_ratio(r, 2), PUBLISHED, r)
-    assert not found.speedup.known
-    assert found.needed.known
-    assert found.best.known
+    assert found.speedup.value is None
+    assert found.needed.value is not None
+    assert found.best.value is not None
     r = by_sizes(nothing, TARGET)
     found = expect(2, of_acceptance(stated(0.9), 2), drafting_by_ratio(r, 2), PUBLISHED, r)
-    assert not found.speedup.known
-    assert not found.needed.known
-    assert not found.best.known
+    assert found.speedup.value is None
+    assert found.needed.value is None
+    assert found.best.value is None
 
 
 @pytest.mark.parametrize(
@@ -171,5 +171,5 @@ def test_fewer_target_tokens_than_draft_tokens_must_be_accepted_more_often() -> 
     assert fewer.tokens_per_pass.value == pytest.approx(1.625)
     assert found.needed.value == pytest.approx((3 * (r.value or 0.0) + 0.125) / 1.25)
     nothing = expect(2, of_acceptance(stated(0.5), 0.0), drafting_by_ratio(r, 2), fitted({2: 1.2}, "x"), r)
-    assert not nothing.needed.known
+    assert nothing.needed.value is None
     assert (nothing.speedup.value or 9.0) < 1

@@ -12,7 +12,7 @@ from spectool.measure.advise.recommend import Recommendation, recommend
 
 CHEAP = fitted({2: 1.02, 4: 1.05, 8: 1.1}, "here")
 DEAR = fitted({2: 2.9, 4: 4.7, 8: 8.4}, "here")
-ASSUMED = Verification(assumed(0.19, "an M2 Pro"), {})
+ASSUMED = Verification(assumed(0.19, "an M2 Pro"))
 LENGTHS = (2, 4, 8)
 
 
@@ -116,7 +116,7 @@ def test_an_assumed_cost_does_not_decide_against_a_perfect_draft(r: float) -> No
     assert ("gains from an acceptance" in found.sentence) == gains
     assert (f"up to {9 / (1 + 9 * r):.2f} times at k = 8 if it is free" in found.sentence) == (not gains)
     assert ("--measure" in found.sentence) == (not gains)
-    known = Verification(stated(0.19), {})
+    known = Verification(stated(0.19))
     assert (advised(draft("new", None, known, r), costs=known).verdict == "do not draft") == (not gains)
 
 
@@ -164,9 +164,7 @@ def test_history_counts_only_where_it_gains() -> None:
 
 
 def test_break_even() -> None:
-    found = advised(
-        draft("even", 0.5, Verification(stated(0.19), {}), 0.071, [2]), costs=Verification(stated(0.19), {})
-    )
+    found = advised(draft("even", 0.5, Verification(stated(0.19)), 0.071, [2]), costs=Verification(stated(0.19)))
     assert found.verdict == "break-even"
 
 

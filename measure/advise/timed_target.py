@@ -1,0 +1,135 @@
+"""A target that is asked: costs of its passes on this machine, and text of its own to replay drafts on.
+
+At any temperature, exact verification accepts a draft token where the target says the same, so that drafts replayed
+on text of the target's own give the acceptance of a generation, without a pass of the target for every drafter and
+draft length.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import mlx.core as mx
+
+from spectool import CorpusError
+from spectool.artifacts.tokenizer.opening import open_tokenizer
+from spectool.build.training.tuning.continuations import prompts_of
+from spectool.build.training.tuning.divergence import measure as measure_divergence
+from spectool.build.training.tuning.examples import Example, paired_example
+from spectool.build.training.tuning.pairing import pairing_of, same_vocabulary
+from spectool.measure.advise.expect import Guesses, Verification, fitted
+from spectool.measure.advise.figures import Figure
+from spectool.measure.advise.replayed import Text, replayed
+from spectool.measure.side_by_side import pass_cost
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.host.generation import generate_step as plain_generate_step
+from spectool.runtime.loading import load_drafter
+from spectool.runtime.models import load_model
+
+_PROMPTS = 5
+_PROMPT = 24  # tokens
+_TOKENS = 48  # after each prompt
+_FEW = 8  # likewise: to warm up, and to time a plain step beside a drafter
+_ROWS = 4  # of a pass that compares distributions
+_LONGEST = 128  # tokens of a row there
+
+
+class TimedTarget:
+    """A target that was loaded, timed and made to write.
+
+    Attributes:
+        step: Seconds of a token by the host's own loop.
+        verification: Of its passes over drafts.
+    """
+
+    def __init__(self, target: str, texts: Sequence[str], lengths: Sequence[int], temperature: float) -> None:
+        """Load the target, and let it write and be timed.
+
+        Args:
+            target: Directory or hub id.
+            texts: Text whose beginnings are prompts, and on which distributions are compared.
+            lengths: Draft tokens in a cycle.
+            temperature: 0 takes the most probable token.
+
+        Raises:
+            CorpusError: No text is long enough for a prompt.
+            RuntimeUnsupported: mlx-lm cannot load the model.
+        """
+        self._model, self._loaded = load_model(target)
+        self._tokenizer = open_tokenizer(self._loaded)
+        self._texts, self._lengths = texts, lengths
+        self._sampler = Sampling(temp=temperature) if temperature else None
+        prompts: list[list[int]] = prompts_of(self._tokenizer, texts, _PROMPT, _PROMPTS).tolist()
+        if not prompts:
+            raise CorpusError(
+                f"expected text of more than {_PROMPT} tokens for a prompt, got none. Name other text with --corpus"
+            )
+        for generate in (plain_generate_step, generate_step):
+            self._run(generate, prompts[0], _FEW)
+        mx.random.seed(0)
+        stop, steps, loops = frozenset(self._tokenizer.roles.eos), [], []
+        self._written: list[Text] = []
+        for prompt in prompts:  # one after the other, so that a busy machine slows both alike
+            written, seconds = self._run(plain_generate_step, prompt, _TOKENS)
+            steps.append(seconds)
+            loops.append(self._run(generate_step, prompt, _TOKENS)[1] / seconds)
+            end = next((place + 1 for place, token in enumerate(written) if token in stop), len(written))
+            self._written.append((prompt, written[:end]))
+        self.step = median(steps)
+        costs = {k: max(1.0, pass_cost(self._model, k + 1)) for k in lengths}
+        self.verification: Verification = fitted(costs, "passes timed here", max(0.0, median(loops) - 1))
+
+    def lookup(self, dictionary: Path | None) -> dict[int, tuple[Guesses, Figure]]:
+        """Return guesses and costs of a dictionary and the text's own history, or history alone, by draft length."""
+        return self._replayed(load_drafter(self._loaded, dictionary=dictionary))
+
+    def draft(
+        self, draft: str, alignment: Path | None
+    ) -> tuple[dict[int, tuple[Guesses, Figure]], dict[str, Any] | None]:
+        """Replay what a draft model proposes, and compare distributions on the text given.
+
+        Args:
+            draft: Directory or hub id.
+            alignment: Of its tokenizer with the target's.
+
+        Returns:
+            Guesses and costs by draft length, and the divergence; None where distributions cannot be compared.
+
+        Raises:
+            RuntimeUnsupported: It cannot be loaded, or has another tokenizer and there is no alignment.
+        """
+        model, loaded = load_model(draft)
+        drafter = load_drafter(self._loaded, draft_model=(model, loaded), alignment=alignment, history=False)
+        return self._replayed(drafter), self._divergence(model, open_tokenizer(loaded), alignment)
+
+    def _replayed(self, drafter: Any) -> dict[int, tuple[Guesses, Figure]]:
+        replayed(self._written[:1], drafter, self._lengths[0], "")  # first passes of a shape compile
+        on = "on the target's own text"
+        return {k: replayed(self._written, drafter, k, on, self._plain_step) for k in self._lengths}
+
+    def _plain_step(self, prompt: Sequence[int]) -> float:
+        return self._run(plain_generate_step, prompt, _FEW)[1]
+
+    def _divergence(self, model: Any, draft: Any, alignment: Path | None) -> dict[str, Any] | None:
+        target = self._tokenizer
+        pairing, same = pairing_of(draft, target, alignment), same_vocabulary(draft, target)
+        rows: list[Example] = []
+        for text in self._texts:
+            row = paired_example(draft, target, same, text[: 4 * _LONGEST], _LONGEST)
+            rows += [] if row is None else [row]
+            if len(rows) == _PROMPTS:
+                break
+        if pairing is None or not rows:
+            return None
+        return measure_divergence(model, self._model, pairing, rows, _ROWS)._asdict()
+
+    def _run(self, generate: Callable[..., Any], prompt: Sequence[int], count: int) -> tuple[list[int], float]:
+        """Generate; return the tokens, and the seconds of each but the first."""
+        steps = generate(mx.array(list(prompt)), self._model, max_tokens=count, sampler=self._sampler)
+        output = [int(next(steps)[0])]  # the prompt pass ends with it
+        began = time.perf_counter()
+        output += [int(step[0]) for step in steps]
+        return output, (time.perf_counter() - began) / (count - 1)
