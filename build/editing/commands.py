@@ -179,7 +179,7 @@ def export_dict(
         spectool export-dict pl.dict --format llama.cpp -o pl.lookup
     """
     from spectool import SpectoolError
-    from spectool.artifacts.formats.llama_cpp import LONGEST, STATIC, check_replaceable, write_cache
+    from spectool.artifacts.formats.llama_cpp import check_replaceable, write_cache
     from spectool.build.editing.lookup_cache import to_ngrams
 
     dictionary = _opened(path)
@@ -190,16 +190,8 @@ def export_dict(
             f"{path}: none of its {len(dictionary):,} entries can be written. Give a lower --min-prob, or --cache "
             "dynamic"
         )
-    if exported.too_long:
-        most = STATIC if kind == "static" else LONGEST
-        say(
-            f"{exported.too_long:,} of {len(dictionary):,} entries are left out: their contexts are longer than the "
-            f"{most} tokens that a {kind} cache of llama.cpp can hold"
-        )
-    if exported.too_short:
-        say(f"{exported.too_short:,} entries are left out: a static cache has contexts of exactly {STATIC} tokens")
-    if exported.improbable:
-        say(f"{exported.improbable:,} entries are left out: they are less probable than {min_prob}")
+    for reason, number in exported.left_out.items():
+        say(f"{number:,} of {len(dictionary):,} entries are left out: {reason}")
     if not counted:
         say("probabilities are not in the file: llama.cpp will draft all of it (--counted keeps them as counts)")
     facts = {
@@ -207,7 +199,7 @@ def export_dict(
         "n-grams": write_cache(out, exported.ngrams.items()),
         "bytes": out.stat().st_size,
         "entries": exported.entries,
-        "entries left out": exported.too_long + exported.too_short + exported.improbable,
+        "entries left out": exported.left_out.total(),
     }
     show(facts, as_json)
 

@@ -27,11 +27,11 @@ probabilities are taken as they are.
 Source: the thresholds are those of ``common/ngram-cache.cpp`` in llama.cpp.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry
@@ -48,23 +48,18 @@ _MOST_COUNTED = 1000
 _DISCOUNT = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(NamedTuple):
     """N-grams for a cache, and what they leave out.
 
     Attributes:
         ngrams: By their tokens.
         entries: Entries of the dictionary that became n-grams of their own.
-        too_long: Entries whose context is too long for the cache.
-        too_short: Entries whose context is too short for a static cache.
-        improbable: Entries below the minimum probability.
+        left_out: Entries that could not, by the reason.
     """
 
     ngrams: dict[Ngram, Followers]
     entries: int
-    too_long: int
-    too_short: int
-    improbable: int
+    left_out: Counter[str]
 
 
 def to_ngrams(entries: Iterable[Entry], kind: Kind, certain: bool, min_probability: float) -> Exported:
@@ -77,36 +72,30 @@ def to_ngrams(entries: Iterable[Entry], kind: Kind, certain: bool, min_probabili
         min_probability: Of an entry that is written.
     """
     longest = STATIC if kind == "static" else LONGEST
+    shortest = STATIC if kind == "static" else 1
     seen: defaultdict[Ngram, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
     total: defaultdict[Ngram, float] = defaultdict(float)
-    written = too_long = too_short = improbable = 0
-    shortest = STATIC if kind == "static" else 1
+    written, left_out = 0, Counter[str]()
     proposing: dict[Text, Prediction] = {}
     for entry in sorted(entries, key=lambda entry: len(entry.context)):
         context = tuple(entry.context)
         if len(context) > longest:
-            too_long += 1
-            continue
-        if len(context) + len(entry.continuation) <= shortest:
-            too_short += 1
-            continue
-        prediction = Prediction(tuple(entry.continuation), entry.probability, entry.count)
-        if entry.probability < min_probability and longest_suffix(as_text(context), proposing) is None:
-            improbable += 1
-            continue
-        if len(context) >= shortest:
-            proposing[as_text(context)] = prediction
-        usable = False
-        for place, token in enumerate(entry.continuation):
-            ngram = (*context, *entry.continuation[:place])[-longest:]
-            if len(ngram) >= shortest:
-                usable = True
-                seen[ngram][token] += entry.count * entry.probability
-                total[ngram] += entry.count
-        written += usable
-        too_short += not usable
+            left_out[f"their contexts are longer than the {longest} tokens of a {kind} cache of llama.cpp"] += 1
+        elif len(context) + len(entry.continuation) <= shortest:
+            left_out[f"a static cache has contexts of exactly {STATIC} tokens"] += 1
+        elif entry.probability < min_probability and longest_suffix(as_text(context), proposing) is None:
+            left_out[f"they are less probable than {min_probability}"] += 1
+        else:
+            written += 1
+            if len(context) >= shortest:
+                proposing[as_text(context)] = Prediction(tuple(entry.continuation), entry.probability, entry.count)
+            for place, token in enumerate(entry.continuation):
+                ngram = (*context, *entry.continuation[:place])[-longest:]
+                if len(ngram) >= shortest:
+                    seen[ngram][token] += entry.count * entry.probability
+                    total[ngram] += entry.count
     ngrams = {ngram: _followers(len(ngram), seen[ngram], total[ngram], certain) for ngram in sorted(seen)}
-    return Exported(ngrams, written, too_long, too_short, improbable)
+    return Exported(ngrams, written, left_out)
 
 
 def _followers(length: int, seen: Mapping[int, float], total: float, certain: bool) -> Followers:

@@ -7,9 +7,10 @@ The alphabets are those taught in schools, and for Polish q, v and x of foreign 
 here by hand and are no statement on what is good spelling. Crimean Tatar has two.
 """
 
+import codecs
 import unicodedata
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 
 SCRIPTS = {
     "Arab": "ARABIC",
@@ -46,7 +47,7 @@ ALPHABETS: dict[str, tuple[str, ...]] = {
 """ISO 639 code -> alphabets; capital letters are added."""
 
 Fits = Callable[[bytes], bool]
-"""Tells whether bytes of text, perhaps cut inside a character at either end, are what is wanted."""
+"""A test of bytes of text, perhaps cut inside a character at either end."""
 
 
 def in_scripts(codes: Iterable[str]) -> Fits:
@@ -63,32 +64,27 @@ def in_languages(codes: Iterable[str]) -> Fits:
 
 def _test(allowed: list[Callable[[str], bool]]) -> Fits:
     """Return a test for texts all of whose letters are allowed by one and the same of the functions."""
-
-    @cache
-    def character(char: str) -> frozenset[int]:
-        """Return which functions allow a character."""
-        if unicodedata.category(char)[0] != "L":
-            return frozenset(range(len(allowed)))
-        return frozenset(number for number, allows in enumerate(allowed) if allows(char))
-
-    @cache
-    def beginning(data: bytes) -> frozenset[int]:
-        """Return which functions allow a character that begins so."""
-        found: frozenset[int] = frozenset()
-        for code in _completions(data):
-            found |= character(chr(code))
-            if len(found) == len(allowed):
-                break
-        return found
+    tests = [cache(partial(_fits, allows)) for allows in allowed]
+    beginnings = [cache(partial(_begins, test)) for test in tests]
 
     def fits(data: bytes) -> bool:
         text, rest = split_characters(data)
-        remaining = beginning(rest) if rest else frozenset(range(len(allowed)))
-        for char in set(unicodedata.normalize("NFC", text)):
-            remaining &= character(char)
-        return bool(remaining)
+        characters = set(unicodedata.normalize("NFC", text))
+        return any(
+            all(map(test, characters)) and (not rest or begins(rest))
+            for test, begins in zip(tests, beginnings, strict=True)
+        )
 
     return fits
+
+
+def _fits(allows: Callable[[str], bool], character: str) -> bool:
+    return unicodedata.category(character)[0] != "L" or allows(character)
+
+
+def _begins(test: Callable[[str], bool], data: bytes) -> bool:
+    """Say whether a character that passes begins with these bytes."""
+    return any(test(chr(code)) for code in _completions(data))
 
 
 def split_characters(data: bytes) -> tuple[str, bytes]:
@@ -99,16 +95,8 @@ def split_characters(data: bytes) -> tuple[str, bytes]:
     >>> split_characters("ґаз".encode()[1:-1])
     ('а', b'\\xd0')
     """
-    for size in range(1, min(3, len(data)) + 1):
-        lead = data[-size]
-        if lead >= 0xC0:
-            whole = 2 + (lead >= 0xE0) + (lead >= 0xF0)
-            if size < whole and lead < 0xF5:
-                return data[:-size].decode("utf-8", "ignore"), data[-size:]
-            break
-        if lead < 0x80:
-            break
-    return data.decode("utf-8", "ignore"), b""
+    decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+    return decoder.decode(data), decoder.getstate()[0]
 
 
 def _completions(data: bytes) -> range:

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from spectool.artifacts.plot_style import COLOURS, STYLE
-from spectool.build.training.curve import Point, means
+from spectool.build.training.checkpoints import Point
 
 _STRETCHES = 400
 _OF_ALL = "#444444"  # not one of the tasks
@@ -20,8 +22,8 @@ def plot_curve(points: Sequence[Point], folder: Path) -> None:
     with matplotlib.rc_context({**STYLE, "axes.spines.right": True}):  # a second axis stands there
         figure = Figure(figsize=(5.2, 3.2), layout="constrained")
         axes = figure.subplots()
-        smooth = means(points, _STRETCHES)
-        axes.plot([step * step_tokens for step, _ in smooth], [loss for _, loss in smooth], color=COLOURS[0])
+        steps, losses = means(points, _STRETCHES)
+        axes.plot(steps * step_tokens, losses, color=COLOURS[0])
         axes.set_xlabel("tokens trained on")
         axes.set_ylabel("training loss, nats per token", color=COLOURS[0])
         measured = [(point.tokens, point.bits_per_byte) for point in points if point.bits_per_byte is not None]
@@ -30,6 +32,12 @@ def plot_curve(points: Sequence[Point], folder: Path) -> None:
         other.plot(*zip(*measured, strict=True), "o-", color=COLOURS[1], markersize=4)
         other.set_ylabel("held out, bits per byte", color=COLOURS[1])
         _save(figure, folder, "curve")
+
+
+def means(points: Sequence[Point], most: int) -> NDArray[np.float64]:
+    """Return step and loss, each the mean of a stretch of steps, ``[2, stretches]``: at most ``most`` of one length."""
+    stretches = np.array_split([(point.step, point.loss) for point in points], min(most, len(points)))
+    return np.array([stretch.mean(axis=0) for stretch in stretches]).T
 
 
 def plot_tasks(points: Sequence[Any], folder: Path) -> None:

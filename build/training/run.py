@@ -1,13 +1,6 @@
 """A run of steps: measured and saved at intervals, begun where an earlier one was stopped, written when all is done.
 
-    .OUT.work/
-      key.json                  what the result depends on
-      lock                      held while a training runs
-      checkpoint.safetensors    weights, state of the optimizer, step and seconds
-      curve.parquet             the loss curve, at least as far as the checkpoint
-
-and what each training keeps of its text. Another command finds an error there that names what differs, as it does in
-a finished OUT.
+Another command with the same OUT finds an error that names what differs.
 """
 
 import math
@@ -30,8 +23,7 @@ from spectool import SpectoolError
 from spectool.artifacts.console import say
 from spectool.build.inputs import Progress
 from spectool.build.training import checkpoints
-from spectool.build.training.checkpoints import CHECKPOINT
-from spectool.build.training.curve import CURVE, Point, read_rows, write_rows
+from spectool.build.training.checkpoints import CHECKPOINT, CURVE, Point, read_rows, write_rows
 from spectool.build.training.record import finish
 from spectool.build.training.run_options import RunOptions
 
@@ -72,11 +64,10 @@ class Run(ABC):
         self._seconds = 0.0
         self.rows: dict[str, list[Any]] = {file: [] for file in self.tables}
         if (work / CHECKPOINT).exists():
-            position = checkpoints.load(work / CHECKPOINT, model, optimizer)
-            self._seconds = position.seconds
+            last, self._seconds = checkpoints.load(work / CHECKPOINT, model, optimizer)
             for file, kind in self.tables.items():
-                self.rows[file] = [row for row in read_rows(work / file, kind) if row.step <= position.step]
-            progress(f"going on after step {position.step:,} of {options.steps:,}")
+                self.rows[file] = [row for row in read_rows(work / file, kind) if row.step <= last]
+            progress(f"going on after step {last:,} of {options.steps:,}")
 
     @property
     def points(self) -> list[Point]:
@@ -154,8 +145,7 @@ class Run(ABC):
     def _save(self) -> None:
         # In this order: the curves may be longer than the checkpoint says, but never shorter.
         self._write_tables(self._work)
-        position = checkpoints.Position(len(self.points), self._seconds)
-        checkpoints.save(self._work / CHECKPOINT, self._model, self._optimizer, position)
+        checkpoints.save(self._work / CHECKPOINT, self._model, self._optimizer, len(self.points), self._seconds)
 
     def _write_tables(self, folder: Path) -> None:
         for file, kind in self.tables.items():

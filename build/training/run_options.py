@@ -1,8 +1,10 @@
 """What both trainings are asked: corpora by name, steps, how often to measure and to save, the seed."""
 
+import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import click
 
@@ -31,6 +33,13 @@ class RunOptions:
         """Steps between two measurements, and between two checkpoints."""
         tenth, twentieth = max(1, self.steps // 10), max(1, self.steps // 20)
         return self.measure_every or tenth, self.checkpoint_every or twentieth
+
+    def key(self, **more: Any) -> dict[str, Any]:
+        """Return what a result depends on, as JSON values: these arguments but for the checkpoints, and ``more``."""
+        chosen = {**asdict(self), "measure_every": self.intervals[0], **more}
+        del chosen["checkpoint_every"]
+        plain: dict[str, Any] = json.loads(json.dumps(chosen))
+        return plain
 
 
 def named(given: Sequence[str], option: str = "--corpus") -> dict[str, str]:

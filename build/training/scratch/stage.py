@@ -6,10 +6,8 @@ step decide (`feed`), and the model is written over all ids (`export`) and measu
 rows, and all apply the average. The first one writes.
 """
 
-import json
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -196,15 +194,11 @@ def _key(
     reading: dict[str, Any],
 ) -> dict[str, Any]:
     """Return what the result depends on, as JSON values."""
-    chosen = asdict(options)
-    del chosen["checkpoint_every"]
-    chosen["tokens"] = options.tokens or tokens_needed(options.steps, options.step_tokens, options.length)
-    chosen["measure_every"] = options.intervals[0]
-    key = {
-        **chosen,
-        "boundaries": boundaries._asdict(),
-        "tokenizer": tokenizer.fingerprint,
-        "corpora": {
+    return options.key(
+        tokens=options.tokens or tokens_needed(options.steps, options.step_tokens, options.length),
+        boundaries=boundaries._asdict(),
+        tokenizer=tokenizer.fingerprint,
+        corpora={
             name: {
                 "corpus": source.corpus.spec,
                 "valid": None if source.valid is None else source.valid.spec,
@@ -215,9 +209,7 @@ def _key(
             }
             for name, source in sources.items()
         },
-        "reading": reading,
-        "processes": processes,
-        "version": _VERSION,
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(key))
-    return plain
+        reading=reading,
+        processes=processes,
+        version=_VERSION,
+    )

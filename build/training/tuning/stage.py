@@ -4,8 +4,6 @@ The text of every task becomes rows (`tasks`), steps are taken on a mini-batch o
 draft is measured against the target at intervals (`divergence`). The target is only asked.
 """
 
-import json
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -17,8 +15,7 @@ from mlx.nn.utils import value_and_grad
 
 from spectool.artifacts.work import working
 from spectool.build.inputs import Progress, Reader
-from spectool.build.training.checkpoints import CHECKPOINT
-from spectool.build.training.curve import CURVE, Point
+from spectool.build.training.checkpoints import CHECKPOINT, CURVE, Point
 from spectool.build.training.optimizer import make_optimizer, update
 from spectool.build.training.record import finished
 from spectool.build.training.run import Run
@@ -203,21 +200,16 @@ def _key(
     reading: dict[str, Any],
 ) -> dict[str, Any]:
     """Return what the result depends on, as JSON values."""
-    chosen = asdict(options)
-    del chosen["checkpoint_every"]
-    chosen["measure_every"] = options.intervals[0]
-    models = {"draft": draft, "target": target}
-    key = {
-        "command": "tune-draft",
-        **chosen,
-        **{
-            role: {"name": m.name, "files": m.files, "tokenizer": m.tokenizer.fingerprint} for role, m in models.items()
-        },
-        "alignment": None if alignment is None else str(alignment),
-        "corpora": {name: corpus.spec for name, corpus in corpora.items()},
-        "files": [list(file) for corpus in corpora.values() for file in corpus.describe_inputs()],
-        "reading": reading,
-        "version": _VERSION,
+    models = {
+        role: {"name": model.name, "files": model.files, "tokenizer": model.tokenizer.fingerprint}
+        for role, model in (("draft", draft), ("target", target))
     }
-    plain: dict[str, Any] = json.loads(json.dumps(key))
-    return plain
+    return options.key(
+        command="tune-draft",
+        **models,
+        alignment=None if alignment is None else str(alignment),
+        corpora={name: corpus.spec for name, corpus in corpora.items()},
+        files=[list(file) for corpus in corpora.values() for file in corpus.describe_inputs()],
+        reading=reading,
+        version=_VERSION,
+    )

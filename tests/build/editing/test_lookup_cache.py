@@ -37,7 +37,8 @@ def quiet(step: str) -> None:
 def test_certain_entries_are_the_only_tokens() -> None:
     exported = to_ngrams(ENTRIES, "dynamic", True, 0.0)
     assert exported.ngrams == {(1,): {2: 100}, (3, 1): {4: 3}, (5, 3, 1): {6: 30}, (9,): {8: 30}}, "at least 4, 3, 2, 2"
-    assert (exported.entries, exported.too_long, exported.too_short, exported.improbable) == (4, 1, 0, 0)
+    assert exported.entries == 4
+    assert exported.left_out == {"their contexts are longer than the 4 tokens of a dynamic cache of llama.cpp": 1}
 
 
 def test_counted_entries_leave_the_rest_to_no_token() -> None:
@@ -53,13 +54,17 @@ def test_counted_entries_leave_the_rest_to_no_token() -> None:
 def test_improbable_entries_stay_where_a_worse_one_would_speak() -> None:
     exported = to_ngrams(ENTRIES, "dynamic", True, 0.3)
     assert set(exported.ngrams) == {(1,), (3, 1), (5, 3, 1)}
-    assert exported.improbable == 1
+    assert exported.left_out["they are less probable than 0.3"] == 1
 
 
 def test_a_static_cache_has_contexts_of_two_tokens() -> None:
     exported = to_ngrams(ENTRIES, "static", True, 0.0)
     assert exported.ngrams == {(3, 1): {4: 3}}
-    assert (exported.entries, exported.too_long, exported.too_short) == (1, 2, 2)
+    assert exported.entries == 1
+    assert exported.left_out == {
+        "their contexts are longer than the 2 tokens of a static cache of llama.cpp": 2,
+        "a static cache has contexts of exactly 2 tokens": 2,
+    }
 
 
 def test_long_continuations_become_chains_and_add_up_where_they_meet() -> None:

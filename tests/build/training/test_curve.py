@@ -7,8 +7,9 @@ import mlx.core as mx
 import pyarrow.parquet as pq
 import pytest
 
-from spectool.build.training.curve import Point, means, read_rows, write_rows
+from spectool.build.training.checkpoints import Point, read_rows, write_rows
 from spectool.build.training.optimizer import rate_schedule
+from spectool.build.training.plots import means
 
 POINTS = [Point(n, 10 * n, 0.1 * n, 9 / n, 1 / n if n % 50 == 0 else None) for n in range(1, 201)]
 
@@ -21,8 +22,8 @@ def test_a_curve_is_kept_to_the_bit(tmp_path: Path) -> None:
 
 
 def test_means_of_stretches() -> None:
-    assert means(POINTS[:4], 2) == [(1.5, (9 + 4.5) / 2), (3.5, (3 + 2.25) / 2)]
-    assert len(means(POINTS, 20)) == 20 and means(POINTS[:1], 20) == [(1.0, 9.0)]
+    assert means(POINTS[:4], 2).T.tolist() == [[1.5, (9 + 4.5) / 2], [3.5, (3 + 2.25) / 2]]
+    assert means(POINTS, 20).shape == (2, 20) and means(POINTS[:1], 20).T.tolist() == [[1.0, 9.0]]
 
 
 def test_the_rate_rises_and_falls() -> None:

@@ -77,10 +77,10 @@ def broken(out: Path, step: int) -> None:
     """Run the command until it would write the checkpoint of ``step``; the curve is there by then."""
     save = checkpoints.save
 
-    def fail(path: Path, model: Any, optimizer: Any, position: checkpoints.Position) -> None:
-        if position.step == step:
+    def fail(path: Path, model: Any, optimizer: Any, done: int, seconds: float) -> None:
+        if done == step:
             raise KeyboardInterrupt
-        save(path, model, optimizer, position)
+        save(path, model, optimizer, done, seconds)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoints, "save", fail)

@@ -12,7 +12,7 @@ import numpy as np
 from click.testing import CliRunner, Result
 from mlx_lm.models.llama import Model, ModelArgs
 
-from spectool.build.training.curve import CURVE, Point, read_rows
+from spectool.build.training.checkpoints import CURVE, Point, read_rows
 from spectool.build.training.scratch.classes import Classes
 from spectool.build.training.scratch.options import shape_of
 from spectool.cli import main
