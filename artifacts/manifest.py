@@ -1,7 +1,7 @@
 """The artifact contract: a directory of data files and one ``manifest.json``, written last.
 
     OUT/
-      entries.arrow  contexts.marisa  ...     data files, flat, no subdirectories
+      alphabet.npy  contexts.marisa  ...      data files, flat, no subdirectories
       manifest.json                           format, version, inputs, and size and SHA-256 of each file
 
 A manifest holds no time stamps: equal inputs and arguments give equal bytes. How a directory gets
@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -135,8 +136,18 @@ def verify_file(path: Path, manifest: Manifest, name: str) -> None:
         )
 
 
-def expect_format(path: Path, manifest: Manifest, name: str, version: int, roles: Iterable[str]) -> None:
+def expect_format(
+    path: Path, manifest: Manifest, name: str, version: int, roles: Iterable[str], rebuild: str = ""
+) -> None:
     """Check that an artifact is of the format and version that the caller reads, for these tokenizer roles.
+
+    Args:
+        path: Its directory.
+        manifest: Its manifest.
+        name: The format.
+        version: The one version of it.
+        roles: Tokenizers that the manifest must name.
+        rebuild: Command that builds it again, with ``{path}``, ``{corpus}`` and the roles for their names.
 
     Raises:
         ArtifactError: It is another one.
@@ -147,10 +158,18 @@ def expect_format(path: Path, manifest: Manifest, name: str, version: int, roles
         raise ArtifactError(
             f"{path}: {name} version {manifest.version} (written by {manifest.tool}); this spectool "
             f"{spectool.__version__} reads version {version}. Build it again with this version"
+            f"{_command(path, manifest, rebuild)}"
         )
     for role in roles:
         if role not in manifest.tokenizers:
             raise ArtifactError(f"{path / MANIFEST}: names no {role} tokenizer. Build the artifact again")
+
+
+def _command(path: Path, manifest: Manifest, rebuild: str) -> str:
+    """Return the command that builds an artifact again, as far as its manifest says with what."""
+    names = {role: str(tokenizer["name"]) for role, tokenizer in manifest.tokenizers.items()}
+    known = names | {"corpus": str(manifest.inputs.get("corpus", "CORPUS")), "path": str(path)}
+    return rebuild and f": {rebuild.format_map({name: shlex.quote(value) for name, value in known.items()})}"
 
 
 def _shallow(manifest: Manifest) -> dict[str, Any]:

@@ -42,13 +42,10 @@ def main(path: Path, corpus: str, tokenizer: str | None, repeat: int) -> None:
     before = resident_mb()
     alone, both = _drafting(LookupDrafter(dictionary), documents), _drafting(LookupDrafter(dictionary, True), documents)
     memory = resident_mb() - before
-    preparing = [_timed(lambda opened=opened: opened.automaton) for opened in (Dictionary(path) for _ in range(repeat))]
     figures = {
         "entries": len(dictionary),
         "bytes": dictionary.manifest.total_bytes,
         "open median ms": round(statistics.median(openings) / 1e6, 3),
-        "prepare for drafting median ms": round(statistics.median(preparing) / 1e6, 1),
-        "states": len(dictionary.automaton),
         "memory of drafting MB": round(memory, 1),
         "contexts": len(histories),
         "hits": round(sum(hit for _, hit in times) / len(times), 3),

@@ -12,7 +12,7 @@ ARTIFACTS = Path(__file__).parent.parent / ".scratch" / "artifacts"
 def dictionary(recipe: Path, language: str) -> Path:
     """Return the dictionary of the recipe's target, from the training text of a language."""
     out = ARTIFACTS / f"{recipe.name}.dict"
-    return _made(out, "build-dict", "--tokenizer", recipe / "target", "--corpus", _training_text(language))
+    return made(out, "build-dict", "--tokenizer", recipe / "target", "--corpus", _training_text(language))
 
 
 def alignment(recipe: Path, draft: str, language: str) -> Path:
@@ -23,21 +23,22 @@ def alignment(recipe: Path, draft: str, language: str) -> Path:
 def alignment_of(name: str, draft: Path, target: Path, language: str) -> Path:
     """Return the alignment from one model's tokenizer to another's."""
     sides = "--draft", draft, "--target", target
-    return _made(ARTIFACTS / f"{name}.align", "align", *sides, "--corpus", _training_text(language))
+    return made(ARTIFACTS / f"{name}.align", "align", *sides, "--corpus", _training_text(language))
 
 
 def dictspec(name: str, target: Path, language: str) -> Path:
     """Return DictSpec's compact dictionary (section 4.5 of its paper) of a model's tokenizer."""
     options = "--method", "dictspec", "--orders", "n123", "--entries", 200_000, "--min-prob", 0.8
     command = "build-dict", *options, "--tokenizer", target, "--corpus", _training_text(language)
-    return _made(ARTIFACTS / f"{name}.dict", *command)
+    return made(ARTIFACTS / f"{name}.dict", *command)
 
 
 def _training_text(language: str) -> Path:
     return SHARED / "corpora" / f"{language}.train.txt.zst"
 
 
-def _made(out: Path, *command: object) -> Path:
+def made(out: Path, *command: object) -> Path:
+    """Return an artifact, from a command of spectool where it is not there yet."""
     if not out.exists():
         out.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, "-m", "spectool.cli", *map(str, command), "-o", str(out)], check=True)

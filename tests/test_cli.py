@@ -190,7 +190,7 @@ def test_json_of_each_command(work: Path, tmp_path: Path) -> None:
     assert inspected["format"] == "spectool-dictionary"
     assert len(inspected["sample_entries"]) == 5
     assert set(inspected["sample_entries"][0]) == {"context", "continuation", "probability", "text"}
-    assert inspected["files"]["entries.arrow"]["bytes"] > 0
+    assert inspected["files"]["continuation.npy"]["bytes"] > 0
     statistics = json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]
     assert statistics["draft"]["coverage"]["shared"] > 0
     assert 0 < statistics["draft_to_target"]["merge_sites"] < 1

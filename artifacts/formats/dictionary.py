@@ -1,10 +1,10 @@
 """The dictionary format: context tokens -> continuation tokens, by longest known suffix.
 
-    alphabet.arrow        token   uint32[symbols]        token id of each symbol, most frequent first
+    alphabet.npy          uint32[symbols]   token id of each symbol, most frequent first
     contexts.marisa       reversed contexts, each a string of symbols          -> entry id
-    entries.arrow         continuation uint16[entries]   id of a continuation; uint32 for more than 65,536
-                          probability  uint8[entries]    (value + 1) / 256
-                          count        uint8[entries]    occurrences of the context, 2 ^ (value / 8)
+    continuation.npy      uint16[entries]   id of a continuation; uint32 for more than 65,536
+    probability.npy       uint8[entries]    (value + 1) / 256
+    count.npy             uint8[entries]    occurrences of the context, 2 ^ (value / 8)
     continuations.marisa  continuations, each a string of symbols              -> continuation id
 
 The manifest says whether entries are ``chained``: after its continuation, the next entry is looked up
@@ -14,33 +14,39 @@ the one continuation.
 A symbol is a code point: the n-th most frequent token is U+0001 + n, surrogates skipped, so that
 common tokens take one byte of UTF-8. Contexts are stored newest token first: one walk down
 the trie along the reversed history meets every known suffix, and the last hit is the longest.
+Opening builds nothing: a sequence's state is its newest symbols, and every look-up is a walk in the mapped file.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import marisa_trie
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spectool import ArtifactError
-from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.formats.context_automaton import ContextAutomaton
+from spectool.artifacts.formats.arrays import map_array, save_array
 from spectool.artifacts.manifest import MANIFEST, Manifest, expect_format, read_manifest, verify_file, verify_files
 
 FORMAT = "spectool-dictionary"
-VERSION = 2
+VERSION = 3
+REBUILD = "spectool build-dict --tokenizer {target} --corpus {corpus} -o {path}"
+FILES = ("alphabet.npy", "contexts.marisa", "continuation.npy", "probability.npy", "count.npy", "continuations.marisa")
+Step: TypeAlias = tuple[tuple[int, ...], float, bytes]
+"""What is proposed in a state: token ids of the continuation, their probability, and the state after them."""
+START = b""
+"""The state of an empty sequence, and of one whose tokens no context has."""
 _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
 _CONTEXT_TRIES = 3  # nested in each other: a tenth smaller than one
 PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
 _BATCH = 1 << 16  # contexts read at once
-UNKNOWN_SYMBOL = "\U0010ffff"  # stands for tokens outside the alphabet; no context contains it
+_LONGEST_SYMBOL = 4  # bytes
+UNKNOWN_SYMBOL = "\U0010ffff".encode()  # stands for tokens outside the alphabet; no context contains it
 
 
 class Match(NamedTuple):
@@ -95,26 +101,20 @@ class Dictionary:
         """
         self.path = path
         self.manifest = read_manifest(path)
-        expect_format(path, self.manifest, FORMAT, VERSION, ("target",))
+        expect_format(path, self.manifest, FORMAT, VERSION, ("target",), REBUILD)
         _expect_files(path, self.manifest)
-        alphabet = read_columns(path / "alphabet.arrow", {"token": pa.uint32()})["token"].to_pylist()
-        self._symbols: dict[int, str] = {token: symbol(rank) for rank, token in enumerate(alphabet)}
-        self._ranks = len(alphabet)
-        self._tokens: dict[str, int] = {char: token for token, char in self._symbols.items()}
+        alphabet = map_array(path / "alphabet.npy", "uint32")
+        self._alphabet = alphabet
+        self._symbols, self._tokens = _Symbols(alphabet), _Tokens(alphabet)
         self._continuations = _open_trie(path, self.manifest, "continuations.marisa")
-        types = {"continuation": _id_type(len(self._continuations)), "probability": pa.uint8(), "count": pa.uint8()}
-        entries = read_columns(path / "entries.arrow", types)
-        # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
-        self._continuation = as_numpy(entries["continuation"]).data
-        self._probability = as_numpy(entries["probability"]).data
-        self._count = as_numpy(entries["count"]).data
-        self._spelled: dict[int, tuple[int, ...]] = {}
         self._contexts = _open_trie(path, self.manifest, "contexts.marisa")
-        if len(self._contexts) != len(self._continuation):
-            raise ArtifactError(
-                f"{path}: {len(self._contexts)} contexts and {len(self._continuation)} entries, expected equal "
-                "numbers. Build the dictionary again"
-            )
+        self._prefixes, self._key_id = self._contexts.prefixes, self._contexts.key_id
+        size = len(self._contexts)
+        # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
+        self._continuation = map_array(path / "continuation.npy", _id_type(len(self._continuations)), size).data
+        self._probability = map_array(path / "probability.npy", "uint8", size).data
+        self._count = map_array(path / "count.npy", "uint8", size).data
+        self._spelled = _Spelled(self._continuations, self._tokens)
         self.max_context = _max_context(path, self.manifest)
         chained = self.manifest.statistics.get("chained")
         if not isinstance(chained, bool):
@@ -122,6 +122,7 @@ class Dictionary:
                 f"{path / MANIFEST}: chained is {chained!r}, expected true or false. Build the dictionary again"
             )
         self.chained = chained
+        self._reach = self.max_context * _LONGEST_SYMBOL
 
     def __len__(self) -> int:
         return len(self._continuation)
@@ -132,7 +133,7 @@ class Dictionary:
         return str(self.manifest.tokenizers["target"]["fingerprint"])
 
     def look_up(self, tokens: Sequence[int]) -> Match | None:
-        """Look up the longest known suffix of a token sequence; `automaton` does it faster as one grows.
+        """Look up the longest known suffix of a token sequence; `advance` and `step` do it as one grows.
 
         Args:
             tokens: Ids, oldest first; the last `max_context` of them count.
@@ -140,56 +141,40 @@ class Dictionary:
         Returns:
             The match, or None where no suffix is known.
         """
-        recent = tokens[-self.max_context :] if tokens else []
-        newest_first = "".join(self._symbols.get(token, UNKNOWN_SYMBOL) for token in reversed(recent))
-        prefix, row = "", 0
-        for prefix, row in self._contexts.iter_prefixes_with_ids(newest_first):  # noqa: B007 (the last hit is wanted)
-            pass
-        return Match(*self.continuation(row), len(prefix)) if prefix else None
+        newest_first = tokens[: -self.max_context - 1 : -1]
+        known = self._prefixes(b"".join(map(self._symbols.__getitem__, newest_first)))
+        return Match(*self.continuation(self._key_id(known[-1])), len(known[-1].decode())) if known else None
+
+    def advance(self, state: bytes, token: int) -> bytes:
+        """Return the state after one more token id: symbols, newest first; a cut one at the end matches none."""
+        return (self._symbols[token] + state)[: self._reach]
+
+    def step(self, state: bytes) -> Step | None:
+        """Return what the longest context proposes that a sequence with this state ends with; None if there is none."""
+        known = self._prefixes(state)
+        if not known:
+            return None
+        row = self._key_id(known[-1])
+        tokens = self._spelled[self._continuation[row]]
+        for token in tokens:
+            state = self._symbols[token] + state
+        return tokens, (self._probability[row] + 1) * PROBABILITY_STEP, state
 
     def continuation(self, row: int) -> tuple[tuple[int, ...], float]:
         """Return what an entry proposes, token ids, and its probability."""
-        place = self._continuation[row]
-        return self._spelled.get(place) or self._spell(place), (self._probability[row] + 1) * PROBABILITY_STEP
+        return self._spelled[self._continuation[row]], (self._probability[row] + 1) * PROBABILITY_STEP
 
-    def _spell(self, place: int) -> tuple[int, ...]:
-        """Read a continuation from its trie and remember it: a few thousand serve most look-ups."""
-        spelled = tuple(self._tokens[char] for char in self._continuations.restore_key(place))
-        self._spelled[place] = spelled
-        return spelled
-
-    @cached_property
-    def automaton(self) -> ContextAutomaton:
-        """All contexts, ready to be followed token by token; built when first asked for, about 2 µs for each entry.
-
-        Raises:
-            ArtifactError: A context has a symbol that is not in the alphabet.
-        """
-        return ContextAutomaton(self._context_tokens(), self.continuation)
-
-    def _context_tokens(self) -> NDArray[np.int64]:
-        """Return the token ids of all contexts by row, newest first, -1 beyond their ends."""
-        contexts = np.full((len(self), self.max_context), -1, dtype=np.int64)
-        alphabet = np.array(list(self._tokens.values()), dtype=np.int64)
-        entries = self._contexts.iteritems()
-        while batch := list(islice(entries, _BATCH)):
-            keys, rows = zip(*batch, strict=True)
-            lengths = np.fromiter(map(len, keys), np.int64, len(keys))
-            ranks = _ranks("".join(keys))
-            if ranks.max(initial=0) >= len(alphabet) or lengths.max(initial=0) > self.max_context:
-                raise ArtifactError(
-                    f"{self.path / 'contexts.marisa'}: a context is too long or has a symbol that is not in "
-                    "alphabet.arrow. Build the dictionary again"
-                )
-            begins = np.cumsum(lengths) - lengths
-            contexts[np.repeat(rows, lengths), np.arange(len(ranks)) - np.repeat(begins, lengths)] = alphabet[ranks]
-        return contexts
+    def entry(self, row: int) -> Entry:
+        """Return the entry with a number from 0 to ``len(self) - 1``."""
+        return self._entry(self._contexts.restore_key(row), row)
 
     def entries(self) -> Iterator[Entry]:
         """Yield every entry, in trie order."""
-        for key, index in self._contexts.iteritems():
-            context = [self._tokens[char] for char in reversed(key)]
-            yield Entry(context, *self.continuation(index), round(2 ** (self._count[index] / 8)))
+        return (self._entry(key, row) for key, row in self._contexts.iteritems())
+
+    def _entry(self, key: bytes, row: int) -> Entry:
+        context = [self._tokens[char] for char in reversed(key.decode())]
+        return Entry(context, *self.continuation(row), round(2 ** (self._count[row] / 8)))
 
     def verify(self) -> None:
         """Prove the dictionary whole: checksums first, then every invariant of the format.
@@ -199,21 +184,84 @@ class Dictionary:
         """
         verify_files(self.path, self.manifest)
         size = self.manifest.tokenizers["target"]["size"]
-        lengths = [len(key) for key in self._contexts.iterkeys()]
+        alphabet = self._alphabet
+        contexts, continuations = _Keys(self._contexts), _Keys(self._continuations)
         checks = {
-            "alphabet.arrow: token ids repeat": len(self._symbols) == self._ranks,
-            "alphabet.arrow: token ids outside the vocabulary": max(self._symbols, default=0) < size,
-            "contexts.marisa: a symbol is not in alphabet.arrow": self._tokens.keys() >= _symbols(self._contexts),
-            "contexts.marisa: a context is empty or too long": all(0 < n <= self.max_context for n in lengths),
-            "continuations.marisa: a symbol is not in alphabet.arrow": self._tokens.keys()
-            >= _symbols(self._continuations),
-            "continuations.marisa: a continuation is empty": "" not in self._continuations,
-            "entries.arrow: ids outside continuations.marisa": max(self._continuation, default=-1)
-            < len(self._continuations),
+            "alphabet.npy: token ids repeat": len(np.unique(alphabet)) == len(alphabet),
+            "alphabet.npy: token ids outside the vocabulary": alphabet.max(initial=0) < size,
+            "contexts.marisa: a symbol is not in alphabet.npy": contexts.last_rank < len(alphabet),
+            "contexts.marisa: a context is empty or too long": contexts.shortest > 0
+            and contexts.longest <= self.max_context,
+            "continuations.marisa: a symbol is not in alphabet.npy": continuations.last_rank < len(alphabet),
+            "continuations.marisa: a continuation is empty": continuations.shortest > 0,
+            "continuation.npy: ids outside continuations.marisa": np.asarray(self._continuation).max(initial=0)
+            < max(1, len(self._continuations)),
         }
         for problem, holds in checks.items():
             if not holds:
                 raise ArtifactError(f"{self.path}/{problem}. Build the dictionary again")
+
+
+class _Symbols(dict[int, bytes]):
+    """Token id -> symbol, UTF-8; of each token that was met."""
+
+    def __init__(self, alphabet: NDArray[np.uint32]) -> None:
+        super().__init__()
+        by_token = np.argsort(alphabet)
+        self._ranks = by_token.astype(np.uint32).data
+        self._sorted = alphabet[by_token].data
+
+    def __missing__(self, token: int) -> bytes:
+        place = bisect_left(self._sorted, token)
+        known = place < len(self._sorted) and self._sorted[place] == token
+        if not known:  # not remembered: of these there can be any number
+            return UNKNOWN_SYMBOL
+        found = self[token] = symbol(self._ranks[place]).encode()
+        return found
+
+
+class _Tokens(dict[str, int]):
+    """Symbol -> token id; of each symbol that was met."""
+
+    def __init__(self, alphabet: NDArray[np.uint32]) -> None:
+        super().__init__()
+        self._alphabet = alphabet.data
+
+    def __missing__(self, char: str) -> int:
+        found = self[char] = self._alphabet[int(_ranks(char)[0])]
+        return found
+
+
+class _Spelled(dict[int, tuple[int, ...]]):
+    """Id of a continuation -> its token ids; of each that was met, a few thousand."""
+
+    def __init__(self, continuations: Any, tokens: _Tokens) -> None:
+        super().__init__()
+        self._continuations, self._tokens = continuations, tokens
+
+    def __missing__(self, place: int) -> tuple[int, ...]:
+        key = self._continuations.restore_key(place).decode()
+        spelled = self[place] = tuple(map(self._tokens.__getitem__, key))
+        return spelled
+
+
+class _Keys:
+    """What is checked of all keys of a trie.
+
+    Attributes:
+        shortest: Symbols of the shortest; 1 where there are no keys.
+        longest: Of the longest.
+        last_rank: The highest rank of a symbol; -1 where there are none.
+    """
+
+    def __init__(self, trie: Any) -> None:
+        self.shortest, self.longest, self.last_rank = (1 << 30 if len(trie) else 1), 0, -1
+        keys = trie.iterkeys()
+        while batch := list(islice(keys, _BATCH)):
+            symbols = [key.decode() for key in batch]
+            lengths = list(map(len, symbols))
+            self.shortest, self.longest = min(self.shortest, *lengths), max(self.longest, *lengths)
+            self.last_rank = max(self.last_rank, int(_ranks("".join(symbols)).max(initial=-1)))
 
 
 def _save(trie: marisa_trie.Trie, path: Path) -> None:
@@ -245,22 +293,16 @@ def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = 
     contexts = marisa_trie.Trie(keys, num_tries=_CONTEXT_TRIES)
     continuations = marisa_trie.Trie(set(tails))
     place = np.fromiter(map(contexts.key_id, keys), np.int64, len(rows))
-    columns = {
-        "continuation": (
-            np.fromiter(map(continuations.key_id, tails), np.int64, len(rows)),
-            _id_type(len(continuations)),
-        ),
-        "probability": (np.clip(np.rint([row.probability * 256 for row in rows]) - 1, 0, 255), pa.uint8()),
-        "count": (np.clip(np.rint(8 * np.log2([max(1, row.count) for row in rows])), 0, 255), pa.uint8()),
-    }
+    by_place = np.argsort(place)
+    following = np.fromiter(map(continuations.key_id, tails), np.int64, len(rows))
+    probability = np.clip(np.rint([row.probability * 256 for row in rows]) - 1, 0, 255)
+    count = np.clip(np.rint(8 * np.log2([max(1, row.count) for row in rows])), 0, 255)
     _save(contexts, directory / "contexts.marisa")
     _save(continuations, directory / "continuations.marisa")
-    write_columns(directory / "alphabet.arrow", {"token": pa.array(alphabet, type=pa.uint32())})
-    by_place = np.argsort(place)
-    write_columns(
-        directory / "entries.arrow",
-        {name: pa.array(values[by_place].astype(str(kind))) for name, (values, kind) in columns.items()},
-    )
+    save_array(directory / "alphabet.npy", alphabet, "uint32")
+    save_array(directory / "continuation.npy", following[by_place], _id_type(len(continuations)))
+    save_array(directory / "probability.npy", probability[by_place], "uint8")
+    save_array(directory / "count.npy", count[by_place], "uint8")
     return {
         "entries": len(rows),
         "symbols": len(alphabet),
@@ -287,16 +329,12 @@ def _ranks(symbols: str) -> NDArray[np.int64]:
     return codes - 1 - np.where(codes >= _FIRST_SURROGATE, _SURROGATES, 0)
 
 
-def _id_type(continuations: int) -> pa.DataType:
-    return pa.uint16() if continuations <= 1 << 16 else pa.uint32()
-
-
-def _symbols(trie: Any) -> set[str]:
-    return set().union(*trie.iterkeys())
+def _id_type(continuations: int) -> str:
+    return "uint16" if continuations <= 1 << 16 else "uint32"
 
 
 def _expect_files(path: Path, manifest: Manifest) -> None:
-    missing = {"alphabet.arrow", "contexts.marisa", "entries.arrow", "continuations.marisa"} - set(manifest.files)
+    missing = set(FILES) - set(manifest.files)
     if missing:
         raise ArtifactError(f"{path}: the manifest does not name {min(missing)}. Build the dictionary again")
 
@@ -311,7 +349,7 @@ def _max_context(path: Path, manifest: Manifest) -> int:
 def _open_trie(path: Path, manifest: Manifest, name: str) -> Any:
     verify_file(path, manifest, name)
     try:
-        return marisa_trie.Trie().mmap(str(path / name))
+        return marisa_trie.BinaryTrie().mmap(str(path / name))
     except (RuntimeError, OSError, ValueError) as error:
         raise ArtifactError(
             f"{path / name}: not a readable marisa-trie file ({error}). Build the dictionary again"

@@ -10,8 +10,7 @@ Source: DictSpec, section 3.3 (longest matching suffix); prompt lookup decoding 
 
 from collections.abc import Sequence
 
-from spectool.artifacts.formats.context_automaton import NO_CONTEXTS, START, Step
-from spectool.artifacts.formats.dictionary import Dictionary
+from spectool.artifacts.formats.dictionary import START, Dictionary, Step
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.draft_length.acceptance import Acceptance
 from spectool.runtime.drafters.history import History, Repeat
@@ -20,7 +19,8 @@ _SHORTEST = 2  # tokens of history that must repeat: after one, a dictionary is 
 _CREDIT = 0.6  # of a stated probability, beside the history: other text than the counted one is less predictable
 _LONGEST = 24  # repeats of more tokens are as good as these
 _PRIOR = 10.0  # observations that the prior is worth
-_SOURCES = {(True, False): "dictionary", (False, True): "history", (True, True): "dictionary+history"}
+_DICTIONARY, _HISTORY = 1, 2  # where a token is from, as bits
+_SOURCES = {_DICTIONARY: "dictionary", _HISTORY: "history", _DICTIONARY | _HISTORY: "dictionary+history"}
 
 
 class LookupDrafter(Drafter):
@@ -48,7 +48,8 @@ class LookupDrafter(Drafter):
             raise ValueError("a lookup drafter needs a dictionary, the history, or both; got neither")
         self.name = "+".join(["dictionary"] * (dictionary is not None) + ["history"] * history)
         self._min_probability = min_probability
-        self._contexts = dictionary.automaton if dictionary else NO_CONTEXTS
+        self._step = dictionary.step if dictionary else _nothing
+        self._advance = dictionary.advance if dictionary else _unmoved
         self._max_context = dictionary.max_context if dictionary else 0
         self._chained = dictionary.chained if dictionary else False
         self._with_history = history
@@ -72,44 +73,52 @@ class LookupDrafter(Drafter):
         """Propose what follows ``tokens``, which another drafter has guessed; at most ``limit`` tokens more."""
         state = self._state
         for token in tokens:
-            state = self._contexts.advance(state, token)
+            state = self._advance(state, token)
         return self._chain(state, self._worth_following(self._history.repeat_after(tokens)), tokens, limit)
 
-    def _chain(self, state: int, repeat: Repeat, begun: Sequence[int], limit: int) -> Proposal:
+    def _chain(self, state: bytes, repeat: Repeat, begun: Sequence[int], limit: int) -> Proposal:
         """Chain guesses after what was said and ``begun``."""
-        step, floor, said = self._contexts.step, self._min_probability, self._history.tokens
+        step, floor, said = self._step, self._min_probability, self._history.tokens
         place, length = repeat
         first = len(begun)
         tokens = list(begun)
         probabilities: list[float] = []
         probability = 1.0
-        asks, known, copied = True, False, False
+        asks, sources = True, 0
         while len(probabilities) < limit:
             found = step(state) if asks else None
             trust = self._acceptance[length].rate if length else 0.0
             if found is not None and (not length or _CREDIT * _for_each(found) >= trust):
                 following, stated, state = found
-                each = _for_each(found)
-                asks, from_history = self._chained, False
+                each = stated if len(following) == 1 else _for_each(found)
+                asks, source = self._chained, _DICTIONARY
             elif length:
                 token = said[place] if place < len(said) else tokens[place - len(said)]
-                following, stated, state = (token,), trust, self._contexts.advance(state, token)
-                each, from_history = trust, True
+                following, stated, state = (token,), trust, self._advance(state, token)
+                each, source = trust, _HISTORY
             else:
                 break
             probability *= stated
             if probability < floor:
                 break
             tokens += following
-            probabilities += [each] * len(following)
-            known, copied = known or not from_history, copied or from_history
-            for token in following if length else ():  # does the history still say the same?
-                if not length:
-                    break
-                again = said[place] if place < len(said) else tokens[place - len(said)]
-                place, length = place + 1, min(length + 1, _LONGEST) if token == again else 0
-        source = _SOURCES.get((known, copied), self.name)
-        return Proposal(tuple(tokens[first : first + limit]), source, tuple(probabilities[:limit]))
+            probabilities += (each,) * len(following)
+            sources |= source
+            if length:
+                place, length = self._followed(place, length, following, tokens)
+        return Proposal(
+            tuple(tokens[first : first + limit]), _SOURCES.get(sources, self.name), tuple(probabilities[:limit])
+        )
+
+    def _followed(self, place: int, length: int, following: Sequence[int], tokens: Sequence[int]) -> tuple[int, int]:
+        """Return where the history goes on after ``following``, and the length of the repeat: 0 where it says else."""
+        said = self._history.tokens
+        for token in following:
+            again = said[place] if place < len(said) else tokens[place - len(said)]
+            if token != again:
+                return place, 0
+            place, length = place + 1, min(length + 1, _LONGEST)
+        return place, length
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Add committed tokens, and learn how well the history foretold them."""
@@ -127,11 +136,8 @@ class LookupDrafter(Drafter):
         self._remember(tokens)
 
     def _remember(self, tokens: Sequence[int]) -> None:
-        advance = self._contexts.advance
-        state = self._state if len(tokens) < self._max_context else START
         for token in tokens[-self._max_context :] if self._max_context else ():
-            state = advance(state, token)
-        self._state = state
+            self._state = self._advance(self._state, token)
         if self._with_history:
             for token in tokens:
                 self._history.append(int(token))
@@ -142,7 +148,17 @@ class LookupDrafter(Drafter):
         return Repeat(repeat.follower, min(repeat.length, _LONGEST) if repeat.length >= self._shortest else 0)
 
 
+def _nothing(state: bytes) -> Step | None:
+    """Propose nothing: a drafter without a dictionary."""
+    return None
+
+
+def _unmoved(state: bytes, token: int) -> bytes:
+    """Return the state as it is: without a dictionary there is one."""
+    return state
+
+
 def _for_each(step: Step) -> float:
     """Return the probability of one token of a continuation."""
-    count = len(step.tokens)
-    return step.probability if count == 1 else step.probability ** (1 / count)
+    tokens, probability, _ = step
+    return probability if len(tokens) == 1 else probability ** (1 / len(tokens))

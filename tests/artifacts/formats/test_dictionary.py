@@ -8,18 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import marisa_trie
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool import ArtifactError, FingerprintMismatch, IncompleteArtifact
-from spectool.artifacts import Dictionary, Manifest, Match
-from spectool.artifacts.formats.columns import write_columns
-from spectool.artifacts.formats.dictionary import FORMAT, UNKNOWN_SYMBOL, VERSION, Entry, symbol, write_dictionary
+from spectool.artifacts import Dictionary, Manifest, Match, open_tokenizer
+from spectool.artifacts.formats.arrays import save_array
+from spectool.artifacts.formats.dictionary import (
+    FILES,
+    FORMAT,
+    START,
+    UNKNOWN_SYMBOL,
+    VERSION,
+    Entry,
+    symbol,
+    write_dictionary,
+)
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
+from spectool.build.counting.stage import CountOptions
+from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
+from spectool.corpora import open_corpus
+from spectool.runtime.demo_models import demo_path
 
 Entries = Mapping[tuple[int, ...], tuple[tuple[int, ...], float]]
 VOCABULARY = 100_000
@@ -60,6 +71,11 @@ def agree(dictionary: Dictionary, entries: Entries, tokens: Sequence[int]) -> No
     if match is not None:
         probability = entries[tuple(tokens[len(tokens) - match.length :])][1]
         assert abs(match.probability - probability) <= 1 / 256
+    state = START
+    for token in tokens:
+        state = dictionary.advance(state, token)
+    step = dictionary.step(state)
+    assert (None if step is None else step[:2]) == (None if match is None else (match.tokens, match.probability))
 
 
 ids = st.one_of(st.integers(0, 5), st.integers(0, VOCABULARY - 1))
@@ -131,7 +147,7 @@ def test_symbols_skip_nul_and_surrogates() -> None:
     "".join(symbols).encode("utf-8")  # a surrogate would raise
     assert symbols == sorted(set(symbols))
     assert "\0" not in symbols
-    assert UNKNOWN_SYMBOL not in symbols
+    assert UNKNOWN_SYMBOL.decode() not in symbols
 
 
 def test_ranks_around_the_surrogates(tmp_path: Path) -> None:
@@ -146,7 +162,6 @@ def test_ranks_around_the_surrogates(tmp_path: Path) -> None:
 
 
 def test_another_tokenizer_is_named_with_the_command(tmp_path: Path, byte_level: Any) -> None:
-    from spectool.artifacts import open_tokenizer
     from spectool.runtime.loading import open_dictionary
 
     path = tmp_path / "x.dict"
@@ -165,10 +180,6 @@ def test_another_tokenizer_is_named_with_the_command(tmp_path: Path, byte_level:
 # Broken dictionaries. Each has a manifest that fits its files, so that only the named check can notice.
 
 
-def rewrite(path: Path, name: str, columns: Mapping[str, pa.Array]) -> None:
-    write_columns(path / name, columns)
-
-
 def trie(path: Path, keys: list[str], name: str = "contexts.marisa") -> None:
     marisa_trie.Trie(keys).save(str(path / name))
 
@@ -177,32 +188,24 @@ def continuations(path: Path, keys: list[str]) -> None:
     trie(path, keys, "continuations.marisa")
 
 
-def entry_columns(rows: list[int]) -> dict[str, pa.Array]:
-    return {
-        "continuation": pa.array(np.array(rows, dtype=np.uint16)),
-        "count": pa.array(np.zeros(len(rows), dtype=np.uint8)),
-        "probability": pa.array(np.zeros(len(rows), dtype=np.uint8)),
-    }
-
-
 @pytest.mark.parametrize(
     ("breaking", "reason"),
     [
         (
-            lambda p: rewrite(p, "alphabet.arrow", {"token": pa.array([1] * 8, pa.uint32())}),
-            "alphabet.arrow: token ids repeat",
+            lambda p: save_array(p / "alphabet.npy", [1] * 8, "uint32"),
+            "alphabet.npy: token ids repeat",
         ),
         (
-            lambda p: rewrite(p, "alphabet.arrow", {"token": pa.array([*range(7), VOCABULARY], pa.uint32())}),
-            "alphabet.arrow: token ids outside the vocabulary",
+            lambda p: save_array(p / "alphabet.npy", [*range(7), VOCABULARY], "uint32"),
+            "alphabet.npy: token ids outside the vocabulary",
         ),
         (
-            lambda p: rewrite(p, "entries.arrow", entry_columns([0, 1, 2, 4])),
-            "entries.arrow: ids outside continuations.marisa",
+            lambda p: save_array(p / "continuation.npy", [0, 1, 2, 4], "uint16"),
+            "continuation.npy: ids outside continuations.marisa",
         ),
         (
             lambda p: continuations(p, ["\x01", "\x02", "\x03", "\x09"]),
-            "continuations.marisa: a symbol is not in alphabet.arrow",
+            "continuations.marisa: a symbol is not in alphabet.npy",
         ),
         (lambda p: continuations(p, ["\x01", "\x02", "\x03", ""]), "continuations.marisa: a continuation is empty"),
         (
@@ -210,7 +213,7 @@ def entry_columns(rows: list[int]) -> dict[str, pa.Array]:
             "contexts.marisa: a context is empty or too long",
         ),
         (lambda p: trie(p, ["\x01", "\x02", "\x03", ""]), "contexts.marisa: a context is empty or too long"),
-        (lambda p: trie(p, ["\x01", "\x02", "\x03", "\x09"]), "contexts.marisa: a symbol is not in alphabet.arrow"),
+        (lambda p: trie(p, ["\x01", "\x02", "\x03", "\x09"]), "contexts.marisa: a symbol is not in alphabet.npy"),
     ],
 )
 def test_verify_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[[Path], None], reason: str) -> None:
@@ -227,24 +230,19 @@ def test_verify_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[[
 @pytest.mark.parametrize(
     ("breaking", "reason"),
     [
-        (lambda p: trie(p, ["\x01"]), "x.dict: 1 contexts and 4 entries, expected equal numbers"),
+        (lambda p: trie(p, ["\x01"]), "continuation.npy: uint16 4, expected uint16 1"),
         (
             lambda p: (p / "contexts.marisa").write_bytes(b"no trie at all"),
             "contexts.marisa: not a readable marisa-trie",
         ),
         (lambda p: (p / "contexts.marisa").write_bytes(b""), "contexts.marisa: not a readable marisa-trie"),
-        (lambda p: (p / "entries.arrow").write_bytes(b"no arrow"), "entries.arrow: not a readable Arrow file"),
-        (lambda p: (p / "alphabet.arrow").write_bytes(b""), "alphabet.arrow: not a readable Arrow file"),
-        (lambda p: rewrite(p, "entries.arrow", {"continuation": pa.array([1], pa.uint32())}), "entries.arrow: columns"),
-        (
-            lambda p: rewrite(p, "alphabet.arrow", {"token": pa.array([1], pa.uint64())}),
-            "alphabet.arrow: columns token: uint64, expected token: uint32",
-        ),
-        (
-            lambda p: rewrite(p, "alphabet.arrow", {"token": pa.array([1, None], pa.uint32())}),
-            "alphabet.arrow: column token has missing values",
-        ),
-        (lambda p: (p / "entries.arrow").unlink(), "the manifest does not name entries.arrow"),
+        (lambda p: (p / "count.npy").write_bytes(b"no array"), "count.npy: not a readable .npy file"),
+        (lambda p: (p / "alphabet.npy").write_bytes(b""), "alphabet.npy: not a readable .npy file"),
+        (lambda p: save_array(p / "continuation.npy", [1] * 4, "uint32"), "continuation.npy: uint32 4, expected"),
+        (lambda p: save_array(p / "alphabet.npy", [1], "uint64"), "alphabet.npy: uint64 1, expected uint32 any"),
+        (lambda p: save_array(p / "alphabet.npy", [[1]], "uint32"), "alphabet.npy: uint32 1x1, expected uint32 any"),
+        (lambda p: save_array(p / "probability.npy", [1] * 5, "uint8"), "probability.npy: uint8 5, expected uint8 4"),
+        (lambda p: (p / "count.npy").unlink(), "the manifest does not name count.npy"),
     ],
 )
 def test_opening_finds_what_cannot_be_read(tmp_path: Path, breaking: Callable[[Path], object], reason: str) -> None:
@@ -272,8 +270,9 @@ def test_another_version_is_not_read(tmp_path: Path) -> None:
     write(path, SMALL)
     value = json.loads((path / "manifest.json").read_text())
     (path / "manifest.json").write_text(json.dumps(value | {"version": VERSION + 1}))
-    with pytest.raises(ArtifactError, match=f"version {VERSION + 1} .*reads version {VERSION}"):
+    with pytest.raises(ArtifactError, match=f"version {VERSION + 1} .*reads version {VERSION}") as caught:
         Dictionary(path)
+    assert str(caught.value).endswith(f"this version: spectool build-dict --tokenizer small --corpus CORPUS -o {path}")
     (path / "manifest.json").unlink()
     with pytest.raises(IncompleteArtifact):
         Dictionary(path)
@@ -283,7 +282,7 @@ def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:
     """Opening finds it in the tries, whose walks could end the process; `verify` finds it everywhere."""
     path = tmp_path / "x.dict"
     write(path, SMALL)
-    for file in ("alphabet.arrow", "contexts.marisa", "entries.arrow", "continuations.marisa"):
+    for file in FILES:
         data = (path / file).read_bytes()
         for place in range(0, len(data), 1 + len(data) // 120):
             (path / file).write_bytes(data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :])
@@ -297,7 +296,7 @@ def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:
     Dictionary(path).verify()
 
 
-@pytest.mark.parametrize("file", ["alphabet.arrow", "contexts.marisa", "entries.arrow", "continuations.marisa"])
+@pytest.mark.parametrize("file", FILES)
 def test_random_bytes_and_cut_files_are_errors(tmp_path: Path, file: str) -> None:
     """Under a manifest that fits them, as a hostile artifact would have."""
     path = tmp_path / "x.dict"
@@ -313,3 +312,25 @@ def test_random_bytes_and_cut_files_are_errors(tmp_path: Path, file: str) -> Non
         reseal(path, statistics)
         with pytest.raises(ArtifactError, match=file):
             Dictionary(path)
+
+
+def test_states_find_what_look_ups_do_on_real_text(tmp_path: Path) -> None:
+    """As a text grows, and in the chains that are proposed; the twin tries every suffix."""
+    tokenizer, out = open_tokenizer(demo_path("target") / "tokenizer.json"), tmp_path / "uk.dict"
+    count_and_build(tokenizer, open_corpus("sample:uk"), out, BackoffOptions(), CountOptions(), lambda step: None)
+    dictionary = Dictionary(out)
+    entries = {tuple(entry.context): (tuple(entry.continuation), entry.probability) for entry in dictionary.entries()}
+    checked = 0
+    for language in ("uk", "pl"):
+        for document in open_corpus(f"sample:{language}"):
+            ids, state = tokenizer.encode(document.text), START
+            for place, token in enumerate(ids, 1):
+                state = dictionary.advance(state, token)
+                said, step = ids[max(0, place - 8) : place], dictionary.step(state)
+                for _ in range(3):
+                    expected = slow_look_up(entries, said)
+                    assert (step and step[0]) == (expected and expected[0]), (document.text, place)
+                    if step is None:
+                        break
+                    said, step, checked = [*said, *step[0]], dictionary.step(step[2]), checked + 1
+    assert checked > 10_000
