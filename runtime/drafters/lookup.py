@@ -48,8 +48,8 @@ class LookupDrafter(Drafter):
             raise ValueError("a lookup drafter needs a dictionary, the history, or both; got neither")
         self.name = "+".join(["dictionary"] * (dictionary is not None) + ["history"] * history)
         self._min_probability = min_probability
-        self._step = dictionary.step if dictionary else _nothing
-        self._advance = dictionary.advance if dictionary else _unmoved
+        self._step = dictionary.step if dictionary else lambda state: None
+        self._advance = dictionary.advance if dictionary else lambda state, token: state
         self._max_context = dictionary.max_context if dictionary else 0
         self._chained = dictionary.chained if dictionary else False
         self._with_history = history
@@ -146,16 +146,6 @@ class LookupDrafter(Drafter):
     def _worth_following(self, repeat: Repeat) -> Repeat:
         """Return ``repeat``, its length 0 where it is too short to go on with."""
         return Repeat(repeat.follower, min(repeat.length, _LONGEST) if repeat.length >= self._shortest else 0)
-
-
-def _nothing(state: bytes) -> Step | None:
-    """Propose nothing: a drafter without a dictionary."""
-    return None
-
-
-def _unmoved(state: bytes, token: int) -> bytes:
-    """Return the state as it is: without a dictionary there is one."""
-    return state
 
 
 def _for_each(step: Step) -> float:
