@@ -5,6 +5,7 @@ white space. Characters that all parts of all steps treat alike are one class. W
 matches is asked of the step itself, for the whole of Unicode.
 """
 
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -102,14 +103,32 @@ class Alphabet:
         return [run for run in runs if run[0] not in _SURROGATES]
 
 
+_ALPHABETS: dict[str, Alphabet | TokenizerError] = {}  # by pre-tokenizer; one takes seconds
+
+
 def alphabet_of(tokenizer: Tokenizer) -> Alphabet:
-    """Find the classes of characters that a tokenizer's pre-tokenizer tells apart. Takes up to a second.
+    """Find the classes of characters that a tokenizer's pre-tokenizer tells apart.
 
     Raises:
         TokenizerError: It has a step or a pattern whose parts cannot be told, or tells too many apart.
     """
+    key = json.dumps(tokenizer.spec["pre_tokenizer"]) + tokenizer.normalized_space
+    if key not in _ALPHABETS:
+        try:
+            _ALPHABETS[key] = _found_alphabet(tokenizer)
+        except TokenizerError as error:
+            _ALPHABETS[key] = error
+    found = _ALPHABETS[key]
+    if isinstance(found, TokenizerError):
+        raise found
+    return found
+
+
+def _found_alphabet(tokenizer: Tokenizer) -> Alphabet:
     questions = list(_questions(tokenizer))
-    alone = {ord(char) for char in {" ", *_signs(tokenizer), *_literals(parts_of(tokenizer))}}
+    alone = {
+        ord(char) for char in {" ", tokenizer.space_sign, tokenizer.normalized_space, *_literals(parts_of(tokenizer))}
+    }
     edges = {0, _SURROGATES.start, _SURROGATES.stop, *alone, *(code + 1 for code in alone)}
     starts = sorted(edges.union(_changes([question.runs for question in questions if question.runs])))
     numbers: dict[tuple[bool, ...], int] = {}
@@ -139,15 +158,8 @@ def parts_of(tokenizer: Tokenizer) -> Parts:
     )
 
 
-def _signs(tokenizer: Tokenizer) -> Iterator[str]:
-    yield tokenizer.space_sign
-    for step in flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers"):
-        if step["type"] == "Metaspace":
-            yield step["replacement"]
-
-
 def _questions(tokenizer: Tokenizer) -> Iterator[_Asked]:
-    spaces = tokenizer.space_sign
+    spaces = tokenizer.normalized_space
     for step in flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers"):
         if step["type"] == "Digits":
             yield _Asked(Digits(individual_digits=False), Digits(individual_digits=True), spaces)

@@ -3,20 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from spectool.artifacts.canonical.pretokens import (
-    CLASSES,
-    JOIN,
-    LOOK,
-    SPLIT,
-    START,
-    coarse,
-    never_splits,
-    stand_in_for,
-    stand_ins,
-)
+from spectool.artifacts.canonical.pretokens import JOIN, LOOK, SPLIT, BoundaryTable
 from spectool.artifacts.tokenizer.added_tokens import AddedTokens
 
 _UNSEEN = -2  # what comes before a boundary is not known from a few tokens
@@ -29,13 +16,13 @@ class Shape:
     """What a pre-tokenizer sees of a token of whole characters.
 
     Attributes:
-        stand_ins: Representatives of its characters.
-        first: Coarse class of the first character.
-        last: Of the last one.
-        second: Of the last but one; None for a single character.
+        classes: Classes of its characters.
+        first: That of the first character.
+        last: That of the last one.
+        second: That of the last but one; None for a single character.
     """
 
-    stand_ins: str
+    classes: bytes
     first: int
     last: int
     second: int | None
@@ -48,15 +35,18 @@ class Boundaries:
         splits: Whether its pre-tokenizer splits texts at all.
     """
 
-    def __init__(self, surfaces: Sequence[bytes], table: NDArray[np.uint8], added: AddedTokens) -> None:
+    def __init__(self, surfaces: Sequence[bytes], table: BoundaryTable, added: AddedTokens) -> None:
         """Prepare for a tokenizer with these surfaces, this `boundary_table` and these added tokens."""
-        self.splits = not never_splits(table)
+        self.splits = table.splits
         self._surfaces = surfaces
         self._added = added
-        self._table: list[list[list[int]]] = table.tolist()
-        self._sure: list[list[bool]] = (table == SPLIT).all(axis=0).tolist()
+        self._classes_of = table.alphabet.of
+        self._size = table.alphabet.size
+        verdicts = table.verdicts
+        self._table: list[list[list[int]]] = verdicts.tolist()
+        self._sure: list[list[bool]] = (verdicts == SPLIT).all(axis=0).tolist()
         # Last and first characters, and last ones alone, for which it does not matter what stood before them.
-        same = (table == table[START]).all(axis=0)
+        same = (verdicts == verdicts[-1]).all(axis=0)
         self._settled: list[list[bool]] = same.tolist()
         self._indifferent: list[bool] = same.all(axis=1).tolist()
         self._shapes: dict[int, Shape | None] = {}
@@ -67,14 +57,17 @@ class Boundaries:
             return self._shapes[token]
         except KeyError:
             pass
-        try:
-            seen = stand_ins(self._surfaces[token].decode())
-        except UnicodeDecodeError:
-            seen = ""
-        classes = list(map(coarse, seen))
-        shape = Shape(seen, classes[0], classes[-1], classes[-2] if len(seen) > 1 else None) if seen else None
+        seen = self.classes(self._surfaces[token])
+        shape = Shape(seen, seen[0], seen[-1], seen[-2] if len(seen) > 1 else None) if seen else None
         self._shapes[token] = shape
         return shape
+
+    def classes(self, data: bytes) -> bytes:
+        """Return the classes of the characters of a text; none for bytes that are no text."""
+        try:
+            return self._classes_of(data.decode())
+        except UnicodeDecodeError:
+            return b""
 
     def tail(self, ids: Sequence[int], at: int, begin: int) -> int:
         """Return what `kind` has to know of ``ids[begin:at]``: classes of the last two characters, packed."""
@@ -84,12 +77,12 @@ class Boundaries:
         if shape is None:
             return self._split_tail(ids, at, begin)
         if shape.second is not None or self._indifferent[shape.last]:
-            return CLASSES * (START if shape.second is None else shape.second) + shape.last
+            return self._size * (self._size if shape.second is None else shape.second) + shape.last
         # A single character: the class before it belongs to the token before.
         if at - 1 == begin or ids[at - 2] in self._added:
-            return CLASSES * START + shape.last
+            return self._size * self._size + shape.last
         earlier = self.shape(ids[at - 2])
-        return _UNSEEN if earlier is None else CLASSES * earlier.last + shape.last
+        return _UNSEEN if earlier is None else self._size * earlier.last + shape.last
 
     def _split_tail(self, ids: Sequence[int], at: int, begin: int) -> int:
         """As `tail`, where the last character is split over tokens, or not whole yet."""
@@ -99,14 +92,14 @@ class Boundaries:
             if data[0] & 0xC0 == 0x80:
                 continue
             try:
-                classes = list(map(coarse, stand_ins(data.decode())))
+                classes = self._classes_of(data.decode())
             except UnicodeDecodeError as error:
                 # An unfinished character in a token that begins with a whole one has been judged by that one.
                 return _OPEN if start == at - 1 and error.end == len(data) and error.start > 0 else _UNSEEN
             if len(classes) > 1:
-                return CLASSES * classes[-2] + classes[-1]
+                return self._size * classes[-2] + classes[-1]
             if self._indifferent[classes[-1]] or start == begin:
-                return CLASSES * START + classes[-1]
+                return self._size * self._size + classes[-1]
         return _UNSEEN
 
     def kind(self, tail: int, after: int) -> int:
@@ -116,7 +109,7 @@ class Boundaries:
         first = self._first(after)
         if tail == _UNSEEN or (tail == _OPEN) != (first is None):
             return LOOK
-        second, last = divmod(tail, CLASSES)
+        second, last = divmod(tail, self._size)
         return JOIN if first is None else self._table[second][last][first]
 
     def surely_split(self, before: int, after: int) -> bool:
@@ -140,6 +133,6 @@ class Boundaries:
         if shape is not None:
             return shape.first
         data = self._surfaces[token]
-        length = 1 if data[0] < 0x80 else 2 if data[0] < 0xE0 else 3 if data[0] < 0xF0 else 4
-        seen = stand_in_for(data[:length])
-        return None if seen is None else coarse(seen)
+        length = 1 if data[:1] < b"\x80" else 2 if data[0] < 0xE0 else 3 if data[0] < 0xF0 else 4
+        classes = self.classes(data[:length])
+        return classes[0] if classes else None

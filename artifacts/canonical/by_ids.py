@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectool.artifacts.canonical.boundaries import Boundaries
 from spectool.artifacts.canonical.merges import SYMBOL, Merges, MergeTable
-from spectool.artifacts.canonical.pretokens import LOOK, SPLIT, PreTokens, stand_in_for
+from spectool.artifacts.canonical.pretokens import LOOK, SPLIT, BoundaryTable, PreTokens
 from spectool.artifacts.tokenizer.added_tokens import AddedTokens
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
@@ -53,7 +52,7 @@ class CanonicalIds:
         string_calls: How often text was encoded.
     """
 
-    def __init__(self, tokenizer: Tokenizer, table: MergeTable, boundaries: NDArray[np.uint8]) -> None:
+    def __init__(self, tokenizer: Tokenizer, table: MergeTable, boundaries: BoundaryTable) -> None:
         """Prepare for ``tokenizer``.
 
         Args:
@@ -67,7 +66,7 @@ class CanonicalIds:
         found = np.flatnonzero(table.left == SYMBOL).tolist()
         symbols = {self._surfaces[token]: token for token in reversed(found) if token not in byte_tokens}
         self.merges = Merges(table, symbols, byte_tokens)
-        self._pre_tokens = PreTokens(tokenizer)
+        self._pre_tokens = PreTokens(tokenizer, boundaries.alphabet)
         self._backend = tokenizer.text_backend
         self._added = AddedTokens(tokenizer)
         self._adds = self._added.longest > 0
@@ -263,12 +262,12 @@ class CanonicalIds:
         places = [place for place, byte in enumerate(data) if byte & 0xC0 != 0x80]
         shapes = list(map(self._boundaries.shape, tokens))
         if None in shapes:  # characters split over tokens
-            seen = [stand_in_for(data[low:high]) for low, high in pairwise([*places, len(data)])]
+            seen = self._boundaries.classes(data)
         else:
-            seen = [shape.stand_ins for shape in shapes if shape is not None]
-        if None in seen or places[:1] != [0]:  # no text: nothing that a pre-tokenizer could say
+            seen = b"".join(shape.classes for shape in shapes if shape is not None)
+        if not seen:  # no text: nothing that a pre-tokenizer could say
             return start, [*ids[start:], *self.merges.merge(self.merges.symbols(piece)), *rest]
-        splits = self._pre_tokens.starts("".join(filter(None, seen)))
+        splits = self._pre_tokens.starts(seen)
         cuts = [places[split] for split in splits] + [len(data)]
         kept = list(ids[start : max(start, floor)])
         fixed = sum(len(self._surfaces[token]) for token in kept)

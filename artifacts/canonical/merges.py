@@ -64,6 +64,7 @@ class Merges:
         self._places: dict[int, int] = dict(zip(table.pairs.tolist(), range(len(table.pairs)), strict=True))
         self._unordered = _unordered(table)
         self._symbols = symbols
+        self._by_bytes = not byte_tokens and all(len(symbol) == 1 for symbol in symbols)
         self._byte_of = byte_tokens
         self._byte_ids = {byte: token for token, byte in byte_tokens.items()}
 
@@ -111,18 +112,21 @@ class Merges:
         return found
 
     def spell(self, data: bytes) -> list[int]:
-        """Return the symbols of some bytes; bytes without a character symbol become byte tokens.
+        """Return the symbols of some bytes; characters without a symbol become byte tokens.
 
-        Raises:
-            KeyError: The vocabulary has no symbol for a byte.
+        What has neither is left out, as the tokenizer leaves it out.
         """
-        if not self._byte_of:
-            return [self._symbols[data[i : i + 1]] for i in range(len(data))]
-        found = []
+        if self._by_bytes:
+            found = (self._symbols.get(data[i : i + 1]) for i in range(len(data)))
+            return [symbol for symbol in found if symbol is not None]
+        spelled: list[int] = []
         for start, end in _characters(data):
             symbol = self._symbols.get(data[start:end])
-            found += [self._byte_ids[byte] for byte in data[start:end]] if symbol is None else [symbol]
-        return found
+            if symbol is not None:
+                spelled.append(symbol)
+            elif all(byte in self._byte_ids for byte in data[start:end]):
+                spelled += [self._byte_ids[byte] for byte in data[start:end]]
+        return spelled
 
     def merge(self, symbols: Sequence[int]) -> list[int]:
         """Merge symbols by BPE: always the merge of lowest rank, the leftmost of equal ones."""

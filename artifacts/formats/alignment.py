@@ -6,17 +6,19 @@ For each side (``draft``, ``target``), with the other one as ``<other>``:
     <side>_in_<other>.arrow    inside, after_space, text_start list<int32>[ids]   spellings in the other's ids
     <side>_tokens.arrow        left, right, rank int32[ids]         last merge of each token
     <side>_merges.arrow        pair int64, rank, result int32[merges]   all merges, by pair
-    <side>_boundaries.arrow    verdict uint8[CLASSES ** 3]   what the pre-tokenizer does between characters
+    <side>_alphabet.arrow      start uint32, class uint8[runs]      classes of characters that splits depend on
+    <side>_boundaries.arrow    verdict uint8[(classes + 1) * classes ** 2]   what the pre-tokenizer does between them
 
 and once:
 
     prefix_index.arrow         draft int32[ids with bytes]  draft ids in the order of their surfaces
     absorption.arrow           counts uint32[target ids], next_bytes binary(32)[target ids]
 
-The token, merge and boundary files are absent for a side without the merge-site lemma. The manifest's
+The token, merge, alphabet and boundary files are absent for a side without the merge-site lemma. The manifest's
 statistics hold the report on the pair.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,16 +29,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spectool import ArtifactError, FingerprintMismatch
+from spectool.artifacts.canonical.alphabet import Alphabet
 from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.by_text import CanonicalText
 from spectool.artifacts.canonical.merges import UNREACHABLE, MergeTable
-from spectool.artifacts.canonical.pretokens import CLASSES, JOIN
+from spectool.artifacts.canonical.pretokens import JOIN, BoundaryTable
 from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.manifest import expect_format, read_manifest, verify_file, verify_files
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 FORMAT = "spectool-alignment"
-VERSION = 2
+VERSION = 3
 NONE = -1
 SIDES = (("draft", "target"), ("target", "draft"))
 _INT32S = pa.list_(pa.int32())
@@ -92,7 +95,7 @@ class Side:
     partner: NDArray[np.int32]
     spellings: Spellings
     merges: MergeTable | None
-    boundaries: NDArray[np.uint8] | None
+    boundaries: BoundaryTable | None
 
     def engine(self, tokenizer: Tokenizer) -> CanonicalIds | CanonicalText:
         """Return what joins ids of this side, whose tokenizer is ``tokenizer``."""
@@ -175,7 +178,7 @@ class Alignment:
         if (counts.absorbed > counts.ends).any() or (counts.refused > counts.frontiers).any():
             raise ArtifactError(f"{self.path / 'absorption.arrow'}: a part is more than its whole. Align again")
 
-    def _expect_merges(self, role: str, table: MergeTable, boundaries: NDArray[np.uint8], size: int) -> None:
+    def _expect_merges(self, role: str, table: MergeTable, boundaries: BoundaryTable, size: int) -> None:
         """Check ids, the order of merges, that merge trees end in symbols, and verdicts."""
         tokens, merges = f"{role}_tokens.arrow", f"{role}_merges.arrow"
         self._expect_ids(tokens, table.left, UNREACHABLE, size)
@@ -195,8 +198,11 @@ class Alignment:
             whole |= more
         if not whole.all():
             raise ArtifactError(f"{self.path / tokens}: token {int(np.argmin(whole))} is part of itself. Align again")
-        if boundaries.max(initial=0) > JOIN:
+        if boundaries.verdicts.max(initial=0) > JOIN:
             raise ArtifactError(f"{self.path / f'{role}_boundaries.arrow'}: verdicts above {JOIN}. Align again")
+        starts = boundaries.alphabet.starts
+        if starts[0] != 0 or (np.diff(starts.astype(np.int64)) <= 0).any():
+            raise ArtifactError(f"{self.path / f'{role}_alphabet.arrow'}: runs out of order. Align again")
 
     def _side(self, role: str, other: str) -> Side:
         size = self.manifest.tokenizers[role]["size"]
@@ -211,13 +217,12 @@ class Alignment:
             return Side(partner, spellings, None, None)
         tokens = self._array(f"{role}_tokens.arrow", dict.fromkeys(("left", "right", "rank"), pa.int32()), size)
         merges = self._array(f"{role}_merges.arrow", {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()})
-        verdicts = self._array(f"{role}_boundaries.arrow", {"verdict": pa.uint8()}, CLASSES**3)["verdict"]
-        return Side(
-            partner,
-            spellings,
-            MergeTable(*tokens.values(), *merges.values()),
-            verdicts.reshape(CLASSES, CLASSES, CLASSES),
-        )
+        runs = self._array(f"{role}_alphabet.arrow", {"start": pa.uint32(), "class": pa.uint8()})
+        alphabet = Alphabet(*runs.values())
+        shape = alphabet.size + 1, alphabet.size, alphabet.size
+        verdicts = self._array(f"{role}_boundaries.arrow", {"verdict": pa.uint8()}, math.prod(shape))["verdict"]
+        boundaries = BoundaryTable(alphabet, verdicts.reshape(shape))
+        return Side(partner, spellings, MergeTable(*tokens.values(), *merges.values()), boundaries)
 
     def _absorption(self) -> Absorption:
         file, size = "absorption.arrow", self.manifest.tokenizers["target"]["size"]
@@ -288,9 +293,11 @@ def write_alignment(
                 "result": pa.array(table.results, pa.int32()),
             },
         )
-        write_columns(
-            directory / f"{role}_boundaries.arrow", {"verdict": pa.array(side.boundaries.ravel(), pa.uint8())}
-        )
+        boundaries, alphabet = side.boundaries, side.boundaries.alphabet
+        runs = {"start": pa.array(alphabet.starts, pa.uint32()), "class": pa.array(alphabet.classes, pa.uint8())}
+        write_columns(directory / f"{role}_alphabet.arrow", runs)
+        verdicts = pa.array(boundaries.verdicts.ravel(), pa.uint8())
+        write_columns(directory / f"{role}_boundaries.arrow", {"verdict": verdicts})
     write_columns(directory / "prefix_index.arrow", {"draft": pa.array(prefix_index, pa.int32())})
     counts = {name: pa.array(getattr(absorption, name), pa.uint32()) for name in _COUNTS}
     masks = pa.array([row.tobytes() for row in absorption.next_bytes], pa.binary(32))

@@ -19,6 +19,7 @@ from typing import Any
 from spectool import TokenizerError
 
 Step = Callable[[str], str | bytes]
+DECODERS = ("BPEDecoder", "ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Sequence", "Strip", "WordPiece")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
 
@@ -73,10 +74,12 @@ def token_surfaces(spec: Mapping[str, Any], tokens: Mapping[str, int], specials:
 
 def edges(spec: Mapping[str, Any]) -> Edges:
     """Tell which artificial spaces the decoder removes at the ends of a text."""
-    leading = trailing = False
+    leading = trailing = fused = False
     for step in flatten(spec.get("decoder"), "decoders"):
         match step["type"]:
-            case "Strip":
+            case "Fuse":
+                fused = True
+            case "Strip" if fused:
                 leading |= step["start"] > 0 and step["content"] == " "
                 trailing |= step["stop"] > 0 and step["content"] == " "
             case "Metaspace":
@@ -107,7 +110,13 @@ def _surface(token: str, steps: list[Step]) -> bytes:
 
 
 def _decoder_steps(decoder: Mapping[str, Any] | None) -> list[Step]:
-    return [_decoder_step(step) for step in flatten(decoder, "decoders") if step["type"] not in ("Fuse", "Strip")]
+    steps, fused = [], False
+    for step in flatten(decoder, "decoders"):
+        fused |= step["type"] == "Fuse"
+        # What is stripped from the fused text belongs to its ends (`edges`).
+        if step["type"] != "Fuse" and not (fused and step["type"] == "Strip"):
+            steps.append(_decoder_step(step))
+    return steps
 
 
 def _decoder_step(step: dict[str, Any]) -> Step:
@@ -124,9 +133,11 @@ def _decoder_step(step: dict[str, Any]) -> Step:
             return _word_piece(step["prefix"])
         case "BPEDecoder":
             return _replace(step["suffix"], " ")
+        case "Strip":
+            return _strip(step["content"], step["start"], step["stop"])
     raise TokenizerError(
-        f"decoder step {step['type']!r} is not supported; expected ByteLevel, ByteFallback, Metaspace, "
-        "Replace (of a string), WordPiece or BPEDecoder. Use another tokenizer of the same family."
+        f"decoder step {step['type']!r} is not supported; expected one of {', '.join(DECODERS)}, "
+        "and Replace of a string, not of a pattern. Use another tokenizer of the same family."
     )
 
 
@@ -148,6 +159,16 @@ def _byte_fallback(piece: str) -> str | bytes:
 
 def _replace(old: str, new: str) -> Step:
     return lambda piece: piece.replace(old, new)
+
+
+def _strip(content: str, start: int, stop: int) -> Step:
+    def stripped(piece: str) -> str:
+        leading = next((n for n, char in enumerate(piece[:start]) if char != content), min(start, len(piece)))
+        piece = piece[leading:]
+        trailing = next((n for n, char in enumerate(piece[::-1][:stop]) if char != content), min(stop, len(piece)))
+        return piece[: len(piece) - trailing]
+
+    return stripped
 
 
 def _word_piece(prefix: str) -> Step:

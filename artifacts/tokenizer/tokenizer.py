@@ -73,7 +73,16 @@ class Tokenizer:
 
     @cached_property
     def edges(self) -> Edges:
-        """Artificial spaces that decoding removes at the ends of a text."""
+        """Artificial spaces that encoding writes and decoding removes at the ends of a text."""
+        text = "a" if self.backend.normalizer is None else self.backend.normalizer.normalize_str("a")
+        splits = self.backend.pre_tokenizer
+        first = text if splits is None else "".join(piece for piece, _ in splits.pre_tokenize_str(text))
+        written = len(first) > 1 or self.kind == "WordPiece"
+        return Edges(written and self._removed.leading_space, self._removed.trailing_space)
+
+    @cached_property
+    def _removed(self) -> Edges:
+        """Spaces that decoding removes, whether encoding writes them or not."""
         return edges(self.spec)
 
     @cached_property
@@ -107,6 +116,14 @@ class Tokenizer:
 
     @cached_property
     def space_sign(self) -> str:
+        """The sign that a normalizer or a pre-tokenizer writes for a space; a space where none does."""
+        for step in flatten(self.spec["pre_tokenizer"], "pretokenizers"):
+            if step["type"] == "Metaspace":
+                return str(step["replacement"])
+        return self.normalized_space
+
+    @cached_property
+    def normalized_space(self) -> str:
         """The sign that a normalizer writes for a space; a space where none does."""
         for step in flatten(self.spec["normalizer"], "normalizers"):
             if step["type"] == "Replace" and step["pattern"] == {"String": " "}:
@@ -117,13 +134,24 @@ class Tokenizer:
     def text_backend(self) -> tokenizers.Tokenizer:
         """A copy of the backend that spells exactly the text it is given, inside a running text.
 
-        Special tokens are not looked for in the text, nothing is prepended and nothing normalized,
+        Special tokens are not looked for in the text, nothing is prepended, stripped or normalized,
         but for the way that spaces are written.
         """
-        backend = tokenizers.Tokenizer.from_str(self.backend.to_str())
+        plain = [token | {"lstrip": False, "rstrip": False} for token in self.spec["added_tokens"]]
+        changed = plain != self.spec["added_tokens"]
+        text = json.dumps({**self.spec, "added_tokens": plain}) if changed else self.backend.to_str()
+        backend = tokenizers.Tokenizer.from_str(text)
         backend.encode_special_tokens = True
-        spaces = self.space_sign
+        spaces = self.normalized_space
         backend.normalizer = None if spaces == " " else tokenizers.normalizers.Replace(" ", spaces)
+        steps = flatten(self.spec["pre_tokenizer"], "pretokenizers")
+        for step in steps:
+            step.update({"prepend_scheme": "never"} if step["type"] == "Metaspace" else {})
+            step.update({"add_prefix_space": False} if step["type"] == "ByteLevel" else {})
+        if steps:
+            inside = tokenizers.pre_tokenizers.Sequence([])
+            inside.__setstate__(json.dumps({"type": "Sequence", "pretokenizers": steps}).encode())
+            backend.pre_tokenizer = inside
         return backend
 
     def encode(self, text: str) -> list[int]:
@@ -146,9 +174,9 @@ class Tokenizer:
     def bytes_of(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of a whole text from its ids (joined surfaces, artificial edge spaces removed)."""
         joined = b"".join(map(self.surfaces.__getitem__, ids))
-        if self.edges.leading_space and joined.startswith(b" "):
+        if self._removed.leading_space and joined.startswith(b" "):
             joined = joined[1:]
-        if self.edges.trailing_space and joined.endswith(b" "):
+        if self._removed.trailing_space and joined.endswith(b" "):
             joined = joined[:-1]
         return joined
 

@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 
 from spectool.artifacts.canonical.merges import SYMBOL, UNREACHABLE, MergeTable
-from spectool.artifacts.tokenizer.surfaces import flatten
+from spectool.artifacts.canonical.steps import reasons_for_text
+from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _Merges = dict[tuple[int, int], tuple[int, int]]  # two parts -> rank, token that they make
@@ -15,15 +16,8 @@ NO_MERGES = MergeTable(_EMPTY, _EMPTY, _EMPTY, np.zeros(0, np.int64), _EMPTY, _E
 
 
 def has_lemma(tokenizer: Tokenizer) -> bool:
-    """Tell whether the merge-site lemma can be used.
-
-    It holds for BPE without word-end marks, prefixes and dropout. It is not used where a
-    pre-tokenizer goes on splitting after its byte-level step, since that cuts characters apart.
-    """
-    model = tokenizer.spec["model"]
-    marks = model.get("continuing_subword_prefix"), model.get("end_of_word_suffix"), model.get("dropout")
-    steps = [step["type"] for step in flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers")]
-    return bool(model["type"] == "BPE" and not any(marks) and "ByteLevel" not in steps[:-1])
+    """Tell whether the merge-site lemma can be used: BPE all of whose steps are understood."""
+    return not reasons_for_text(tokenizer)
 
 
 def merge_table(tokenizer: Tokenizer) -> MergeTable:
@@ -41,8 +35,12 @@ def merge_table(tokenizer: Tokenizer) -> MergeTable:
     vocabulary: dict[str, int] = tokenizer.spec["model"]["vocab"]
     merges = _merges_by_rank(tokenizer)
     left, right, rank = ([missing] * tokenizer.size for missing in (UNREACHABLE, UNREACHABLE, -1))
+    # Signs that the model never sees are no symbols: a plain space where another sign is written for it.
+    seen = byte_symbols() if tokenizer.kind == "byte-level BPE" else None
+    spaces = {" "} - {tokenizer.space_sign}
     for name, token in vocabulary.items():
-        if token not in tokenizer.specials and (len(name) == 1 or token in tokenizer.byte_tokens):
+        symbol = len(name) == 1 and name not in spaces if seen is None else name in seen
+        if token not in tokenizer.specials and (symbol or token in tokenizer.byte_tokens):
             left[token] = right[token] = SYMBOL
     unordered: set[int] = set()
     for (first, second), (place, token) in merges.items():

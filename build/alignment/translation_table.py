@@ -17,7 +17,7 @@ def spellings(source: Tokenizer, other: Tokenizer) -> Spellings:
 
     After a space means: the space and the token together. At a start, the artificial space of
     ``source`` is taken away and that of ``other`` is put on. Tokens that are no whole characters,
-    and special tokens, have no spelling.
+    special tokens, and those with a character that ``other`` cannot spell, have no spelling.
     """
     backend = other.text_backend if has_lemma(other) else other.backend
     texts: list[str | None] = []
@@ -33,6 +33,11 @@ def spellings(source: Tokenizer, other: Tokenizer) -> Spellings:
     if other.edges.leading_space and has_lemma(other):
         starts = [None if text is None else " " + text for text in starts]
     spelled = _encode_all(backend, dict.fromkeys(text for text in (*texts, *after_space, *starts) if text))
+    if has_lemma(other):
+        lengths = list(map(len, other.surfaces))
+        gaps = [t for t, ids in spelled.items() if sum(map(lengths.__getitem__, ids)) != len(t.encode())]
+        for text in gaps:
+            del spelled[text]
     return Spellings(*([spelled.get(text or "", ()) for text in column] for column in (texts, after_space, starts)))
 
 

@@ -128,9 +128,9 @@ class AnchoredTranslator:
             piece = self._back[token] if plain else None
             if piece is not None and isinstance(engine, CanonicalIds):
                 start, tail = engine.append(ids, piece, 0, place.draft_begin)
-                self._committed.append(token)
             else:
-                start, tail = self._commit_with_care(token)
+                (start, tail), self._place = self._commit_with_care(token)
+            self._committed.append(token)
             removed = ids[start:] if start < len(ids) else _NOTHING
             self._journal.append((start, removed, place))
             if removed and start < self._kept:
@@ -289,38 +289,35 @@ class AnchoredTranslator:
         ids, whole = beyond(frontier, engine, said, self._behind(healed))
         return ids + self._partner(drafts[end]) if whole and end < len(drafts) else ids
 
-    def _commit_with_care(self, token: int) -> Change:
-        """Commit a special token, the first of a text, a part of a character, or one not met before."""
-        self._committed.append(token)
+    def _commit_with_care(self, token: int) -> tuple[Change, _Place]:
+        """Return what committing a special token, the first of a text, a part of a character, or a new one changes."""
         place, ids = self._place, self._ids
         if token >= self._target.size or not self._target.surfaces[token]:
             partner = int(self._to_draft[token]) if token < self._target.size else NONE
             known = [] if partner == NONE else [partner]
-            self._place = _Place(len(ids) + len(known), len(self._committed))
-            return len(ids), known
+            return (len(ids), known), _Place(len(ids) + len(known), len(self._committed) + 1)
+        first = len(self._committed) == place.target_begin
         surface = self._target.surfaces[token]
-        if len(self._committed) == place.target_begin + 1 and self._target.edges.leading_space:
+        if first and self._target.edges.leading_space:
             surface = surface.removeprefix(b" ")
         data = place.pending + surface
         whole = whole_characters(data)
-        begun = place.begun or whole > 0
+        after = place._replace(begun=place.begun or whole > 0, pending=data[whole:])
         engine = self._draft_engine
         if isinstance(engine, CanonicalText):
             change = engine.join(ids, place.text, data[:whole]) if whole else (len(ids), [])
-            self._place = place._replace(begun=begun, pending=data[whole:], text=recent(place.text + data[:whole]))
-            return change
-        self._place = place._replace(begun=begun, pending=data[whole:])
+            return change, after._replace(text=recent(place.text + data[:whole]))
         if not whole:
-            return len(ids), []
-        first = len(self._committed) == place.target_begin + 1
+            return (len(ids), []), after
         if not place.pending and whole == len(data) and (place.begun or first):
             piece = (self._spelled.inside if place.begun else self._spelled.text_start)[token]
             if piece and place.begun and self._resync:
                 self._back[token] = engine.piece(piece)
             if piece:  # bytes that can never become a character have none
-                return engine.join(ids, piece, begin=place.draft_begin) if self._resync else (len(ids), piece)
+                change = engine.join(ids, piece, begin=place.draft_begin) if self._resync else (len(ids), piece)
+                return change, after
         prefix = b" " if self._draft.edges.leading_space and not place.begun else b""
-        return engine.join_bytes(ids, prefix + data[:whole], begin=place.draft_begin)
+        return engine.join_bytes(ids, prefix + data[:whole], begin=place.draft_begin), after
 
     def _at_start(self, surface: bytes) -> bytes:
         """Exchange the artificial space that the draft puts before a text for the target's."""

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool.artifacts import Tokenizer
 from spectool.artifacts.canonical.by_ids import CanonicalIds
-from spectool.artifacts.canonical.pretokens import boundary_table
+from spectool.artifacts.canonical.pretokens import BoundaryTable, boundary_table
 from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.build.alignment.merge_table import merge_table
 from spectool.corpora import open_corpus
@@ -50,11 +48,11 @@ def sentence_piece() -> Backend:
 
 
 @pytest.fixture(scope="session")
-def boundaries(real: Callable[[str], Tokenizer]) -> Callable[[str], NDArray[np.uint8]]:
+def boundaries(real: Callable[[str], Tokenizer]) -> Callable[[str], BoundaryTable]:
     """The boundary table of a real tokenizer; kept for the whole run, since it takes seconds."""
 
     @cache
-    def prepared(name: str) -> NDArray[np.uint8]:
+    def prepared(name: str) -> BoundaryTable:
         return boundary_table(real(name))
 
     return prepared
@@ -62,7 +60,7 @@ def boundaries(real: Callable[[str], Tokenizer]) -> Callable[[str], NDArray[np.u
 
 @pytest.fixture(scope="session")
 def engine(
-    real: Callable[[str], Tokenizer], boundaries: Callable[[str], NDArray[np.uint8]]
+    real: Callable[[str], Tokenizer], boundaries: Callable[[str], BoundaryTable]
 ) -> Callable[[str], CanonicalIds]:
     """What joins ids of a real tokenizer; kept for the whole run."""
 

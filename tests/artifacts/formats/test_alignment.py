@@ -14,10 +14,11 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, FingerprintMismatch
 from spectool.artifacts import Alignment, Manifest, Tokenizer
+from spectool.artifacts.canonical.alphabet import Alphabet
 from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.by_text import CanonicalText
 from spectool.artifacts.canonical.merges import MergeTable
-from spectool.artifacts.canonical.pretokens import CLASSES, JOIN
+from spectool.artifacts.canonical.pretokens import JOIN, BoundaryTable
 from spectool.artifacts.formats.alignment import FORMAT, VERSION, Absorption, Side, Spellings, write_alignment
 from spectool.artifacts.formats.columns import read_columns, write_columns
 from spectool.artifacts.manifest import seal
@@ -29,6 +30,7 @@ FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
 SIZES = {"draft": len(FORTH), "target": len(BACK)}
 FILES = (
     "absorption.arrow",
+    "draft_alphabet.arrow",
     "draft_boundaries.arrow",
     "draft_in_target.arrow",
     "draft_merges.arrow",
@@ -47,7 +49,8 @@ def ints(values: list[int]) -> Any:
 MERGES = MergeTable(
     ints([-1, -1, 0, -2]), ints([-1, -1, 1, -2]), ints([-1, -1, 0, -1]), np.array([1], np.int64), ints([0]), ints([2])
 )
-BOUNDARIES = np.full((CLASSES,) * 3, JOIN, np.uint8)
+RUNS = Alphabet(np.array([0, 97, 98], np.uint32), np.array([0, 1, 0], np.uint8))
+BOUNDARIES = BoundaryTable(RUNS, np.full((3, 2, 2), JOIN, np.uint8))
 DRAFT = Side(
     ints(FORTH),
     Spellings([(1,), (0,), (1, 0), ()], [(2, 1), (2, 0), (2, 1, 0), ()], [(1,), (0,), (1, 0), ()]),
@@ -105,7 +108,8 @@ def test_what_is_written_is_read(path: Path) -> None:
     assert alignment.draft.merges is not None and alignment.draft.boundaries is not None
     for name in ("left", "right", "rank", "pairs", "ranks", "results"):
         assert np.array_equal(getattr(alignment.draft.merges, name), getattr(MERGES, name)), name
-    assert np.array_equal(alignment.draft.boundaries, BOUNDARIES)
+    assert np.array_equal(alignment.draft.boundaries.verdicts, BOUNDARIES.verdicts)
+    assert alignment.draft.boundaries.alphabet.representatives == "\0a"
     assert alignment.target.merges is None and alignment.target.boundaries is None
     assert alignment.prefix_index.tolist() == PREFIXES.tolist()
     for name in ("ends", "absorbed", "frontiers", "refused", "next_bytes"):
@@ -158,12 +162,12 @@ def test_a_lemma_without_its_files(path: Path) -> None:
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("version", [2, 4])
 def test_other_versions(path: Path, version: int) -> None:
     manifest = Alignment(path).manifest
     (path / "manifest.json").unlink()
     seal(path, Manifest(FORMAT, version, {}, manifest.tokenizers, {}, manifest.statistics))
-    with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 2\. Build it again"):
+    with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 3\. Build it again"):
         Alignment(path)
 
 
@@ -222,7 +226,7 @@ def test_wrong_types_columns_and_rows(path: Path, tmp_path: Path, file: str) -> 
     )
     with pytest.raises(ArtifactError, match=rf"{file}: column \w+ has missing values"):
         Alignment(copy)
-    if file not in ("prefix_index.arrow", "draft_merges.arrow"):  # as many rows as there are
+    if file not in ("prefix_index.arrow", "draft_merges.arrow", "draft_alphabet.arrow"):  # as many rows as there are
         copy = columns_of(lambda columns: {name: column.slice(1) for name, column in columns.items()})
         with pytest.raises(ArtifactError, match=rf"{file}: \d+ rows, expected \d+"):
             Alignment(copy)
@@ -242,6 +246,8 @@ def test_wrong_types_columns_and_rows(path: Path, tmp_path: Path, file: str) -> 
         ("draft_tokens.arrow", "left", [-1, -1, 4, -2], "ids outside -2 to 3"),
         ("draft_tokens.arrow", "right", [-3, -1, 1, -2], "ids outside -2 to 3"),
         ("draft_merges.arrow", "result", [4], "ids outside 0 to 3"),
+        ("draft_alphabet.arrow", "start", [0, 98, 97], "runs out of order"),
+        ("draft_alphabet.arrow", "start", [1, 97, 98], "runs out of order"),
         ("prefix_index.arrow", "draft", [0, 2, 4], "ids outside 0 to 3"),
         ("prefix_index.arrow", "draft", [0, -1, 1], "ids outside 0 to 3"),
     ],

@@ -72,7 +72,9 @@ def test_word_pieces() -> None:
 def test_an_unknown_decoder_is_named() -> None:
     backend = Backend(models.WordLevel({"kot": 0}, unk_token="kot"))
     backend.decoder = decoders.CTC()
-    with pytest.raises(TokenizerError, match=r"decoder step 'CTC' is not supported; expected ByteLevel, .*Use another"):
+    with pytest.raises(
+        TokenizerError, match=r"decoder step 'CTC' is not supported; expected one of .*ByteLevel, .*Use another"
+    ):
         _ = open_tokenizer(backend).surfaces
 
 
@@ -148,3 +150,12 @@ def test_one_artificial_space_is_taken_off_each_edge() -> None:
     tokenizer = open_tokenizer(backend)
     for ids, expected in (([2, 2], b"a a"), ([1, 2], b" a"), ([3, 2], b"b a"), ([4], b" "), ([1], b""), ([], b"")):
         assert tokenizer.bytes_of(ids) == expected == backend.decode(ids).encode()
+
+
+def test_what_is_stripped_before_fusing_is_stripped_from_every_token() -> None:
+    backend = Backend(models.WordLevel({"?": 0, "_a_": 1, "__b": 2, "_": 3, "c_d": 4}, unk_token="?"))
+    for start, stop in ((1, 0), (2, 0), (0, 1)):
+        backend.decoder = decoders.Sequence([decoders.Strip("_", start, stop), decoders.Fuse()])
+        tokenizer = open_tokenizer(Backend.from_str(backend.to_str()))
+        for ids in ([1, 2], [3], [3, 4, 1]):
+            assert tokenizer.bytes_of(ids).decode() == backend.decode(ids), (ids, start, stop)

@@ -18,7 +18,7 @@ from spectool.build.alignment.merge_table import has_lemma, last_merge, merge_ta
 def byte_level(tokens: list[str], merges: list[tuple[str, str]], **options: object) -> Tokenizer:
     names = [*byte_symbols(), *tokens]
     backend = Backend(models.BPE({name: place for place, name in enumerate(names)}, merges, **options))
-    backend.decoder = decoders.ByteLevel()
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     backend.add_special_tokens(["<|end|>"])
     return Tokenizer("made", backend, Roles())
 

@@ -1,0 +1,103 @@
+"""What every kind of step that the `tokenizers` library knows means for joining ids.
+
+A side whose steps are all understood joins ids by merges and boundaries (`by_ids`); any other goes through
+text (`by_text`), for reasons that are listed; what neither can do is refused by name.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from spectool import TokenizerError
+from spectool.artifacts.canonical.alphabet import alphabet_of
+from spectool.artifacts.tokenizer.surfaces import flatten
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+# Kinds of steps, by section, and why a side with one goes through text; empty where ids are joined.
+# Normalizers are not run on text that comes out of ids; what they would change is lost to that side anyway.
+_KINDS = {
+    "normalizer": {
+        **dict.fromkeys(("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled"), ""),
+        **dict.fromkeys(("Prepend", "Replace", "Sequence", "Strip", "StripAccents"), ""),
+        "ByteLevel": "writes bytes as signs before the text is split",
+    },
+    "pre_tokenizer": {
+        **dict.fromkeys(("ByteLevel", "Digits", "Metaspace", "Punctuation", "Sequence", "Split"), ""),
+        **dict.fromkeys(("BertPreTokenizer", "Whitespace", "WhitespaceSplit"), "keeps no spaces"),
+        "CharDelimiterSplit": "keeps no delimiters",
+        "UnicodeScripts": "splits by script",
+    },
+    "model": {
+        "BPE": "",
+        **dict.fromkeys(("Unigram", "WordLevel", "WordPiece"), "does not merge pairs"),
+    },
+}
+_REFUSED = {"FixedLength": "counts characters from the beginning of a text"}
+_CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "model": ""}
+
+
+def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Say why a tokenizer's ids have to be joined through text; nothing where merges and boundaries do it.
+
+    Raises:
+        TokenizerError: It has a step that can be followed in neither way, or that this version does not know.
+    """
+    steps = [
+        (section, step)
+        for section, children in _CHILDREN.items()
+        for step in flatten(tokenizer.spec[section], children)
+    ]
+    for section, step in steps:
+        kind = step["type"]
+        if kind not in _KINDS[section]:
+            raise TokenizerError(
+                f"{tokenizer.name}: its {section} {kind} {_REFUSED.get(kind, 'is not known to this version')}, so that "
+                "drafts cannot be translated. Use a tokenizer without this step"
+            )
+    return tuple(dict.fromkeys([*_of_kinds(steps), *_of_options(tokenizer, dict(steps)["model"], steps)]))
+
+
+def _of_kinds(steps: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
+    for section, step in steps:
+        reason = _KINDS[section][step["type"]]
+        if reason:
+            yield f"its {section} {step['type']} {reason}"
+
+
+def _of_options(tokenizer: Tokenizer, model: dict[str, Any], steps: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
+    marks = ("continuing_subword_prefix", "end_of_word_suffix", "dropout")
+    yield from (f"its model has the option {mark}" for mark in marks if model.get(mark))
+    spaces = tokenizer.normalized_space
+    undone = flatten(tokenizer.spec["decoder"], "decoders")
+    for section, step in steps:
+        if section == "normalizer" and step["type"] == "Replace" and "String" in step["pattern"]:
+            old, new = step["pattern"]["String"], step["content"]
+            if (old, new) != (" ", spaces) and {
+                "type": "Replace",
+                "pattern": {"String": new},
+                "content": old,
+            } in undone:
+                yield f"it writes {new!r} for {old!r}"
+    splits = [step for section, step in steps if section == "pre_tokenizer"]
+    byte_level = [step["type"] == "ByteLevel" for step in splits]
+    if any(byte_level[:-1]):
+        yield "its pre-tokenizer splits bytes"
+    if any(byte_level) != (tokenizer.kind == "byte-level BPE"):
+        yield "its decoder reads other signs than its pre-tokenizer writes"
+    for token in tokenizer.spec["added_tokens"]:
+        if not token["special"] and token["single_word"]:
+            yield f"its added token {token['content']!r} is looked for between words"
+            break
+    if model["type"] != "BPE" or any(_KINDS["pre_tokenizer"][step["type"]] for step in splits):
+        return
+    try:
+        representatives = alphabet_of(tokenizer).representatives
+    except TokenizerError as error:
+        yield str(error)
+        return
+    pre_tokenizer = tokenizer.text_backend.pre_tokenizer
+    if pre_tokenizer is not None and any(step.get("behavior") == "Removed" for step in splits):
+        for text in map("".join, product(representatives, repeat=2)):
+            if sum(end - start for _, (start, end) in pre_tokenizer.pre_tokenize_str(text)) < len(text):
+                yield "its pre-tokenizer removes what it splits at"
+                return
