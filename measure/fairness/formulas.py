@@ -23,7 +23,7 @@ from scipy import stats
 
 from spectool.runtime.draft_length.cost_model import geometric_tokens
 
-_CHANCE = 0.05  # of a false alarm; what is left beside 95% intervals
+CHANCE = 0.05  # of a false alarm; what is left beside 95% intervals
 
 
 def slope(acceptance: float, gamma: int) -> float:
@@ -71,7 +71,7 @@ def reach(freedom: float, comparisons: int = 1) -> float:
     >>> round(reach(math.inf), 2), round(reach(3), 2), round(reach(math.inf, 28), 2)
     (1.96, 3.18, 3.12)
     """
-    return float(stats.t.ppf(1 - _CHANCE / (2 * comparisons), freedom))
+    return float(stats.t.ppf(1 - CHANCE / (2 * comparisons), freedom))
 
 
 def ratio(sums: Sequence[float], counts: Sequence[float]) -> tuple[float, float]:

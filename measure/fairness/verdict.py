@@ -1,9 +1,9 @@
-"""Who is slow, by how much, and what helps: one sentence, and what it rests on.
+"""What each task gains or loses, who is slow, by how much, and what helps; and what that rests on.
 
 The gap is between the fastest and the slowest task with the first draft that could be compared with the target. What
 could help the slow one: any other draft, any dictionary (tokens per pass of a replay; looking up costs nothing beside
 a pass), or not drafting at all. What lies within chance is said to do so: differences that Student's t finds in less
-than one of 20 draws of as many rows, all pairs of tasks, or all ways to help, being compared at once.
+than one of 20 draws of as many rows, all pairs of tasks, or all that could help, being compared at once.
 """
 
 import math
@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from spectool.measure.fairness.formulas import reach
+from scipy import stats
+
+from spectool.measure.fairness.formulas import CHANCE, reach
 
 PLAIN = "no drafting"
 
@@ -21,36 +23,40 @@ class Speed(NamedTuple):
 
     Attributes:
         value: The speed.
-        error: Its standard error.
-        freedom: Degrees of freedom of that, the rows less one.
+        error: Its standard error; 0 where it is known.
+        rows: Rows that it is the mean of.
     """
 
     value: float
     error: float
-    freedom: float
+    rows: int
+
+    def __str__(self) -> str:
+        """Spell the speed and half the width of its interval."""
+        return f"{self.value:.2f} ± {self.reach:.2f}" if self.error else f"{self.value:.2f}"
 
     @property
     def reach(self) -> float:
         """Half the width of its 95% interval."""
-        return reach(self.freedom) * self.error
+        return reach(self.rows - 1) * self.error
 
     def beyond(self, other: "Speed", comparisons: int) -> bool:
         """Whether it is more than another one, and not by chance, if as many comparisons are made (Welch's test)."""
-        error = math.hypot(self.error, other.error)
-        if error == 0:
+        if not self.error and not other.error:
             return self.value > other.value
-        parts = (self.error / error) ** 4 / self.freedom + (other.error / error) ** 4 / other.freedom
-        return self.value - other.value > reach(1 / parts, comparisons) * error
+        means = ((one.value, one.error * math.sqrt(one.rows), one.rows) for one in (self, other))
+        found = stats.ttest_ind_from_stats(*next(means), *next(means), equal_var=False)
+        return bool(self.value > other.value and found.pvalue < CHANCE / comparisons)
 
 
 def speed_of(at: Mapping[str, Any]) -> Speed:
     """Return what a draft gives a task, from its figures there."""
-    return Speed(at["speedup"], at["speedup_error"], at["rows"] - 1)
+    return Speed(at["speedup"], at["speedup_error"], at["rows"])
 
 
 def speeds(figures: Mapping[str, Any], task: str) -> dict[str, Speed]:
     """Return what a task would get of every way to draft, and of none: those that tell something of it."""
-    found = {PLAIN: Speed(1.0, 0.0, math.inf)}
+    found = {PLAIN: Speed(1.0, 0.0, 2)}
     for name, draft in figures["drafts"].items():
         at = draft["tasks"][task]
         if at["speedup"] is not None:
@@ -58,12 +64,12 @@ def speeds(figures: Mapping[str, Any], task: str) -> dict[str, Speed]:
     for name, dictionary in figures["dictionaries"].items():
         at = dictionary["tasks"][task]
         if not at["built_from_it"]:
-            found[name] = Speed(at["tokens_per_pass"], at["error"], figures["tasks"][task]["rows"] - 1)
+            found[name] = Speed(at["tokens_per_pass"], at["error"], figures["tasks"][task]["rows"])
     return found
 
 
 def verdict(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the verdict: a sentence, the draft, the slow and the fast task, and what helps (null where none does)."""
+    """Return the verdict: it in words, the draft, the slow and the fast task, and what helps (null where none does)."""
     compared = [name for name, draft in figures["drafts"].items() if draft["compared"] != "text"]
     if not compared:
         return _of_text(figures)
@@ -75,22 +81,26 @@ def verdict(figures: Mapping[str, Any]) -> dict[str, Any]:
     ends = ranked[0], ranked[-1]
     slow, fast = max(apart, key=lambda pair: by_task[pair[1]].value - by_task[pair[0]].value, default=ends)
     found: dict[str, Any] = {"draft": draft, "slow": slow, "fast": fast, "helps": None}
-    said = f"with {draft}, {slow} is expected to run at {by_task[slow].value:.2f} times the speed of plain decoding"
     if len(tasks) == 1:
-        sentence = f"One task alone was measured: {said}; {_helped(figures, found)}."
+        compared_with = f"One task alone was measured; {_helped(figures, found)}."
     elif not apart:
         found |= {"slow": None, "fast": None}
-        sentence = (
-            f"No task is slower than another beyond chance: {said} and {fast} at {by_task[fast].value:.2f}, which are "
-            "the ends."
-        )
+        compared_with = "No task is slower than another beyond chance."
     else:
         share = 1 - by_task[slow].value / by_task[fast].value
-        sentence = (
-            f"{slow} is slow: {said}, {share:.0%} less than {fast} at {by_task[fast].value:.2f}; "
-            f"{_helped(figures, found)}."
-        )
-    return {"sentence": sentence, **found}
+        compared_with = f"{slow} is slow: {share:.0%} less than {fast}; {_helped(figures, found)}."
+    return {"sentence": f"{_against_plain(draft, by_task)} {compared_with}", **found}
+
+
+def _against_plain(draft: str, by_task: Mapping[str, Speed]) -> str:
+    """Say what every task gains or loses against plain decoding, before they are compared with each other."""
+    values = [f"{speed.value:.2f} for {task}" for task, speed in by_task.items()]
+    said = f"With {draft}, the expected speed is {', '.join(values)}, where plain decoding's is 1."
+    slower = [task for task, speed in by_task.items() if Speed(1.0, 0.0, 2).beyond(speed, len(by_task))]
+    if not slower:
+        return said
+    whom = "every task" if len(slower) == len(by_task) > 1 else ", ".join(slower)
+    return f"{said} Not drafting at all is faster for {whom}."
 
 
 def _helped(figures: Mapping[str, Any], found: dict[str, Any]) -> str:

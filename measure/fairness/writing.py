@@ -2,16 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from spectool.artifacts.formats.fairness import FIGURES, FORMAT, VERSION
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
-from spectool.measure.fairness.page import TITLE, sections
+from spectool.measure.fairness.page import fairness_files
 from spectool.measure.fairness.texts import TaskText
-from spectool.measure.report.page import Figure, html, markdown
 
 
 def write(
@@ -33,20 +31,10 @@ def write(
     Raises:
         ArtifactError: ``out`` cannot be written, or something else is there.
     """
-    drawings: dict[str, Figure] = {}
-    if find_spec("matplotlib") is not None:
-        from spectool.measure.fairness.plots import plots
-
-        drawings = plots(figures)
-    files = {drawing: f"figure-{number}.svg" for number, drawing in enumerate(drawings.values(), 1)}
-    parts = sections(figures, drawings)
+    files = {FIGURES: json.dumps(figures, ensure_ascii=False, indent=1) + "\n", **fairness_files(figures)}
     with writing(out) as folder:
-        text = json.dumps(figures, ensure_ascii=False, indent=1) + "\n"
-        (folder / FIGURES).write_text(text, encoding="utf-8")
-        (folder / "report.html").write_text(html(TITLE, parts), encoding="utf-8")
-        (folder / "report.md").write_text(markdown(TITLE, parts, lambda drawn, _: files[drawn]), encoding="utf-8")
-        for drawing, name in files.items():
-            (folder / name).write_text(drawing.svg, encoding="utf-8")
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
         return seal(folder, Manifest(FORMAT, VERSION, arguments, tokenizers, _inputs(texts), _statistics(figures)))
 
 

@@ -1,8 +1,10 @@
 """Pages: nothing in a text becomes markup, everything is there, nothing is fetched."""
 
 import base64
+import doctest
 import re
 from html.parser import HTMLParser
+from importlib import import_module
 
 import pandas as pd
 import pytest
@@ -115,3 +117,18 @@ def test_a_page_of_nothing(files: dict[str, str]) -> None:
 def test_what_a_template_names_must_be_given(files: dict[str, str]) -> None:
     with pytest.raises(UndefinedError, match="nowhere"):
         page_files("lacking.jinja", "Lacking")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "runtime.draft_length.cost_model",
+        "artifacts.plot_style",
+        "measure.intervals",
+        "measure.page",
+        *(f"measure.report.{module}" for module in ("costs", "tables", "trials")),
+    ],
+)
+def test_examples(name: str) -> None:
+    failed, tried = doctest.testmod(import_module(f"spectool.{name}"))
+    assert tried and not failed

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spectool.measure.fairness.plots import plots
+from spectool.measure.fairness.plots import draw_all
 
 NAMES = ("$5 or $6", "_hidden", "$\\frac{$", "plain")
 
@@ -24,7 +24,7 @@ def figures() -> dict[str, Any]:
 
 
 def test_names_are_drawn_as_they_are(figures: dict[str, Any]) -> None:
-    drawn = {name: unescape(figure.svg) for name, figure in plots(figures).items()}
+    drawn = {name: unescape(svg) for name, svg in draw_all(figures).items()}
     for name in NAMES:
         assert drawn["speedup"].count(f"{name}</text>") == 2, "once as a task, once as a way to draft"
         for draft in NAMES[:2]:

@@ -48,8 +48,8 @@ def figures(
 def test_a_dictionary_helps() -> None:
     found = verdict(figures({"d": {"pl": 2.0, "uk": 1.5}}, {"uk.dict": {"pl": 1.0, "uk": 1.75}}))
     assert found == {
-        "sentence": "uk is slow: with d, uk is expected to run at 1.50 times the speed of plain decoding, 25% less "
-        "than pl at 2.00; what helps it most is the dictionary uk.dict, at 1.75, which closes 50% of the gap.",
+        "sentence": "With d, the expected speed is 2.00 for pl, 1.50 for uk, where plain decoding's is 1. uk is slow: "
+        "25% less than pl; what helps it most is the dictionary uk.dict, at 1.75, which closes 50% of the gap.",
         "draft": "d",
         "slow": "uk",
         "fast": "pl",
@@ -73,23 +73,24 @@ def test_nothing_helps() -> None:
 def test_not_drafting_helps(dictionary: float) -> None:
     """A dictionary that finds nothing is no help, though it costs nothing."""
     found = verdict(figures({"d": {"pl": 1.2, "uk": 0.8}}, {"x": {"pl": 1.0, "uk": dictionary}}))
-    assert found["helps"] == PLAIN
+    assert found["helps"] == PLAIN and "1. Not drafting at all is faster for uk. uk is slow" in found["sentence"]
     assert found["sentence"].endswith("; nothing measured is faster for it than not drafting at all.")
     both = verdict(figures({"d": {"pl": 0.9, "uk": 0.8}}, {"x": {"pl": 1.0, "uk": 1.2}}))
+    assert "1. Not drafting at all is faster for every task. uk is slow" in both["sentence"]
     assert both["sentence"].endswith("what helps it most is the dictionary x, at 1.20, beside 1.00 without drafting.")
 
 
 def test_chance_makes_nobody_slow() -> None:
     found = verdict(figures({"d": {"pl": 2.0, "uk": 1.9}}, error=0.1))
     assert (found["slow"], found["fast"], found["helps"]) == (None, None, None)
-    assert found["sentence"].startswith("No task is slower than another beyond chance")
+    assert found["sentence"].endswith(" No task is slower than another beyond chance.")
     assert verdict(figures({"d": {"pl": 2.0, "uk": 1.9}}, error=0.01))["slow"] == "uk"
 
 
 def test_one_task() -> None:
     found = verdict(figures({"d": {"uk": 1.5}}, {"x": {"uk": 1.9}}))
     assert found["sentence"] == (
-        "One task alone was measured: with d, uk is expected to run at 1.50 times the speed of plain decoding; what "
+        "With d, the expected speed is 1.50 for uk, where plain decoding's is 1. One task alone was measured; what "
         "helps it most is the dictionary x, at 1.90."
     )
 
