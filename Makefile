@@ -2,7 +2,7 @@
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-.PHONY: demo test test-system test-slow check format docs clean
+.PHONY: demo test test-system test-real test-slow check format docs clean
 
 demo: .venv/installed            ## the main job, offline, on what the package bundles
 	@$(BIN)/spectool demo
@@ -12,6 +12,9 @@ test: .venv/installed            ## every room in minutes: units, twins, lossles
 
 test-system: .venv/installed     ## processes, kills, clusters, trainings, servers, big tokenizers
 	$(BIN)/python -m pytest -n auto --dist loadfile -m 'system and not slow'
+
+test-real: .venv/installed       ## the main job with pretrained models, where they are in the cache
+	$(BIN)/python -m pytest -rs -m real tests/test_real_models.py
 
 test-slow: .venv/installed       ## everything, randomised tests of an hour included
 	$(BIN)/python -m pytest -n auto --dist loadfile -m ''

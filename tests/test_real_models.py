@@ -1,0 +1,87 @@
+"""The main job with pretrained models, where they are in the cache: ``make test-real``.
+
+``python benchmarks/real_models.py smollm2-135m gemma3-270m`` puts them there; SPECTOOL_MODELS names another folder.
+Output is compared with mlx-lm's own loop. A difference is excused only where the two best logits are as near as
+float32 rounding makes them.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from click.testing import CliRunner
+from platformdirs import user_cache_path
+
+from spectool.cli import main
+from spectool.runtime import load_drafter, stream_generate
+from spectool.runtime.host.generation import generate_step
+from spectool.runtime.models import load_model
+
+pytestmark = pytest.mark.real
+MODELS = Path(os.environ.get("SPECTOOL_MODELS", user_cache_path("spectool-models")))
+PAIR = ("smollm2-135m", "gemma3-270m")
+PROMPTS = (
+    "The river rises in the mountains, and the river ends in the sea. The river",
+    "Rzeka ma swoje źródła w górach, a kończy bieg w morzu. Rzeka",
+    "def mean(values):\n    total = 0\n    for value in values:\n        total",
+)
+TOKENS = 24
+NEAR = 1e-3  # logits this near are a tie at float32
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, tuple[Any, Any]]:
+    missing = [name for name in PAIR if not (MODELS / name / "config.json").exists()]
+    if missing:
+        names = " ".join(missing)
+        pytest.skip(f"no {names} in {MODELS}; get them with: python benchmarks/real_models.py {names}")
+    return {name: load_model(str(MODELS / name)) for name in PAIR}
+
+
+@pytest.fixture(scope="module")
+def alignments(models: dict[str, tuple[Any, Any]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Alignments towards each of the pair, by target."""
+    made = {target: tmp_path_factory.mktemp("pair") / f"{target}.align" for target in PAIR}
+    for target, draft in (PAIR, PAIR[::-1]):
+        sides = "--draft", MODELS / draft, "--target", MODELS / target
+        done = CliRunner().invoke(main, [*map(str, ("align", *sides, "--corpus", "sample:pl", "-o", made[target]))])
+        assert done.exit_code == 0, done.output
+    return made
+
+
+def decoded(model: Any, tokenizer: Any, prompt: str) -> list[int]:
+    ids = mx.array(tokenizer.encode(prompt))
+    return [int(token) for token, _ in generate_step(ids, model, max_tokens=TOKENS)]
+
+
+def gap(model: Any, tokenizer: Any, prompt: str, ours: list[int], plain: list[int]) -> float:
+    """Return how far apart the logits of two outputs are where they part."""
+    at = next(i for i, (one, other) in enumerate(zip(ours, plain, strict=False)) if one != other)
+    logits = model(mx.array([tokenizer.encode(prompt) + plain[:at]]))[0, -1]
+    return abs(float(logits[ours[at]] - logits[plain[at]]))
+
+
+@pytest.mark.parametrize("drafts", ["history", "draft model", "draft model and history"])
+@pytest.mark.parametrize("target", PAIR)
+def test_output_is_plain_decodings(
+    models: dict[str, tuple[Any, Any]], alignments: dict[str, Path], target: str, drafts: str
+) -> None:
+    model, tokenizer = models[target]
+    (other,) = (name for name in PAIR if name != target)
+    wanted = {"draft_model": models[other], "alignment": alignments[target]} if "model" in drafts else {}
+    drafter = load_drafter(tokenizer, history="history" in drafts, **wanted)
+    proposed = passes = 0
+    for prompt in PROMPTS:
+        responses = stream_generate(model, tokenizer, prompt, drafter=drafter, max_tokens=TOKENS, num_draft_tokens=4)
+        ours = []
+        for response in responses:
+            ours.append(int(response.token))
+            statistics = response.drafting
+        plain = decoded(model, tokenizer, prompt)
+        if ours != plain[: len(ours)]:
+            assert gap(model, tokenizer, prompt, ours, plain) < NEAR
+        proposed, passes = proposed + statistics.proposed, passes + statistics.passes
+    assert proposed > 0
+    assert passes < len(PROMPTS) * TOKENS
