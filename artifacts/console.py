@@ -22,6 +22,7 @@ from spectool.artifacts.tokenizer.fingerprint import short
 Item = TypeVar("Item", covariant=True)
 Result = TypeVar("Result")
 _STARTED = "spectool.started"  # of a command, in its context
+SECONDS_BETWEEN_LINES = 30.0
 _POSITION_EVERY = 256  # documents between two looks at the position in the file
 
 
@@ -40,6 +41,40 @@ class Source(Protocol[Item]):
 def say(message: str) -> None:
     """Write a note to stderr."""
     click.echo(message, err=True)
+
+
+@contextmanager
+def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
+    """Show how far something is: a bar on a terminal, elsewhere a line on stderr every `SECONDS_BETWEEN_LINES`.
+
+    Args:
+        title: What is done, such as ``replaying``.
+        total: How much there is to do.
+        unit: Of what, such as ``tokens``.
+
+    Yields:
+        A function to call with what has been done since the last call.
+    """
+    with tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=True, disable=None) as bar:
+        if not bar.disable:
+            yield bar.update
+            return
+        began = said = time.monotonic()
+        done = 0.0
+
+        def update(more: float) -> None:
+            nonlocal done, said
+            done += more
+            now = time.monotonic()
+            if now - said >= SECONDS_BETWEEN_LINES:
+                said = now
+                shape = "{desc}: {n_fmt} of {total_fmt}{unit}, {elapsed} so far, {remaining} to go"
+                meter = tqdm.format_meter(
+                    done, total, now - began, prefix=title, unit=f" {unit}", unit_scale=True, bar_format=shape
+                )
+                say(meter)
+
+        yield update
 
 
 def reading(source: Source[Item]) -> Iterator[Item]:

@@ -165,7 +165,7 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
         ["inspect"],
         ["inspect", TOKENIZER, "--lookup", "kot"],
         ["emulate", "--corpus", "sample:pl"],
-        ["emulate", "--corpus", "sample:pl", "--tokenizer", TOKENIZER],
+        ["emulate", "--corpus", "sample:pl", "--tokenizer", TOKENIZER, "--no-history"],
         ["generate", "--prompt", "x"],
         ["demo", "--max-tokens", "0"],
     ],
@@ -203,6 +203,8 @@ def test_json_of_each_command(work: Path, tmp_path: Path) -> None:
     assert looked_at["reasons"] == ["writes '▁' (U+2581) as a space (1 lines)"]
     emulated = json.loads(run("emulate", "--dict", work / "uk.dict", "--corpus", "sample:uk", "--json").stdout)
     assert emulated["tokens"] > emulated["passes"] > 0
+    accepted = sum(counts["accepted"] for counts in emulated["accepted_by_source"].values())
+    assert 0 <= emulated["passes"] + accepted - emulated["tokens"] <= emulated["documents"], "a text may end in a draft"
     assert emulated["tokens_per_pass"] == round(emulated["tokens"] / emulated["passes"], 4)
 
 

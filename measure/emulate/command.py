@@ -1,112 +1,98 @@
-"""The command ``emulate``: text in the target's place, with drafters of every kind in the loop.
-
-It needs text and runtime both, so it is composed here, beside the command line.
-"""
+"""The command ``emulate``: text in the target's place, with drafters of every kind in the loop."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
-from tqdm import tqdm
+from click.core import ParameterSource
 
 from spectool import RuntimeUnsupported, TokenizerError
-from spectool.artifacts.console import Finite, guarded, reading, say, show, table, text_options
-from spectool.measure.emulate.sweep.command import sweep, sweep_options
+from spectool.artifacts.console import Finite, guarded, json_option, progress, reading, say, show, table, text_options
+from spectool.measure.emulate.sweep.command import OF_SWEEP, sweep, sweep_options
+from spectool.runtime.commands.model_options import DraftLength
+from spectool.runtime.commands.option_sections import SectionedCommand, under
+from spectool.runtime.loading import MIN_PROBABILITY
 from spectool.runtime.translation.strategies import STRATEGIES
 
-_LENGTH = 8
-_LONGEST = 64
-_DRAFT_LENGTHS = (2, 4)
+_DRAFT_LENGTHS = (2, 4)  # of a draft model
 _ORDER = 5
-_BATCH = 512  # documents encoded at once
+_OF_DRAFT = {"count_on", "order", "alignment", "strategies", "steps"}
+_OF_LOOKUP = {"dictionary", "history", "min_draft_prob"}
+_text, _lookup, _draft = (
+    under("Text"),
+    under("Drafts from a dictionary and the text so far"),
+    under("Drafts of a model"),
+)
 
 
-@click.command()
-@click.option("--dict", "dictionary", type=click.Path(path_type=Path), metavar="DIR", help="Dictionary to draft from.")
-@click.option("--history", is_flag=True, help="Draft from what the document already said, too.")
-@click.option(
+@click.command(cls=SectionedCommand)
+@_text("--corpus", metavar="C", help="Text to replay, as for build-dict.")
+@_text("--tokenizer", metavar="T", help="The target's; by default the one the dictionary or alignment names.")
+@_text("--max-tokens", type=click.IntRange(1), help="Replay only so many tokens of the text.")
+@_lookup("--dict", "dictionary", type=click.Path(path_type=Path), metavar="DIR", help="Dictionary to draft from.")
+@_lookup(
+    "--history/--no-history", default=True, show_default=True, help="Draft from what the document already said, too."
+)
+@_lookup(
+    "--min-draft-prob",
+    type=Finite(0, 1),
+    default=MIN_PROBABILITY,
+    show_default=True,
+    help="End proposals before they get less probable than this: fewer and surer tokens.",
+)
+@_lookup(
+    "--num-draft-tokens",
+    "lengths",
+    type=DraftLength(0, 64),
+    multiple=True,
+    metavar="auto|INTEGER",
+    help="Longest proposal. By default auto: as many as --min-draft-prob lets pass, 16 at most. Of a draft model: "
+    "draft tokens of a pass, by default 2 and 4; may be repeated.",
+)
+@_draft(
     "--draft",
     "--draft-model",
     "draft",
     metavar="D",
     help="Draft model with another tokenizer; its tokenizer is enough with --count-on.",
 )
-@click.option(
-    "--count-on",
-    metavar="C",
-    help="Text to count an n-gram model over D's tokens on, which then drafts instead of the model.",
-)
-@click.option(
-    "--order", type=click.IntRange(1, 8), help=f"Longest n-gram counted with --count-on; {_ORDER} by default."
-)
-@click.option(
+@_draft("--count-on", metavar="C", help="Text to count an n-gram model of D's tokens on, which drafts in D's place.")
+@_draft("--order", type=click.IntRange(1, 8), help=f"Longest n-gram counted with --count-on; {_ORDER} by default.")
+@_draft(
     "--alignment",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Alignment of D with the target, from `spectool align`; made for this run if not given.",
 )
-@click.option(
+@_draft(
     "--strategy",
     "strategies",
     type=click.Choice(STRATEGIES),
     multiple=True,
-    help="Translate drafts this way; may be repeated. All by default.",
+    help="How drafts are translated; may be repeated. All by default.",
 )
-@click.option("--steps", is_flag=True, help="Report the steps of the anchored strategy one by one, too.")
-@click.option("--corpus", metavar="C", help="Text to replay, as for build-dict.")
-@click.option(
-    "--tokenizer",
-    "--model",
-    "--target",
-    "tokenizer",
-    metavar="T",
-    help="The target's tokenizer; by default the one the dictionary or alignment names.",
-)
-@click.option(
-    "--min-draft-prob",
-    type=Finite(0, 1),
-    default=0.0,
-    show_default=True,
-    help="End proposals of dictionary and history before they get less probable than this: fewer and surer tokens.",
-)
-@click.option(
-    "--num-draft-tokens",
-    "lengths",
-    type=click.IntRange(0, _LONGEST),
-    multiple=True,
-    help=f"Longest proposal, in tokens; may be repeated. By default {_LENGTH}, and 2 and 4 draft tokens with --draft.",
-)
+@_draft("--steps", is_flag=True, help="Report the steps of the anchored strategy one by one, too.")
 @sweep_options
 @text_options
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 @guarded
-def emulate(
-    dictionary: Path | None,
-    history: bool,
-    draft: str | None,
-    count_on: str | None,
-    order: int | None,
-    alignment: Path | None,
-    strategies: tuple[str, ...],
-    steps: bool,
-    corpus: str | None,
-    tokenizer: str | None,
-    min_draft_prob: float,
-    lengths: tuple[int, ...],
-    text_field: str | None,
-    on_error: Any,
-    as_json: bool,
-    **swept: Any,
-) -> None:
+def emulate(**options: Any) -> None:
     """Replay a text as if the target had written it, and count verification passes.
 
     Each document is a generation of its own, and each line of a plain text file is a document.
     A dictionary does best on the text that it was built from, and so does an n-gram model: replay
-    another one.
+    another one. Ctrl-C ends a replay with the figures of what was replayed.
+
+    \b
+    tokens per pass       tokens of the text / passes: 1.0 is plain decoding
+    coverage              passes with a proposal / passes
+    mean accepted length  accepted draft tokens / passes with a proposal
+    acceptance            accepted draft tokens / proposed ones
+    fertility             tokens / words of the text
 
     --sweep builds and replays a grid of dictionaries: `paper` is that of the DictSpec paper, 1,350 runs;
     a TOML file names tokenizers and languages, and what it leaves out is as in the paper:
@@ -120,110 +106,100 @@ def emulate(
         build = "wiki-pl.txt"          # as --corpus
         replay = "news-pl.txt"
         [dictspec]
-        readings = ["whole", "path"]
-        orders = ["n1", "n12", "n123"]
-        entries = [10_000, 200_000]
+        readings = ["whole", "path"]   # what min_prob is of, as build-dict's --min-prob-of
+        orders = ["n1", "n12", "n123"] # n-grams of one word, up to two, up to three
+        entries = [10_000, 200_000]    # n-grams to take, the most frequent ones
         min_prob = [0.2, 0.8]
 
     \b
     Examples:
-        spectool emulate --sweep grid.toml -o results
         spectool emulate --dict pl.dict --corpus news.txt
-        spectool emulate --draft ./Qwen2.5-1.5B --tokenizer ./Bielik-11B --corpus news.txt
+        spectool emulate --draft ./Qwen2.5-1.5B --tokenizer ./Bielik-11B --corpus news.txt --max-tokens 2000
         spectool emulate --draft ./Qwen2.5-1.5B --count-on wiki.txt --alignment qwen-bielik.align --corpus news.txt
+        spectool emulate --sweep grid.toml -o results
     """
-    from spectool.corpora import open_corpus
-
-    if swept["name"] is not None:
-        if dictionary or history or draft or count_on or order or alignment or strategies or steps:
+    context = click.get_current_context()
+    given = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    asked = SimpleNamespace(**options)
+    if asked.sweep is not None:
+        if given & (_OF_DRAFT | _OF_LOOKUP | {"draft"}):
             raise click.UsageError("--sweep says itself what to draft from: leave out the options of other drafters")
-        if corpus or tokenizer or lengths:
+        if given & {"corpus", "tokenizer", "lengths", "max_tokens"}:
             raise click.UsageError("--sweep has texts, tokenizers and draft lengths of its own: name them in the grid")
-        sweep(**swept, on_error=on_error, text_field=text_field, as_json=as_json)
+        sweep(asked)
         return
-    if any(swept.values()):
+    if given & OF_SWEEP:
         raise click.UsageError("-o, --workers, --tokenizers, --corpora and --min-prob-of belong to --sweep GRID")
-    if corpus is None:
+    if asked.corpus is None:
         raise click.UsageError("name the text to replay: --corpus C")
-    if draft is None and (count_on or alignment or strategies or steps):
+    if asked.draft is None and given & (_OF_DRAFT - {"order"}):
         raise click.UsageError("--count-on, --alignment, --strategy and --steps need a draft: --draft D")
-    if draft is not None and (dictionary is not None or history):
-        raise click.UsageError("--draft is replayed by itself: leave out --dict and --history")
-    if draft is not None and min_draft_prob:
-        raise click.UsageError("--min-draft-prob is for --dict and --history")
-    if draft is not None and 0 in lengths:
-        raise click.UsageError("--num-draft-tokens 0 drafts nothing: give at least 1 with --draft")
-    if order is not None and count_on is None:
+    if asked.order is not None and asked.count_on is None:
         raise click.UsageError("--order is about the n-grams of --count-on C, which is not given")
-    source = open_corpus(corpus, on_error=on_error, text_field=text_field)
-    if draft is not None:
-        counted = None if count_on is None else open_corpus(count_on, on_error=on_error, text_field=text_field)
-        named = strategies or STRATEGIES
-        _with_draft(draft, counted, order or _ORDER, alignment, named, steps, source, tokenizer, lengths, as_json)
-    else:
-        _without_model(dictionary, history, min_draft_prob, source, tokenizer, lengths, as_json)
+    if asked.draft is None:
+        if len(asked.lengths) > 1:
+            raise click.UsageError("--num-draft-tokens may be repeated only with --draft")
+        _look_up(asked)
+        return
+    if given & _OF_LOOKUP:
+        raise click.UsageError("--draft is replayed by itself: leave out --dict, --history and --min-draft-prob")
+    if not all(asked.lengths):
+        raise click.UsageError("with --draft, --num-draft-tokens takes numbers from 1 on")
+    _draft_by_model(asked)
 
 
-def _without_model(
-    dictionary: Path | None,
-    history: bool,
-    min_draft_prob: float,
-    source: Any,
-    tokenizer: str | None,
-    lengths: Sequence[int],
-    as_json: bool,
-) -> None:
+def _look_up(asked: Any) -> None:
     """Replay with a dictionary, the document's own history, or both."""
+    from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.formats.dictionary import Dictionary
-    from spectool.artifacts.tokenizer.opening import open_tokenizer
     from spectool.measure.emulate.replay import replay
+    from spectool.runtime.commands.gains import by_source, spelled
+    from spectool.runtime.decoding.statistics import DraftStatistics
+    from spectool.runtime.draft_length.controller import LONGEST
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import open_dictionary
 
-    if len(lengths) > 1:
-        raise click.UsageError("--num-draft-tokens may be repeated only with --draft")
-    if tokenizer is not None:
-        target = open_tokenizer(tokenizer)
-    elif dictionary is not None:
-        target = _recorded(Dictionary(dictionary).manifest.tokenizers["target"]["name"], "the dictionary's")
-    else:
+    if asked.dictionary is None and not asked.history:
+        raise click.UsageError("nothing to draft from: give --draft D or --dict DIR, or leave out --no-history")
+    if asked.dictionary is None and asked.tokenizer is None:
         raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
-    if dictionary is None and not history:
-        raise click.UsageError("nothing to draft from: give --draft D, or --dict DIR, --history, or both")
-    opened = None if dictionary is None else open_dictionary(dictionary, target)
-    drafter = LookupDrafter(opened, history, min_draft_prob)
+    corpus = _open(asked, asked.corpus)
+    recorded = None
+    if asked.tokenizer is None:
+        recorded = Dictionary(find_artifact(asked.dictionary, ".dict")).manifest.tokenizers["target"]["name"]
+    target = _tokenizer(asked.tokenizer, recorded, "the dictionary's")
+    opened = None if asked.dictionary is None else open_dictionary(asked.dictionary, target)
+    drafter = LookupDrafter(opened, asked.history, asked.min_draft_prob)
+    length = next((length for length in asked.lengths if length is not None), LONGEST)
+    documents, fertility = _encoded(asked, corpus, target)
+    statistics = DraftStatistics()
 
-    texts, documents = _replayed(source, target)
-    total = sum(map(len, documents))
-    with tqdm(total=total, unit=" tokens", unit_scale=True, desc="replaying", disable=None) as bar:
-        statistics = replay(documents, drafter, lengths[0] if lengths else _LENGTH, bar.update)
-    facts = {
-        "corpus": source.spec,
-        "documents": len(documents),
-        "tokenizer": target.name,
-        "tokens": statistics.tokens,
-        "fertility": round(total / sum(len(text.split()) for text in texts), 4),
-        "passes": statistics.passes,
-        "tokens per pass": round(statistics.tokens_per_pass, 4),
-        "coverage": round(statistics.coverage, 4),
-        "mean accepted length": round(statistics.mean_accepted_length, 4),
-        "acceptance": round(statistics.acceptance_rate, 4),
-    }
-    show(facts, as_json)
+    def work(done: Callable[[float], object]) -> None:
+        replay(documents, drafter, length, done, statistics=statistics)
+
+    interrupted = _run(work, sum(map(len, documents)), lambda: statistics.tokens)
+    sources = by_source(statistics)
+    show(
+        {
+            "corpus": corpus.spec,
+            "documents": len(documents),
+            "tokenizer": target.name,
+            "tokens": statistics.tokens,
+            "fertility": round(fertility, 4),
+            "passes": statistics.passes,
+            "tokens per pass": round(statistics.tokens_per_pass, 4),
+            "coverage": round(statistics.coverage, 4),
+            "mean accepted length": round(statistics.mean_accepted_length, 4),
+            "acceptance": round(statistics.acceptance_rate, 4),
+            "accepted by source": sources if asked.as_json else spelled(sources) or "nothing was drafted",
+            **interrupted,
+        },
+        asked.as_json,
+    )
+    _end(interrupted)
 
 
-def _with_draft(
-    draft: str,
-    counted: Any,
-    order: int,
-    alignment: Path | None,
-    strategies: Sequence[str],
-    steps: bool,
-    source: Any,
-    tokenizer: str | None,
-    lengths: Sequence[int],
-    as_json: bool,
-) -> None:
+def _draft_by_model(asked: Any) -> None:
     """Replay with a draft of another vocabulary, once for every strategy and draft length.
 
     What can be wrong with the names is found before anything is counted.
@@ -231,18 +207,17 @@ def _with_draft(
     from spectool.artifacts.formats.alignment import Alignment
     from spectool.artifacts.tokenizer.opening import open_tokenizer
     from spectool.artifacts.tokenizer.round_trips import limits
-    from spectool.measure.emulate.strategies import anchored_steps, compare_strategies
+    from spectool.measure.emulate.strategies import StrategyRun, anchored_steps, compare_strategies
     from spectool.runtime.translation.strategies import make_translator
 
-    if tokenizer is None and alignment is None:
+    if asked.tokenizer is None and asked.alignment is None:
         raise click.UsageError("without --alignment, name the target's tokenizer: --tokenizer T")
-    recorded = None if alignment is None else Alignment(alignment)
-    proposals: Any
-    proposals, drafting = _loaded(draft) if counted is None else (None, open_tokenizer(draft))
-    if tokenizer is not None:
-        target = open_tokenizer(tokenizer)
-    elif recorded is not None:
-        target = _recorded(_target_name(recorded, drafting), "the target's")
+    corpus = _open(asked, asked.corpus)
+    counted = None if asked.count_on is None else _open(asked, asked.count_on)
+    recorded = None if asked.alignment is None else Alignment(asked.alignment)
+    source: Any
+    source, drafting = _loaded(asked.draft) if counted is None else (None, open_tokenizer(asked.draft))
+    target = _tokenizer(asked.tokenizer, _target_name(recorded, drafting) if recorded else None, "the target's")
     if recorded is not None:
         recorded.require(drafting, target)
     for side in (drafting, target):
@@ -250,33 +225,74 @@ def _with_draft(
             say(f"{side.name}: {note}")
         if changes := limits(side):
             say(f"{side.name} does not keep every text: {'; '.join(changes)}")
+    name, order = asked.draft, asked.order or _ORDER
     if counted is not None:
-        proposals = _ngrams(drafting, counted, order)
-    lengths = list(dict.fromkeys(lengths or _DRAFT_LENGTHS))
+        source = _ngrams(drafting, counted, order)
+        name = f"{order}-gram model counted on {counted.spec}, tokens of {asked.draft}"
+    lengths = list(dict.fromkeys(asked.lengths or _DRAFT_LENGTHS))
+    runs: list[StrategyRun] = []
     with _aligned(recorded, drafting, target) as aligned:
-        translators = {name: make_translator(name, aligned, drafting, target) for name in strategies}
-        if steps:
+        translators = {
+            each: make_translator(each, aligned, drafting, target) for each in asked.strategies or STRATEGIES
+        }
+        if asked.steps:
             translators |= anchored_steps(aligned, drafting, target)
-        _, documents = _replayed(source, target)
-        total = sum(map(len, documents)) * len(lengths) * len(translators)
-        rows = []
-        with tqdm(total=total, unit=" tokens", unit_scale=True, desc="replaying", disable=None) as bar:
-            for run in compare_strategies(documents, translators, proposals, lengths, bar.update):
-                rows.append(_row(run))
+        documents, _ = _encoded(asked, corpus, target)
+        tokens = sum(map(len, documents))
+
+        def work(done: Callable[[float], object]) -> None:
+            list(compare_strategies(documents, translators, source, lengths, done, runs.append))
+
+        replayed = tokens * len(lengths) * len(translators)
+        interrupted = _run(work, replayed, lambda: sum(run.statistics.tokens for run in runs))
+    rows = [_row(run) for run in runs if run.statistics.tokens]
     facts = {
-        "corpus": source.spec,
+        "corpus": corpus.spec,
         "documents": len(documents),
-        "tokens": sum(map(len, documents)),
+        "tokens": tokens,
         "target": target.name,
-        "draft": draft if counted is None else f"{order}-gram model counted on {counted.spec}, tokens of {draft}",
+        "draft": name,
+        **interrupted,
     }
-    if as_json:
-        show({**facts, "runs": rows}, as_json=True)
-        return
-    show(facts, as_json=False)
-    click.echo()
-    header = [name.replace("_", " ") for name in rows[0]]
-    click.echo(table(header, [[_cell(name, value) for name, value in row.items()] for row in rows]))
+    show({**facts, "runs": rows} if asked.as_json else facts, asked.as_json)
+    if not asked.as_json:
+        click.echo()
+        header = [column.replace("_", " ") for column in rows[0]]
+        click.echo(table(header, [[_cell(column, value) for column, value in row.items()] for row in rows]))
+    _end(interrupted)
+
+
+def _open(asked: Any, corpus: str) -> Any:
+    from spectool.corpora import open_corpus
+
+    return open_corpus(corpus, on_error=asked.on_error, text_field=asked.text_field)
+
+
+def _encoded(asked: Any, corpus: Any, target: Any) -> tuple[list[list[int]], float]:
+    """Return the documents to replay, and tokens by word."""
+    from spectool.measure.emulate.replay import encode_text
+
+    limit = asked.max_tokens or 0
+    text = encode_text(target, (document.text for document in reading(corpus)), limit)
+    return text.cut(limit), text.fertility
+
+
+def _run(work: Callable[[Callable[[float], object]], None], total: int, done: Callable[[], int]) -> dict[str, str]:
+    """Replay until the end or Ctrl-C; return what the figures must say of the latter."""
+    try:
+        with progress("replaying", total, "tokens") as update:
+            work(update)
+    except KeyboardInterrupt:
+        if not done():
+            raise
+        return {"interrupted": f"after {done():,} of {total:,} tokens to replay"}
+    return {}
+
+
+def _end(interrupted: dict[str, str]) -> None:
+    """End as after Ctrl-C if that is how the replay ended."""
+    if interrupted:
+        click.get_current_context().exit(130)
 
 
 def _row(run: Any) -> dict[str, Any]:
@@ -284,6 +300,7 @@ def _row(run: Any) -> dict[str, Any]:
     return {
         "k": run.num_draft_tokens,
         "strategy": run.strategy,
+        "tokens": statistics.tokens,
         "tokens_per_pass": round(statistics.tokens_per_pass, 4),
         "acceptance": round(statistics.acceptance_rate, 4),
         "without_proposal": round(counts.without_proposal, 4),
@@ -301,10 +318,11 @@ def _cell(name: str, value: Any) -> str:
 def _ngrams(tokenizer: Any, corpus: Any, order: int) -> Any:
     """Count an n-gram model over the draft's tokens."""
     from spectool.measure.emulate.ngram_model import NgramModel, NgramSource
+    from spectool.measure.emulate.replay import encode_documents
 
     say(f"counting {order}-grams of {tokenizer.name} on {corpus.spec}")
-    documents = _encoded(tokenizer, (document.text for document in reading(corpus)))
-    return NgramSource(NgramModel.count(documents, tokenizer.size, order))
+    encoded = encode_documents(tokenizer, (document.text for document in reading(corpus)))
+    return NgramSource(NgramModel.count((ids for _, ids in encoded), tokenizer.size, order))
 
 
 def _loaded(draft: str) -> tuple[Any, Any]:
@@ -351,20 +369,13 @@ def _aligned(recorded: Any, draft: Any, target: Any) -> Iterator[Any]:
         yield Alignment(path)
 
 
-def _recorded(name: str, whose: str) -> Any:
+def _tokenizer(named: str | None, recorded: str | None, whose: str) -> Any:
+    """Open the tokenizer that is named, or the recorded one."""
     from spectool.artifacts.tokenizer.opening import open_tokenizer
 
     try:
-        return open_tokenizer(name)
+        return open_tokenizer(named or recorded or "")
     except TokenizerError as error:
+        if named is not None:
+            raise
         raise TokenizerError(f"{error}. Give {whose} tokenizer with --tokenizer") from error
-
-
-def _replayed(source: Any, target: Any) -> tuple[list[str], list[list[int]]]:
-    texts = [document.text for document in reading(source)]
-    return texts, list(_encoded(target, iter(texts)))
-
-
-def _encoded(tokenizer: Any, texts: Iterator[str]) -> Iterator[list[int]]:
-    while batch := list(islice(texts, _BATCH)):
-        yield from tokenizer.encode_batch(batch)

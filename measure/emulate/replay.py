@@ -39,6 +39,13 @@ class EncodedText(NamedTuple):
         """Tokens / words; 0.0 without words."""
         return self.tokens / self.words if self.words else 0.0
 
+    def cut(self, limit: int) -> list[list[int]]:
+        """Return the first ``limit`` tokens as documents, the last of them cut; 0 for all."""
+        over = self.tokens - limit
+        if not limit or over <= 0:
+            return self.documents
+        return [*self.documents[:-1], self.documents[-1][:-over]]
+
 
 def encode_documents(tokenizer: Tokenizer, texts: Iterator[str]) -> Iterator[tuple[str, list[int]]]:
     """Yield each text with its canonical ids; encodes a batch at a time."""
@@ -62,8 +69,9 @@ def replay(
     documents: Iterable[Sequence[int]],
     drafter: Drafter,
     num_draft_tokens: int = 8,
-    on_document: Callable[[int], object] = lambda tokens: None,
+    progress: Callable[[int], object] = lambda tokens: None,
     prompts: Iterable[Sequence[int]] | None = None,
+    statistics: DraftStatistics | None = None,
 ) -> DraftStatistics:
     """Replay tokenized documents as if the target had written them.
 
@@ -75,10 +83,11 @@ def replay(
         documents: Canonical target ids of each document.
         drafter: Whose proposals are verified.
         num_draft_tokens: Longest proposal, in tokens (gamma).
-        on_document: Called after each document with its number of tokens.
+        progress: Called after each cycle with the tokens that it committed.
         prompts: Target ids that stand before each document and are not counted; none by default.
+        statistics: Added to and returned, so that an interrupted replay leaves what it has counted; new by default.
     """
-    statistics = DraftStatistics()
+    statistics = DraftStatistics() if statistics is None else statistics
     for prompt, document in zip(repeat(()) if prompts is None else prompts, documents, strict=False):
         drafter.start(prompt)
         position, end = 0, len(document)
@@ -90,5 +99,5 @@ def replay(
             statistics.record(proposal.source, len(proposal.tokens), accepted, len(committed))
             drafter.commit(committed)
             position += len(committed)
-        on_document(end)
+            progress(len(committed))
     return statistics

@@ -46,7 +46,8 @@ def compare_strategies(
     translators: Mapping[str, Translator],
     source: DraftSource,
     lengths: Sequence[int],
-    on_document: Callable[[int], object] = lambda tokens: None,
+    progress: Callable[[int], object] = lambda tokens: None,
+    begun: Callable[[StrategyRun], object] = lambda run: None,
 ) -> Iterator[StrategyRun]:
     """Replay documents with every translator and draft length, one after the other.
 
@@ -55,11 +56,14 @@ def compare_strategies(
         translators: By the name to show.
         source: Drafts; the same one for all.
         lengths: Draft tokens a cycle.
-        on_document: Called after each document with its number of tokens.
+        progress: Called after each cycle with the tokens that it committed.
+        begun: Called with each run when it begins; its counts grow while it goes on.
     """
     for length in lengths:
         for name, translator in translators.items():
             counted = CountedTranslator(translator)
             drafter = TranslatedDrafter(source, counted, length, name=name)
-            statistics = replay(documents, drafter, length * _MOST_IDS_A_DRAFT_TOKEN, on_document)
-            yield StrategyRun(name, length, statistics, counted.counts)
+            run = StrategyRun(name, length, DraftStatistics(), counted.counts)
+            begun(run)
+            replay(documents, drafter, length * _MOST_IDS_A_DRAFT_TOKEN, progress, statistics=run.statistics)
+            yield run

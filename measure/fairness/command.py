@@ -5,9 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-from tqdm import tqdm
 
-from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, table, text_options
+from spectool.artifacts.console import (
+    Finite,
+    guarded,
+    json_option,
+    out_option,
+    progress,
+    reading,
+    say,
+    show,
+    table,
+    text_options,
+)
 from spectool.build.training.run_options import named
 
 
@@ -156,8 +166,8 @@ def fairness(
     texts = {name: read_text(c, of_target, others, rows, length, seed, reading) for name, c in corpora.items()}
     if parallel:
         require_parallel(texts)
-    with tqdm(total=work(texts, len(choices), len(opened)), unit=" rows", desc="measuring", disable=None) as bar:
-        figures = measure(open_model(target), choices, opened, texts, gamma, open_model, bar.update)
+    with progress("measuring", work(texts, len(choices), len(opened)), "rows") as done:
+        figures = measure(open_model(target), choices, opened, texts, gamma, open_model, done)
     figures["fertility"] = fertility(_different(tokenizers), texts, reference, parallel)
     arguments = {
         "target": target,

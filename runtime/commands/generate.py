@@ -8,6 +8,7 @@ import click
 
 from spectool import SpectoolError
 from spectool.artifacts.console import Text, guarded, say, show
+from spectool.runtime.commands.gains import by_source, spelled
 from spectool.runtime.commands.model_options import model_options, open_model, template_variables
 from spectool.runtime.commands.option_sections import SectionedCommand, under
 from spectool.runtime.commands.saved_prompt import check_opening, check_saving, names_of, open_prompt, save_prompt
@@ -140,9 +141,7 @@ def generate(
     else:
         sources = facts.pop("sources")
         if sources:
-            facts["sources"] = ", ".join(
-                f"{source} {counts['accepted']} of {counts['proposed']}" for source, counts in sources.items()
-            )
+            facts["accepted by source"] = spelled(sources)
         else:
             facts["acceptance"] = "nothing was drafted"
         if "draft length" in facts:
@@ -164,10 +163,7 @@ def _figures(response: Any) -> dict[str, Any]:
         "target passes": drafting.passes,
         "tokens per pass": round(drafting.tokens_per_pass, 3),
         "acceptance": round(drafting.acceptance_rate, 3) if drafting.proposed else None,
-        "sources": {
-            source: {"proposed": proposed, "accepted": drafting.accepted_by[source]}
-            for source, proposed in drafting.proposed_by.items()
-        },
+        "sources": by_source(drafting),
         **length,
         "prompt tokens per second": round(response.prompt_tps, 1),
         "tokens per second": round(response.generation_tps, 1),

@@ -12,7 +12,7 @@ import hashlib
 import multiprocessing
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import SpectoolError
+from spectool.artifacts.console import progress
 from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.artifacts.work import locked
 from spectool.build.counting.engines import embedded
@@ -68,15 +69,9 @@ class Group:
 
 
 def run_sweep(
-    grid: Grid,
-    out: Path,
-    workers: int,
-    on_error: OnError = "stop",
-    text_field: str | None = None,
-    progress: Callable[[int, int], object] = lambda done, total: None,
-    note: Callable[[str], None] = lambda text: None,
+    grid: Grid, out: Path, workers: int = 1, on_error: OnError = "stop", text_field: str | None = None
 ) -> tuple[list[Row], int]:
-    """Measure what is missing of a grid and write ``out/runs.parquet``.
+    """Measure what is missing of a grid, under a progress bar, and write ``out/runs.parquet``.
 
     Args:
         grid: What to measure.
@@ -84,8 +79,6 @@ def run_sweep(
         workers: Processes; 1 measures in this one.
         on_error: As for `open_corpus`.
         text_field: Likewise.
-        progress: Called with the runs that are there, of how many.
-        note: Called with a phrase when a text is counted.
 
     Returns:
         All runs of the grid, sorted by their settings, and how many of them were measured now.
@@ -100,17 +93,16 @@ def run_sweep(
     with locked(out / ".lock", f"{out}: another sweep is writing there"):
         for leftover in parts.glob(".*.partial"):
             leftover.unlink()
-        done = {key(row) for row in _saved(out)} & wanted
+        done = {key(row) for row in _saved(out)}
         todo = [group for group in (_without(group, done) for group in groups) if group.settings]
-        measured = 0
-        progress(len(done), len(wanted))
-        for group in _measure_all(todo, workers, note):
-            measured += len(list(group.rows()))
-            progress(len(done) + measured, len(wanted))
+        missing = sum(len(list(group.rows())) for group in todo)
+        with progress("replaying", missing, "runs") as update:
+            for group in _measure_all(todo, workers):
+                update(len(list(group.rows())))
         if any(parts.glob(f"*{_PART}")):
             write_runs(out / RUNS, _saved(out))
         shutil.rmtree(parts)
-    return [row for row in read_runs(out / RUNS) if key(row) in wanted], measured
+    return [row for row in read_runs(out / RUNS) if key(row) in wanted], missing
 
 
 def plan(grid: Grid, parts: Path, on_error: OnError = "stop", text_field: str | None = None) -> list[Group]:
@@ -140,10 +132,10 @@ def _without(group: Group, done: set[tuple[Any, ...]]) -> Group:
     return replace(group, settings=missing)
 
 
-def _measure_all(groups: Sequence[Group], workers: int, note: Callable[[str], None]) -> Iterator[Group]:
+def _measure_all(groups: Sequence[Group], workers: int) -> Iterator[Group]:
     """Measure groups, in processes of their own if there are to be several; yields each when its part is on disk."""
     for text in dict.fromkeys(group.text for group in groups):
-        text.count(note)
+        text.count()
     if min(workers, len(groups)) <= 1:
         for group in groups:
             measure(group)

@@ -6,7 +6,7 @@ sweep's folder for the groups that are built from them.
 
 import hashlib
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spectool import CorpusError
+from spectool.artifacts.console import say
 from spectool.artifacts.manifest import read_manifest
 from spectool.artifacts.replacing import renaming
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
@@ -56,7 +57,7 @@ class SweptText:
         script = self.language.script
         return (document for document in corpus if script is None or script_of(document.text) == script)
 
-    def count(self, note: Callable[[str], None]) -> None:
+    def count(self) -> None:
         """Count the words of the text to build from, and keep the most frequent n-grams of every order asked for."""
         missing = [order for order in self.orders if not self._counts(order).exists()]
         if not missing:
@@ -65,7 +66,7 @@ class SweptText:
         if self.language.counts is not None:
             counted = open_counts(Path(self.language.counts), longest)
         elif self.language.build is not None:
-            note(f"counting the words of {self.language.build}")
+            say(f"counting the words of {self.language.build}")
             counted = count_corpus(self.open(self.language.build), longest, self.language.split_as, self.read)
         for order in missing:
             texts, counts = counted.ngrams.most_frequent(self.entries, ORDERS[order])

@@ -17,10 +17,12 @@ from click.testing import CliRunner, Result
 from mlx.utils import tree_flatten
 
 import spectool.runtime.translation.strategies
-from spectool.artifacts import open_tokenizer
+from spectool.artifacts import console, open_tokenizer
 from spectool.cli import main
 from spectool.corpora import sample_path
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.translated import TranslatedDrafter
 
 from ...runtime.models import COMMON, tiny_model
 
@@ -33,6 +35,7 @@ STEPS = ["forward only", "+ resync", "+ healing", "+ head absorption"]
 COLUMNS = [
     "k",
     "strategy",
+    "tokens",
     "tokens_per_pass",
     "acceptance",
     "without_proposal",
@@ -149,9 +152,9 @@ def test_a_table_for_people(work: Path, aligned: list[object]) -> None:
     lines = result.stdout.splitlines()
     assert [line.split()[0] for line in lines[:5]] == ["corpus", "documents", "tokens", "target", "draft"]
     assert re.fullmatch(
-        r"k +strategy +tokens per pass +acceptance +without proposal +string free +us per cycle", lines[6]
+        r"k +strategy +tokens +tokens per pass +acceptance +without proposal +string free +us per cycle", lines[6]
     )
-    assert re.fullmatch(r"2 +context( +[01]\.\d{3}){4} +\d+\.\d", lines[8])
+    assert re.fullmatch(r"2 +context +\d+( +[01]\.\d{3}){4} +\d+\.\d", lines[8])
     assert result.stderr.splitlines() == [
         f"{OTHER} does not keep every text: normalizes to NFC",
         f"counting 5-grams of {OTHER} on {work / 'pl.txt'}",
@@ -165,6 +168,74 @@ def test_a_neural_draft_of_another_family(work: Path, neural: Path) -> None:
     for row in facts["runs"]:
         assert 1 <= row["tokens_per_pass"] < 1.5, "random weights guess nothing"
         assert row["without_proposal"] < 1
+
+
+def test_only_so_many_tokens_are_replayed(work: Path, aligned: list[object]) -> None:
+    target = open_tokenizer(TARGET)
+    lines = [target.encode(line) for line in (work / "uk.txt").read_text(encoding="utf-8").splitlines() if line]
+    limit = len(lines[0]) + 3
+    drafted = [*aligned, "--count-on", work / "pl.txt", "--strategy", "none", "--num-draft-tokens", 2]
+    for arguments in (drafted, ["--corpus", work / "uk.txt", "--tokenizer", TARGET]):
+        facts = figures(*arguments, "--max-tokens", limit)
+        assert (facts["tokens"], facts["documents"]) == (limit, 2), "the last document is cut"
+        whole = figures(*arguments, "--max-tokens", 10**6)
+        assert (whole["tokens"], whole["documents"]) == (sum(map(len, lines)), len(lines))
+
+
+def test_what_drafts_is_what_generate_drafts_by_default(work: Path) -> None:
+    arguments = ["--corpus", work / "uk.txt", "--tokenizer", TARGET]
+    default, said = figures(*arguments), ["--history", "--min-draft-prob", "0.2", "--num-draft-tokens"]
+    assert default == figures(*arguments, *said, "16") == figures(*arguments, *said, "auto")
+    assert default["passes"] != figures(*arguments, "--min-draft-prob", "0", "--num-draft-tokens", "8")["passes"]
+    assert list(default["accepted_by_source"]) == ["history"]
+
+
+def test_a_line_now_and_then_where_nobody_looks(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["--corpus", work / "uk.txt", "--tokenizer", TARGET]
+    assert run(*arguments).stderr == "", "nothing to say within half a minute"
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.001)
+    lines = run(*arguments).stderr.splitlines()
+    assert len(lines) > 2
+    for line in lines:
+        assert re.fullmatch(r"replaying: [\d.k]+ of [\d.k]+ tokens, [\d:]+ so far, [\d:?]+ to go", line), line
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "draft"])
+def test_interrupted_with_figures_of_what_was_replayed(
+    kind: str, work: Path, aligned: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the middle of the text (and of the second strategy)."""
+    arguments: list[object] = ["--corpus", work / "uk.txt", "--tokenizer", TARGET]
+    drafter: Any = LookupDrafter
+    if kind == "draft":
+        arguments = [*aligned, "--count-on", work / "pl.txt", "--strategy", "none", "--strategy", "context"]
+        arguments += ["--num-draft-tokens", 2]
+        drafter = TranslatedDrafter
+    whole = figures(*arguments)
+    passes = 3 + sum(round(row["tokens"] / row["tokens_per_pass"]) for row in whole.get("runs", [])[:1])
+    propose, asked = drafter.propose, 0
+
+    def interrupted(self: Any, limit: int) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked > passes:
+            raise KeyboardInterrupt
+        return propose(self, limit)
+
+    monkeypatch.setattr(drafter, "propose", interrupted)
+    result = run(*arguments, "--json")
+    assert result.exit_code == 130
+    facts = json.loads(result.stdout)
+    assert re.fullmatch(r"after [\d,]+ of [\d,]+ tokens to replay", facts["interrupted"])
+    if kind == "draft":
+        first, second = facts["runs"]
+        assert {**first, "us_per_cycle": 0} == {**whole["runs"][0], "us_per_cycle": 0}
+        assert 0 < second["tokens"] < first["tokens"]
+    else:
+        assert facts["passes"] == 3 <= facts["tokens"] < whole["tokens"]
+    asked = passes
+    nothing = run(*arguments, "--json")
+    assert (nothing.exit_code, nothing.stdout) == (130, ""), "nothing was replayed"
 
 
 def test_the_alignment_that_is_named_is_used(
@@ -286,8 +357,8 @@ def test_options_for_text_hold_for_both_texts(work: Path, tmp_path: Path, aligne
     ("arguments", "says"),
     [
         (["--draft", OTHER], "name the target's tokenizer"),
-        (["--draft", OTHER, "--tokenizer", TARGET, "--history"], "leave out --dict and --history"),
-        (["--draft", OTHER, "--tokenizer", TARGET, "--dict", "x"], "leave out --dict and --history"),
+        (["--draft", OTHER, "--tokenizer", TARGET, "--history"], "leave out --dict, --history and --min-draft-prob"),
+        (["--draft", OTHER, "--tokenizer", TARGET, "--dict", "x"], "leave out --dict, --history and --min-draft-prob"),
         (["--draft", OTHER, "--tokenizer", TARGET, "--order", "3"], "--count-on C"),
         (["--history", "--tokenizer", TARGET, "--order", "3"], "--count-on C"),
         (["--history", "--tokenizer", TARGET, "--count-on", "x"], "need a draft"),
@@ -295,8 +366,11 @@ def test_options_for_text_hold_for_both_texts(work: Path, tmp_path: Path, aligne
         (["--history", "--tokenizer", TARGET, "--strategy", "naive"], "need a draft"),
         (["--history", "--tokenizer", TARGET, "--steps"], "need a draft"),
         (["--history", "--tokenizer", TARGET, *(["--num-draft-tokens", "2"] * 2)], "only with --draft"),
-        (["--tokenizer", TARGET], "give --draft D, or --dict DIR, --history"),
-        (["--history"], "--tokenizer T"),
+        (["--draft", OTHER, "--tokenizer", TARGET, "--min-draft-prob", "0.2"], "leave out --dict, --history and --min"),
+        (["--draft", OTHER, "--tokenizer", TARGET, "--num-draft-tokens", "auto"], "numbers from 1 on"),
+        (["--tokenizer", TARGET, "--no-history"], "give --draft D or --dict DIR, or leave out --no-history"),
+        ([], "--tokenizer T"),
+        (["--workers", "2"], "belong to --sweep"),
         (["--draft", OTHER, "--tokenizer", TARGET, "--strategy", "magic"], "'magic' is not one of"),
         (["--draft", OTHER, "--tokenizer", TARGET, "--num-draft-tokens", "-1"], "-1 is not in the range"),
         (["--draft", OTHER, "--tokenizer", TARGET, "--count-on", "x", "--order", "0"], "0 is not in the range"),

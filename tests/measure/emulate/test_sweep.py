@@ -103,7 +103,8 @@ def test_a_run_equals_build_dict_and_emulate(swept: tuple[Path, dict[str, Any]],
         build += ["--entries", entries, "--min-prob", min_prob, "--min-prob-of", reading]
         built = CliRunner().invoke(main, [str(part) for part in build])
         assert built.exit_code == 0, built.output
-        emulated = CliRunner().invoke(main, ["emulate", "--dict", str(out), "--corpus", "sample:pl", "--json"])
+        plain = ["--no-history", "--min-draft-prob", "0", "--num-draft-tokens", "8"]
+        emulated = CliRunner().invoke(main, ["emulate", "--dict", str(out), "--corpus", "sample:pl", *plain, "--json"])
         assert emulated.exit_code == 0, emulated.output
         found = json.loads(emulated.stdout)
         assert row["entries"] == json.loads(built.stdout)["statistics"]["entries"]

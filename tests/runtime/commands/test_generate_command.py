@@ -61,6 +61,16 @@ def test_nothing_drafted_is_said() -> None:
     assert facts["acceptance"] is None and facts["sources"] == {}
 
 
+def test_the_source_of_the_gain_is_said() -> None:
+    command = ["generate", "--model", str(demo_path("target")), "--draft-model", str(demo_path("draft"))]
+    command += ["-p", "Wczoraj wieczorem w domu kultury", "-m", "40", "--num-draft-tokens", "4", "--no-history"]
+    facts = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)
+    ((name, counts),) = facts["sources"].items()
+    assert name == "model" and counts["accepted"] > 0
+    said = CliRunner().invoke(main, command).stderr
+    assert f"accepted by source        model {counts['accepted']} of {counts['proposed']} (100% of the gain)" in said
+
+
 def test_a_group_that_does_not_divide_the_heads_is_refused_before_generating() -> None:
     quantised = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", "-m", "3", "--kv-bits", "8"]
     for group, fits in (("64", True), ("128", False)):
