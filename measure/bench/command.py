@@ -60,6 +60,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     ),
     click.option("--ignore-eos", is_flag=True, default=None, help="Go on behind the end that the model sees."),
     click.option("--tdp", "watts", type=Finite(0), help="Watts to estimate energy with, where it cannot be measured."),
+    click.option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt."),
 )
 
 
@@ -82,7 +83,13 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 @guarded
 def bench(
-    experiment: Path | None, paths: Path | None, watts: float | None, out: Path, as_json: bool, **options: Any
+    experiment: Path | None,
+    paths: Path | None,
+    watts: float | None,
+    pause: float,
+    out: Path,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Measure drafters side by side: prompts in every configuration, every cycle recorded.
 
@@ -108,7 +115,7 @@ def bench(
     planned = make_experiment(_changed(keys, options), experiment)
     with tqdm(unit=" generations", disable=None) as bar:
         try:
-            run = run_experiment(planned, out, watts, bar)
+            run = run_experiment(planned, out, watts, bar, pause)
         except KeyboardInterrupt:
             if (kept := work_path(out.resolve())).exists():
                 say(f"Interrupted. What was measured is kept in {kept}; the same command goes on from there.")

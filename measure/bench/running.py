@@ -9,6 +9,7 @@ What a killed run had finished stays and is not measured again; one process writ
 
 import gc
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,7 +56,7 @@ class _Job(NamedTuple):
     temperature: float
 
 
-def run_experiment(experiment: Experiment, out: Path, watts: float | None, bar: Any) -> Benchmark:
+def run_experiment(experiment: Experiment, out: Path, watts: float | None, bar: Any, pause: float = 0.0) -> Benchmark:
     """Measure what is missing of an experiment and write the run to ``out``.
 
     Args:
@@ -63,6 +64,7 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, bar: 
         out: Directory of the run.
         watts: Power to estimate energy with; None to measure it where the machine can.
         bar: A ``tqdm`` of generations. Where it shows nothing, what begins is said.
+        pause: Seconds of rest before each prompt, so that a machine without a fan begins each equally cool.
 
     Raises:
         ArtifactError: Another run is there or under way, or an artifact is damaged or for another tokenizer.
@@ -95,6 +97,7 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, bar: 
                     loaded = load(experiment, model, meter, say if bar.disable else bar.set_description)
                     _note_weights(work, loaded.weights)
                     for job in mine:
+                        time.sleep(pause)
                         _put(work, job, _measured(loaded, experiment.seed, job, bar.update))
                     del loaded
                     gc.collect()

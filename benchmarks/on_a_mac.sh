@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# The papers' experiments on this machine, from nothing to one page: models, artifacts, a run, a report.
+#
+#     benchmarks/on_a_mac.sh [FOLDER]           the papers' models: 40 GB to fetch, 20 GB on disk, a night
+#     benchmarks/on_a_mac.sh --small [FOLDER]   the models of real_models.py in their place: whether it works
+#
+# What is there already is not made again, so it may be stopped at any time and given again. Within the run, plain
+# decoding and all configurations take turns in an order drawn anew for each prompt; before each prompt the machine
+# rests for PAUSE seconds (20 by default). Close other programs, and keep the machine on mains power.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+small=no
+if [ "${1:-}" = --small ]; then small=yes; shift; fi
+folder=${1:-.scratch/on-a-mac}
+pause=${PAUSE:-20}
+text_pl=wiki-pl text_uk=wiki-uk options=()
+make --quiet .venv/installed
+bin=$PWD/.venv/bin
+mkdir -p "$folder"
+
+# have NAME COMMAND...: make FOLDER/NAME unless it is there
+have() {
+  local out=$folder/$1
+  shift
+  if [ ! -e "$out" ]; then
+    echo "== $out"
+    "$@"
+  fi
+}
+fetch() { have "$1" "$bin/mlx_lm.convert" --hf-path "$2" --mlx-path "$folder/$1" -q --q-bits "$3"; }
+
+if [ $small = yes ]; then
+  cache=${SPECTOOL_MODELS:-$("$bin/python" -c 'from platformdirs import user_cache_path as p; print(p("spectool-models"))')}
+  "$bin/python" benchmarks/real_models.py smollm2-135m gemma3-270m qwen2.5-coder-0.5b
+  link() { have "$1" ln -s "$cache/$2" "$folder/$1"; }
+  link bielik-11b qwen2.5-coder-0.5b
+  link bielik-1.5b smollm2-135m
+  link qwen2.5-1.5b gemma3-270m
+  link llama-3.2-1b smollm2-135m
+  link gemma-3-4b gemma3-270m
+  text_pl=sample:pl text_uk=sample:uk pause=0
+  options=(--prompts pl:question --prompts uk:question --count 1 --tokens 16 --num-draft-tokens 2)
+else
+  fetch bielik-11b speakleash/Bielik-11B-v3.0-Instruct 8
+  fetch bielik-1.5b speakleash/Bielik-1.5B-v3.0-Instruct 4
+  fetch qwen2.5-1.5b Qwen/Qwen2.5-1.5B-Instruct 4
+  fetch llama-3.2-1b meta-llama/Llama-3.2-1B-Instruct 4
+  fetch gemma-3-4b google/gemma-3-4b-it 8
+fi
+
+spectool() { "$bin/spectool" "$@"; }
+for draft in bielik-1.5b qwen2.5-1.5b llama-3.2-1b; do
+  have $draft.align spectool align --draft "$folder/$draft" --target "$folder/bielik-11b" --corpus $text_pl \
+    -o "$folder/$draft.align"
+done
+have bielik-11b.dict spectool build-dict --tokenizer "$folder/bielik-11b" --corpus $text_pl -o "$folder/bielik-11b.dict"
+have gemma-3-4b.dict spectool build-dict --tokenizer "$folder/gemma-3-4b" --corpus $text_uk -o "$folder/gemma-3-4b.dict"
+have gemma-3-4b.dictspec spectool build-dict --method dictspec --orders n123 --entries 200000 --min-prob 0.8 \
+  --tokenizer "$folder/gemma-3-4b" --corpus $text_uk -o "$folder/gemma-3-4b.dictspec"
+
+paths=$folder/paths.toml
+: >"$paths"
+for name in bielik-11b bielik-1.5b qwen2.5-1.5b llama-3.2-1b gemma-3-4b {bielik-1.5b,qwen2.5-1.5b,llama-3.2-1b}.align \
+  bielik-11b.dict gemma-3-4b.dict gemma-3-4b.dictspec; do
+  echo "\"$name\" = \"$folder/$name\"" >>"$paths"
+done
+spectool bench benchmarks/experiments/mac.toml --paths "$paths" --pause "$pause" ${options[@]+"${options[@]}"} -o "$folder/mac.bench"
+"$bin/pip" install --quiet --disable-pip-version-check 'matplotlib>=3.9'
+spectool report "$folder/mac.bench" -o "$folder/page"
+echo "the page: $folder/page/report.html"
