@@ -22,7 +22,7 @@ from spectool.artifacts.plot_style import STYLE
 HTML, MARKDOWN = "report.html", "report.md"
 NONE = "—"
 _TEMPLATES = FileSystemLoader(Path(__file__).parent / "templates")
-_MARKED = re.compile(r"([\\`*\[\]<|])")
+_SPACE, _MARKED = re.compile(r"\s+"), re.compile(r"([\\`*\[\]<|])")
 
 
 def page_files(template: str, title: str, **given: Any) -> dict[str, str]:
@@ -102,7 +102,7 @@ def _markdown_text(value: Any) -> Markup:
     """Keep text plain in Markdown."""
     if isinstance(value, Markup):
         return value
-    return Markup(_MARKED.sub(r"\\\1", " ".join(str(_shown(value)).split())))
+    return Markup(_MARKED.sub(r"\\\1", _SPACE.sub(" ", str(_shown(value)))))
 
 
 def _flow(text: str) -> Markup:

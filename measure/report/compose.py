@@ -1,15 +1,15 @@
 """The whole report of a run: what its template names, and its files."""
 
-import os
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from spectool.artifacts.formats.benchmark import Benchmark
 from spectool.artifacts.replacing import naming
 from spectool.measure.intervals import ENOUGH, FEWEST
 from spectool.measure.page import MARKDOWN, page_files
 from spectool.measure.report import costs, passes, plots, summary, tables, written
-from spectool.measure.report.trials import LEAST, Trials
+from spectool.measure.report.trials import LEAST, PROMPT, Frame, Trials
 
 _LINKED = re.compile(r"\(<(figure-\d+\.svg)>\)")
 
@@ -23,7 +23,13 @@ def report_files(run: Benchmark, trials: Trials) -> dict[str, str]:
         "report.jinja",
         f"{arguments.get('name') or run.path.name}: does drafting pay?",
         answers=answers,
-        measured=summary.measured(trials, arguments, statistics),
+        arguments=arguments,
+        statistics={"machine": {}, "sizes": {}, "draft_sizes": {}, "power": {}, **statistics},
+        temperatures=[f"{temperature:g}" for temperature in sorted(trials.plain.temperature.unique())],
+        prompts={model: _prompts(some) for model, some in trials.plain.groupby("model", sort=False)},
+        repetitions=int(trials.plain.repetitions.max()),
+        left_out=trials.left_out,
+        size=costs.size,
         drawn=bool((trials.drafted.temperature > 0).any()),
         compared=bool((trials.drafted.temperature == 0).any()),
         outputs=int(trials.drafted.outputs[trials.drafted.temperature == 0].sum()),
@@ -40,7 +46,6 @@ def report_files(run: Benchmark, trials: Trials) -> dict[str, str]:
         tokens_per_pass=passes.tokens_per_pass(trials),
         sources=passes.sources(trials),
         energy=costs.energy(trials),
-        power=statistics.get("power", {}),
         repetition=written.repetition(trials),
         samples=written.sample(run, trials, labels),
         picture=written.picture,
@@ -60,21 +65,20 @@ def write_report(files: dict[str, str], folder: Path) -> None:
     Raises:
         ArtifactError: There is no room.
     """
-    made = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
     page = folder / MARKDOWN
     earlier = set(_LINKED.findall(page.read_text(encoding="utf-8", errors="replace"))) if page.is_file() else set()
-    partials = {name: folder / f".{name}.{os.getpid()}.partial" for name in files}
-    try:
-        with naming(folder):
-            for name, text in files.items():
-                partials[name].write_text(text, encoding="utf-8")
-            for name, partial in partials.items():
-                partial.replace(folder / name)
-    finally:
-        for partial in partials.values():
-            partial.unlink(missing_ok=True)
-        if made and not any(folder.iterdir()):
-            folder.rmdir()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with naming(folder), TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+        for name, text in files.items():
+            (Path(scratch) / name).write_text(text, encoding="utf-8")
+        folder.mkdir(exist_ok=True)
+        for name in files:
+            (Path(scratch) / name).replace(folder / name)
     for name in earlier - set(files):
         (folder / name).unlink(missing_ok=True)
+
+
+def _prompts(plain: Frame) -> list[str]:
+    """Say how many prompts of which kinds there are in each language."""
+    some = plain.drop_duplicates(PROMPT[2:]).groupby("language", sort=False)
+    return [f"{len(seen)} in {language} ({', '.join(seen.kind.unique())})" for language, seen in some]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from spectool.measure.intervals import ENOUGH, LEVEL, Estimate, mean_interval
-from spectool.measure.report.costs import cycle_seconds, plain_step, size
+from spectool.measure.report.costs import cycle_seconds, plain_step
 from spectool.measure.report.tables import speedup
 from spectool.measure.report.trials import Frame, Trials, pooled_acceptance, pooled_tokens_per_pass
 
@@ -167,48 +167,6 @@ def generate_command(trial: Any, arguments: Mapping[str, Any]) -> str:
     }
     given = [part for name, value in options.items() if value for part in ((name,) if value is True else (name, value))]
     return "spectool generate " + shlex.join(given).replace("'…'", '"…"')
-
-
-def measured(trials: Trials, arguments: Mapping[str, Any], statistics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was measured, where and when, as names for the template.
-
-    Args:
-        trials: The run.
-        arguments: The experiment.
-        statistics: Of the run's manifest.
-    """
-    machine = statistics.get("machine", {})
-    prompts: dict[str, list[str]] = {}
-    for (model, language), _ in _scopes(trials):
-        of_scope = trials.plain[(trials.plain.model == model) & (trials.plain.language == language)]
-        if len(of_scope):
-            kinds = ", ".join(of_scope.kind.unique())
-            prompts.setdefault(model, []).append(f"{len(of_scope)} in {language} ({kinds})")
-    drafts = statistics.get("draft_sizes", {})
-    given = arguments.get("temperature", 0)
-    temperatures = [f"{each:g}" for each in (given if isinstance(given, list) else [given])]
-    return {
-        "name": arguments.get("name"),
-        "began": str(statistics.get("began"))[:16].replace("T", " "),
-        "minutes": statistics.get("seconds", 0) / 60,
-        "machine": [str(machine[key]) for key in ("system", "processor", "device") if machine.get(key)],
-        "cores": machine.get("cores"),
-        "memory": size(machine.get("memory_bytes")),
-        "versions": [f"{key} {machine[key]}" for key in ("spectool", "mlx", "mlx_lm") if machine.get(key)],
-        "targets": {
-            model: {
-                "weights": size(statistics.get("sizes", {}).get(model)),
-                "drafts": [f"{name}, {size(count)}" for name, count in drafts.get(model, {}).items()],
-                "prompts": prompts.get(model, []),
-            }
-            for model in trials.models
-        },
-        "tokens": arguments.get("tokens"),
-        "repetitions": int(trials.plain.repetitions.max()),
-        "temperatures": temperatures,
-        "seed": arguments.get("seed") if temperatures != ["0"] else None,
-        "left_out": trials.left_out,
-    }
 
 
 def _scopes(trials: Trials) -> list[tuple[tuple[str, str], Frame]]:
