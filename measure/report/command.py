@@ -17,9 +17,16 @@ from spectool.artifacts.console import guarded, json_option, show
     metavar="DIR",
     help="Folder for report.html, report.md and its plots; by default RUN-report beside the run.",
 )
+@click.option(
+    "--texts",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Texts to show for each target and language, every token in the colour of where it came from.",
+)
 @json_option
 @guarded
-def report(run: Path, out: Path | None, as_json: bool) -> None:
+def report(run: Path, out: Path | None, texts: int, as_json: bool) -> None:
     """Draw tables and plots of a run that `spectool bench` saved, and say whether drafting pays.
 
     RUN is measured once and can be drawn again at any time: no model is loaded. report.html is one file
@@ -29,7 +36,7 @@ def report(run: Path, out: Path | None, as_json: bool) -> None:
     \b
     Examples:
         spectool report polish.bench
-        spectool report polish.bench -o ./page --json
+        spectool report polish.bench --texts 5 -o ./page
     """
     from importlib.util import find_spec
 
@@ -48,7 +55,7 @@ def report(run: Path, out: Path | None, as_json: bool) -> None:
     folder = out or run.resolve().with_name(f"{run.resolve().name}-report")
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / MARKDOWN).is_file())):
         raise SpectoolError(f"{folder}: exists and is no report. Choose another -o")
-    files = report_files(benchmark, trials)
+    files = report_files(benchmark, trials, texts)
     write_report(files, folder)
     facts: dict[str, Any] = {
         "path": str(folder),

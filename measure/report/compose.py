@@ -8,14 +8,20 @@ from spectool.artifacts.formats.benchmark import Benchmark
 from spectool.artifacts.replacing import naming
 from spectool.measure.intervals import ENOUGH, FEWEST
 from spectool.measure.page import MARKDOWN, page_files
-from spectool.measure.report import costs, passes, plots, summary, tables, written
+from spectool.measure.report import costs, passes, places, plots, summary, tables, written
 from spectool.measure.report.trials import LEAST, PROMPT, Frame, Trials
 
 _LINKED = re.compile(r"\(<(figure-\d+\.svg)>\)")
 
 
-def report_files(run: Benchmark, trials: Trials) -> dict[str, str]:
-    """Lay out everything that a run can tell: the page's files by name."""
+def report_files(run: Benchmark, trials: Trials, texts: int = 1) -> dict[str, str]:
+    """Lay out everything that a run can tell: the page's files by name.
+
+    Args:
+        run: The run.
+        trials: Its trials.
+        texts: Texts to show for each target and language.
+    """
     arguments, statistics = run.manifest.arguments, run.manifest.statistics
     answers = summary.answers(trials, arguments)
     labels = dict(zip(trials.scopes, (answer["verdict"].label for answer in answers), strict=True))
@@ -38,6 +44,9 @@ def report_files(run: Benchmark, trials: Trials) -> dict[str, str]:
         rates=tables.rates(trials),
         languages=tables.languages(trials),
         acceptance=tables.acceptance(trials),
+        by_place=places.by_place(trials),
+        by_position=places.by_position(trials),
+        by_temperature=places.by_temperature(trials),
         draft_length=tables.draft_length(trials),
         buckets=tables.buckets(trials),
         break_evens=tables.break_evens(trials),
@@ -47,7 +56,7 @@ def report_files(run: Benchmark, trials: Trials) -> dict[str, str]:
         sources=passes.sources(trials),
         energy=costs.energy(trials),
         repetition=written.repetition(trials),
-        samples=written.sample(run, trials, labels),
+        samples=written.samples(run, trials, labels, texts),
         picture=written.picture,
         differences=passes.differences(trials),
         plots={

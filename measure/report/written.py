@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from spectool import SpectoolError
 from spectool.artifacts.formats.benchmark import Benchmark
 from spectool.artifacts.tokenizer.opening import open_tokenizer
@@ -19,7 +21,7 @@ from spectool.measure.report.trials import Frame, Trials
 
 ACCEPTED, CORRECTED, BONUS, UNDRAFTED = "accepted", "corrected", "bonus", "undrafted"
 _FILLS = {ACCEPTED: "#9fdfc4", CORRECTED: "#f7b79a", BONUS: "#a9d3f2", UNDRAFTED: "#e6e6e6"}
-_SAMPLE = 96  # tokens of a text to show
+_SHOWN = 256  # tokens of a text
 _COLUMNS, _ADVANCE, _LINE = 88, 7.8, 22  # of the picture: characters in a line; pixels of one, and from line to line
 
 
@@ -27,11 +29,13 @@ class Sample(NamedTuple):
     """A text and where its tokens come from.
 
     Attributes:
-        prompt: Its name.
+        model: Its target.
+        prompt: Name of its prompt.
         label: The configuration.
         pieces: Text of every token, and its kind; empty where a token ends inside a character.
     """
 
+    model: str
     prompt: str
     label: str
     pieces: list[tuple[str, str]]
@@ -43,24 +47,26 @@ def repetition(trials: Trials) -> Frame:
     return by_kind(named, lambda some: cell(some.repeated.mean(), ".0%"))
 
 
-def sample(run: Benchmark, trials: Trials, labels: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], Sample]:
-    """Return the beginning of a text for every target and language whose tokenizer can be opened.
+def samples(run: Benchmark, trials: Trials, labels: Mapping[tuple[str, str], str], texts: int) -> list[Sample]:
+    """Return the beginnings of some texts for every target and language whose tokenizer can be opened.
 
     Args:
         run: The run.
         trials: Its trials.
         labels: The configuration to show, by target and language.
+        texts: How many of each, from prompts all over the run.
     """
-    found = {}
-    tokenizers = {model: _tokenizer(run.manifest.tokenizers.get(model)) for model in trials.models}
+    found = []
+    tokenizers = {model: _tokenizer(run.manifest.tokenizers.get(model)) for model in trials.models} if texts else {}
     for (model, language), label in labels.items():
-        tokenizer, rows = tokenizers[model], trials.generations
-        if tokenizer is not None:
-            row = rows[(rows.model == model) & (rows.language == language) & (rows.label == label)].iloc[0]
+        tokenizer, rows = tokenizers.get(model), trials.generations
+        rows = rows[(rows.model == model) & (rows.language == language) & (rows.label == label)]
+        places = np.linspace(0, len(rows) - 1, min(texts, len(rows))).astype(int) if tokenizer is not None else ()
+        for row in rows.iloc[list(places)].itertuples():
             cycles = trials.cycles[(trials.cycles.block == row.block) & (trials.cycles.order == row.order)]
-            texts = _texts(tokenizer, row.output.tolist()[:_SAMPLE])
-            pieces = zip(texts, kinds_of(cycles.sort_values("cycle")), strict=False)
-            found[model, language] = Sample(row.prompt, label, list(pieces))
+            spelt = _texts(tokenizer, row.output.tolist()[:_SHOWN])
+            pieces = zip(spelt, kinds_of(cycles.sort_values("cycle")), strict=False)
+            found.append(Sample(model, row.prompt, label, list(pieces)))
     return found
 
 
@@ -113,7 +119,7 @@ def _token(text: str, kind: str, line: int, column: int) -> str:
     )
 
 
-def _texts(tokenizer: Tokenizer, output: Sequence[int]) -> Iterator[str]:
+def _texts(tokenizer: Any, output: Sequence[int]) -> Iterator[str]:
     """Yield what every token adds to the text, a character with the token that ends it."""
     decoder, surfaces = getincrementaldecoder("utf-8")(errors="replace"), tokenizer.surfaces
     for token in output:

@@ -9,7 +9,7 @@ import pytest
 
 from spectool.artifacts.formats.benchmark import Benchmark
 from spectool.artifacts.tokenizer.opening import open_tokenizer
-from spectool.measure.page import MARKDOWN
+from spectool.measure.page import HTML, MARKDOWN
 from spectool.measure.report.compose import report_files
 from spectool.measure.report.trials import read_trials, repeated_share
 from spectool.measure.report.written import kinds_of, picture
@@ -81,5 +81,8 @@ def test_a_text_that_goes_in_circles_is_shown(tmp_path: Path) -> None:
     written = read_page(files[MARKDOWN])["What was written"]
     shares = {language: float(written.row(f"target, {language}, plain")["all"][:-1]) for language in ("pl", "uk")}
     assert shares["pl"] > 20 and shares["uk"] == 0
+    assert files[HTML].count('<span class="accepted">') > 2 and "Zażółć" not in files[MARKDOWN]
+    none = report_files(opened, read_trials(opened), texts=0)
+    assert '<span class="accepted">' not in none[HTML] and len(files) == len(none) + 2
     pictures = [svg for svg in files.values() if "corrected" in svg and svg.startswith("<svg")]
     assert len(pictures) == 2 and "Zażółć" in "".join(xml.etree.ElementTree.fromstring(pictures[0]).itertext())
