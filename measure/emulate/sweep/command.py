@@ -20,8 +20,8 @@ _OPTIONS = (
         "--out",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Folder for what --sweep finds: runs.parquet, report.md and plots. Runs that it has are not measured "
-        "again.",
+        help="Folder for what --sweep finds: runs.parquet, and a page as report.html and report.md. Runs that it has "
+        "are not measured again.",
     ),
     _grid(
         "--workers",
@@ -64,7 +64,7 @@ def sweep(asked: Any) -> None:
     Args:
         asked: Has the values of the options above, ``on_error``, ``text_field`` and ``as_json``.
     """
-    from spectool.measure.emulate.sweep.report import REPORT, write_report
+    from spectool.measure.emulate.sweep.page import write_page
     from spectool.measure.emulate.sweep.results import RUNS
     from spectool.measure.emulate.sweep.runs import run_sweep
     from spectool.measure.emulate.sweep.tables import best_of, by_series
@@ -74,8 +74,8 @@ def sweep(asked: Any) -> None:
         raise click.UsageError("--sweep writes a folder of results: name it with -o DIR")
     workers = asked.workers or os.cpu_count() or 1
     rows, measured = run_sweep(_grid_of(asked), asked.out, workers, asked.on_error, asked.text_field)
-    files = write_report(rows, asked.out)
-    if files == [REPORT]:
+    files = write_page(rows, asked.out)
+    if not any(name.endswith(".svg") for name in files):
         say("no plots without matplotlib: pip install 'spectool[report]', and run the same command again")
     facts: dict[str, Any] = {
         "path": str(asked.out),

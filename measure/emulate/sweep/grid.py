@@ -27,8 +27,10 @@ languages alone repeat the paper::
     min_prob = [0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5]    # of the proposal, at run time
 """
 
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, Strict, model_validator
 
@@ -64,12 +66,22 @@ class DictSpecAxes(Table):
     entries: Axis[PositiveInt] = (10_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
     min_prob: Axis[Probability] = (0.2, 0.5, 0.8, 0.9, 1.0)
 
+    def settings(self) -> Iterator[dict[str, Any]]:
+        """Yield the settings of each dictionary, as columns of `results`; those of one order stand together."""
+        for values in product(self.orders, self.readings, sorted(self.entries), sorted(self.min_prob)):
+            yield dict(zip(("order", "reading", "entries_asked", "min_prob"), values, strict=True))
+
 
 class BackoffAxes(Table):
     """Dictionaries of the backoff method."""
 
     max_bytes: Axis[PositiveInt] = (500_000, 1_000_000, 2_000_000, 5_000_000)
     min_prob: Axis[Probability] = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
+
+    def settings(self) -> Iterator[dict[str, Any]]:
+        """Yield the settings of each drafter, as columns of `results`; those of one size stand together."""
+        for values in product(sorted(self.max_bytes), sorted(self.min_prob)):
+            yield dict(zip(("max_bytes", "min_prob"), values, strict=True))
 
 
 class Grid(Table):
@@ -90,7 +102,7 @@ class Grid(Table):
         return self
 
     @property
-    def methods(self) -> dict[str, Table]:
+    def methods(self) -> dict[str, DictSpecAxes | BackoffAxes]:
         """The axes of each method; the paper's if none is named."""
         named = {"dictspec": self.dictspec, "backoff": self.backoff}
         return {name: axes for name, axes in named.items() if axes} or {"dictspec": DictSpecAxes()}

@@ -1,7 +1,7 @@
 """``spectool emulate --sweep``: a grid of drafters built and replayed, in parallel, resumable.
 
     DIR/runs.parquet           every run that was measured; see `results`
-    DIR/report.md  *.svg *.png tables and plots of them
+    DIR/report.html report.md  tables and plots of them
     DIR/parts/                 while it works: one file of runs for each finished group, counted n-grams
 
 A group of runs is measured in one go by one process. What a killed sweep had finished stays in
@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, product
+from itertools import chain, groupby, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from spectool import SpectoolError
 from spectool.artifacts.console import progress
@@ -29,8 +29,8 @@ from spectool.build.counting.engines import embedded
 from spectool.corpora import OnError
 from spectool.measure.emulate.replay import EncodedText
 from spectool.measure.emulate.sweep.grid import DictSpecAxes, Grid
-from spectool.measure.emulate.sweep.methods import METHODS, Settings
-from spectool.measure.emulate.sweep.results import RUNS, Row, key, read_runs, write_runs
+from spectool.measure.emulate.sweep.methods import METHODS
+from spectool.measure.emulate.sweep.results import KEY, RUNS, Row, key, read_runs, write_runs
 from spectool.measure.emulate.sweep.text import SweptText
 
 PARTS = "parts"
@@ -38,34 +38,20 @@ _PART = ".runs.parquet"
 _COUNTED = ("passes", "drafted_passes", "proposed", "accepted", "tokens_per_pass", "mean_accepted_length", "coverage")
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """Runs that one process measures in one go: all that a method makes at once of a language and a tokenizer.
 
     Attributes:
         text: The language's text.
         source: Where the tokenizer is opened from.
         limit: Tokens to replay, 0 for all.
-        settings: What to measure.
-        lengths: Longest proposals, tokens.
-        columns: Of every row: names of method, language and tokenizer, and what it was measured on.
+        rows: Of each run the columns of `results.KEY`.
     """
 
     text: SweptText
     source: str
     limit: int
-    settings: Sequence[Settings]
-    lengths: tuple[int, ...]
-    columns: Row
-
-    def rows(self) -> Iterator[Row]:
-        """Yield the columns of `results.KEY` of each of its runs."""
-        for settings, length in product(self.settings, self.lengths):
-            yield self.row(settings, length)
-
-    def row(self, settings: Settings, length: int) -> Row:
-        """Return the columns of one run."""
-        return {**self.columns, **settings._asdict(), "num_draft_tokens": length}
+    rows: list[Row]
 
 
 def run_sweep(
@@ -88,17 +74,17 @@ def run_sweep(
     """
     parts = out / PARTS
     groups = plan(grid, parts, on_error, text_field)
-    wanted = {key(row) for group in groups for row in group.rows()}
+    wanted = {key(row) for group in groups for row in group.rows}
     parts.mkdir(parents=True, exist_ok=True)
     with locked(out / ".lock", f"{out}: another sweep is writing there"):
         for leftover in parts.glob(".*.partial"):
             leftover.unlink()
         done = {key(row) for row in _saved(out)}
-        todo = [group for group in (_without(group, done) for group in groups) if group.settings]
-        missing = sum(len(list(group.rows())) for group in todo)
+        left = [group._replace(rows=[row for row in group.rows if key(row) not in done]) for group in groups]
+        missing = sum(len(group.rows) for group in left)
         with progress("replaying", missing, "runs") as update:
-            for group in _measure_all(todo, workers):
-                update(len(list(group.rows())))
+            for group in _measure_all([group for group in left if group.rows], workers):
+                update(len(group.rows))
         if any(parts.glob(f"*{_PART}")):
             write_runs(out / RUNS, _saved(out))
         shutil.rmtree(parts)
@@ -111,25 +97,21 @@ def plan(grid: Grid, parts: Path, on_error: OnError = "stop", text_field: str | 
     counted = grid.methods.get("dictspec")
     groups = []
     for name, language in grid.languages.items():
-        building = bool(language.build or language.counts)
         text = SweptText(language, parts, on_error=on_error, text_field=text_field)
-        if building and isinstance(counted, DictSpecAxes):
-            text = replace(text, orders=counted.orders, entries=max(counted.entries))
+        settings: dict[str, list[dict[str, Any]]] = {"plain": [{}]}
+        if language.build or language.counts:
+            settings = {method: list(axes.settings()) for method, axes in grid.methods.items()}
+            if isinstance(counted, DictSpecAxes):
+                text = replace(text, orders=counted.orders, entries=max(counted.entries))
         measured_on = {**text.measured_on(), "replay_limit": grid.replay_tokens}
-        methods = grid.methods if building else {"plain": None}
-        planned = [(method, settings) for method, axes in methods.items() for settings in METHODS[method].plan(axes)]
-        for (method, settings), (tokenizer, source) in product(planned, grid.tokenizers.items()):
+        for method, (tokenizer, source) in product(settings, grid.tokenizers.items()):
             names = {"language": name, "tokenizer": tokenizer, "method": method}
-            columns = {**names, "fingerprint": fingerprints[tokenizer], **measured_on}
-            lengths = grid.num_draft_tokens if building else (0,)
-            groups.append(Group(text, source, grid.replay_tokens, settings, lengths, columns))
+            columns = {**dict.fromkeys(KEY), **names, "fingerprint": fingerprints[tokenizer], **measured_on}
+            lengths = (0,) if method == "plain" else grid.num_draft_tokens
+            for _, alike in groupby(settings[method], lambda one: one.get("order")):
+                rows = [{**columns, **one, "num_draft_tokens": length} for one, length in product(alike, lengths)]
+                groups.append(Group(text, source, grid.replay_tokens, rows))
     return groups
-
-
-def _without(group: Group, done: set[tuple[Any, ...]]) -> Group:
-    """Leave out the settings of a group whose runs are all there."""
-    missing = [s for s in group.settings if any(key(group.row(s, length)) not in done for length in group.lengths)]
-    return replace(group, settings=missing)
 
 
 def _measure_all(groups: Sequence[Group], workers: int) -> Iterator[Group]:
@@ -162,23 +144,17 @@ def measure(group: Group) -> None:
     """Measure the runs of a group and write them as one part."""
     started = time.perf_counter()
     tokenizer, text = _tokenizer(group.source), _encoded(group.text, group.source, group.limit)
+    measured_on = {
+        "build_words": group.text.build_words(),
+        "replay_words": text.words,
+        "tokens": text.tokens,
+        "fertility": text.fertility,
+    }
+    method = METHODS[group.rows[0]["method"]]
     rows = []
-    for candidate in METHODS[group.columns["method"]].measure(tokenizer, group.text, text.documents, group.settings):
-        for length in group.lengths:
-            statistics = candidate.replay(length)
-            rows.append(
-                {
-                    **group.row(candidate.settings, length),
-                    "build_words": group.text.build_words(),
-                    "replay_words": text.words,
-                    "tokens": text.tokens,
-                    "fertility": text.fertility,
-                    "entries": candidate.entries,
-                    "file_bytes": candidate.file_bytes,
-                    **{name: getattr(statistics, name) for name in _COUNTED},
-                    "acceptance": statistics.acceptance_rate,
-                }
-            )
+    for row, statistics in method(tokenizer, group.text, text.documents, group.rows):
+        counted = {name: getattr(statistics, name) for name in _COUNTED}
+        rows.append({**row, **measured_on, **counted, "acceptance": statistics.acceptance_rate})
     seconds = (time.perf_counter() - started) / max(1, len(rows))
     name = hashlib.sha256(repr([key(row) for row in rows]).encode()).hexdigest()[:16]
     write_runs(group.text.folder / f"{name}{_PART}", [{**row, "seconds": seconds} for row in rows])

@@ -8,8 +8,8 @@ from scipy import stats
 
 from spectool.measure.emulate.sweep.paper import family, figures, figures_of
 from spectool.measure.emulate.sweep.results import SCHEMA, Row
+from spectool.measure.page import NONE
 
-NONE = "—"
 PAIR = ["language", "tokenizer"]
 
 
@@ -109,7 +109,7 @@ def best(runs: pd.DataFrame) -> pd.DataFrame:
     table["size"] = found["size"].map(number)
     table["p_min"] = found["min_prob"].map("{:g}".format, na_action="ignore")
     table["entries"] = found["entries"].map(number)
-    table["tokens per pass"] = found["tokens_per_pass"].map("**{:.3f}**".format)
+    table["tokens per pass"] = found["tokens_per_pass"].map("{:.3f}".format)
     for column, name in (("coverage", "coverage"), ("mean_accepted_length", "MAL"), ("acceptance", "acceptance")):
         table[name] = found[column].map("{:.2f}".format)
     theirs = [figures_of(row.tokenizer, "best").get(row.language, ()) for row in found.itertuples()]

@@ -6,7 +6,6 @@ import pytest
 
 from spectool import SpectoolError
 from spectool.measure.emulate.sweep.grid import DictSpecAxes, Language, read_grid
-from spectool.measure.emulate.sweep.methods import METHODS
 from spectool.measure.emulate.sweep.paper import paper_grid
 
 SMALLEST = '[tokenizers]\nt = "dir"\n[languages.uk]\nbuild = "a"\nreplay = "b"\n'
@@ -32,17 +31,15 @@ def test_the_papers_grid_has_1350_runs(paper: tuple[Path, Path]) -> None:
     assert grid.languages["uk"].script is None
     assert grid.languages["crh-cyrl"].replay == grid.languages["crh-latn"].replay == str(paper[1] / "crh.valid.txt")
     assert (grid.languages["crh-cyrl"].script, grid.languages["crh-latn"].script) == ("cyrillic", "latin")
-    groups = METHODS["dictspec"].plan(grid.methods["dictspec"])
-    settings = {one for group in groups for one in group}
-    assert len(grid.tokenizers) * len(grid.languages) * len(settings) == 1350
-    assert {len(group) for group in groups} == {30}
+    settings = [tuple(one.values()) for one in grid.methods["dictspec"].settings()]
+    assert len(grid.tokenizers) * len(grid.languages) * len(set(settings)) == 1350
     assert (grid.num_draft_tokens, grid.replay_tokens) == ((8,), 0)
     assert notes == ["qwen2.5 stands in for Qwen 3.5, which has another vocabulary"]
 
 
 def test_both_readings_double_it(paper: tuple[Path, Path]) -> None:
     grid = paper_grid(*paper, readings=("whole", "path"))
-    assert sum(map(len, METHODS["dictspec"].plan(grid.methods["dictspec"]))) == 180
+    assert len(list(grid.methods["dictspec"].settings())) == 180
 
 
 @pytest.mark.parametrize("missing", ["tokenizers/gemma-3", "corpora/crh.train.jsonl"])
@@ -80,9 +77,10 @@ def test_everything_in_a_file(tmp_path: Path) -> None:
         "en": Language(replay="e"),
     }
     assert (grid.num_draft_tokens, grid.replay_tokens) == ((4, 8), 100)
-    (group,) = METHODS["dictspec"].plan(grid.methods["dictspec"])
-    assert [(one.reading, one.order, one.entries_asked, one.min_prob) for one in group] == [
-        ("path", "n1", entries, min_prob) for entries in (5, 10) for min_prob in (0, 0.5)
+    assert list(grid.methods["dictspec"].settings()) == [
+        {"order": "n1", "reading": "path", "entries_asked": entries, "min_prob": min_prob}
+        for entries in (5, 10)
+        for min_prob in (0, 0.5)
     ]
 
 

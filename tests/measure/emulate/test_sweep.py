@@ -21,7 +21,7 @@ from spectool.build.dictionary.dictspec_stage import DictSpecOptions, build_dict
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
 from spectool.measure.emulate.replay import replay
-from spectool.measure.emulate.sweep import report as sweep_report
+from spectool.measure.emulate.sweep import page as sweep_page
 from spectool.measure.emulate.sweep.grid import BackoffAxes, DictSpecAxes, Grid, Language
 from spectool.measure.emulate.sweep.results import Row, read_runs
 from spectool.measure.emulate.sweep.runs import run_sweep
@@ -76,7 +76,7 @@ def test_what_a_sweep_leaves(swept: tuple[Path, dict[str, Any]]) -> None:
     assert (found["runs"], found["measured"]) == (runs, runs)
     assert found["path"] == str(folder / "out")
     assert {path.name for path in (folder / "out").iterdir()} == {*found["files"], ".lock"}
-    assert {"runs.parquet", "report.md", "size.svg", "size.png", "orders.png", "threshold.png"} <= set(found["files"])
+    assert {"runs.parquet", "report.html", "report.md", "figure-4.svg"} <= set(found["files"])
     assert len(found["best_tokens_per_pass"]) == 2 * 2 * 2
     rows = read_runs(folder / "out" / "runs.parquet")
     assert len(rows) == runs
@@ -252,7 +252,7 @@ def test_without_matplotlib_there_are_tables(
     swept: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _ = swept
-    monkeypatch.setattr(sweep_report, "find_spec", lambda name: None)
+    monkeypatch.setattr(sweep_page, "find_spec", lambda name: None)
     result = sweep(folder / "grid.toml", "-o", folder / "out")
     assert result.exit_code == 0, result.output
     (line,) = result.stderr.splitlines()

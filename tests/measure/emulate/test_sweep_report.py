@@ -2,7 +2,6 @@
 
 import math
 import re
-import struct
 import xml.etree.ElementTree
 from itertools import product
 from pathlib import Path
@@ -10,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from spectool.measure.emulate.sweep import page as sweep_page
 from spectool.measure.emulate.sweep import paper
-from spectool.measure.emulate.sweep import report as sweep_report
-from spectool.measure.emulate.sweep.report import markdown, write_report
+from spectool.measure.emulate.sweep.page import write_page
 from spectool.measure.emulate.sweep.results import SCHEMA, Row
 from spectool.measure.emulate.sweep.tables import best_of, by_series, pearson
 
@@ -29,6 +28,14 @@ def run(language: str, tokenizer: str, **columns: object) -> Row:
     fertility = LANGUAGES.get(language, 1.0) + TOKENIZERS[tokenizer]
     names = {"language": language, "tokenizer": tokenizer, "fertility": fertility}
     return {**dict.fromkeys(SCHEMA.names), **names, **texts, **counts, **figures, **columns}
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of `runs` in Markdown."""
+    folder = tmp_path_factory.mktemp("page")
+    write_page(runs(), folder)
+    return (folder / "report.md").read_text(encoding="utf-8")
 
 
 def runs() -> list[Row]:
@@ -94,70 +101,68 @@ def test_pearson() -> None:
     assert pearson(pd.DataFrame([(float(x), 2.0 * x) for x in range(5)])) == pytest.approx((1.0, 1.0, 1.0))
 
 
-def test_fertility_with_the_papers_beside_it() -> None:
-    table = section(markdown(runs()), "## Fertility")
+def test_fertility_with_the_papers_beside_it(page: str) -> None:
+    table = section(page, "## Fertility")
     assert table[0] == ["tokenizer (paper's family)", "crh-cyrl", "en", "uk"]
     assert table[1] == ["bielik-11b-v2.5 (Mistral 7B)", "3.90 (4.20)", "— (1.42)", "2.90 (3.18)"]
     assert table[3] == ["gpt2", "5.00", "3.00", "4.00"]
 
 
-def test_the_best_of_the_sweep_with_the_papers_beside_it() -> None:
-    table = section(markdown(runs()), "### Best of the sweep", below="## dictspec, path")
+def test_the_best_of_the_sweep_with_the_papers_beside_it(page: str) -> None:
+    table = section(page, "Best of the sweep", below="## dictspec, path")
     assert len(table) == 7
     uk = table[5]
     assert uk[:7] == ["uk", "gemma-3", "2.10", "n12", "1M", "0.2", "7"]
-    assert uk[7:] == ["**1.338**", "0.50", "0.75", "0.25", "1.26, 0.59, 0.44, 0.17"]
+    assert uk[7:] == ["1.338", "0.50", "0.75", "0.25", "1.26, 0.59, 0.44, 0.17"]
     assert table[6][-1] == "—"
     line = r"Pearson r = 1\.00 \(95% interval 1\.00 to 1\.00, n = 6\); paper: 0\.72 \(n = 15\)"
-    assert re.search(line, markdown(runs()))
+    assert re.search(line, page)
 
 
-def test_orders_and_sizes() -> None:
-    page = markdown(runs())
-    orders = section(page, "### Orders", below="## dictspec, whole")
+def test_orders_and_sizes(page: str) -> None:
+    orders = section(page, "Orders:", below="## dictspec, whole")
     assert orders[0] == ["language", "tokenizer", "n1", "n12"]
     assert orders[3] == ["crh-cyrl", "gpt2", "1.608", "1.618"]
-    sizes = section(page, "### Sizes", below="## dictspec, whole")
+    sizes = section(page, "Sizes and thresholds:", below="## dictspec, whole")
     assert sizes[0] == ["size, n12", "p_min 0.2", "p_min 0.9"]
     assert [row[0] for row in sizes[1:]] == ["10k", "1M"]
     assert [float(cell) for cell in sizes[2][1:]] == [pytest.approx(1.468, abs=1e-3), pytest.approx(1.461, abs=1e-3)]
 
 
 def test_files(tmp_path: Path) -> None:
-    names = write_report(runs(), tmp_path)
-    plots = [f"{name}.{kind}" for name in ("fertility", "size", "orders", "threshold") for kind in ("svg", "png")]
-    assert names == ["report.md", *plots]
+    names = write_page(runs(), tmp_path)
+    plots = [f"figure-{number}.svg" for number in (1, 2, 3, 4)]
+    assert names == ["report.html", "report.md", *plots]
     assert {path.name for path in tmp_path.iterdir()} == set(names)
+    page = (tmp_path / "report.md").read_text(encoding="utf-8")
     for name in plots:
-        data = (tmp_path / name).read_bytes()
-        if name.endswith("png"):
-            width, height = struct.unpack(">II", data[16:24])
-            assert width > 1000 < 3 * height, name
-        else:
-            words = " ".join(xml.etree.ElementTree.fromstring(data).itertext())
-            assert "tokens per pass" in words, name
-            assert f"]({name})" in (tmp_path / "report.md").read_text(encoding="utf-8")
-    fertility = " ".join(xml.etree.ElementTree.parse(tmp_path / "fertility.svg").getroot().itertext())
+        drawing = xml.etree.ElementTree.parse(tmp_path / name).getroot()
+        words = " ".join(drawing.itertext())
+        assert "tokens per pass" in words, name
+        width, height = (float(drawing.attrib[side].removesuffix("pt")) for side in ("width", "height"))
+        assert width > 360 < 3 * height, name
+        assert f"](<{name}>)" in page
+    fertility = " ".join(xml.etree.ElementTree.parse(tmp_path / plots[0]).getroot().itertext())
     assert "fertility (tokens per word)" in fertility
     assert "r = 1.00" in fertility
     first = {name: (tmp_path / name).read_bytes() for name in names}
-    write_report(runs(), tmp_path)
+    write_page(runs(), tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in names} == first, "the same runs give the same bytes"
 
 
 def test_one_run_and_other_methods_are_enough_for_a_page(tmp_path: Path) -> None:
     backoff = [run("uk", "gpt2", method="backoff", max_bytes=size, min_prob=0.1) for size in (1_000_000, 5_000_000)]
-    assert write_report(backoff[:1], tmp_path)[0] == "report.md"
-    names = write_report([*backoff, *runs()], tmp_path)
-    assert "size.png" in names
-    assert section((tmp_path / "report.md").read_text(), "### Sizes", below="## backoff")[1][0] == "1M"
+    assert write_page(backoff[:1], tmp_path)[:2] == ["report.html", "report.md"]
+    assert len(write_page([*backoff, *runs()], tmp_path)) == 6
+    page = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert section(page, "Sizes and thresholds:", below="## backoff")[1][0] == "1M"
     plain = [row for row in runs() if row["method"] == "plain"]
-    assert write_report(plain, tmp_path / ".") == ["report.md"]
+    assert write_page(plain, tmp_path / ".") == ["report.html", "report.md"]
 
 
 def test_without_matplotlib_there_are_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_report, "find_spec", lambda name: None)
-    assert write_report(runs(), tmp_path) == ["report.md"]
+    monkeypatch.setattr(sweep_page, "find_spec", lambda name: None)
+    assert write_page(runs(), tmp_path) == ["report.html", "report.md"]
     assert "![" not in (tmp_path / "report.md").read_text()
 
 
