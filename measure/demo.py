@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from tqdm import tqdm
 
-from spectool.artifacts.console import guarded, say, show, table
+from spectool.artifacts.console import guarded, say, show
 
 _DRAFT_TOKENS = 4
 _MIN_DRAFT_PROB = 0.3  # a wrong draft token costs as much as a right one
@@ -24,7 +23,7 @@ _PROMPTS = (
 
 
 @click.command()
-@click.option("--max-tokens", type=click.IntRange(1), default=96, show_default=True, help="Tokens for each prompt.")
+@click.option("--max-tokens", type=click.IntRange(8), default=96, show_default=True, help="Tokens for each prompt.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),
@@ -48,7 +47,7 @@ def demo(max_tokens: int, keep: Path | None) -> None:
         say("building a dictionary and an alignment from the bundled samples")
         _artifacts(work)
         say(f"generating {len(_PROMPTS)} texts of at most {max_tokens} tokens with every drafter")
-        _generation(work, max_tokens)
+        _generation(work, Path(scratch), max_tokens)
 
 
 def _artifacts(work: Path) -> None:
@@ -78,58 +77,39 @@ def _artifacts(work: Path) -> None:
     show(facts, as_json=False)
 
 
-def _generation(work: Path, max_tokens: int) -> None:
-    from spectool.artifacts.tokenizer.opening import open_tokenizer
-    from spectool.measure.side_by_side import pass_cost, run_side_by_side
+def _generation(work: Path, scratch: Path, max_tokens: int) -> None:
+    from spectool.measure.bench.experiment import make_experiment
+    from spectool.measure.bench.running import run_experiment
+    from spectool.measure.bench.summary import differences, figures_table
+    from spectool.measure.pass_cost import pass_cost
+    from spectool.measure.report.summary import main_figures
+    from spectool.measure.report.trials import read_trials
     from spectool.runtime.demo_models import demo_path
-    from spectool.runtime.drafters.draft_model import ModelDrafter
-    from spectool.runtime.drafters.hybrid import HybridDrafter
-    from spectool.runtime.drafters.lookup import LookupDrafter
-    from spectool.runtime.loading import open_dictionary
     from spectool.runtime.models import load_model
 
-    model, loaded = load_model(str(demo_path("target")))
-    tokenizer = open_tokenizer(loaded)
-
-    dictionary = open_dictionary(work / "demo.dict", tokenizer)
-
-    def draft_model() -> Any:
-        return ModelDrafter(load_model(str(demo_path("draft")))[0])
-
-    drafters = {
-        "dictionary": LookupDrafter(dictionary, min_probability=_MIN_DRAFT_PROB),
-        "history": LookupDrafter(history=True, min_probability=_MIN_DRAFT_PROB),
-        "draft model": draft_model(),
-        "hybrid of all": HybridDrafter([LookupDrafter(dictionary, True, _MIN_DRAFT_PROB), draft_model()]),
+    dictionary, draft = {"dictionary": str(work / "demo.dict")}, {"draft_model": str(demo_path("draft"))}
+    drafters: dict[str, dict[str, Any]] = {
+        "dictionary": dictionary,
+        "history": {"history": True},
+        "draft model": draft,
+        "hybrid of all": {**dictionary, **draft, "history": True},
     }
-    prompts = [loaded.encode(prompt) for prompt in _PROMPTS]
-    with tqdm(total=len(prompts), desc="generating", disable=None) as bar:
-        rows = run_side_by_side(
-            model, prompts, drafters, max_tokens, frozenset(tokenizer.roles.eos), _DRAFT_TOKENS, bar.update
-        )
+    target = str(demo_path("target"))
+    model = {
+        "name": "demo",
+        "path": target,
+        "drafters": [{"name": name, "min_draft_prob": _MIN_DRAFT_PROB, **made} for name, made in drafters.items()],
+    }
+    texts = scratch / "prompts.txt"
+    texts.write_text("\n".join(_PROMPTS) + "\n", encoding="utf-8")
+    prompts = {"source": str(texts), "language": "pl, uk"}
+    keys = {"models": [model], "prompts": [prompts], "num_draft_tokens": [_DRAFT_TOKENS], "tokens": max_tokens}
+    run = run_experiment(make_experiment(keys), scratch / "demo.bench", None)
     click.echo()
-    lines = [
-        [
-            row.name,
-            f"{row.statistics.tokens_per_pass:.2f}",
-            f"{row.statistics.acceptance_rate:.0%}" if row.statistics.proposed else "",
-            f"{row.statistics.tokens / row.seconds:.0f}",
-            f"{rows[0].seconds / row.seconds:.2f}",
-        ]
-        for row in rows
-    ]
-    click.echo(table(["", "tokens per pass", "acceptance", "tokens per second", "speed-up"], lines))
-    click.echo()
-    cost = pass_cost(model, _DRAFT_TOKENS + 1)
+    click.echo(figures_table(main_figures(read_trials(run))) + "\n")
+    cost = pass_cost(load_model(target)[0], _DRAFT_TOKENS + 1)
     click.echo(
         f"a pass over {_DRAFT_TOKENS + 1} tokens takes {cost:.1f} times one over a single token on this machine: "
         "the nearer to 1, the more of the tokens per pass becomes speed"
     )
-    differences = [(row.name, difference) for row in rows for difference in row.differences]
-    total = len(drafters) * len(prompts)
-    click.echo(f"output identical to plain decoding: {total - len(differences)} of {total} texts")
-    for name, difference in differences:
-        click.echo(
-            f"  {name}, text {difference.prompt + 1}: differs at token {difference.position + 1}, where the two best "
-            f"logits are {difference.gap:.2g} apart"
-        )
+    click.echo(f"output that differs from plain decoding: {differences(run.manifest.statistics)}")

@@ -1,19 +1,21 @@
 """``spectool bench``."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
-from tqdm import tqdm
 
-from spectool.artifacts.console import Finite, guarded, json_option, say, show, table
+from spectool.artifacts.console import Finite, guarded, json_option, say, show
 from spectool.runtime.commands.model_options import DraftLength, min_draft_prob_option, model_option, verify_option
 from spectool.runtime.translation.strategies import STRATEGIES
 
 _PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
-_DRAFTER = {"name": "name", "model": "draft_model", "align": "alignment", "dict": "dictionary", "verify": "verify"}
+_DRAFTER = {
+    **{"name": "name", "model": "draft_model", "draft": "draft_model", "dict": "dictionary"},
+    **{"align": "alignment", "alignment": "alignment", "verify": "verify"},
+}
 _OPTIONS: tuple[Callable[..., Any], ...] = (
     model_option(required=False),
     click.option(
@@ -108,41 +110,41 @@ def bench(
     from spectool.artifacts.work import work_path
     from spectool.measure.bench.experiment import make_experiment, read_keys, read_paths
     from spectool.measure.bench.running import run_experiment
+    from spectool.measure.bench.summary import differences, figures_table
     from spectool.measure.report.summary import main_figures, verdicts
     from spectool.measure.report.trials import LEAST, read_trials
 
     keys = {} if experiment is None else read_keys(experiment, read_paths(paths) if paths else {})
     planned = make_experiment(_changed(keys, options), experiment)
-    with tqdm(unit=" generations", disable=None) as bar:
-        try:
-            run = run_experiment(planned, out, watts, bar, pause)
-        except KeyboardInterrupt:
-            if (kept := work_path(out.resolve())).exists():
-                say(f"Interrupted. What was measured is kept in {kept}; the same command goes on from there.")
-                sys.exit(130)
-            raise
+    try:
+        run = run_experiment(planned, out, watts, pause)
+    except KeyboardInterrupt:
+        if (kept := work_path(out.resolve())).exists():
+            say(f"Interrupted. What was measured is kept in {kept}; the same command goes on from there.")
+            sys.exit(130)
+        raise
     statistics = run.manifest.statistics
     facts = {"path": str(out), **{key: statistics[key] for key in ("blocks", "generations", "different", "seconds")}}
     if as_json:
         facts |= {key: statistics[key] for key in ("compared", "first_difference", "largest_gap")}
     elif statistics["different"] is not None:
-        facts["different"] = said_of(statistics)
+        facts["different"] = differences(statistics)
     try:
         trials = read_trials(run)
     except ArtifactError as error:  # outputs too short to compare
         show(facts, as_json)
         say(f"{error}. Where the model sees an end early, --ignore-eos goes on behind it")
         return
-    ways = main_figures(trials)
+    figures = main_figures(trials)
     if trials.left_out:
         say(
             f"left out: {trials.left_out} of {statistics['prompts']} prompts, with fewer than {LEAST} tokens in some "
             "output. Where the model sees an end early, --ignore-eos goes on behind it"
         )
     if as_json:
-        show(facts | {"configurations": ways}, as_json)
+        show(facts | {"configurations": figures}, as_json)
         return
-    click.echo(_summary(ways) + "\n")
+    click.echo(figures_table(figures) + "\n")
     show(facts | {"in words": [verdict.sentence for verdict in verdicts(trials)]}, as_json)
     say(f"tables and plots: spectool report {out}")
 
@@ -202,37 +204,3 @@ def _prompts(text: str) -> dict[str, Any]:
     if language in LANGUAGES:
         return {"language": language, "kinds": [kind] if kind else []}
     return {"source": text}
-
-
-def said_of(counts: Mapping[str, Any]) -> str:
-    """Say how many outputs leave plain decoding's, and where."""
-    number, compared = counts["different"], counts["compared"]
-    if not number:
-        return f"0 of {compared['outputs']:,} outputs, {compared['tokens']:,} tokens"
-    return (
-        f"{number:,} of {compared['outputs']:,} outputs, one in {compared['tokens'] / number:,.0f} tokens, the first "
-        f"after {counts['first_difference']:,}; the two best logits there are {counts['largest_gap']:.3g} apart at most"
-    )
-
-
-def _summary(ways: Sequence[Mapping[str, Any]]) -> str:
-    """Lay out the main figures of all configurations; intervals are of 95%, over prompts."""
-    several, drawn = len({way["model"] for way in ways}) > 1, any(way["temperature"] for way in ways)
-    header = ["drafter", "strategy", *(["temperature"] if drawn else []), "k", "speed-up", "95% interval"]
-    rows = []
-    for way in ways:
-        low, high = way["low"], way["high"]
-        rows.append(
-            [
-                f"{way['model']}: {way['drafter']}" if several else way["drafter"],
-                way["strategy"] or "",
-                *([f"{way['temperature']:g}"] if drawn else []),
-                "auto" if way["num_draft_tokens"] is None else str(way["num_draft_tokens"]),
-                f"{way['speedup']:.2f}",
-                "" if low is None else f"{max(0.0, low):.2f} to {high:.2f}",
-                "" if way["acceptance"] is None else f"{way['acceptance']:.0%}",
-                f"{way['tokens_per_pass']:.2f}",
-                str(way["prompts"]),
-            ]
-        )
-    return table([*header, "acceptance", "tokens per pass", "prompts"], rows)

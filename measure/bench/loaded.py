@@ -1,10 +1,11 @@
 """A loaded target with all its drafters, ready to measure prompts in every configuration."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mlx.utils import tree_flatten
 
+from spectool.artifacts.console import say
 from spectool.artifacts.formats.benchmark import Row
 from spectool.measure.bench.energy import Meter
 from spectool.measure.bench.experiment import Experiment, ModelSpec
@@ -29,20 +30,19 @@ class Loaded(NamedTuple):
     weights: dict[str, Row]
 
 
-def load(experiment: Experiment, spec: ModelSpec, meter: Meter, note: Callable[[str], object]) -> Loaded:
-    """Load a target and all its drafters, each draft model once.
+def load(experiment: Experiment, spec: ModelSpec, meter: Meter) -> Loaded:
+    """Load a target and all its drafters, each draft model once; say so before each.
 
     Args:
         experiment: What is measured.
         spec: What to load.
         meter: Counts energy.
-        note: Called with a phrase before each.
     """
-    note(f"loading {spec.name}")
+    say(f"loading {spec.name}")
     model, tokenizer = load_model(spec.path)
     configurations, models, drafts = [Configuration()], dict[str, Any](), dict[str, Any]()
     for drafter in spec.drafters:
-        note(f"loading {drafter.name}")
+        say(f"loading {drafter.name}")
         if drafter.draft_model is not None:
             if drafter.draft_model not in models:
                 models[drafter.draft_model] = load_model(drafter.draft_model)
@@ -66,7 +66,6 @@ def load(experiment: Experiment, spec: ModelSpec, meter: Meter, note: Callable[[
     for part, count in (("sizes", _bytes), ("bits", _bits)):
         weights[part] = {spec.name: count(model)}
         weights[f"draft_{part}"] = {spec.name: {name: count(draft) for name, draft in drafts.items()}}
-    note(f"measuring {spec.name}")
     return Loaded(Target(spec.name, model, stop, experiment.tokens, meter), tokenizer, configurations, weights)
 
 

@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spectool import ArtifactError
-from spectool.artifacts.console import say
+from spectool.artifacts.console import progress, say
 from spectool.artifacts.formats.benchmark import (
     FORMAT,
     GENERATIONS,
@@ -56,14 +56,13 @@ class _Job(NamedTuple):
     temperature: float
 
 
-def run_experiment(experiment: Experiment, out: Path, watts: float | None, bar: Any, pause: float = 0.0) -> Benchmark:
+def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause: float = 0.0) -> Benchmark:
     """Measure what is missing of an experiment and write the run to ``out``.
 
     Args:
         experiment: What to measure.
         out: Directory of the run.
         watts: Power to estimate energy with; None to measure it where the machine can.
-        bar: A ``tqdm`` of generations. Where it shows nothing, what begins is said.
         pause: Seconds of rest before each prompt, so that a machine without a fan begins each equally cool.
 
     Raises:
@@ -85,20 +84,19 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, bar: 
         began = datetime.fromtimestamp((work / "key.json").stat().st_mtime, UTC).isoformat(timespec="seconds")
         missing = [job for job in jobs if not _is_measured(_block(work, job))]
         left, planned = (sum(_generations(experiment, job) for job in some) for some in (missing, jobs))
-        bar.reset(planned)
-        bar.initial = bar.n = planned - left  # what was measured before says nothing about the speed
-        bar.refresh()
         if left < planned:
             say(f"going on: {planned - left} of {planned} generations were measured before")
         with metering(watts) as meter:
             for model in experiment.models:
                 mine = [job for job in missing if job.model is model]
                 if mine:
-                    loaded = load(experiment, model, meter, say if bar.disable else bar.set_description)
+                    loaded = load(experiment, model, meter)
                     _note_weights(work, loaded.weights)
-                    for job in mine:
-                        time.sleep(pause)
-                        _put(work, job, _measured(loaded, experiment.seed, job, bar.update))
+                    left = sum(_generations(experiment, job) for job in mine)
+                    with progress(f"measuring {model.name}", left, "generations") as done:
+                        for job in mine:
+                            time.sleep(pause)
+                            _put(work, job, _measured(loaded, experiment.seed, job, done))
                     del loaded
                     gc.collect()
                     mx.clear_cache()
@@ -165,7 +163,7 @@ def _is_measured(folder: Path) -> bool:
     return folder.exists()
 
 
-def _measured(loaded: Loaded, seed: int, job: _Job, on_generation: Callable[[], object]) -> Block:
+def _measured(loaded: Loaded, seed: int, job: _Job, on_generation: Callable[[float], object]) -> Block:
     """Measure a block: a prompt in every configuration that is for its language."""
     prompt = job.prompt
     labels = {"language": prompt.language, "kind": prompt.kind, "prompt": prompt.name, "repetition": job.repetition}

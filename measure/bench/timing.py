@@ -18,9 +18,8 @@ import numpy as np
 from spectool import SpectoolError
 from spectool.artifacts.formats.benchmark import PLAIN, Block, Row
 from spectool.measure.bench.energy import Meter
-from spectool.measure.side_by_side import find_difference
 from spectool.runtime.caches.prefill import prefill
-from spectool.runtime.decoding.drafter import Cycle, Drafter
+from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -85,7 +84,7 @@ class Target:
         temperature: float,
         seed: Sequence[int],
         labels: Row,
-        on_generation: Callable[[], object],
+        on_generation: Callable[[float], object],
     ) -> Block:
         """Decode one prompt in every configuration.
 
@@ -99,7 +98,7 @@ class Target:
             temperature: 0 takes the most probable token.
             seed: Of the order, and of sampling: all generations of a block begin with the same random state.
             labels: Columns that all rows have: language, kind, prompt, repetition.
-            on_generation: Called after each.
+            on_generation: Called with 1 after each.
         """
         self._warm_up([*prompt[1:], prompt[0]], configurations, temperature)
         rng, asked = np.random.default_rng(list(seed)), time.perf_counter()
@@ -115,14 +114,14 @@ class Target:
             generated = self._generate(configurations[place], prompt, copied, self._tokens, temperature)
             generated.peak_memory = mx.get_peak_memory()
             found.append((configurations[place], generated))
-            on_generation()
+            on_generation(1)
         plain = next(generated.output for each, generated in found if each.name == PLAIN)
         block = Block([], [])
         for order, (each, generated) in enumerate(found):
             counted = ("tokens", "passes", "drafted_passes", "proposed", "accepted")
             timed = ("draft_prompt_seconds", "seconds", "joules", "peak_memory", "output")
             # Above temperature 0 both are drawn, and nothing is said of where they part.
-            parts = None if temperature else find_difference(self._model, 0, prompt, plain, generated.output)
+            place, gap = (None, None) if temperature else self._difference(prompt, plain, generated.output)
             block.generations.append(
                 {
                     "block": number,
@@ -139,8 +138,8 @@ class Target:
                     "prompt_seconds": prompt_seconds,
                     "draft_seconds": sum(cycle["draft_seconds"] for cycle in generated.cycles),
                     "pass_seconds": sum(cycle["pass_seconds"] for cycle in generated.cycles),
-                    "first_difference": None if parts is None else parts.position,
-                    "gap": None if parts is None else parts.gap,
+                    "first_difference": place,
+                    "gap": gap,
                 }
             )
             block.cycles.extend({"block": number, "order": order, **cycle} for cycle in generated.cycles)
@@ -253,6 +252,21 @@ class Target:
         found.seconds = ended - began
         if energy is not None and joules is not None:
             found.joules = (joules - energy) * found.seconds / (now - asked)
+
+    def _difference(
+        self, prompt: Sequence[int], plain: Sequence[int], output: Sequence[int]
+    ) -> tuple[int | None, float | None]:
+        """Return how many tokens are plain decoding's before one that is not, and how near a tie it was there.
+
+        That is the distance of the plain model's two best logits. A pass over several tokens rounds differently from
+        single steps: a gap of that size is a tie that rounding decides, not an error.
+        """
+        if list(plain) == list(output):
+            return None, None
+        place = accepted_length(output, plain)
+        logits = self._model(mx.array([*prompt, *plain[:place]])[None])[0, -1]
+        best: list[float] = np.array(mx.sort(logits)[-2:].astype(mx.float32)).tolist()
+        return place, best[1] - best[0]
 
     def _failed(self, configuration: Configuration, reason: str) -> SpectoolError:
         return SpectoolError(

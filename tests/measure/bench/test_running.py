@@ -25,8 +25,8 @@ from spectool.artifacts.formats.benchmark import GENERATIONS, PLAIN, Benchmark, 
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.work import work_path
 from spectool.cli import main
-from spectool.measure.bench.command import said_of
 from spectool.measure.bench.running import count
+from spectool.measure.bench.summary import differences
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
@@ -356,7 +356,7 @@ def test_several_temperatures_are_blocks_of_their_own(work: Path) -> None:
         assert row["temperature"] or row["output"] == greedy
     facts = json.loads(result.stdout)
     assert (facts["different"], facts["compared"]) == (0, {"outputs": 6, "tokens": 72})
-    assert {(way["drafter"], way["temperature"]) for way in facts["ways"]} == {
+    assert {(way["drafter"], way["temperature"]) for way in facts["configurations"]} == {
         (name, temperature) for name in names - {PLAIN} for temperature in (0.0, 0.8)
     }
     of = {name: [row for row in rows if row["drafter"] == name and row["temperature"]] for name in names}
@@ -378,7 +378,7 @@ def test_outputs_that_part_are_counted_with_the_place() -> None:
     counts = count(pa.Table.from_pylist(rows, GENERATIONS))
     assert counts["different"] == 2 and counts["compared"] == {"outputs": 3, "tokens": 20 + 10 + 5}
     assert (counts["first_difference"], counts["largest_gap"]) == (4, 0.25)
-    assert said_of(counts) == (
+    assert differences(counts) == (
         "2 of 3 outputs, one in 18 tokens, the first after 4; the two best logits there are 0.25 apart at most"
     )
     drawn = count(pa.Table.from_pylist(rows[-1:], GENERATIONS))

@@ -102,7 +102,7 @@ def slow() -> Slow:
 def measured(slow: Slow, *others: Configuration, tokens: int = TOKENS) -> dict[str, Row]:
     target = Target("slow", slow, frozenset(), tokens, Stated(10.0))
     labels = {"language": "pl", "kind": "text", "prompt": "one", "repetition": 0}
-    block: Block = target.measure(0, PROMPT, [Configuration(), *others], 0.0, (0,), labels, lambda: None)
+    block: Block = target.measure(0, PROMPT, [Configuration(), *others], 0.0, (0,), labels, lambda number: None)
     return {row["drafter"]: row for row in block.generations}
 
 
