@@ -26,7 +26,8 @@ import numpy as np
 from real_data import encoded, real_corpus, real_tokenizer
 
 from spectool.artifacts import Counts, Dictionary
-from spectool.build.counting.stage import CountOptions, count
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count
 from spectool.build.dictionary import backoff_stage as backoff_dictionary
 from spectool.build.dictionary import smoothing
 from spectool.build.dictionary.backoff import Automaton, Predictions

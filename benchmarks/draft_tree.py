@@ -36,7 +36,8 @@ from real_data import encoded, real_corpus, real_tokenizer
 
 from spectool.artifacts.formats.counts import Counts
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-from spectool.build.counting.stage import CountOptions, count
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count
 from spectool.build.dictionary.smoothing import Followers, Windows, open_windows, smooth
 from spectool.corpora import Corpus, Document
 

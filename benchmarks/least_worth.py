@@ -18,7 +18,8 @@ import click
 from real_data import encoded, real_corpus, real_tokenizer
 
 from spectool.artifacts import Counts, Dictionary
-from spectool.build.counting.stage import CountOptions, count
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count
 from spectool.build.dictionary import backoff
 from spectool.build.dictionary.backoff_stage import BackoffOptions, build_backoff, prepare
 from spectool.build.dictionary.held_out import split_off

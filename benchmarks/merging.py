@@ -26,7 +26,7 @@ import click
 from real_data import real_corpus, real_tokenizer
 
 from spectool.artifacts import Dictionary, Tokenizer
-from spectool.build.counting.stage import CountOptions
+from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
 from spectool.build.dictionary.selection import Limits
 from spectool.build.editing.merging import merge_dictionaries

@@ -52,7 +52,7 @@ from real_data import encoded, real_corpus
 from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts import Tokenizer, open_tokenizer
-from spectool.build.counting.stage import CountOptions
+from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.caches.checkpoints import Checkpoints

@@ -35,7 +35,8 @@ from memory import resident_mb
 from real_data import encoded, real_corpus, real_tokenizer
 
 from spectool.artifacts import Dictionary, Tokenizer
-from spectool.build.counting.stage import CountOptions, count
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
 from spectool.build.dictionary.dictspec import Reading
 from spectool.build.dictionary.dictspec_stage import DictSpecOptions, build_dictspec, open_counts

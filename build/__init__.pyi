@@ -7,7 +7,7 @@ from .alignment.merge_table import has_lemma as has_lemma
 from .alignment.merge_table import merge_table as merge_table
 from .alignment.stage import build_alignment as build_alignment
 from .alignment.translation_table import spellings as spellings
-from .counting.stage import CountOptions as CountOptions
+from .counting.options import CountOptions as CountOptions
 from .counting.stage import count as count
 from .counting.word_ngrams import WordNgrams as WordNgrams
 from .dictionary.backoff_stage import BackoffOptions as BackoffOptions

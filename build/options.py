@@ -1,8 +1,10 @@
 """Options of a stage, declared once: the fields of a dataclass are the options of its command.
 
-@dataclass(frozen=True, kw_only=True)
-class CountOptions:
-    min_count: int = option(click.IntRange(1), "Leave out n-grams that occur less often.", 2)
+    @dataclass(frozen=True, kw_only=True)
+    class CountOptions:
+        min_count: int = option(click.IntRange(1), "Leave out n-grams that occur less often.", 2)
+
+`options_of` gives them to the command.
 """
 
 from collections.abc import Callable
@@ -12,17 +14,19 @@ from typing import Any
 import click
 
 
-def option(kind: Any, text: str, default: Any = MISSING, **attributes: Any) -> Any:
+def option(kind: Any, text: str, default: Any = MISSING, shown: str | None = None, **attributes: Any) -> Any:
     """Declare a field that is an option, named as the field with hyphens for underscores.
 
     Args:
         kind: A click type; ``bool`` makes a flag.
         text: The option's help, and the field's documentation.
         default: Its default; an option without one is required.
+        shown: The default as it would be typed.
         attributes: Further arguments of `click.option`, such as ``metavar``.
     """
     kinds = {"is_flag": True} if kind is bool else {"type": kind, "show_default": default not in (None, MISSING)}
-    return field(default=default, metadata={"click": {"help": text, **kinds, **attributes}})
+    needed = {"required": True} if default is MISSING else {"default": shown or default}
+    return field(default=default, metadata={"click": {"help": text, **kinds, **needed, **attributes}})
 
 
 def options_of(options: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -31,8 +35,7 @@ def options_of(options: type) -> Callable[[Callable[..., Any]], Callable[..., An
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for each in reversed(fields(options)):
             if attributes := each.metadata.get("click"):
-                needed = {"required": True} if each.default is MISSING else {"default": each.default}
-                command = click.option("--" + each.name.replace("_", "-"), each.name, **needed, **attributes)(command)
+                command = click.option("--" + each.name.replace("_", "-"), each.name, **attributes)(command)
         return command
 
     return add

@@ -5,7 +5,7 @@ from spectool.corpora.documents import Counts, Document, InputDescription, OnErr
 from spectool.corpora.presets import PRESETS, Preset
 from spectool.corpora.samples import read_sample, sample_names, sample_path
 from spectool.corpora.sources import open_corpus
-from spectool.corpora.split import in_valid, split
+from spectool.corpora.split import in_valid
 from spectool.corpora.words import word_runs, words
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "read_sample",
     "sample_names",
     "sample_path",
-    "split",
     "word_runs",
     "words",
 ]

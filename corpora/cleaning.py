@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 
 from spectool import CorpusError
-from spectool.corpora.documents import Counts
+from spectool.corpora.documents import Reading
 
 # Tab and line feed are text. A carriage return that is left here had no line feed after it.
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -24,7 +24,7 @@ def is_clean(text: str) -> bool:
     return unicodedata.is_normalized("NFC", text) and not _UNWANTED.search(text)
 
 
-def clean(text: str, *, place: str, repair: bool, counts: Counts) -> str:
+def clean(text: str, place: str, reading: Reading) -> str:
     """Return ``text`` in NFC, line ends as LF, without control characters.
 
     Characters that break a line (lone carriage return, vertical tab, form feed, next line)
@@ -34,60 +34,58 @@ def clean(text: str, *, place: str, repair: bool, counts: Counts) -> str:
     Args:
         text: Decoded text, perhaps with lone surrogates from JSON escapes.
         place: File and line, for the error.
-        repair: Drop lone surrogates instead of raising.
-        counts: Changed: ``repaired`` grows by what was done.
+        reading: Whether to drop lone surrogates; its counts grow by what was done.
 
     Raises:
-        CorpusError: ``text`` has lone surrogates, which no UTF-8 file can hold, and ``repair`` is off.
+        CorpusError: ``text`` has lone surrogates, which no UTF-8 file can hold, and repairs are off.
     """
     if is_clean(text):
         return text
     text = text.replace("\r\n", "\n")
     if _UNWANTED.search(text):
         text, surrogates = _SURROGATES.subn("", text)
-        if surrogates and not repair:
+        if surrogates and not reading.repair:
             raise CorpusError(
                 f"{place}: expected text, got {surrogates} lone surrogate(s), which are half characters. "
                 f"Mend the file, or drop and count them: --on-error repair"
             )
         text, breaks = _BREAKS.subn("\n", text)
         text, controls = _UNWANTED.subn("", text)
-        _add(counts, "surrogates", surrogates)
-        _add(counts, "control_characters", breaks + controls)
+        reading.repaired("surrogates", surrogates)
+        reading.repaired("control_characters", breaks + controls)
     if not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
-        _add(counts, "not_nfc", 1)
+        reading.repaired("not_nfc")
     return text
 
 
-def decode(raw: bytes, *, place: Callable[[int], str], offset: int, repair: bool, counts: Counts) -> str:
+def decode(raw: bytes, place: Callable[[int], str], offset: int, reading: Reading) -> str:
     """Decode UTF-8.
 
     Args:
         raw: Whole lines, or one value.
         place: Names file and line (or row) of a byte, given its index in ``raw``.
         offset: Where ``raw`` starts in the file or value, in bytes after decompression.
-        repair: Drop invalid bytes and count them as ``invalid_bytes`` instead of raising.
-        counts: Changed by a repair.
+        reading: Whether to drop invalid bytes, counted as ``invalid_bytes``.
 
     Raises:
-        CorpusError: Invalid UTF-8 and ``repair`` is off; names the bytes and their offset.
+        CorpusError: Invalid UTF-8 and repairs are off; names the bytes and their offset.
     """
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        if not repair:
+        if not reading.repair:
             bad = raw[error.start : min(error.end, error.start + _SHOWN_BYTES)].hex(" ")
             raise CorpusError(
                 f"{place(error.start)}: expected UTF-8, got the bytes {bad} at byte {offset + error.start} "
                 f"({error.reason}). Mend the file, or drop and count such bytes: --on-error repair"
             ) from error
     text = raw.decode(errors="ignore")
-    _add(counts, "invalid_bytes", len(raw) - len(text.encode()))
+    reading.repaired("invalid_bytes", len(raw) - len(text.encode()))
     return text
 
 
-def text_blocks(path: str, chunks: Iterable[bytes], *, repair: bool, counts: Counts) -> Iterator[tuple[int, str]]:
+def text_blocks(path: str, chunks: Iterable[bytes], reading: Reading) -> Iterator[tuple[int, str]]:
     """Cut a byte stream into blocks of whole lines and decode them.
 
     Strips a byte order mark at the start and turns CRLF into LF. The text is not yet clean.
@@ -95,14 +93,13 @@ def text_blocks(path: str, chunks: Iterable[bytes], *, repair: bool, counts: Cou
     Args:
         path: The file as the user named it, for errors.
         chunks: Its bytes, decompressed, in pieces of any size.
-        repair: See `decode`.
-        counts: Changed by a repair.
+        reading: See `decode`.
 
     Yields:
         The number of a block's first line (from 1), and its lines joined by LF.
 
     Raises:
-        CorpusError: Invalid UTF-8 and ``repair`` is off, or a file in UTF-16 or UTF-32.
+        CorpusError: Invalid UTF-8 and repairs are off, or a file in UTF-16 or UTF-32.
     """
     line, offset = 1, 0
     for block in _whole_lines(chunks):
@@ -119,8 +116,7 @@ def text_blocks(path: str, chunks: Iterable[bytes], *, repair: bool, counts: Cou
             line_ends = body.count(b"\n", 0, index)
             return f"{path}:{first + line_ends}"
 
-        body_offset = offset + len(block) - len(body)
-        text = decode(body, place=place, offset=body_offset, repair=repair, counts=counts)
+        text = decode(body, place, offset + len(block) - len(body), reading)
         if "\r" in text:
             text = text.replace("\r\n", "\n")
         yield line, text.removesuffix("\n")
@@ -139,8 +135,3 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
             pending.append(chunk)
     if last := b"".join(pending):
         yield last
-
-
-def _add(counts: Counts, kind: str, number: int) -> None:
-    if number:
-        counts.repaired[kind] += number

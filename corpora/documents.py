@@ -41,6 +41,26 @@ class Counts:
     repaired: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a source is read.
+
+    Attributes:
+        field: Column with the text; plain text has none and takes no notice.
+        repair: Drop and count what is no text, instead of raising.
+        counts: Changed: position on disk, and repairs.
+    """
+
+    field: str
+    repair: bool
+    counts: Counts
+
+    def repaired(self, kind: str, number: int = 1) -> None:
+        """Count repairs of a kind; see `Counts`."""
+        if number:
+            self.counts.repaired[kind] += number
+
+
 class InputDescription(NamedTuple):
     """One input file as a manifest records it.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import CorpusError
-from spectool.corpora.documents import Counts, Document
+from spectool.corpora.documents import Document, Reading
 from spectool.corpora.readers import missing_column, record_document
 
 _SOURCE = re.compile(
@@ -65,23 +65,14 @@ def parse_hub_source(source: str) -> HubSource:
     return HubSource(name, match["config"], match["split"] or "train", match["field"], folder if local else None)
 
 
-def read_hub(source: HubSource, *, field: str, repair: bool, counts: Counts) -> Iterator[Document]:
+def read_hub(source: HubSource, reading: Reading) -> Iterator[Document]:
     """Yield the documents of a data set's split.
 
     Raises:
         CorpusError: The data set cannot be reached, found or read, or lacks the column.
     """
-    place = f"hf:{source.name}"
-    rows = _rows(source, field)
-    for number, row in enumerate(rows, 1):
-        document = record_document(
-            row,
-            field=field,
-            name=f"{source.label}:{number}",
-            place=f"{place}, row {number}",
-            repair=repair,
-            counts=counts,
-        )
+    for number, row in enumerate(_rows(source, reading.field), 1):
+        document = record_document(row, f"{source.label}:{number}", f"hf:{source.name}, row {number}", reading)
         if document is not None:
             yield document
 

@@ -9,61 +9,49 @@ from typing import Any
 from spectool import CorpusError
 from spectool.corpora.archives import byte_chunks
 from spectool.corpora.cleaning import clean, decode, is_clean, text_blocks
-from spectool.corpora.documents import Counts, Document
+from spectool.corpora.documents import Counts, Document, Reading
 from spectool.corpora.files import InputFile
 
 _ROWS_AT_ONCE = 1024
 
 
-def read_file(file: InputFile, *, field: str, repair: bool, counts: Counts) -> Iterator[Document]:
+def read_file(file: InputFile, reading: Reading) -> Iterator[Document]:
     """Yield the documents of a file in their order.
 
     Args:
         file: What to read, and in which format.
-        field: Column with the text; plain text has none and takes no notice.
-        repair: Drop and count bytes that are no text instead of raising.
-        counts: Changed: position on disk, and repairs.
+        reading: Column, repairs, counts.
 
     Raises:
         CorpusError: Anything in the file that is not what it should be; names the file and the
             line or row.
     """
-    if file.format == "text":
-        return _read_text(file, repair=repair, counts=counts)
-    if file.format == "jsonl":
-        return _read_jsonl(file, field=field, repair=repair, counts=counts)
-    return _read_parquet(file, field=field, repair=repair, counts=counts)
+    return {"text": _read_text, "jsonl": _read_jsonl, "parquet": _read_parquet}[file.format](file, reading)
 
 
-def record_document(
-    record: Mapping[str, Any], *, field: str, name: str, place: str, repair: bool, counts: Counts
-) -> Document | None:
+def record_document(record: Mapping[str, Any], name: str, place: str, reading: Reading) -> Document | None:
     """Return the document in one row of a table, or None (and count it) when it has no text.
 
     Args:
         record: Column names and values.
-        field: Column with the text.
         name: Id where the row has no string or integer ``id`` of its own.
         place: File and line or row, for errors.
-        repair: See `read_file`.
-        counts: Changed by repairs and empty rows.
+        reading: Column, repairs, counts.
 
     Raises:
         CorpusError: The column is missing or holds no text.
     """
+    field = reading.field
     if field not in record:
         raise missing_column(place, field, list(record))
     text = record[field]
-    if text is None:
-        counts.repaired["null"] += 1
-        return None
-    if not isinstance(text, str):
+    if text is not None and not isinstance(text, str):
         raise CorpusError(
             f"{place}: expected text in column {field!r}, got {type(text).__name__}. Name another column: SOURCE#COLUMN"
         )
-    text = clean(text, place=place, repair=repair, counts=counts)
+    text = clean(text or "", place, reading)
     if not text or text.isspace():
-        counts.repaired["null"] += 1
+        reading.repaired("null")
         return None
     own = record.get("id")
     return Document(str(own) if _is_id(own) else name, text)
@@ -79,36 +67,23 @@ def _is_id(value: object) -> bool:
     return (isinstance(value, str) and value != "") or (isinstance(value, int) and not isinstance(value, bool))
 
 
-def _read_text(file: InputFile, *, repair: bool, counts: Counts) -> Iterator[Document]:
-    path, name = str(file.path), file.name
-    chunks = byte_chunks(file.path, file.compression, counts)
-    for first, block in text_blocks(path, chunks, repair=repair, counts=counts):
+def _read_text(file: InputFile, reading: Reading) -> Iterator[Document]:
+    for first, block in text_blocks(str(file.path), byte_chunks(file.path, file.compression, reading.counts), reading):
         block_is_clean = is_clean(block)
         for number, line in enumerate(block.split("\n"), first):
-            text = line
-            if not block_is_clean:
-                text = clean(line, place=f"{path}:{number}", repair=repair, counts=counts)
+            text = line if block_is_clean else clean(line, f"{file.path}:{number}", reading)
             if text and not text.isspace():
-                yield Document(f"{name}:{number}", text)
+                yield Document(f"{file.name}:{number}", text)
 
 
-def _read_jsonl(file: InputFile, *, field: str, repair: bool, counts: Counts) -> Iterator[Document]:
-    path = str(file.path)
-    chunks = byte_chunks(file.path, file.compression, counts)
-    for first, block in text_blocks(path, chunks, repair=repair, counts=counts):
+def _read_jsonl(file: InputFile, reading: Reading) -> Iterator[Document]:
+    for first, block in text_blocks(str(file.path), byte_chunks(file.path, file.compression, reading.counts), reading):
         for number, line in enumerate(block.split("\n"), first):
-            if not line or line.isspace():
-                continue
-            document = record_document(
-                _json_object(line, f"{path}:{number}"),
-                field=field,
-                name=f"{file.name}:{number}",
-                place=f"{path}:{number}",
-                repair=repair,
-                counts=counts,
-            )
-            if document is not None:
-                yield document
+            if line and not line.isspace():
+                place = f"{file.path}:{number}"
+                document = record_document(_json_object(line, place), f"{file.name}:{number}", place, reading)
+                if document is not None:
+                    yield document
 
 
 def _json_object(line: str, place: str) -> dict[str, Any]:
@@ -125,11 +100,11 @@ def _json_object(line: str, place: str) -> dict[str, Any]:
     return record
 
 
-def _read_parquet(file: InputFile, *, field: str, repair: bool, counts: Counts) -> Iterator[Document]:
+def _read_parquet(file: InputFile, reading: Reading) -> Iterator[Document]:
     import pyarrow
     from pyarrow import parquet
 
-    path = str(file.path)
+    path, field, counts = str(file.path), reading.field, reading.counts
     with ExitStack() as stack:
         source: Any = path
         if file.compression:
@@ -146,18 +121,12 @@ def _read_parquet(file: InputFile, *, field: str, repair: bool, counts: Counts) 
             chosen = [field, "id"] if "id" in columns and field != "id" else [field]
             row, rows, read = 0, table.metadata.num_rows, 0
             for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=chosen):
-                texts = _values(batch.column(field), path, row, repair=repair, counts=counts)
+                texts = _values(batch.column(field), path, row, reading)
                 ids = batch.column("id").to_pylist() if "id" in chosen else [None] * len(texts)
                 for text, own in zip(texts, ids, strict=True):
                     row += 1
-                    document = record_document(
-                        {field: text} if own is None else {field: text, "id": own},
-                        field=field,
-                        name=f"{file.name}:{row}",
-                        place=f"{path}, row {row}",
-                        repair=repair,
-                        counts=counts,
-                    )
+                    record = {field: text} if own is None else {field: text, "id": own}
+                    document = record_document(record, f"{file.name}:{row}", f"{path}, row {row}", reading)
                     if document is not None:
                         yield document
                 position = file.size * row // rows
@@ -171,7 +140,7 @@ def _read_parquet(file: InputFile, *, field: str, repair: bool, counts: Counts) 
             ) from error
 
 
-def _values(column: Any, path: str, rows_before: int, *, repair: bool, counts: Counts) -> list[Any]:
+def _values(column: Any, path: str, rows_before: int, reading: Reading) -> list[Any]:
     """Return a Parquet column as Python values, decoding text row by row where Arrow cannot."""
     import pyarrow
 
@@ -184,8 +153,6 @@ def _values(column: Any, path: str, rows_before: int, *, repair: bool, counts: C
         raw = column.cast(pyarrow.large_binary()).to_pylist()
 
     def text(row: int, value: bytes | None) -> str | None:
-        if value is None:
-            return None
-        return decode(value, place=lambda _: f"{path}, row {row}", offset=0, repair=repair, counts=counts)
+        return None if value is None else decode(value, lambda _: f"{path}, row {row}", 0, reading)
 
     return [text(row, value) for row, value in enumerate(raw, rows_before + 1)]

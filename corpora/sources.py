@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spectool import CorpusError
 from spectool.corpora.corpus import Corpus
-from spectool.corpora.documents import Counts, Document, OnError
+from spectool.corpora.documents import Counts, Document, OnError, Reading
 from spectool.corpora.files import InputFile, input_files, visible_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.presets import PRESETS
@@ -77,28 +77,24 @@ def _open_path(spec: str, path: Path, field: str | None, text_field: str | None,
 def _read_files(
     files: Sequence[InputFile], field: str, repair: bool, in_folder: bool, counts: Counts
 ) -> Iterator[Document]:
+    reading = Reading(field, repair, counts)
     for file in files:
         before = counts.documents
-        yield from read_file(file, field=field, repair=repair, counts=counts)
-        if counts.documents != before:
-            continue
-        if not in_folder:
-            raise CorpusError(f"{file.path}: expected text, found none. Name a file with text in it")
-        if not repair:
-            raise CorpusError(f"{file.path}: expected text, found none. Remove it, or count it: --on-error repair")
-        counts.repaired["empty"] += 1
+        yield from read_file(file, reading)
+        if counts.documents == before:
+            if not (in_folder and repair):
+                step = "Remove it, or count it: --on-error repair" if in_folder else "Name a file with text in it"
+                raise CorpusError(f"{file.path}: expected text, found none. {step}")
+            reading.repaired("empty")
 
 
 def _open_hub(spec: str, source: HubSource, text_field: str | None, repair: bool) -> Corpus:
-    def read(counts: Counts) -> Iterator[Document]:
-        return read_hub(source, field=field, repair=repair, counts=counts)
-
     field = source.field or text_field or _DEFAULT_FIELD
     inputs: list[tuple[Path, str]] = []
     if source.folder is not None:
         found = [(path.relative_to(source.folder).as_posix(), path) for path in visible_files(source.folder)]
         inputs = [(path, name) for name, path in sorted(found)]
-    return Corpus(spec, read, inputs)
+    return Corpus(spec, lambda counts: read_hub(source, Reading(field, repair, counts)), inputs)
 
 
 def _split_field(spec: str) -> tuple[Path, str | None]:

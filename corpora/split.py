@@ -5,10 +5,6 @@ read in another order without moving any other one.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from typing import Literal
-
-from spectool.corpora.documents import Document
 
 _RANGE = 1 << 64
 
@@ -34,17 +30,3 @@ def in_valid(document_id: str, share: float = 0.01, seed: int = 0) -> bool:
     keyed = f"{seed}\0{document_id}".encode("utf-8", "surrogatepass")
     draw = int.from_bytes(hashlib.blake2b(keyed, digest_size=8).digest(), "big")
     return draw < share * _RANGE
-
-
-def split(
-    documents: Iterable[Document], part: Literal["train", "valid"], *, share: float = 0.01, seed: int = 0
-) -> Iterator[Document]:
-    """Yield the documents of one part, in their order; see `in_valid`.
-
-    Raises:
-        ValueError: ``part`` is neither of the two, or ``share`` is outside 0 to 1.
-    """
-    if part not in ("train", "valid"):
-        raise ValueError(f"part: expected 'train' or 'valid', got {part!r}")
-    wanted = part == "valid"
-    return (document for document in documents if in_valid(document.id, share, seed) is wanted)

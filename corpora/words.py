@@ -42,18 +42,7 @@ def words(text: str, language: str | None = None) -> list[str]:
         text: In NFC; other forms work, but the words are other strings then.
         language: ISO 639 code, perhaps with a region; changes elision languages only.
     """
-    word = _word(_elides(language))
-    if _LETTER_JOINT in text:
-        return word.findall(text)
-    found: list[str] = []
-    for piece in text.split():
-        if piece.isalnum():
-            found.append(piece)
-        elif piece[-1] in _CLOSING and piece[:-1].isalnum():
-            found.append(piece[:-1])
-        else:
-            found.extend(word.findall(piece))
-    return found
+    return list(chain.from_iterable(word_runs(text, language)))
 
 
 def word_runs(text: str, language: str | None = None) -> Iterator[list[str]]:

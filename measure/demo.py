@@ -53,7 +53,7 @@ def demo(max_tokens: int, keep: Path | None) -> None:
 def _artifacts(work: Path) -> None:
     from spectool.artifacts.tokenizer.opening import open_tokenizer
     from spectool.build.alignment.stage import build_alignment
-    from spectool.build.counting.stage import CountOptions
+    from spectool.build.counting.options import CountOptions
     from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
     from spectool.corpora import open_corpus, sample_path
     from spectool.runtime.demo_models import demo_path

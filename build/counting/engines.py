@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import connection, get_context, parent_process
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from spectool import SpectoolError
 
-Engine = Literal["embedded", "dask"]
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 

@@ -1,14 +1,16 @@
 """How a count is cut into pieces: from a limit of memory to sizes, and from samples to buckets."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool import SpectoolError
 
+Item = TypeVar("Item")
 SAMPLE_EVERY = 1024
 """One key in so many goes into the sample that buckets are cut by."""
 
@@ -105,6 +107,26 @@ def bucket_number(records: int, sources: int, plan: Plan, every: int) -> int:
     exact = max(plan.bucket_records - sources * every, plan.bucket_records // 4, 1)
     needed = -(-records // exact)
     return max(1, needed, min(plan.workers, records // _WORTH_A_TASK))
+
+
+def in_blocks(items: Iterable[Item], size_of: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Yield items in their order, in lists of at most ``most`` together; a larger item is alone.
+
+    Args:
+        items: To be handed out.
+        size_of: Size of one.
+        most: Of a block, in the same unit.
+    """
+    block: list[Item] = []
+    filled = 0
+    for item in items:
+        if block and filled + size_of(item) > most:
+            yield block
+            block, filled = [], 0
+        block.append(item)
+        filled += size_of(item)
+    if block:
+        yield block
 
 
 def cuts(samples: int, buckets: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ buckets of keys are merged over all shards. What each step does is in `count_sym
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
@@ -28,38 +28,16 @@ from spectool.artifacts.work import Figures, discard, finished, read_json, save,
 from spectool.build.counting import engines
 from spectool.build.counting import ngrams as count_ngrams
 from spectool.build.counting import symbols as count_symbols
-from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_number, make_plan, shards_of
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_number, in_blocks, make_plan, shards_of
 from spectool.build.counting.runner import Runner, Task
 from spectool.build.inputs import Progress, Reader, describe_corpus
-from spectool.corpora import Corpus, Document
+from spectool.corpora import Corpus
 
 WORD_ORDERS = 3
 WINDOW_ORDERS = 8
 _MOST_ROWS = 2**31 - 1
 _FEW_BLOCKS = 2  # are counted sooner than processes start
-
-
-@dataclass(frozen=True, slots=True)
-class CountOptions:
-    """Arguments of a count. Only the first three shape the result.
-
-    Attributes:
-        orders: Longest n-gram; None for 3 words or 8 tokens.
-        min_count: Smallest count to keep. Counts of what is kept are exact.
-        language: ISO 639 code, for splitting words.
-        memory: Limit for the command and its workers together, bytes; on a running cluster, for each task.
-        workers: Tasks at the same time; None for as many as cores and memory allow.
-        engine: ``embedded`` or ``dask``.
-        scheduler: Address of a running Dask scheduler; None starts a cluster on this machine.
-    """
-
-    orders: int | None = None
-    min_count: int = 2
-    language: str | None = None
-    memory: int = 4 * 10**9
-    workers: int | None = None
-    engine: engines.Engine = "embedded"
-    scheduler: str | None = None
 
 
 def count(
@@ -95,13 +73,14 @@ def count(
     check_replaceable(out, FORMAT)
     plan = plan or _plan(options)
     job = _Job(corpus, options, tokenizer, progress, plan)
-    blocks = _cut(reader(corpus), plan.block_bytes)
-    start = list(islice(blocks, _FEW_BLOCKS + 1))
+    texts = (document.text.encode() for document in reader(corpus))
+    cut = in_blocks(texts, lambda text: len(text) + 1, plan.block_bytes)
+    start = list(islice(cut, _FEW_BLOCKS + 1))
     if not start:
         raise CorpusError(f"{corpus.spec}: expected text, got not one document. Name a source with text in it")
     with working(out, _key(job, start[0])) as work, _engine(options, plan, len(start)) as executor:
         try:
-            _count_orders(job, Runner(work, executor, plan.in_flight), chain(start, blocks))
+            _count_orders(job, Runner(work, executor, plan.in_flight), chain(start, cut))
         except BrokenProcessPool as error:
             raise SpectoolError(
                 "a worker was killed, perhaps for lack of memory. Give a lower --memory or fewer --workers; the same "
@@ -168,21 +147,6 @@ def _key(job: _Job, first_block: list[bytes]) -> dict[str, Any]:
         "specials": None if job.tokenizer is None else sorted(job.tokenizer.specials),
         "plan": asdict(job.plan),
     }
-
-
-def _cut(documents: Iterable[Document], size: int) -> Iterator[list[bytes]]:
-    """Yield documents in blocks of about ``size`` bytes."""
-    block: list[bytes] = []
-    filled = 0
-    for document in documents:
-        text = document.text.encode()
-        if block and filled + len(text) > size:
-            yield block
-            block, filled = [], 0
-        block.append(text)
-        filled += len(text) + 1
-    if block:
-        yield block
 
 
 def _count_orders(job: _Job, runner: Runner, blocks: Iterator[list[bytes]]) -> None:

@@ -16,7 +16,7 @@ Files, B a block and K a bucket: ``text-B``, ``local-B``, ``words-B``, ``uses-B`
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, count
 from pathlib import Path
@@ -32,7 +32,7 @@ from spectool.artifacts.formats.columns import as_numpy, read_columns, write_col
 from spectool.artifacts.formats.counts import COUNTS_OF_COUNTS
 from spectool.artifacts.replacing import renaming
 from spectool.artifacts.work import Figures, load, read_json, save, write_json
-from spectool.build.counting.plan import cuts
+from spectool.build.counting.plan import cuts, in_blocks
 from spectool.corpora import word_runs
 
 BREAK = 0
@@ -147,7 +147,7 @@ def encode_tokens(work: Path, block: int, orders: int) -> Figures:
     backend = _backend(str(work / "tokenizer.json"))
     symbol_of = load(work, "token_symbols")
     pieces = []
-    for texts in _batches(_texts(work, block)):
+    for texts in in_blocks(_texts(work, block), len, _BATCH_CHARACTERS):
         encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
         ids = chain.from_iterable([*encoding.ids, len(symbol_of) - 1] for encoding in encodings)
         pieces.append(symbol_of[np.fromiter(ids, dtype=np.int32)])
@@ -202,19 +202,6 @@ def read_vocabulary(work: Path) -> pa.Array:
 
 def _texts(work: Path, block: int) -> list[str]:
     return (work / f"text-{block}").read_bytes().decode().split("\0")
-
-
-def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    characters = 0
-    for text in texts:
-        batch.append(text)
-        characters += len(text)
-        if characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
 
 
 @lru_cache(maxsize=1)

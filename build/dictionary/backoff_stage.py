@@ -16,7 +16,8 @@ from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-from spectool.build.counting.stage import CountOptions, count
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff import Automaton, Predictions, number_of
 from spectool.build.dictionary.calibration import Calibration
 from spectool.build.dictionary.held_out import HeldOutText, split_off

@@ -9,7 +9,8 @@ from click.core import ParameterSource
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, say, stage, text_options
 from spectool.artifacts.default_paths import default_path, digest, slug
-from spectool.build.counting.command import resource_options, size_in_bytes
+from spectool.build.counting.options import Resources, size_in_bytes
+from spectool.build.options import options_of
 
 _OF_BACKOFF = ("max_bytes", "max_context", "discount")
 _OF_DICTSPEC = ("orders", "min_prob", "min_prob_of", "max_prefix", "max_continuation", "language")
@@ -117,7 +118,7 @@ _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a d
     help="Count a corpus without the n-grams that occur less often. By default 2 for backoff (1 for a text of less "
     "than 4 MB on disk), and 1 for dictspec.",
 )
-@resource_options
+@options_of(Resources)
 @text_options
 @json_option
 @click.pass_context
@@ -159,7 +160,7 @@ def build_dict(
     """
     from spectool.artifacts.formats.dictionary import FORMAT as DICTIONARY
     from spectool.artifacts.tokenizer.opening import open_tokenizer
-    from spectool.build.counting.stage import CountOptions
+    from spectool.build.counting.options import CountOptions
     from spectool.build.dictionary.backoff_stage import BackoffOptions
     from spectool.build.dictionary.dictspec_stage import DictSpecOptions
     from spectool.corpora import open_corpus

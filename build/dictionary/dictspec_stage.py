@@ -15,7 +15,8 @@ from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-from spectool.build.counting.stage import CountOptions, count
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count
 from spectool.build.counting.word_ngrams import WordNgrams
 from spectool.build.dictionary.dictspec import MAX_CONTINUATION, MAX_PREFIX, Reading, build_entries, without_redundant
 from spectool.build.inputs import Progress, Reader

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, say, show, stage
-from spectool.build.counting.command import size_in_bytes
+from spectool.build.counting.options import size_in_bytes
 from spectool.build.editing.scripts import ALPHABETS, SCRIPTS
 
 if TYPE_CHECKING:

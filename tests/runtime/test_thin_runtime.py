@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.build.alignment.stage import build_alignment
-from spectool.build.counting.stage import CountOptions
+from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
 from spectool.corpora import open_corpus, sample_path
 from spectool.runtime.demo_models import demo_path

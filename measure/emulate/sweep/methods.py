@@ -15,7 +15,8 @@ import numpy as np
 from spectool.artifacts.formats.counts import Counts
 from spectool.artifacts.formats.dictionary import Dictionary
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-from spectool.build.counting.stage import CountOptions, count
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff_stage import MAX_CONTEXT, BackoffOptions, build_backoff, prepare
 from spectool.build.dictionary.held_out import split_off
 from spectool.build.dictionary.nested_dictspec import NestedDictSpec

@@ -27,7 +27,7 @@ from spectool.artifacts.formats.dictionary import (
 )
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
-from spectool.build.counting.stage import CountOptions
+from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path

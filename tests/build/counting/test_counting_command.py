@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spectool.artifacts import Counts
-from spectool.build.counting.command import size_in_bytes
+from spectool.build.counting.options import size_in_bytes
 from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
 

@@ -8,7 +8,8 @@ import pytest
 
 from spectool import SpectoolError
 from spectool.artifacts import Counts, Dictionary, Tokenizer
-from spectool.build.counting.stage import CountOptions, count
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff import LEAST_WORTH, Automaton, number_of
 from spectool.build.dictionary.backoff_stage import BackoffOptions, build_backoff, count_and_build
 from spectool.build.dictionary.held_out import EVERY, STRETCH, HeldOutText, split_off

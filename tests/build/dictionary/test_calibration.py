@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from spectool.artifacts import Counts, Tokenizer
-from spectool.build.counting.stage import CountOptions, count
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff import Automaton
 from spectool.build.dictionary.calibration import Calibration
 from spectool.build.dictionary.held_out import HeldOutText, Predicted

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from spectool.artifacts import Counts, Tokenizer
-from spectool.build.counting.stage import CountOptions, count
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count
 from spectool.build.dictionary.smoothing import open_windows, smooth, smooth_where_asked
 from spectool.corpora import open_corpus
 

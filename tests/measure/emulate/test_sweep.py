@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spectool.artifacts import Dictionary, Tokenizer, open_tokenizer
-from spectool.build.counting.stage import CountOptions
+from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
 from spectool.build.dictionary.dictspec_stage import DictSpecOptions, build_dictspec, count_corpus
 from spectool.cli import main

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spectool.build.alignment.stage import build_alignment
-from spectool.build.counting.stage import CountOptions
+from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
 from spectool.corpora import open_corpus, sample_path
 

@@ -10,7 +10,7 @@ from spectool.artifacts import Dictionary, Manifest, open_tokenizer
 from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
-from spectool.build.counting.stage import CountOptions
+from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
 from spectool.corpora import open_corpus
 from spectool.measure.emulate.replay import replay
