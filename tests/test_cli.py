@@ -212,7 +212,7 @@ def test_texts_of_each_command(work: Path) -> None:
     entry = json.loads(run("inspect", work / "uk.dict", "--json").stdout)["sample_entries"][0]
     text = open_tokenizer(TOKENIZER).bytes_of(entry["context"]).decode()
     shown = run("inspect", work / "uk.dict", "--lookup", text, "--entries", "2").stdout
-    assert re.search(r"^format +spectool-dictionary 2$", shown, re.MULTILINE)
+    assert re.search(r"^format +spectool-dictionary 3$", shown, re.MULTILINE)
     assert re.search(r"^lookup +'.*' -> '.*'  \(\d+%\)$", shown, re.MULTILINE)
     assert re.search(r"^sample entries +'.*' -> '.*'  \(\d+%\)\n +'.*' -> '.*'", shown, re.MULTILINE)
     report = run("inspect", work / "x.align").stdout

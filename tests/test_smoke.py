@@ -15,7 +15,7 @@ from spectool.runtime.demo_models import demo_path
 from .runtime.serve.servers import serving
 
 TARGET, DRAFT, OTHER = (str(demo_path(part)) for part in ("target", "draft", "other"))
-SHAPE = "--hidden 32 --layers 1 --heads 2 --intermediate 64 --step-tokens 128 --length 32 --steps 4"
+STEPS = "--size 1m --step-tokens 128 --length 32 --steps 4"
 TUNE = "--corpus uk=sample:uk --length 24 --batch 2 --valid-rows 4 --steps 2 --measure-every 2"
 GRID = f"""
 [tokenizers]
@@ -65,7 +65,7 @@ COMMANDS = {
         "pl",
     ),
     "advise": (f"--target {TARGET} --draft {DRAFT} --bandwidth 200 --num-draft-tokens 2", "draft"),
-    "train-draft": (f"--tokenizer {TARGET} --corpus sample:pl {SHAPE} -o W/draft", "bits"),
+    "train-draft": (f"--tokenizer {TARGET} --corpus sample:pl {STEPS} -o W/draft", "bits"),
     "tune-draft": (f"--draft {DRAFT} --target {TARGET} {TUNE} -o W/tuned", ""),
     "demo": ("--max-tokens 8", "differs from plain decoding"),
     "serve": ("", None),

@@ -217,7 +217,7 @@ def kills(rounds: int, out: Path) -> None:
     subprocess.run(build_command(out, "sample:pl"), check=True, capture_output=True)
     assert (out / "manifest.json").read_bytes() == whole["sample:pl"]
     done = subprocess.run(spectool("verify", out), check=True, capture_output=True, text=True)
-    assert done.stdout.startswith(f"{out}: whole (spectool-dictionary 2, ")
+    assert done.stdout.startswith(f"{out}: whole (spectool-dictionary 3, ")
     assert [path.name for path in out.parent.iterdir()] == [out.name], "scratch of the killed ones is removed"
 
 
