@@ -137,7 +137,7 @@ def break_even(alpha: Sequence[float], rates: Sequence[float], plain: Sequence[f
     """Return where the line through tokens per second over acceptance rate reaches plain decoding's.
 
     Its interval is by the delta method, with Student's t at n - 2 degrees of freedom. Plain decoding's mean is
-    itself measured: its error adds to the line's, as if independent, which on prompts that are slow in every way
+    itself measured: its error adds to the line's, as if independent, which on prompts that are slow for all
     makes the interval too wide rather than too narrow.
 
     Args:

@@ -49,7 +49,7 @@ from spectool.build.training.run_options import named
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="DIR",
-    help="Alignment of a draft's tokenizer with the target's, from `spectool align`; drafts are told by fingerprint. "
+    help="Alignment of a draft's tokenizer with the target's, from `spectool align`; found by fingerprint. "
     "May be repeated. Without one, a draft with another tokenizer is compared on text alone.",
 )
 @click.option(
@@ -100,17 +100,10 @@ def fairness(
     drafts: tuple[str, ...],
     alignments: tuple[Path, ...],
     dictionaries: tuple[str, ...],
-    gamma: int,
     costs: tuple[float, ...],
-    rows: int,
-    length: int,
-    seed: int,
-    reference: str | None,
-    parallel: bool,
     out: Path | None,
-    text_field: str | None,
-    on_error: Any,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Measure whom a draft serves and whom it does not, and what would help the slow ones.
 
@@ -132,8 +125,8 @@ def fairness(
         raise click.UsageError(f"{reserved[0]} is taken; give another name, as in NAME=DIR")
     if len(costs) > 1 and len(costs) != len(sources):
         raise click.UsageError(f"{len(costs)} --cost for {len(sources)} drafts: give one for all, or one for each")
-    if reference is not None and reference not in specs:
-        raise click.UsageError(f"--reference: expected one of {', '.join(specs)}, got {reference}")
+    if options["reference"] not in (None, *specs):
+        raise click.UsageError(f"--reference: expected one of {', '.join(specs)}, got {options['reference']}")
 
     from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.artifacts.formats.fairness import FORMAT
@@ -141,7 +134,7 @@ def fairness(
     from spectool.artifacts.tokenizer.opening import open_tokenizer
     from spectool.build.training.tuning.tuned_model import open_model
     from spectool.corpora import open_corpus
-    from spectool.measure.fairness.fertility import fertility, require_parallel
+    from spectool.measure.fairness.fertility import fertility
     from spectool.measure.fairness.measuring import Draft, alignments_of, measure, work
     from spectool.measure.fairness.texts import read_text
     from spectool.measure.fairness.writing import write
@@ -149,7 +142,8 @@ def fairness(
 
     path = out or default_path(f"{slug(target)}-{digest(*click.get_current_context().params.values())}.fairness")
     check_replaceable(path, FORMAT)
-    corpora = {name: open_corpus(spec, on_error=on_error, text_field=text_field) for name, spec in specs.items()}
+    reads = {name: options[name] for name in ("on_error", "text_field")}
+    corpora = {name: open_corpus(spec, **reads) for name, spec in specs.items()}
     tokenizers = {"target": open_tokenizer(target), **{name: open_tokenizer(s) for name, s in sources.items()}}
     for name, tokenizer in tokenizers.items():
         for line in tokenizer.notes:
@@ -162,20 +156,21 @@ def fairness(
         name: Draft(sources[name], tokenizer, aligned[name], cost)
         for (name, tokenizer), cost in zip(of_drafts.items(), each, strict=True)
     }
+    drawn = {name: options[name] for name in ("rows", "length", "seed")}
     others = list(of_drafts.values())
-    texts = {name: read_text(c, of_target, others, rows, length, seed, reading) for name, c in corpora.items()}
-    if parallel:
-        require_parallel(texts)
+    texts = {name: read_text(c, of_target, others, reading, **drawn) for name, c in corpora.items()}
+    different = dict(reversed({t.fingerprint: (name, t) for name, t in reversed(tokenizers.items())}.values()))
+    known = fertility(different, texts, options["reference"], options["parallel"])
     with progress("measuring", work(texts, len(choices), len(opened)), "rows") as done:
-        figures = measure(open_model(target), choices, opened, texts, gamma, open_model, done)
-    figures["fertility"] = fertility(_different(tokenizers), texts, reference, parallel)
+        figures = measure(open_model(target), choices, opened, texts, options["gamma"], open_model, done)
+    figures["fertility"] = known
     arguments = {
         "target": target,
         "drafts": sources,
         "alignments": {name: None if found is None else str(found) for name, found in aligned.items()},
         "dictionaries": folders,
-        **{"gamma": gamma, "costs": list(costs), "rows": rows, "length": length, "seed": seed},
-        **{"reference": reference, "parallel": parallel, "on_error": on_error, "text_field": text_field},
+        "costs": list(costs),
+        **options,
     }
     manifest = write(path, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
     if as_json:
@@ -190,32 +185,22 @@ def fairness(
     click.echo(figures["verdict"]["sentence"])
 
 
-def _different(tokenizers: dict[str, Any]) -> dict[str, Any]:
-    """Return tokenizers without those that are another one's equal."""
-    found: dict[str, Any] = {}
-    for name, tokenizer in tokenizers.items():
-        if all(tokenizer.fingerprint != other.fingerprint for other in found.values()):
-            found[name] = tokenizer
-    return found
-
-
 def _table(figures: dict[str, Any]) -> str:
-    """Lay out drafts and tasks."""
-    lines: list[list[str]] = []
-    for name, draft in figures["drafts"].items():
-        for task, at in draft["tasks"].items():
-            known = figures["fertility"]["tokenizers"]["target"][task]
-            cells = ["—"] * 5
-            if at["speedup"] is not None:
-                cells = [
-                    *(f"{at['acceptance']:.1%}", f"{at['cross_entropy']:.3f}", f"{at['kl']:.3f}"),
-                    *(f"{1 - at['draft_misfit']:.1%}", f"{at['speedup']:.2f}"),
-                ]
-            lines.append([f"{name}, {task}", *cells, f"{at['bits_per_byte']:.3f}", f"{known['fertility']:.2f}"])
-    for name, dictionary in figures["dictionaries"].items():
-        for task, at in dictionary["tasks"].items():
-            known = figures["fertility"]["tokenizers"]["target"][task]
-            cells = ["—", "—", "—", "—", f"{at['tokens_per_pass']:.2f}", "—", f"{known['fertility']:.2f}"]
-            lines.append([f"{name}, {task}", *cells])
-    header: Sequence[str] = ("", "alpha", "D", "KL", "fitness", "speed-up", "bits/byte", "fertility")
-    return table(list(header), lines)
+    """Lay out drafts and dictionaries by task."""
+    from spectool.measure.page import cell
+
+    lines = []
+    for name, found in {**figures["drafts"], **figures["dictionaries"]}.items():
+        for task, at in found["tasks"].items():
+            misfit = at.get("draft_misfit")
+            cells = {
+                "alpha": cell(at["acceptance"] if "draft_misfit" in at else None, ".1%"),
+                "D": cell(at.get("cross_entropy"), ".3f"),
+                "KL": cell(at.get("kl"), ".3f"),
+                "fitness": cell(None if misfit is None else 1 - misfit, ".1%"),
+                "speed-up": cell(at["speedup"] if "speedup" in at else at["tokens_per_pass"]),
+                "bits/byte": cell(at.get("bits_per_byte"), ".3f"),
+                "fertility": cell(figures["fertility"]["tokenizers"]["target"][task]["fertility"]),
+            }
+            lines.append([f"{name}, {task}", *cells.values()])
+    return table(["", *cells], lines)

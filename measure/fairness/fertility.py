@@ -9,6 +9,8 @@ other, document by document, the tax is tokens over tokens of the reference for 
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from spectool import CorpusError
 from spectool.artifacts import Tokenizer
 from spectool.measure.fairness.texts import TaskText
@@ -28,31 +30,19 @@ def fertility(
     Raises:
         CorpusError: Said to be parallel, the corpora have different numbers of documents.
     """
-    if parallel:
-        require_parallel(texts)
-    words = {task: text.words for task, text in texts.items()}
-    found: dict[str, Any] = {}
-    for name, tokenizer in tokenizers.items():
-        tokens = {task: sum(map(len, tokenizer.encode_batch(list(text.documents)))) for task, text in texts.items()}
-        rates = {task: tokens[task] / words[task] for task in texts}
-        compared: Mapping[str, float] = tokens if parallel else rates
-        least = min(compared.values()) if reference is None else compared[reference]
-        found[name] = {
-            task: {"tokens": tokens[task], "fertility": rates[task], "tax": compared[task] / least} for task in texts
-        }
-    return {"reference": reference, "parallel": parallel, "tokenizers": found}
-
-
-def require_parallel(texts: Mapping[str, TaskText]) -> None:
-    """Check that all tasks have as many documents.
-
-    Raises:
-        CorpusError: They have not.
-    """
     counts = {task: text.inputs["documents"] for task, text in texts.items()}
-    if len(set(counts.values())) > 1:
+    if parallel and len(set(counts.values())) > 1:
         said = ", ".join(f"{task} {count:,}" for task, count in counts.items())
         raise CorpusError(
             f"--parallel: expected corpora of as many documents, got {said}. Give translations, document by document, "
             "or leave it out"
         )
+    words = pd.Series({task: text.words for task, text in texts.items()})
+    found: dict[str, Any] = {}
+    for name, tokenizer in tokenizers.items():
+        tokens = {task: sum(map(len, tokenizer.encode_batch(list(text.documents)))) for task, text in texts.items()}
+        table = pd.DataFrame({"tokens": tokens, "fertility": pd.Series(tokens) / words})
+        compared = table["tokens" if parallel else "fertility"]
+        table["tax"] = compared / (compared.min() if reference is None else compared[reference])
+        found[name] = {task: row.to_dict() | {"tokens": tokens[task]} for task, row in table.iterrows()}
+    return {"reference": reference, "parallel": parallel, "tokenizers": found}

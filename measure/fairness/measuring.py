@@ -57,7 +57,7 @@ class Draft:
 def alignments_of(
     drafts: Mapping[str, Tokenizer], target: Tokenizer, alignments: Sequence[Path]
 ) -> dict[str, Path | None]:
-    """Return the alignment of every draft, told by the fingerprints of both sides.
+    """Return the alignment of every draft, found by the fingerprints of both sides.
 
     Raises:
         ArtifactError: An alignment is none, or is for none of the drafts.

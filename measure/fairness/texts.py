@@ -4,12 +4,12 @@ Target and drafts are measured on the same passages, drawn with a seed: document
 passage of each by turns.
 """
 
+import heapq
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
-
-import numpy as np
 
 from spectool import CorpusError
 from spectool.artifacts import Tokenizer
@@ -43,7 +43,7 @@ class TaskText:
 
 
 def read_text(
-    corpus: Corpus, target: Tokenizer, others: Sequence[Tokenizer], rows: int, length: int, seed: int, reader: Reader
+    corpus: Corpus, target: Tokenizer, others: Sequence[Tokenizer], reader: Reader, rows: int, length: int, seed: int
 ) -> TaskText:
     """Draw the text of a task.
 
@@ -51,21 +51,20 @@ def read_text(
         corpus: Where it comes from; read once, some of its documents kept.
         target: The target's tokenizer; it counts the tokens of a passage.
         others: Tokenizers of the drafts.
+        reader: Iterates over a corpus.
         rows: Passages at most.
         length: Tokens of a passage at most; one long word may have more.
         seed: Seeds the draw. Corpora of as many documents give documents of the same places.
-        reader: Iterates over a corpus.
 
     Raises:
         CorpusError: It gives fewer than two passages that all tokenizers spell.
     """
-    rng = np.random.default_rng(seed)
-    kept = _drawn((document.text for document in reader(corpus)), rows * _DOCUMENTS, rng)
-    documents = list(_shuffled(kept, rng))
-    passages_of = (_shuffled(list(passages(target, text, length)), rng) for text in documents)
+    rng = random.Random(seed)
+    drawn = ((rng.random(), place, document.text) for place, document in enumerate(reader(corpus)))
+    documents = [text for _, _, text in heapq.nsmallest(rows * _DOCUMENTS, drawn)]
     found: list[str] = []
     left_out = 0
-    for passage in _by_turns(passages_of):
+    for passage in _by_turns(_shuffled(passages(target, text, length), rng) for text in documents):
         if not all(
             tokenizer.bytes_of(tokenizer.encode(passage)) == passage.encode() for tokenizer in (target, *others)
         ):
@@ -83,19 +82,10 @@ def read_text(
     return TaskText(tuple(documents), tuple(found), left_out, describe_corpus(corpus))
 
 
-def _drawn(texts: Iterable[str], number: int, rng: np.random.Generator) -> list[str]:
-    """Return ``number`` texts of equal chances, or all if there are no more (Vitter's algorithm R)."""
-    rest = iter(texts)
-    kept = list(islice(rest, number))
-    for seen, text in enumerate(rest, number + 1):
-        place = int(rng.integers(seen))
-        if place < number:
-            kept[place] = text
-    return kept
-
-
-def _shuffled(items: list[str], rng: np.random.Generator) -> Iterator[str]:
-    return (items[place] for place in rng.permutation(len(items)))
+def _shuffled(items: Iterable[str], rng: random.Random) -> Iterator[str]:
+    listed = list(items)
+    rng.shuffle(listed)
+    yield from listed
 
 
 def _by_turns(sources: Iterable[Iterator[str]]) -> Iterator[str]:

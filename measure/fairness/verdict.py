@@ -55,7 +55,7 @@ def speed_of(at: Mapping[str, Any]) -> Speed:
 
 
 def speeds(figures: Mapping[str, Any], task: str) -> dict[str, Speed]:
-    """Return what a task would get of every way to draft, and of none: those that tell something of it."""
+    """Return what a task would get of every drafter and of none, as far as that is known."""
     found = {PLAIN: Speed(1.0, 0.0, 2)}
     for name, draft in figures["drafts"].items():
         at = draft["tasks"][task]
@@ -105,16 +105,16 @@ def _against_plain(draft: str, by_task: Mapping[str, Speed]) -> str:
 
 def _helped(figures: Mapping[str, Any], found: dict[str, Any]) -> str:
     """Say what helps the slow task most, and note it in ``found``."""
-    ways = speeds(figures, found["slow"])
-    plain, now = ways[PLAIN], ways.pop(found["draft"])
+    others = speeds(figures, found["slow"])
+    plain, now = others[PLAIN], others.pop(found["draft"])
     able = [
-        way
-        for way, speed in ways.items()
-        if speed.beyond(now, len(ways)) and (way == PLAIN or speed.beyond(plain, len(ways)))
+        name
+        for name, speed in others.items()
+        if speed.beyond(now, len(others)) and (name == PLAIN or speed.beyond(plain, len(others)))
     ]
     if not able:
-        return "nothing measured helps it" if len(ways) > 1 else "nothing else was measured that could help it"
-    best = max(able, key=lambda way: ways[way].value)
+        return "nothing measured helps it" if len(others) > 1 else "nothing else was measured that could help it"
+    best = max(able, key=lambda name: others[name].value)
     found["helps"] = best
     if best == PLAIN:
         return "nothing measured is faster for it than not drafting at all"
@@ -122,9 +122,9 @@ def _helped(figures: Mapping[str, Any], found: dict[str, Any]) -> str:
     gap = speeds(figures, found["fast"])[found["draft"]].value - now.value
     # Where drafting slows down even the fastest task, its speed is nothing to come up to.
     worth = gap > 0 and now.value + gap > plain.value
-    closed = f", which closes {min(1.0, (ways[best].value - now.value) / gap):.0%} of the gap" if worth else ""
+    closed = f", which closes {min(1.0, (others[best].value - now.value) / gap):.0%} of the gap" if worth else ""
     beside = ", beside 1.00 without drafting" if now.value < plain.value else ""
-    return f"what helps it most is the {kind} {best}, at {ways[best].value:.2f}{closed or beside}"
+    return f"what helps it most is the {kind} {best}, at {others[best].value:.2f}{closed or beside}"
 
 
 def _of_text(figures: Mapping[str, Any]) -> dict[str, Any]:
