@@ -1,8 +1,7 @@
 """Commands that look at what lies on disk: ``inspect`` and ``verify``."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,7 +186,7 @@ def _sample(
         if match is not None and dictionary.chained:
             facts["proposal"] = _proposal(dictionary, context, spell, as_json)
     step = max(1, len(dictionary) // max(1, count))
-    chosen: Iterator[Any] = islice(dictionary.entries(), 0, step * count, step)
+    chosen = map(dictionary.entry, range(0, len(dictionary), step)[:count])
     facts["sample entries"] = [line(entry.context, entry.continuation, entry.probability) for entry in chosen]
     return facts
 
@@ -208,9 +207,9 @@ def _tokenizer_of(dictionary: "Dictionary", source: str | None, needed: bool) ->
     from spectool import TokenizerError
     from spectool.artifacts.tokenizer.opening import open_tokenizer
 
-    recorded = str(dictionary.manifest.tokenizers["target"]["name"])
+    recorded = str(dictionary.tokenizer["name"])
     try:
-        tokenizer = open_tokenizer(source or recorded)
+        tokenizer = open_tokenizer(source or recorded, dictionary.tokenizer)
     except TokenizerError as error:
         if source:
             raise
@@ -218,7 +217,5 @@ def _tokenizer_of(dictionary: "Dictionary", source: str | None, needed: bool) ->
             raise TokenizerError(f"{error}. Give the dictionary's tokenizer with --tokenizer") from error
         say(f"{recorded}: tokenizer not found, showing ids; give it with --tokenizer to see text")
         return None
-    tokenizer.require(
-        dictionary.fingerprint, str(dictionary.path), f"spectool build-dict --tokenizer {tokenizer.name} …"
-    )
+    tokenizer.require(dictionary.tokenizer, str(dictionary.path), f"spectool build-dict --tokenizer {tokenizer.name} …")
     return tokenizer

@@ -6,14 +6,12 @@ from typing import Any
 
 from spectool import RuntimeUnsupported
 from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.formats.alignment import Alignment
 from spectool.artifacts.formats.dictionary import Dictionary
 from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.translation.strategies import STRATEGIES, make_translator
 
 DEFAULT_STRATEGY = "anchored"
 MIN_PROBABILITY = 0.2
@@ -27,7 +25,7 @@ def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
     """
     dictionary = Dictionary(find_artifact(path, ".dict"))
     rebuild = f"spectool build-dict --tokenizer {tokenizer.name} -o NEW.dict --corpus …"
-    tokenizer.require(dictionary.fingerprint, str(path), rebuild)
+    tokenizer.require(dictionary.tokenizer, str(path), rebuild)
     return dictionary
 
 
@@ -71,8 +69,11 @@ def load_drafter(
     if draft_model is None and (alignment is not None or strategy is not None):
         given = "alignment" if alignment is not None else "strategy"
         raise RuntimeUnsupported(f"{given}: is about a draft model, and none is given. Name one or leave it out")
-    if strategy is not None and strategy not in STRATEGIES:
-        raise RuntimeUnsupported(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
+    if strategy is not None:
+        from spectool.runtime.translation.strategies import STRATEGIES
+
+        if strategy not in STRATEGIES:
+            raise RuntimeUnsupported(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
     target = open_tokenizer(tokenizer) if dictionary is not None or draft_model is not None else None
     drafters: list[Drafter] = []
     if dictionary is not None or history:
@@ -88,6 +89,9 @@ def load_drafter(
 def _from_model(
     draft_model: str | Path | tuple[Any, Any], target: Tokenizer, alignment: str | Path | None, strategy: str | None
 ) -> Drafter:
+    from spectool.artifacts.formats.alignment import Alignment
+    from spectool.runtime.translation.strategies import make_translator
+
     opened = None if alignment is None else Alignment(Path(alignment))
     if isinstance(draft_model, tuple):
         model, loaded = draft_model

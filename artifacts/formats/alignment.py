@@ -139,18 +139,20 @@ class Alignment:
         Raises:
             FingerprintMismatch: It was not.
         """
-        recorded = {role: self.manifest.tokenizers[role]["fingerprint"] for role, _ in SIDES}
+        recorded = self.manifest.tokenizers
         rebuild = f"spectool align --draft {draft.name} --target {target.name} -o NEW.align"
-        if (recorded["draft"], recorded["target"]) == (target.fingerprint, draft.fingerprint) and (
-            draft.fingerprint != target.fingerprint
-        ):
-            names = {role: self.manifest.tokenizers[role]["name"] for role, _ in SIDES}
+        try:
+            for role, tokenizer in (("draft", draft), ("target", target)):
+                tokenizer.require(recorded[role], str(self.path), rebuild)
+        except FingerprintMismatch as error:
+            sides = recorded["draft"], recorded["target"]
+            if tuple(side["fingerprint"] for side in sides) != (target.fingerprint, draft.fingerprint):
+                raise
+            names = " and target ".join(side["name"] for side in sides)
             raise FingerprintMismatch(
-                f"{self.path}: aligned in the other direction, draft {names['draft']} and target {names['target']}. "
+                f"{self.path}: aligned in the other direction, draft {names}. "
                 f"Exchange draft and target, or align this direction: {rebuild}"
-            )
-        for role, tokenizer in (("draft", draft), ("target", target)):
-            tokenizer.require(recorded[role], str(self.path), rebuild)
+            ) from error
 
     def verify(self) -> None:
         """Prove the alignment whole: checksums first, then every invariant of the format.

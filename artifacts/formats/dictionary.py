@@ -19,7 +19,7 @@ Opening builds nothing: a sequence's state is its newest symbols, and every look
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -128,9 +128,14 @@ class Dictionary:
         return len(self._continuation)
 
     @property
+    def tokenizer(self) -> Mapping[str, Any]:
+        """What the manifest says of the tokenizer that it was built for."""
+        return self.manifest.tokenizers["target"]
+
+    @property
     def fingerprint(self) -> str:
-        """Fingerprint of the tokenizer that it was built for."""
-        return str(self.manifest.tokenizers["target"]["fingerprint"])
+        """Fingerprint of that tokenizer."""
+        return str(self.tokenizer["fingerprint"])
 
     def look_up(self, tokens: Sequence[int]) -> Match | None:
         """Look up the longest known suffix of a token sequence; `advance` and `step` do it as one grows.

@@ -14,38 +14,25 @@ from typing import Any
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.artifacts.tokenizer.fingerprint import fingerprint
+from spectool.artifacts.tokenizer.backend import around_model, sections
+from spectool.artifacts.tokenizer.fingerprint import PROBES
 from spectool.artifacts.tokenizer.roles import find_roles
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _HUB_SECONDS = 10.0  # to wait for an answer
 
-# Strings on which rebuilt tokenizers were seen to differ: leading and repeated spaces, line
-# breaks, apostrophes, digits, special tokens in text, two scripts, combining marks.
-_PROBES = (
-    "персональний комп'ютер",
-    "п’ять сімʼя — об'єкт",
-    "Zażółć gęślą jaźń, biało-czerwony!",
-    "  dwa  spacje ",
-    "\n\nnowy\r\n\tакапіт\n",
-    "HTTPServer2 don't l'été",
-    "12345 67,890.12",
-    "<s>a</s> b <|im_end|>c",
-    "за́мок e\u0301 ﬁ ½",
-    "日本語 🙂👍🏽 קמץ",
-    "▁a ▁ b",
-    "```python\n    x += 1\n```",
-    "İstanbul Qırım'da",
-    "a\u00a0b\u2009c\u200bd",
-)
+# What transformers loads as the file says, whatever the model.
+_AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
-def open_tokenizer(source: Any) -> Tokenizer:
+def open_tokenizer(source: Any, recorded: Mapping[str, Any] | None = None) -> Tokenizer:
     """Open a tokenizer from any of its forms.
 
     Args:
         source: A directory with ``tokenizer.json``, such a file, a hub id (``owner/name``), a
             `tokenizers.Tokenizer`, a transformers fast tokenizer, or mlx-lm's ``TokenizerWrapper``.
+        recorded: What an artifact's manifest says of its tokenizer: a directory whose file alone is that one is not
+            loaded with transformers, which takes seconds.
 
     Raises:
         TokenizerError: Nothing usable is there; the message says what was looked for.
@@ -61,7 +48,7 @@ def open_tokenizer(source: Any) -> Tokenizer:
         if is_file:
             return _from_file(path)
         if is_directory:
-            return _from_directory(path)
+            return _from_directory(path, recorded or {})
         return _from_hub(str(source))
     return _from_loaded(source)
 
@@ -70,11 +57,11 @@ def _from_file(path: Path) -> Tokenizer:
     backend = _read_backend(path)
     siblings = {name: _read_json(path.with_name(name)) for name in ("tokenizer_config.json", "generation_config.json")}
     return _assemble(
-        str(path), backend, siblings["tokenizer_config.json"], _eos_ids(siblings["generation_config.json"])
+        str(path), backend, siblings["tokenizer_config.json"], _eos_ids(siblings["generation_config.json"]), file=path
     )
 
 
-def _from_directory(path: Path) -> Tokenizer:
+def _from_directory(path: Path, recorded: Mapping[str, Any]) -> Tokenizer:
     file = path / "tokenizer.json"
     if not file.is_file():
         raise TokenizerError(
@@ -84,11 +71,11 @@ def _from_directory(path: Path) -> Tokenizer:
     plain = _from_file(file)
     config = _read_json(path / "tokenizer_config.json")
     eos = _eos_ids(_read_json(path / "generation_config.json")) + _eos_ids(_read_json(path / "config.json"))
-    if not config and not (path / "config.json").is_file():
-        return _assemble(str(path), plain.backend, {}, eos)
+    if plain.source in recorded.get("sources", ()) or not (config or (path / "config.json").is_file()):
+        return _assemble(str(path), plain.backend, config, eos, file=file)
     rebuilt = _load_with_transformers(str(path))
     notes = _compare(plain.backend, rebuilt)
-    return _assemble(str(path), rebuilt.backend_tokenizer, _declared(rebuilt), eos, notes)
+    return _of_loaded(str(path), rebuilt, eos, notes)
 
 
 def _from_hub(name: str) -> Tokenizer:
@@ -100,7 +87,7 @@ def _from_hub(name: str) -> Tokenizer:
         )
     require_on_hub(name)
     loaded = _load_with_transformers(name)
-    return _assemble(name, _backend_of(loaded), _declared(loaded), ())
+    return _of_loaded(name, loaded, ())
 
 
 def _from_loaded(source: Any) -> Tokenizer:
@@ -110,8 +97,27 @@ def _from_loaded(source: Any) -> Tokenizer:
     inner = getattr(source, "_tokenizer", source)
     if isinstance(inner, tokenizers.Tokenizer):  # a transformers tokenizer keeps its backend there
         inner = source
-    name = str(getattr(inner, "name_or_path", "") or "(loaded tokenizer)")
-    return _assemble(name, _backend_of(inner), _declared(inner), eos)
+    return _of_loaded(str(getattr(inner, "name_or_path", "") or "(loaded tokenizer)"), inner, eos)
+
+
+def _of_loaded(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, ...] = ()) -> Tokenizer:
+    """Take over what transformers loaded, and note which file that was."""
+    kind = type(loaded).__name__
+    rebuilt_as = "" if kind in _AS_THE_FILE else kind
+    return _assemble(name, _backend_of(loaded), _declared(loaded), eos, notes, _file_of(name), rebuilt_as)
+
+
+def _file_of(name: str) -> Path | None:
+    """Return the ``tokenizer.json`` of a directory, or of a hub id in the local cache."""
+    file = Path(name) / "tokenizer.json"
+    if file.is_file():
+        return file
+    if not looks_like_hub_id(name):
+        return None
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = try_to_load_from_cache(name, "tokenizer.json")
+    return Path(cached) if isinstance(cached, str) else None
 
 
 def _backend_of(loaded: Any) -> tokenizers.Tokenizer:
@@ -171,17 +177,15 @@ def where(name: str) -> str:
 
 def _compare(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:
     backend = _backend_of(rebuilt)
-    if fingerprint(plain) == fingerprint(backend):
-        return ()
     differing = sum(
         plain.encode(text, add_special_tokens=False).ids != backend.encode(text, add_special_tokens=False).ids
-        for text in _PROBES
+        for text in PROBES
     )
     if not differing:
         return ()
     return (
-        f"transformers rebuilds this tokenizer as {type(rebuilt).__name__}: {differing} of {len(_PROBES)} probe "
-        "strings get other ids than from tokenizer.json, and the fingerprints differ. spectool uses the rebuilt "
+        f"transformers rebuilds this tokenizer as {type(rebuilt).__name__}: {differing} of {len(PROBES)} probe "
+        "strings get other ids than from tokenizer.json. spectool uses the rebuilt "
         "one, since mlx-lm generates with it; to use tokenizer.json as it is, give the file instead of the directory.",
     )
 
@@ -192,16 +196,18 @@ def _assemble(
     declared: Mapping[str, Any],
     eos_ids: tuple[int, ...],
     notes: tuple[str, ...] = (),
+    file: Path | None = None,
+    rebuilt_as: str = "",
 ) -> Tokenizer:
     if backend.truncation is not None or backend.padding is not None:
         # Both would change the ids of a text; on a copy, since the caller's object may be in use.
-        backend = tokenizers.Tokenizer.from_str(backend.to_str())
-        backend.no_truncation()
-        backend.no_padding()
+        backend = around_model(backend, sections(backend)["added_tokens"])
     added = backend.get_added_tokens_decoder().values()
     specials = [token.content for token in added if token.special]
-    roles = find_roles(backend.get_vocab(with_added_tokens=True), specials, declared, eos_ids)
-    return Tokenizer(name, backend, roles, notes)
+    # Models may declare ids beyond the tokenizer.
+    known = [index for index in eos_ids if index >= 0 and backend.id_to_token(index) is not None]
+    roles = find_roles(backend.token_to_id, specials, declared, known)
+    return Tokenizer(name, backend, roles, notes, file, rebuilt_as)
 
 
 def _declared(loaded: Any) -> dict[str, Any]:

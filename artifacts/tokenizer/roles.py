@@ -1,6 +1,6 @@
 """Special-token roles: what begins, ends and pads a text, by id and never by its spelling in text."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,7 @@ class Roles:
 
 
 def find_roles(
-    vocabulary: Mapping[str, int],
+    id_of: Callable[[str], int | None],
     specials: Iterable[str],
     declared: Mapping[str, Any],
     eos_ids: Iterable[int] = (),
@@ -53,23 +53,22 @@ def find_roles(
     """Work out the roles from what a tokenizer's files declare, and from well-known names for the rest.
 
     Args:
-        vocabulary: Token string -> id.
+        id_of: Token string -> id, None where there is none.
         specials: Strings of the special added tokens; names are looked for only among these.
         declared: ``bos_token`` and the like, as in ``tokenizer_config.json`` (strings, or objects
             with ``content``).
         eos_ids: Further ids that end a text (``generation_config.json``, mlx-lm's wrapper).
     """
-    named = {name: vocabulary[name] for name in specials if name in vocabulary}
+    named = {name: index for name in specials if (index := id_of(name)) is not None}
 
     def role(key: str, names: tuple[str, ...]) -> int | None:
         value = declared.get(key)
         content = value.get("content") if isinstance(value, Mapping) else value
-        if isinstance(content, str) and content in vocabulary:
-            return vocabulary[content]
+        if isinstance(content, str) and (index := id_of(content)) is not None:
+            return index
         return next((named[name] for name in names if name in named), None)
 
-    known = set(vocabulary.values())  # models may declare ids beyond the tokenizer's
-    ends = {named[name] for name in _END_NAMES if name in named} | {i for i in eos_ids if i in known}
+    ends = {named[name] for name in _END_NAMES if name in named} | set(eos_ids)
     declared_end = role("eos_token", ())
     first = () if declared_end is None else (declared_end,)
     return Roles(

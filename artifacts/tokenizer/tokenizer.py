@@ -7,14 +7,16 @@ transformers rebuilds some tokenizers from their class name instead of reading
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import tokenizers
 
 from spectool import FingerprintMismatch
-from spectool.artifacts.tokenizer.fingerprint import fingerprint_of_json, short
+from spectool.artifacts.tokenizer.backend import around_model, sections
+from spectool.artifacts.tokenizer.fingerprint import fingerprint_of_json, short, source_digest
 from spectool.artifacts.tokenizer.roles import Roles
 from spectool.artifacts.tokenizer.surfaces import Edges, edges, flatten, token_surfaces
 
@@ -28,23 +30,37 @@ class Tokenizer:
         backend: The `tokenizers` object that encodes.
         roles: Special tokens by role.
         notes: Things a user should know about how it was loaded; empty when there are none.
+        file: The ``tokenizer.json`` that it was read from; None where it is not known.
+        rebuilt_as: The class that transformers made of it; empty where it is as the file says.
     """
 
     name: str
     backend: tokenizers.Tokenizer
     roles: Roles
     notes: tuple[str, ...] = ()
+    file: Path | None = None
+    rebuilt_as: str = ""
 
     @cached_property
     def spec(self) -> dict[str, Any]:
-        """The backend's own ``tokenizer.json``, parsed."""
-        spec: dict[str, Any] = json.loads(self.backend.to_str())
-        return spec
+        """The sections of the backend's own ``tokenizer.json``; of the model its options alone."""
+        return sections(self.backend)
+
+    @cached_property
+    def model(self) -> dict[str, Any]:
+        """The model of the backend's own ``tokenizer.json``, with vocabulary and merges; a second for 262k ids."""
+        model: dict[str, Any] = json.loads(self.backend.to_str())["model"]
+        return model
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 that ties artifacts to this tokenizer, 64 hex digits."""
-        return fingerprint_of_json(self.spec)
+        """SHA-256 that ties artifacts to this tokenizer, 64 hex digits. Takes seconds for 262k ids."""
+        return fingerprint_of_json({**self.spec, "model": self.model})
+
+    @cached_property
+    def source(self) -> str:
+        """SHA-256 of the file that this was read from and of what was made of it; empty where there is no file."""
+        return source_digest(self.file, self.rebuilt_as, self.backend, self.spec) if self.file else ""
 
     @cached_property
     def vocabulary(self) -> Mapping[str, int]:
@@ -61,10 +77,11 @@ class Tokenizer:
     @cached_property
     def unknown(self) -> int | None:
         """Id that stands for text the vocabulary cannot spell, if the model has one."""
-        model = self.spec["model"]
+        model = self.model if self.kind == "Unigram" else self.spec["model"]
         if model.get("unk_id") is not None:
             return int(model["unk_id"])
-        return self.vocabulary.get(model.get("unk_token") or "")
+        index: int | None = self.backend.token_to_id(model.get("unk_token") or "")
+        return index
 
     @cached_property
     def surfaces(self) -> list[bytes]:
@@ -103,16 +120,23 @@ class Tokenizer:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What manifests say of this tokenizer: name, fingerprint, number of ids."""
-        return {"name": self.name, "fingerprint": self.fingerprint, "size": self.size}
+        """What manifests say of this tokenizer: name, fingerprint, number of ids, and the sources that are equal to it.
+
+        Where transformers rebuilds it to the same, the file as it is is such a source too.
+        """
+        sources = [self.source] if self.source else []
+        if self.file and self.rebuilt_as:
+            plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
+            sources += [plain.source] if plain.fingerprint == self.fingerprint else []
+        return {"name": self.name, "fingerprint": self.fingerprint, "size": self.size, "sources": sources}
 
     @cached_property
     def byte_tokens(self) -> frozenset[int]:
         """Ids of byte-fallback tokens (``<0x0A>``), which canonical text uses only when it must."""
-        if not self.spec["model"].get("byte_fallback"):
+        if not (self.model if self.kind == "Unigram" else self.spec["model"]).get("byte_fallback"):
             return frozenset()
-        names = (f"<0x{byte:02X}>" for byte in range(256))
-        return frozenset(self.vocabulary[name] for name in names if name in self.vocabulary)
+        found = (self.backend.token_to_id(f"<0x{byte:02X}>") for byte in range(256))
+        return frozenset(index for index in found if index is not None)
 
     @cached_property
     def space_sign(self) -> str:
@@ -138,9 +162,7 @@ class Tokenizer:
         but for the way that spaces are written.
         """
         plain = [token | {"lstrip": False, "rstrip": False} for token in self.spec["added_tokens"]]
-        changed = plain != self.spec["added_tokens"]
-        text = json.dumps({**self.spec, "added_tokens": plain}) if changed else self.backend.to_str()
-        backend = tokenizers.Tokenizer.from_str(text)
+        backend = around_model(self.backend, plain)
         backend.encode_special_tokens = True
         spaces = self.normalized_space
         backend.normalizer = None if spaces == " " else tokenizers.normalizers.Replace(" ", spaces)
@@ -180,19 +202,21 @@ class Tokenizer:
             joined = joined[:-1]
         return joined
 
-    def require(self, fingerprint: str, artifact: str, rebuild: str) -> None:
-        """Check that an artifact was built for this tokenizer.
+    def require(self, recorded: Mapping[str, Any], artifact: str, rebuild: str) -> None:
+        """Check that an artifact was built for this tokenizer: by its source, or where that is another by its content.
 
         Args:
-            fingerprint: The one in the artifact's manifest.
+            recorded: What the artifact's manifest says of its tokenizer.
             artifact: The artifact's path, for the message.
             rebuild: Command that builds it anew for this tokenizer.
 
         Raises:
             FingerprintMismatch: It was built for another one.
         """
-        if fingerprint != self.fingerprint:
+        if self.source and self.source in recorded.get("sources", ()):
+            return
+        if recorded["fingerprint"] != self.fingerprint:
             raise FingerprintMismatch(
-                f"{artifact}: built for tokenizer {short(fingerprint)}, {self.name} is "
+                f"{artifact}: built for tokenizer {short(recorded['fingerprint'])}, {self.name} is "
                 f"{short(self.fingerprint)}. Rebuild it: {rebuild}"
             )

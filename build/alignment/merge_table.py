@@ -32,7 +32,7 @@ def merge_table(tokenizer: Tokenizer) -> MergeTable:
     by lower ranks, the merge-site lemma tells whether the pair is still there to be merged.
     Tokens with a part that comes later are merged from their characters.
     """
-    vocabulary: dict[str, int] = tokenizer.spec["model"]["vocab"]
+    vocabulary: dict[str, int] = tokenizer.model["vocab"]
     merges = _merges_by_rank(tokenizer)
     left, right, rank = ([missing] * tokenizer.size for missing in (UNREACHABLE, UNREACHABLE, -1))
     # Signs that the model never sees are no symbols: a plain space where another sign is written for it.
@@ -64,7 +64,7 @@ def merge_table(tokenizer: Tokenizer) -> MergeTable:
 
 
 def _merges_by_rank(tokenizer: Tokenizer) -> _Merges:
-    model = tokenizer.spec["model"]
+    model = tokenizer.model
     vocabulary: dict[str, int] = model["vocab"]
     merges: _Merges = {}
     for place, merge in enumerate(model["merges"]):

@@ -47,7 +47,7 @@ def restrict_dictionary(
         FingerprintMismatch: The dictionary was built for another tokenizer.
         SpectoolError: Nothing fits.
     """
-    tokenizer.require(dictionary.fingerprint, str(dictionary.path), "give its own one with --tokenizer")
+    tokenizer.require(dictionary.tokenizer, str(dictionary.path), "give its own one with --tokenizer")
     tests = ([in_scripts(scripts)] if scripts else []) + ([in_languages(languages)] if languages else [])
     with writing(out) as directory:
         progress("reading")

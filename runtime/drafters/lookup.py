@@ -150,5 +150,5 @@ class LookupDrafter(Drafter):
 
 def _for_each(step: Step) -> float:
     """Return the probability of one token of a continuation."""
-    tokens, probability, _ = step
-    return probability if len(tokens) == 1 else probability ** (1 / len(tokens))
+    each: float = step[1] ** (1 / len(step[0]))
+    return each

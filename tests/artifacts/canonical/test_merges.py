@@ -149,7 +149,7 @@ def check_lemma(
 ) -> tuple[int, int]:
     """Compare ``count`` pairs of each category; return the pairs and the merge sites among them."""
     oracle = Oracle(tokenizer)
-    vocabulary = tokenizer.spec["model"]["vocab"].values()
+    vocabulary = tokenizer.model["vocab"].values()
     usable = [token for token in vocabulary if merges.reachable(token) and not merges.is_byte(token)]
     usable = [token for token in usable if tokenizer.surfaces[token]]
     known = frozenset(usable)

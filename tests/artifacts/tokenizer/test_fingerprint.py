@@ -40,25 +40,25 @@ def test_real_tokenizers_differ(real: Callable[[str], Tokenizer]) -> None:
     assert len({real(name).fingerprint for name in names}) == len(names)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda spec: spec["model"]["merges"].pop(),
-        lambda spec: spec["model"]["merges"].reverse(),
-        lambda spec: spec["model"].update(ignore_merges=True),
-        lambda spec: spec["model"].update(byte_fallback=True),
-        lambda spec: spec["added_tokens"].pop(),
-        lambda spec: spec["added_tokens"][0].update(special=False),
-        lambda spec: spec["added_tokens"][1].update(content="<thinks>"),
-        lambda spec: spec["added_tokens"][1].update(lstrip=True),
-        lambda spec: spec.update(normalizer={"type": "NFC"}),
-        lambda spec: spec.update(normalizer={"type": "Prepend", "prepend": "x"}),
-        lambda spec: spec["pre_tokenizer"].update(add_prefix_space=True),
-        lambda spec: spec["pre_tokenizer"].update(use_regex=False),
-        lambda spec: spec.update(decoder={"type": "Fuse"}),
-        lambda spec: spec["model"]["vocab"].update({"kot": 256, "ko": 257}),
-    ],
-)
+CHANGES: list[Callable[[dict[str, Any]], object]] = [
+    lambda spec: spec["model"]["merges"].pop(),
+    lambda spec: spec["model"]["merges"].reverse(),
+    lambda spec: spec["model"].update(ignore_merges=True),
+    lambda spec: spec["model"].update(byte_fallback=True),
+    lambda spec: spec["added_tokens"].pop(),
+    lambda spec: spec["added_tokens"][0].update(special=False),
+    lambda spec: spec["added_tokens"][1].update(content="<thinks>"),
+    lambda spec: spec["added_tokens"][1].update(lstrip=True),
+    lambda spec: spec.update(normalizer={"type": "NFC"}),
+    lambda spec: spec.update(normalizer={"type": "Prepend", "prepend": "x"}),
+    lambda spec: spec["pre_tokenizer"].update(add_prefix_space=True),
+    lambda spec: spec["pre_tokenizer"].update(use_regex=False),
+    lambda spec: spec.update(decoder={"type": "Fuse"}),
+    lambda spec: spec["model"]["vocab"].update({"kot": 256, "ko": 257}),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_differs_where_ids_or_bytes_may(byte_level: Backend, change: Callable[[dict[str, Any]], object]) -> None:
     assert changed(byte_level, change) != fingerprint(byte_level)
 
@@ -94,10 +94,81 @@ def test_an_added_token_more(byte_level: Backend) -> None:
 
 def test_a_mismatch_names_both_and_the_command(byte_level: Backend, sentence_piece: Backend) -> None:
     left, right = open_tokenizer(byte_level), open_tokenizer(sentence_piece)
-    left.require(left.fingerprint, "pl.dict", "spectool build-dict")
+    left.require(left.identity, "pl.dict", "spectool build-dict")
     with pytest.raises(FingerprintMismatch) as caught:
-        right.require(left.fingerprint, "pl.dict", "spectool build-dict --tokenizer X")
+        right.require(left.identity, "pl.dict", "spectool build-dict --tokenizer X")
     assert str(caught.value) == (
         f"pl.dict: built for tokenizer {short(left.fingerprint)}, (loaded tokenizer) is {short(right.fingerprint)}. "
         "Rebuild it: spectool build-dict --tokenizer X"
     )
+
+
+@pytest.fixture
+def folder(byte_level: Backend, tmp_path: Path) -> Path:
+    byte_level.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    return tmp_path
+
+
+def built_for(folder: Path) -> Tokenizer:
+    """The tokenizer of a model's folder, as an artifact is built for it."""
+    return open_tokenizer(folder / "tokenizer.json")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_file_is_found(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    recorded = built_for(folder).identity
+    open_tokenizer(folder).require(recorded, "pl.dict", "")
+    spec = json.loads((folder / "tokenizer.json").read_text())
+    change(spec)
+    (folder / "tokenizer.json").write_text(json.dumps(spec))
+    for source in (folder, folder / "tokenizer.json"):
+        with pytest.raises(FingerprintMismatch):
+            open_tokenizer(source).require(recorded, "pl.dict", "")
+
+
+@pytest.mark.parametrize("change", [CHANGES[0], *CHANGES[2:]])  # with its few merges reversed it gives the same ids
+def test_a_change_in_memory_is_found(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """The file is as it was; what is generated with has other steps, tokens, options or words."""
+    from transformers import AutoTokenizer
+
+    recorded = built_for(folder).identity
+    loaded = AutoTokenizer.from_pretrained(folder)
+    spec = json.loads(loaded.backend_tokenizer.to_str())
+    change(spec)
+    changed = Backend.from_str(json.dumps(spec))
+    loaded._tokenizer = changed
+    assert open_tokenizer(loaded).file == folder / "tokenizer.json"
+    with pytest.raises(FingerprintMismatch):
+        open_tokenizer(loaded).require(recorded, "pl.dict", "")
+
+
+def test_an_equal_source_needs_no_fingerprint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import AutoTokenizer
+
+    recorded = built_for(folder).identity
+    (folder / "again").mkdir()
+    spec = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "again" / "tokenizer.json").write_text(json.dumps(spec, indent=3))
+    elsewhere = open_tokenizer(folder / "again")
+    elsewhere.require(recorded, "pl.dict", "")  # written otherwise: the contents decide
+    assert elsewhere.source not in recorded["sources"]
+
+    def unwanted(spec: dict[str, Any]) -> str:
+        raise AssertionError("the fingerprint was computed")
+
+    monkeypatch.setattr("spectool.artifacts.tokenizer.tokenizer.fingerprint_of_json", unwanted)
+    for source in (folder, folder / "tokenizer.json", AutoTokenizer.from_pretrained(folder)):
+        open_tokenizer(source).require(recorded, "pl.dict", "")
+
+
+def test_what_transformers_rebuilds_to_the_same_is_remembered(shared: Path, tmp_path: Path) -> None:
+    """Built from the directory; the file alone is then known as well, and transformers need not be loaded."""
+    config = {"tokenizer_class": "Qwen2Tokenizer"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_bytes((shared / "tokenizers" / "qwen2.5" / "tokenizer.json").read_bytes())
+    rebuilt, plain = open_tokenizer(tmp_path), open_tokenizer(tmp_path / "tokenizer.json")
+    assert rebuilt.rebuilt_as == "Qwen2Tokenizer" and rebuilt.source != plain.source
+    same = rebuilt.fingerprint == plain.fingerprint
+    assert (plain.source in rebuilt.identity["sources"]) == same
+    assert open_tokenizer(tmp_path, rebuilt.identity).rebuilt_as == ("" if same else "Qwen2Tokenizer")

@@ -1,11 +1,14 @@
 """Encoding as the stages need it."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer as Backend
 
 from spectool.artifacts import Tokenizer, open_tokenizer
+from spectool.artifacts.tokenizer.backend import around_model, sections
 
 
 @pytest.mark.parametrize("name", ["mistral-7b-v0.1", "bielik-11b-v2.5", "gpt2", "gemma-3", "t5-small", "phi-3-mini"])
@@ -33,7 +36,27 @@ def test_template_tokens_are_never_added(real: Callable[[str], Tokenizer]) -> No
 def test_sizes_with_holes_and_identity(sentence_piece: Backend) -> None:
     tokenizer = open_tokenizer(sentence_piece)
     assert tokenizer.size == 267
-    assert tokenizer.identity == {"name": "(loaded tokenizer)", "fingerprint": tokenizer.fingerprint, "size": 267}
+    assert tokenizer.identity == {
+        "name": "(loaded tokenizer)",
+        "fingerprint": tokenizer.fingerprint,
+        "size": 267,
+        "sources": [],
+    }
     assert len(tokenizer.byte_tokens) == 256
     assert tokenizer.specials == {0, 1, 2}
     assert tokenizer.unknown == 0
+
+
+@pytest.mark.parametrize("name", ["bielik-11b-v2.5", "gpt2", "qwen2.5", "bert-base-uncased", "t5-small", "gemma-3"])
+def test_a_copy_around_the_same_model_encodes_alike(name: str, real: Callable[[str], Tokenizer], shared: Path) -> None:
+    backend = real(name).backend
+    spec = json.loads(backend.to_str())
+    found = sections(backend)
+    assert found["added_tokens"] == spec["added_tokens"]
+    assert all(found[part] == spec[part] for part in ("normalizer", "pre_tokenizer", "decoder"))
+    assert found["model"].items() <= spec["model"].items() or spec["model"]["type"] == "Unigram"
+    copy = around_model(backend, found["added_tokens"])
+    strings = json.loads((shared / "tokenizers" / "test_strings.json").read_text(encoding="utf-8"))
+    texts = [*(text for _, text in strings), *(token["content"] for token in found["added_tokens"])]
+    for text in texts:
+        assert copy.encode(text, add_special_tokens=False).ids == backend.encode(text, add_special_tokens=False).ids

@@ -114,7 +114,7 @@ def test_every_merge_of_a_real_tokenizer_is_there(real: Callable[[str], Tokenize
 )
 def test_every_tree_is_what_merging_the_characters_gives(name: str, real: Callable[[str], Tokenizer]) -> None:
     tokenizer = real(name)
-    table, vocabulary = merge_table(tokenizer), tokenizer.spec["model"]["vocab"]
+    table, vocabulary = merge_table(tokenizer), tokenizer.model["vocab"]
     made = zip(table.ranks.tolist(), table.results.tolist(), strict=True)
     merges = {(pair >> 32, pair & 0xFFFFFFFF): merge for pair, merge in zip(table.pairs.tolist(), made, strict=True)}
     for text, token in vocabulary.items():
