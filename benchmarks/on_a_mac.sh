@@ -13,7 +13,7 @@ small=no
 if [ "${1:-}" = --small ]; then small=yes; shift; fi
 folder=${1:-.scratch/on-a-mac}
 pause=${PAUSE:-20}
-text_pl=wiki-pl text_uk=wiki-uk options=()
+text_pl=wiki-pl text_uk=wiki-uk options=() experiment=benchmarks/experiments/mac.toml
 make --quiet .venv/installed
 bin=$PWD/.venv/bin
 mkdir -p "$folder"
@@ -39,6 +39,8 @@ if [ $small = yes ]; then
   link llama-3.2-1b smollm2-135m
   link gemma-3-4b gemma3-270m
   text_pl=sample:pl text_uk=sample:uk pause=0
+  experiment=$folder/small.toml  # the page must not pass for the large models'
+  sed '0,/^name = "/s//name = "Small models in the place of the large ones. /' benchmarks/experiments/mac.toml >"$experiment"
   options=(--prompts pl:question --prompts uk:question --count 1 --tokens 16 --num-draft-tokens 2)
 else
   fetch bielik-11b speakleash/Bielik-11B-v3.0-Instruct 8
@@ -64,7 +66,7 @@ for name in bielik-11b bielik-1.5b qwen2.5-1.5b llama-3.2-1b gemma-3-4b {bielik-
   bielik-11b.dict gemma-3-4b.dict gemma-3-4b.dictspec; do
   echo "\"$name\" = \"$folder/$name\"" >>"$paths"
 done
-spectool bench benchmarks/experiments/mac.toml --paths "$paths" --pause "$pause" ${options[@]+"${options[@]}"} -o "$folder/mac.bench"
+spectool bench "$experiment" --paths "$paths" --pause "$pause" ${options[@]+"${options[@]}"} -o "$folder/mac.bench"
 "$bin/pip" install --quiet --disable-pip-version-check 'matplotlib>=3.9'
 spectool report "$folder/mac.bench" -o "$folder/page"
 echo "the page: $folder/page/report.html"
