@@ -24,8 +24,8 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         multiple=True,
         metavar="SPEC",
         help="What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored; "
-        "name=…, verify=… and min-prob=… are for it alone. May be repeated. "
-        f"Strategies: {', '.join(STRATEGIES)}.",
+        "name=…, verify=… and min-prob=… are for it alone; prompt-lookup takes history's place by vLLM's rule. "
+        f"May be repeated. Strategies: {', '.join(STRATEGIES)}.",
     ),
     click.option(
         "--prompts", multiple=True, metavar="SOURCE", help=f"Where prompts come from: {_PROMPTS}; repeatable."
@@ -179,6 +179,8 @@ def _drafter(text: str) -> dict[str, Any]:
         key, given, value = part.partition("=")
         if key == "history" and not given:
             found["history"] = True
+        elif key == "prompt-lookup" and not given:
+            found["prompt_lookup"] = True
         elif key == "strategy" and value:
             found["strategies"] = value.split("+")
         elif key == "min-prob" and value:
@@ -186,10 +188,14 @@ def _drafter(text: str) -> dict[str, Any]:
         elif key in _DRAFTER and value:
             found[_DRAFTER[key]] = value
         else:
-            expected = "history, strategy=…+…, min-prob=…, " + ", ".join(f"{name}=…" for name in _DRAFTER)
+            expected = "history, prompt-lookup, strategy=…+…, min-prob=…, " + ", ".join(
+                f"{name}=…" for name in _DRAFTER
+            )
             raise click.UsageError(f"--drafter {text}: {part!r}: expected one of {expected}")
     made_of = [Path(found[key]).name for key in ("draft_model", "dictionary") if key in found]
-    name = "+".join([*made_of, *(["history"] if "history" in found else [])]) or text
+    name = (
+        "+".join([*made_of, *(key.replace("_", "-") for key in ("history", "prompt_lookup") if key in found)]) or text
+    )
     return {
         "name": " ".join([name, *(str(found[key]) for key in ("verify", "min_draft_prob") if key in found)]),
         **found,

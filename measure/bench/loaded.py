@@ -10,6 +10,7 @@ from spectool.artifacts.formats.benchmark import Row
 from spectool.measure.bench.energy import Meter
 from spectool.measure.bench.experiment import Experiment, ModelSpec
 from spectool.measure.bench.timing import Configuration, Target
+from spectool.runtime.drafters.prompt_lookup import with_prompt_lookup
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.models import load_model
 
@@ -57,6 +58,7 @@ def load(experiment: Experiment, spec: ModelSpec, meter: Meter) -> Loaded:
                 history=drafter.history,
                 min_probability=drafter.min_draft_prob,
             )
+            loaded = with_prompt_lookup(loaded) if drafter.prompt_lookup else loaded
             configurations += [
                 Configuration(drafter.name, strategy, k, loaded, drafter.verify, drafter.languages)
                 for k in experiment.num_draft_tokens

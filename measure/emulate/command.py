@@ -21,7 +21,7 @@ from spectool.runtime.translation.strategies import STRATEGIES
 _DRAFT_LENGTHS = (2, 4)  # of a draft model
 _ORDER = 5
 _OF_DRAFT = {"count_on", "order", "alignment", "strategies", "steps"}
-_OF_LOOKUP = {"dictionary", "history", "min_draft_prob"}
+_OF_LOOKUP = {"dictionary", "history", "min_draft_prob", "prompt_lookup"}
 _text, _lookup, _draft = (
     under("Text"),
     under("Drafts from a dictionary and the text so far"),
@@ -36,6 +36,12 @@ _text, _lookup, _draft = (
 @_lookup("--dict", "dictionary", type=click.Path(path_type=Path), metavar="DIR", help="Dictionary to draft from.")
 @_lookup(
     "--history/--no-history", default=True, show_default=True, help="Draft from what the document already said, too."
+)
+@_lookup(
+    "--prompt-lookup",
+    is_flag=True,
+    help="In place of --history: n-grams of the document so far by vLLM's rule, with --dict only where that is silent, "
+    "as in the DictSpec paper.",
 )
 @_lookup(
     "--min-draft-prob",
@@ -137,6 +143,8 @@ def emulate(**options: Any) -> None:
     if asked.order is not None and asked.count_on is None:
         raise click.UsageError("--order is about the n-grams of --count-on C, which is not given")
     if asked.draft is None:
+        if {"history", "prompt_lookup"} <= given:
+            raise click.UsageError("--prompt-lookup takes the place of --history: give one of them")
         if len(asked.lengths) > 1:
             raise click.UsageError("--num-draft-tokens may be repeated only with --draft")
         _look_up(asked)
@@ -157,9 +165,11 @@ def _look_up(asked: Any) -> None:
     from spectool.runtime.decoding.statistics import DraftStatistics
     from spectool.runtime.draft_length.controller import LONGEST
     from spectool.runtime.drafters.lookup import LookupDrafter
+    from spectool.runtime.drafters.prompt_lookup import with_prompt_lookup
     from spectool.runtime.loading import open_dictionary
 
-    if asked.dictionary is None and not asked.history:
+    history = asked.history and not asked.prompt_lookup
+    if asked.dictionary is None and not asked.history and not asked.prompt_lookup:
         raise click.UsageError("nothing to draft from: give --draft D or --dict DIR, or leave out --no-history")
     if asked.dictionary is None and asked.tokenizer is None:
         raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
@@ -169,7 +179,9 @@ def _look_up(asked: Any) -> None:
         recorded = Dictionary(find_artifact(asked.dictionary, ".dict")).manifest.tokenizers["target"]["name"]
     target = _tokenizer(asked.tokenizer, recorded, "the dictionary's")
     opened = None if asked.dictionary is None else open_dictionary(asked.dictionary, target)
-    drafter = LookupDrafter(opened, asked.history, asked.min_draft_prob)
+    drafter: Any = LookupDrafter(opened, history, asked.min_draft_prob) if opened or history else None
+    if asked.prompt_lookup:
+        drafter = with_prompt_lookup(drafter)
     length = next((length for length in asked.lengths if length is not None), LONGEST)
     documents, fertility = _encoded(asked, corpus, target)
     statistics = DraftStatistics()

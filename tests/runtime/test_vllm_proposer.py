@@ -24,6 +24,7 @@ from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.prompt_lookup import PromptLookupDrafter
 from spectool.runtime.vllm_proposer import DictionaryProposer
 
 TOKENIZER = demo_path("target") / "tokenizer.json"
@@ -191,7 +192,7 @@ def test_a_worker_that_imports_it_loads_no_mlx() -> None:
 
 @pytest.fixture(scope="module")
 def vllm_sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Two of vLLM's own files, from its newest wheel; nothing of it is installed or run but what is tested."""
+    """Some of vLLM's own files, from its newest wheel; nothing of it is installed or run but what is tested."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "download", "vllm", "--no-deps", "--only-binary", ":all:", "-d", folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -202,6 +203,7 @@ def vllm_sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
         names = {
             "proposer": "vllm/v1/spec_decode/custom_class_proposer.py",
             "runner": "vllm/v1/worker/gpu_model_runner.py",
+            "ngram": "vllm/v1/spec_decode/ngram_proposer.py",
         }
         yield {key: wheel.read(name).decode() for key, name in names.items()}
     wheels[0].unlink()
@@ -243,3 +245,27 @@ def test_vllms_own_call_fits(vllm_sources: dict[str, str]) -> None:
     bound = inspect.signature(DictionaryProposer.propose).bind(None, *arguments, **keywords).arguments
     for name in ("sampled_token_ids", "num_tokens_no_spec", "token_ids_cpu", "slot_mappings"):
         assert bound[name].endswith(name)
+
+
+@pytest.mark.slow
+def test_prompt_look_up_proposes_what_vllms_proposes(vllm_sources: dict[str, str]) -> None:
+    source = vllm_sources["ngram"]
+    vllms: dict[str, Any] = {"np": np}
+    exec(source[source.index("def _find_longest_matched_ngram") :], vllms)  # without numba
+    find = vllms["_find_longest_matched_ngram_and_propose_tokens"]
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    proposed = 0
+    for _ in range(200):
+        shortest = rng.randint(1, 4)
+        longest = rng.randint(shortest, 6)
+        drafter = PromptLookupDrafter(shortest, longest)
+        tokens = [rng.randrange(3) for _ in range(rng.randint(1, 60))]
+        drafter.start(tokens[:1])
+        for end in range(1, len(tokens)):
+            expected = find(np.array(tokens[:end]), shortest, longest, 10**6, 4).tolist()
+            assert list(drafter.propose(4).tokens) == expected, (tokens[:end], shortest, longest)
+            proposed += len(expected)
+            drafter.commit([tokens[end]])
+    assert proposed > 1000

@@ -190,6 +190,23 @@ def test_what_drafts_is_what_generate_drafts_by_default(work: Path) -> None:
     assert list(default["accepted_by_source"]) == ["history"]
 
 
+def test_prompt_look_up_where_the_dictionary_is_silent(work: Path) -> None:
+    """The paper's three columns: the dictionary, prompt n-grams, and both."""
+    build = ["build-dict", "--tokenizer", TARGET, "--corpus", "sample:uk", "--method", "dictspec", "-o"]
+    built = CliRunner().invoke(main, [*build, str(work / "uk.dict"), "--min-prob", "0.8"])
+    assert built.exit_code == 0, built.output
+    lines = (work / "uk.txt").read_text(encoding="utf-8").splitlines()
+    (work / "twice.txt").write_text("\n".join(f"{line} {line}" for line in lines if line), encoding="utf-8")
+    text = ["--corpus", work / "twice.txt", "--tokenizer", TARGET, "--min-draft-prob", 0, "--num-draft-tokens", 4]
+    alone = figures(*text, "--dict", work / "uk.dict", "--no-history")
+    lookup = figures(*text, "--prompt-lookup")
+    both = figures(*text, "--dict", work / "uk.dict", "--prompt-lookup")
+    assert list(alone["accepted_by_source"]) == ["dictionary"]
+    assert list(lookup["accepted_by_source"]) == ["prompt look-up"]
+    assert set(both["accepted_by_source"]) == {"dictionary", "prompt look-up"}
+    assert both["coverage"] > max(alone["coverage"], lookup["coverage"])
+
+
 def test_a_line_now_and_then_where_nobody_looks(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["--corpus", work / "uk.txt", "--tokenizer", TARGET]
     assert run(*arguments).stderr == "", "nothing to say within half a minute"
@@ -371,6 +388,7 @@ def test_options_for_text_hold_for_both_texts(work: Path, tmp_path: Path, aligne
         (["--tokenizer", TARGET, "--no-history"], "give --draft D or --dict DIR, or leave out --no-history"),
         ([], "--tokenizer T"),
         (["--workers", "2"], "belong to --sweep"),
+        (["--tokenizer", TARGET, "--history", "--prompt-lookup"], "takes the place of --history"),
         (["--draft", OTHER, "--tokenizer", TARGET, "--strategy", "magic"], "'magic' is not one of"),
         (["--draft", OTHER, "--tokenizer", TARGET, "--num-draft-tokens", "-1"], "-1 is not in the range"),
         (["--draft", OTHER, "--tokenizer", TARGET, "--count-on", "x", "--order", "0"], "0 is not in the range"),
