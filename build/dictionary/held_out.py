@@ -90,16 +90,22 @@ class HeldOutText:
 
     def tokens_per_pass(self, chosen: Sequence[Predictions], limit: int) -> float:
         """Return tokens per pass of proposals of at most ``limit`` tokens, without a threshold."""
-        passes = 0
-        at = 0
-        text, hits = (self.symbols > 0).tolist(), self.predicted(chosen).right.tolist()
-        while at < len(text):
-            if not text[at]:
-                at += 1
-                continue
-            end = min(at + limit, len(text))
-            while at < end and hits[at]:
-                at += 1
-            at += 1 if at < len(text) and text[at] else 0
-            passes += 1
-        return self.tokens / passes if passes else 1.0
+        places = np.arange(len(self.symbols))
+        wrong = np.where(self.predicted(chosen).right, len(places), places)
+        right = np.minimum.accumulate(wrong[::-1])[::-1] - places  # tokens, from each one on; a break is never right
+        starts = passes(places + np.minimum(right, limit) + 1)
+        made = int(np.count_nonzero(self.symbols[starts]))
+        return self.tokens / made if made else 1.0
+
+
+def passes(following: NDArray[np.int64]) -> list[int]:
+    """Return the places at which the passes over a text begin, where all proposals are known before.
+
+    Args:
+        following: For a pass that begins at each place, where the next one begins, ``[places]``.
+    """
+    after, found, place = following.tolist(), [], 0
+    while place < len(after):
+        found.append(place)
+        place = after[place]
+    return found

@@ -18,7 +18,7 @@ from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff_stage import MAX_CONTEXT, BackoffOptions, build_backoff, prepare
-from spectool.build.dictionary.held_out import split_off
+from spectool.build.dictionary.held_out import passes, split_off
 from spectool.build.dictionary.nested_dictspec import NestedDictSpec
 from spectool.measure.emulate.replay import replay
 from spectool.measure.emulate.sweep.results import Row
@@ -55,17 +55,13 @@ def _replayed(ends: np.ndarray, proposed: np.ndarray, accepted: np.ndarray) -> D
         proposed: Tokens proposed should a pass begin there.
         accepted: How many of them are right.
     """
-    following = np.minimum(np.arange(1, len(ends) + 1) + accepted, ends).tolist()
-    passes, position = [], 0
-    while position < len(following):
-        passes.append(position)
-        position = following[position]
+    starts = passes(np.minimum(np.arange(1, len(ends) + 1) + accepted, ends))
     return DraftStatistics(
-        passes=len(passes),
+        passes=len(starts),
         tokens=len(ends),
-        proposed=int(proposed[passes].sum()),
-        accepted=int(accepted[passes].sum()),
-        drafted_passes=int(np.count_nonzero(proposed[passes])),
+        proposed=int(proposed[starts].sum()),
+        accepted=int(accepted[starts].sum()),
+        drafted_passes=int(np.count_nonzero(proposed[starts])),
     )
 
 
