@@ -13,8 +13,8 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
+import pandas as pd
 from mlx.nn.layers.activations import log_softmax
-from numpy.typing import NDArray
 
 from spectool.build.training.tuning.divergence import log_q_of, place_by_place
 from spectool.build.training.tuning.examples import Batch, Example, batch_of
@@ -25,49 +25,35 @@ from spectool.runtime.draft_length.cost_model import geometric_tokens
 _AT_ONCE = 2**24  # logits of one model
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Places:
-    """What was measured at places of rows, each array ``[places]``.
+    """What was measured at places of rows.
 
     Attributes:
-        row: Which row.
-        acceptance: alpha(s) = sum_x min(p(x), q(x)) over the target's vocabulary.
-        acceptance_shared: The same over the ids that both have, renormalised.
-        cross_entropy: -sum_x p(x) log q(x) over these, nats.
-        kl: KL(p || q) over these, nats.
-        draft_misfit: 1 - q(next token of the text).
-        target_misfit: 1 - p(next token of the text).
+        at: A data frame of a line for each place: ``row``; ``acceptance``, alpha(s) = sum_x min(p(x), q(x)) over the
+            target's vocabulary, and ``acceptance_shared``, the same over the ids that both have, renormalised;
+            ``cross_entropy`` -sum_x p(x) log q(x) and ``kl`` KL(p || q) over these, nats; ``draft_misfit`` and
+            ``target_misfit``, 1 - the probability of the text's own next token.
         counted: Number of places of the draft, compared or not.
     """
 
-    row: NDArray[np.int64]
-    acceptance: NDArray[np.float64]
-    acceptance_shared: NDArray[np.float64]
-    cross_entropy: NDArray[np.float64]
-    kl: NDArray[np.float64]
-    draft_misfit: NDArray[np.float64]
-    target_misfit: NDArray[np.float64]
+    at: Any
     counted: int
 
-    def mean_by_row(self, values: NDArray[np.float64]) -> tuple[float, float]:
-        """Return the mean of ``values`` ``[places]``, and its standard error over rows."""
-        return ratio(np.bincount(self.row, values).tolist(), np.bincount(self.row).tolist())
-
-    def figures(self, gamma: int) -> dict[str, float]:
-        """Return means over places; see the module for what they are over."""
-        acceptance, error = self.mean_by_row(self.acceptance)
+    def figures(self, gamma: int) -> dict[str, Any]:
+        """Return means over places, that of acceptance with its standard error over rows."""
+        rows = self.at.groupby("row").acceptance
+        acceptance, error = ratio(rows.sum().tolist(), rows.size().tolist())
+        means = self.at.drop(columns=["row", "acceptance"]).mean().to_dict()
         return {
-            "rows": len(np.unique(self.row)),
-            "places": len(self.row),
-            "share": len(self.row) / self.counted,
+            "rows": rows.ngroups,
+            "places": len(self.at),
+            "share": len(self.at) / self.counted,
+            **means,
             "acceptance": acceptance,
             "acceptance_error": error,
-            "acceptance_shared": float(self.acceptance_shared.mean()),
-            "cross_entropy": float(self.cross_entropy.mean()),
-            "kl": max(0.0, float(self.kl.mean())),
-            "draft_misfit": float(self.draft_misfit.mean()),
-            "target_misfit": float(self.target_misfit.mean()),
-            "tokens_by_place": fmean(geometric_tokens(a, gamma) for a in self.acceptance.tolist()),
+            "kl": max(0.0, means["kl"]),
+            "tokens_by_place": fmean(geometric_tokens(alpha, gamma) for alpha in self.at.acceptance.tolist()),
         }
 
 
@@ -97,11 +83,14 @@ def compare(
             rows.append(first + batch.rows.astype(np.int64))
             columns.append(np.array(_at_places(draft, target, pairing, batch), dtype=np.float64))
         on_rows(len(examples[first : first + together]))
-    # Rows without a place to compare do not count.
-    row = np.unique(np.concatenate(rows), return_inverse=True)[1]
     cross_entropy, entropy, shared, overlap, of_draft, of_target = np.concatenate(columns, axis=1)
-    counted = int(sum(example.counted.sum() for example in examples))
-    return Places(row, overlap, shared, cross_entropy, cross_entropy - entropy, 1 - of_draft, 1 - of_target, counted)
+    found = {
+        "row": np.concatenate(rows),
+        **{"acceptance": overlap, "acceptance_shared": shared},
+        **{"cross_entropy": cross_entropy, "kl": cross_entropy - entropy},
+        **{"draft_misfit": 1 - of_draft, "target_misfit": 1 - of_target},
+    }
+    return Places(pd.DataFrame(found), int(sum(example.counted.sum() for example in examples)))
 
 
 def _at_places(draft: Any, target: Any, pairing: Pairing, batch: Batch) -> mx.array:

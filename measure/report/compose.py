@@ -24,7 +24,7 @@ def report_files(run: Benchmark, trials: Trials, texts: int = 1) -> dict[str, st
     """
     arguments, statistics = run.manifest.arguments, run.manifest.statistics
     answers = summary.answers(trials, arguments)
-    labels = dict(zip(trials.scopes, (answer["verdict"].label for answer in answers), strict=True))
+    shown = [(answer["model"], answer["language"], answer["verdict"].label) for answer in answers]
     return page_files(
         "report.jinja",
         f"{arguments.get('name') or run.path.name}: does drafting pay?",
@@ -56,7 +56,7 @@ def report_files(run: Benchmark, trials: Trials, texts: int = 1) -> dict[str, st
         sources=passes.sources(trials),
         energy=costs.energy(trials),
         repetition=written.repetition(trials),
-        samples=written.samples(run, trials, labels, texts),
+        samples=written.samples(run, trials, shown, texts),
         picture=written.picture,
         differences=passes.differences(trials),
         plots={

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 from spectool.measure.intervals import ENOUGH, LEVEL, Estimate, mean_interval
 from spectool.measure.report.costs import cycle_seconds, plain_step
 from spectool.measure.report.tables import speedup
-from spectool.measure.report.trials import Frame, Trials, pooled_acceptance, pooled_tokens_per_pass
+from spectool.measure.report.trials import SCOPE, Frame, Trials, pooled_acceptance, pooled_tokens_per_pass
 
 _NOTABLE = 500  # prompts: what needs more to be told is too small a difference to matter
 
 
 class Verdict(NamedTuple):
-    """What a run says about a target and a language: there all configurations decode the same prompts.
+    """What a run says of a target, a language and a temperature: there all configurations decode the same prompts.
 
     Attributes:
-        scope: The target, and the language where there are several.
+        scope: The target, and language and temperature where there are several.
         label: The fastest configuration.
         speedup: Its speed-up, mean over prompts, with its 95% interval.
         best_of: How many configurations it is the best of.
@@ -70,15 +70,16 @@ class Verdict(NamedTuple):
 
 
 def verdicts(trials: Trials) -> list[Verdict]:
-    """Find the fastest configuration for every target and language."""
-    several = trials.drafted.language.nunique() > 1
+    """Find the fastest configuration for every target, language and temperature."""
+    several = {column: trials.drafted[column].nunique() > 1 for column in ("language", "temperature")}
     found = []
-    for (model, language), here in _scopes(trials):
+    for (model, language, temperature), here in _scopes(trials):
+        drawn = f"temperature {temperature:g}" if several["temperature"] else ""
         speedups = {label: speedup(some) for label, some in here.groupby("label", sort=False)}
         best = max(speedups, key=lambda label: speedups[label].value)
         found.append(
             Verdict(
-                scope=f"{model}, {language}" if several else model,
+                scope=", ".join(filter(None, (model, language if several["language"] else "", drawn))),
                 label=best,
                 speedup=speedups[best],
                 best_of=len(speedups),
@@ -115,14 +116,14 @@ def main_figures(trials: Trials) -> list[dict[str, Any]]:
 
 
 def answers(trials: Trials, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what the opening section says of every target and language, each as names for its template.
+    """Return what the opening section says of every target, language and temperature, as names for its template.
 
     Args:
         trials: The run.
         arguments: The experiment.
     """
     found = []
-    for verdict, ((_, _), here) in zip(verdicts(trials), _scopes(trials), strict=True):
+    for verdict, ((model, language, _), here) in zip(verdicts(trials), _scopes(trials), strict=True):
         some = here[here.label == verdict.label]
         step = plain_step(trials, some)
         parts = (cycle_seconds(some) / step).tolist()
@@ -135,6 +136,8 @@ def answers(trials: Trials, arguments: Mapping[str, Any]) -> list[dict[str, Any]
         found.append(
             {
                 "verdict": verdict,
+                "model": model,
+                "language": language,
                 "acceptance": pooled_acceptance(some),
                 "tokens": tokens,
                 "cost": cost,
@@ -169,5 +172,5 @@ def generate_command(trial: Any, arguments: Mapping[str, Any]) -> str:
     return "spectool generate " + shlex.join(given).replace("'…'", '"…"')
 
 
-def _scopes(trials: Trials) -> list[tuple[tuple[str, str], Frame]]:
-    return list(trials.drafted.groupby(["model", "language"], sort=False))
+def _scopes(trials: Trials) -> list[tuple[tuple[str, str, float], Frame]]:
+    return list(trials.drafted.groupby([*SCOPE, "temperature"], sort=False))

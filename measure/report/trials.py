@@ -30,7 +30,7 @@ from spectool.artifacts.formats.benchmark import PLAIN, Benchmark
 
 _GRAM = 4  # tokens that count as a repetition when they come again
 LEAST = 8  # tokens: the speed of a shorter output is chance
-SCOPE = ["model", "language"]  # there all configurations decode the same prompts
+SCOPE = ["model", "language"]  # there all configurations decode the same prompts, at each temperature
 PROMPT = ["model", "temperature", "language", "kind", "prompt"]
 _CONFIGURATION = ["drafter", "strategy", "k", "name", "label", "row"]
 _ORDER = ["model", "language", "drafter", "strategy", "temperature", "k", "kind", "prompt"]

@@ -47,18 +47,18 @@ def repetition(trials: Trials) -> Frame:
     return by_kind(named, lambda some: cell(some.repeated.mean(), ".0%"))
 
 
-def samples(run: Benchmark, trials: Trials, labels: Mapping[tuple[str, str], str], texts: int) -> list[Sample]:
+def samples(run: Benchmark, trials: Trials, shown: Sequence[tuple[str, str, str]], texts: int) -> list[Sample]:
     """Return the beginnings of some texts for every target and language whose tokenizer can be opened.
 
     Args:
         run: The run.
         trials: Its trials.
-        labels: The configuration to show, by target and language.
+        shown: Targets, languages and labels of the configurations to show.
         texts: How many of each, from prompts all over the run.
     """
     found = []
     tokenizers = {model: _tokenizer(run.manifest.tokenizers.get(model)) for model in trials.models} if texts else {}
-    for (model, language), label in labels.items():
+    for model, language, label in shown:
         tokenizer, rows = tokenizers.get(model), trials.generations
         rows = rows[(rows.model == model) & (rows.language == language) & (rows.label == label)]
         places = np.linspace(0, len(rows) - 1, min(texts, len(rows))).astype(int) if tokenizer is not None else ()

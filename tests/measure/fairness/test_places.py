@@ -68,14 +68,14 @@ def test_places_by_hand(same: bool, work: Path, monkeypatch: pytest.MonkeyPatch)
     found = compare(draft, target, pairing, examples, done.append)
     assert sum(done) == len(examples) and len(done) > 1
     for name, values in expected.items():
-        np.testing.assert_allclose(getattr(found, name), values, rtol=2e-4, atol=1e-6)
+        np.testing.assert_allclose(found.at[name], values, rtol=2e-4, atol=1e-6)
     measured = measure(draft, target, pairing, examples, 3)
     figures = found.figures(3)
     assert figures["places"] == measured.places
     assert figures["cross_entropy"] == pytest.approx(measured.cross_entropy, rel=1e-5)
     assert figures["kl"] == pytest.approx(measured.kl, rel=1e-4)
     assert figures["acceptance_shared"] == pytest.approx(measured.acceptance, rel=1e-5)
-    assert figures["tokens_by_place"] == pytest.approx(np.mean([geometric_tokens(a, 3) for a in found.acceptance]))
+    assert figures["tokens_by_place"] == pytest.approx(np.mean([geometric_tokens(a, 3) for a in found.at.acceptance]))
     assert figures["tokens_by_place"] >= geometric_tokens(figures["acceptance"], 3)
     share = sum((example.at != NOWHERE).sum() for example in examples) / sum(len(example.at) for example in examples)
     assert figures["share"] == pytest.approx(share) and (share == 1) == same

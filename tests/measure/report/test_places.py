@@ -7,6 +7,7 @@ import pytest
 
 from spectool.artifacts.formats.benchmark import Benchmark, Row
 from spectool.measure.report.places import by_place, by_position, by_temperature
+from spectool.measure.report.summary import verdicts
 from spectool.measure.report.trials import read_trials
 
 from .runs import rows_of, write_run
@@ -63,6 +64,10 @@ def test_temperatures_side_by_side(tmp_path: Path, drawn: tuple[list[Row], list[
     alone = read_trials(Benchmark(write_run(tmp_path / "x.bench", generations, cycles)))
     both = read_trials(Benchmark(write_run(tmp_path / "y.bench", generations + warm, cycles + warm_cycles)))
     assert by_temperature(alone) == {}
+    assert [verdict.scope for verdict in verdicts(both)] == [
+        f"target, {language}, temperature {temperature}" for language in ("pl", "uk") for temperature in ("0", "0.7")
+    ]
+    assert {verdict.best_of for verdict in verdicts(both)} == {6}
     polish = by_temperature(both)[" Here: language pl."]
     assert list(polish.index) == list(alone.drafted.label.unique()) and len(polish.columns) == 6
     for label, row in polish.iterrows():
