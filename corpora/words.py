@@ -10,7 +10,7 @@ Shape of the pattern, where A is an atom::
     word = A (joint A)*                    joint: one apostrophe or hyphen
 
 Most pieces between spaces are one word and at most one closing mark, which string methods
-tell faster than the pattern; it decides about the others.
+recognise faster than the pattern; it decides about the others.
 """
 
 import re

@@ -38,7 +38,7 @@ def count(
     """Count the n-grams of a text exactly, in bounded memory: words, or windows of tokens.
 
     Counts of words depend on no tokenizer and serve every dictionary of the method dictspec. Finished
-    work lies beside OUT until all is done; after a kill, the same command goes on from there.
+    work lies beside OUT until all is done; after a kill, the same command resumes.
 
     On a cluster, OUT must lie where all workers see it, --memory is the limit of each task, and --workers
     the number of tasks at the same time.

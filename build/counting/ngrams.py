@@ -61,7 +61,7 @@ def cut_keys(work: Path, order: int, shards: int, buckets: int) -> Figures:
 
 
 def merge_bucket(work: Path, order: int, bucket: int, shards: int, min_count: int, last: bool) -> Figures:
-    """Add up the counts of a bucket's keys, and tell every shard which of its keys survive."""
+    """Add up the counts of a bucket's keys, and write for every shard which of its keys survive."""
     first = load(work, f"n{order}.cuts")
     pieces, counts, starts = [], [], [0]
     for shard in range(shards):

@@ -56,7 +56,7 @@ def count(
     Args:
         corpus: The text.
         out: Directory of the artifact; replaced in one step when everything is counted. Until then the
-            work lies beside it, and the same call goes on from there after a kill.
+            work lies beside it, and the same call resumes after a kill.
         options: See `CountOptions`.
         tokenizer: Count windows of its tokens; None to count words.
         progress: Called with a phrase when a step begins.
@@ -133,7 +133,7 @@ def _engine(options: CountOptions, plan: Plan, blocks: int) -> AbstractContextMa
 def _key(job: _Job, first_block: list[bytes]) -> dict[str, Any]:
     """Return what the work depends on: the text, the arguments, the tokenizer, the sizes of the pieces.
 
-    The first block tells apart what a corpus' name and files do not: another column, or another reader.
+    The first block distinguishes what a corpus' name and files do not: another column, or another reader.
     """
     return {
         "tool": __version__,

@@ -76,7 +76,7 @@ def cut_words(work: Path, blocks: int, buckets: int) -> Figures:
 
 
 def merge_words(work: Path, bucket: int, blocks: int, min_count: int) -> Figures:
-    """Add up the counts of a bucket's words, and tell every block which of its words are kept."""
+    """Add up the counts of a bucket's words, and write for every block which of its words are kept."""
     first: list[str] = read_json(work / "words.cuts.json")
     pieces, counts, starts = [], [], [0]
     for block in range(blocks):

@@ -20,7 +20,10 @@ _FORMATS = ("llama.cpp",)
 def _limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that limit the size of a dictionary."""
     entries = click.option(
-        "--entries", type=click.IntRange(1), metavar="N", help="Keep at most so many entries, those worth most."
+        "--entries",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Keep at most so many entries, those with the highest expected gain.",
     )
     size = click.option(
         "--max-bytes", type=size_in_bytes, metavar="SIZE", help="Keep what fits into data files of this size, as 5MB."

@@ -91,7 +91,7 @@ def train_draft(
 
     Beside it lie training.json (arguments, versions, bits per byte on held-out text), the loss curve
     as curve.parquet and, with spectool[report], as a plot. Checkpoints lie beside OUT until all is
-    done; after a kill or Ctrl-C, the same command goes on from there, with the same numbers.
+    done; after a kill or Ctrl-C, the same command resumes, with the same numbers.
 
     Several processes share a step under mlx.launch. On Linux, MLX's CPU build links a slow BLAS:
     preload another, as in the last example (50 times as fast).

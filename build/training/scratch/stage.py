@@ -33,7 +33,7 @@ from spectool.build.training.scratch.options import TrainOptions, check
 from spectool.build.training.scratch.text import Boundaries, Source, Text, boundaries_of, load, prepare
 from spectool.runtime.host.training import Model, ModelArgs
 
-_VERSION = 4  # of the way in which arguments make a model
+_VERSION = 4  # of how arguments make a model
 
 
 def train_draft(
@@ -47,7 +47,7 @@ def train_draft(
 ) -> dict[str, Any]:
     """Train a model from random weights and write it to ``out``, which `mlx_lm.load` opens.
 
-    The same call goes on where one that was killed had its last checkpoint, with the same numbers
+    The same call resumes at the last checkpoint of one that was killed, with the same numbers
     as without the kill: to the bit on a CPU; an accelerator may add in another order.
 
     Args:

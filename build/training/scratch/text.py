@@ -1,6 +1,6 @@
 """The text of a run in tokens: one stream to train on, and documents held out of it.
 
-It is made once and kept in the work directory, so that a run that goes on reads no corpus again:
+It is made once and kept in the work directory, so that a resumed run reads no corpus again:
 
     stream.npy     the training text, int32 [tokens]
     text.json      the held-out documents of each corpus, and what was read

@@ -60,7 +60,7 @@ def tune_draft(
     weighs as much as its divergence from the target exceeds that of the best one. Beside the model lie
     training.json, the loss of every step as curve.parquet, and divergence, KL, acceptance proxy and
     unfairness of every task as tasks.parquet and, with spectool[report], as a plot. Checkpoints lie beside
-    OUT until all is done; after a kill or Ctrl-C, the same command goes on from there.
+    OUT until all is done; after a kill or Ctrl-C, the same command resumes.
 
     \b
     Examples:

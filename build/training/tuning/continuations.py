@@ -1,4 +1,4 @@
-"""The target's own text: it goes on from prompts cut out of a corpus, and the draft learns how.
+"""The target's own text: it continues prompts cut out of a corpus, and the draft learns how.
 
 Prompts are the first tokens of documents, all equally many, so that a batch is one array. A batch is made
 once, kept in the work directory and depends on the seed and its number alone. A draft with another tokenizer
@@ -46,14 +46,14 @@ def prompts_of(target: Tokenizer, texts: Sequence[str], tokens: int, most: int) 
 def continued(
     work: Path, name: str, target: Opened, prompts: NDArray[np.int32], options: TuneOptions
 ) -> NDArray[np.int32]:
-    """Return what the target goes on with, int32 ``[prompts, max_tokens]``; -1 after its end.
+    """Return the target's continuations, int32 ``[prompts, max_tokens]``; -1 after its end.
 
     Args:
         work: The work directory; batches that are there are not made again.
         name: Names them, and seeds the sampling beside the options' seed.
         target: The target.
         prompts: Ids ``[prompts, tokens]``.
-        options: Tokens to go on for, temperature, prompts in a batch, seed.
+        options: Tokens of a continuation, temperature, prompts in a batch, seed.
     """
     parts = []
     for first in tqdm(range(0, len(prompts), options.batch), desc="continuing", unit=" batches", disable=None):
@@ -61,12 +61,12 @@ def continued(
         if not (work / f"{file}.npy").exists():
             batch = np.stack([row_of(target.tokenizer, ids.tolist()) for ids in prompts[first : first + options.batch]])
             seed = np.random.SeedSequence([options.seed, *name.encode(), first])
-            save(work, file, _go_on(target, batch, options, mx.random.key(int(seed.generate_state(1)[0]))))
+            save(work, file, _continue(target, batch, options, mx.random.key(int(seed.generate_state(1)[0]))))
         parts.append(load(work, file))
     return np.concatenate(parts)
 
 
-def _go_on(target: Opened, prompts: NDArray[np.int32], options: TuneOptions, key: mx.array) -> NDArray[np.int32]:
+def _continue(target: Opened, prompts: NDArray[np.int32], options: TuneOptions, key: mx.array) -> NDArray[np.int32]:
     cache = make_prompt_cache(target.model)
     feed = mx.array(prompts)
     found = np.full((len(prompts), options.max_tokens), _ENDED, dtype=np.int32)

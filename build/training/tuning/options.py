@@ -36,9 +36,9 @@ class TuneOptions(RunOptions):
     rate: float = option(Finite(0, min_open=True), "Peak learning rate.", 1e-4)
     batch: int = option(click.IntRange(1), "Rows of each task in a step.", 8)
     length: int = option(click.IntRange(2), "Tokens in a row of text, at most.", 128)
-    completions: int = option(click.IntRange(1), "Prompts of each task for the target to go on from.", 512)
+    completions: int = option(click.IntRange(1), "Prompts of each task for the target to continue.", 512)
     prompt_tokens: int = option(click.IntRange(1), "The target's tokens in a prompt.", 32)
-    max_tokens: int = option(click.IntRange(1), "Tokens it goes on for.", 64)
+    max_tokens: int = option(click.IntRange(1), "Tokens of a continuation, at most.", 64)
     temperature: float = option(Finite(0), "Of the target's sampling; 0 takes the most probable token.", 1.0)
     valid_rows: int = option(click.IntRange(1), "Held-out rows of each task to measure on.", 64)
 

@@ -38,7 +38,7 @@ from spectool.build.training.tuning.tasks import Maker, Task, load_tasks, prepar
 from spectool.build.training.tuning.tuned_model import Opened, Trainable
 from spectool.corpora import Corpus
 
-_VERSION = 5  # of the way in which arguments make a model
+_VERSION = 5  # of how arguments make a model
 
 
 def tune_draft(
@@ -54,7 +54,7 @@ def tune_draft(
 ) -> dict[str, Any]:
     """Tune a draft towards a target and write it to ``out``, which `mlx_lm.load` opens.
 
-    The same call goes on where one that was killed had its last checkpoint, with the same numbers as without
+    The same call resumes at the last checkpoint of one that was killed, with the same numbers as without
     the kill: to the bit on a CPU; an accelerator may add in another order. The target is never changed.
 
     Args:

@@ -103,7 +103,7 @@ class Maker(NamedTuple):
         return found, left_out
 
     def _of_target(self, name: str, texts: Sequence[str], most: int) -> tuple[list[Example], int]:
-        """Return at most ``most`` rows of what the target goes on with.
+        """Return at most ``most`` rows of the target's continuations.
 
         Returns:
             The rows; how many continuations were left out, since the draft cannot spell them.
