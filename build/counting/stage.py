@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from spectool import CorpusError, SpectoolError, __version__
+from spectool import SpectoolError, __version__
 from spectool.artifacts.formats.counts import COUNTS_OF_COUNTS, FORMAT, VERSION, write_level, write_vocabulary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import check_replaceable, writing
@@ -76,8 +76,6 @@ def count(
     texts = (document.text.encode() for document in reader(corpus))
     cut = in_blocks(texts, lambda text: len(text) + 1, plan.block_bytes)
     start = list(islice(cut, _FEW_BLOCKS + 1))
-    if not start:
-        raise CorpusError(f"{corpus.spec}: expected text, got not one document. Name a source with text in it")
     with working(out, _key(job, start[0])) as work, _engine(options, plan, len(start)) as executor:
         try:
             _count_orders(job, Runner(work, executor, plan.in_flight), chain(start, cut))

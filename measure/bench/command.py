@@ -1,6 +1,5 @@
 """``spectool bench``."""
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -107,7 +106,6 @@ def bench(
         spectool bench experiment.toml --num-draft-tokens auto -o auto.bench
     """
     from spectool import ArtifactError
-    from spectool.artifacts.work import work_path
     from spectool.measure.bench.experiment import make_experiment, read_keys, read_paths
     from spectool.measure.bench.running import run_experiment
     from spectool.measure.bench.summary import differences, figures_table
@@ -116,13 +114,7 @@ def bench(
 
     keys = {} if experiment is None else read_keys(experiment, read_paths(paths) if paths else {})
     planned = make_experiment(_changed(keys, options), experiment)
-    try:
-        run = run_experiment(planned, out, watts, pause)
-    except KeyboardInterrupt:
-        if (kept := work_path(out.resolve())).exists():
-            say(f"Interrupted. What was measured is kept in {kept}; the same command goes on from there.")
-            sys.exit(130)
-        raise
+    run = run_experiment(planned, out, watts, pause)
     statistics = run.manifest.statistics
     facts = {"path": str(out), **{key: statistics[key] for key in ("blocks", "generations", "different", "seconds")}}
     if as_json:
