@@ -15,14 +15,14 @@ import click
 
 
 def option(kind: Any, text: str, default: Any = MISSING, shown: str | None = None, **attributes: Any) -> Any:
-    """Declare a field that is an option, named as the field with hyphens for underscores.
+    """Declare a field that is an option, named as the field with hyphens for underscores, or by ``names``.
 
     Args:
         kind: A click type; ``bool`` makes a flag.
         text: The option's help, and the field's documentation.
         default: Its default; an option without one is required.
         shown: The default as it would be typed.
-        attributes: Further arguments of `click.option`, such as ``metavar``.
+        attributes: ``names``, and further arguments of `click.option`, such as ``metavar``.
     """
     kinds = {"is_flag": True} if kind is bool else {"type": kind, "show_default": default not in (None, MISSING)}
     needed = {"required": True} if default is MISSING else {"default": shown or default}
@@ -34,8 +34,10 @@ def options_of(options: type) -> Callable[[Callable[..., Any]], Callable[..., An
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for each in reversed(fields(options)):
-            if attributes := each.metadata.get("click"):
-                command = click.option("--" + each.name.replace("_", "-"), each.name, **attributes)(command)
+            if declared := each.metadata.get("click"):
+                names = declared.get("names", ["--" + each.name.replace("_", "-")])
+                attributes = {key: value for key, value in declared.items() if key != "names"}
+                command = click.option(*names, each.name, **attributes)(command)
         return command
 
     return add

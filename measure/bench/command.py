@@ -1,12 +1,15 @@
 """``spectool bench``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, say, show
+from spectool.build.options import option, options_of
 from spectool.runtime.commands.model_options import DraftLength, min_draft_prob_option, model_option, verify_option
 from spectool.runtime.translation.strategies import STRATEGIES
 
@@ -15,71 +18,49 @@ _DRAFTER = {
     **{"name": "name", "model": "draft_model", "draft": "draft_model", "dict": "dictionary"},
     **{"align": "alignment", "alignment": "alignment", "verify": "verify"},
 }
-_OPTIONS: tuple[Callable[..., Any], ...] = (
-    model_option(required=False),
-    click.option(
-        "--drafter",
-        "drafters",
-        multiple=True,
+_COUNT, _FILE = click.IntRange(1), click.Path(path_type=Path, exists=True, dir_okay=False)
+_several = partial(option, default=(), multiple=True)
+_one = partial(option, default=None)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What options say in the place of an experiment's keys; None, or nothing, where they do not."""
+
+    drafters: tuple[str, ...] = _several(
+        str,
+        "What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored; name=…, "
+        "verify=… and min-prob=… are for it alone; prompt-lookup takes history's place by vLLM's rule. May be repeated. "
+        f"Strategies: {', '.join(STRATEGIES)}.",
+        names=("--drafter",),
         metavar="SPEC",
-        help="What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored; "
-        "name=…, verify=… and min-prob=… are for it alone; prompt-lookup takes history's place by vLLM's rule. "
-        f"May be repeated. Strategies: {', '.join(STRATEGIES)}.",
-    ),
-    click.option(
-        "--prompts", multiple=True, metavar="SOURCE", help=f"Where prompts come from: {_PROMPTS}; repeatable."
-    ),
-    click.option("--count", type=click.IntRange(1), help="Prompts of each kind, or of each corpus; 12 by default."),
-    click.option("--sample", type=click.IntRange(1), metavar="N", help="Draw so many at random, by --seed, instead."),
-    click.option(
-        "--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; whole documents by default."
-    ),
-    click.option(
-        "--stride", type=click.IntRange(1), help="Tokens from a window to the next; half a window by default."
-    ),
-    click.option(
-        "--num-draft-tokens",
-        type=DraftLength(1),
-        multiple=True,
-        metavar="K",
-        help="Draft length, or auto; may be repeated; 2, 4 and auto by default.",
-    ),
-    min_draft_prob_option(default=None, show_default=False),
-    verify_option(default=None, show_default=False),
-    click.option("--tokens", type=click.IntRange(1), help="To generate after each prompt, at most; 128 by default."),
-    click.option("--repetitions", type=click.IntRange(1), help="Of every prompt; 1 by default."),
-    click.option(
-        "--temp",
-        "--temperature",
-        "temperature",
-        type=Finite(0),
-        multiple=True,
-        help="Temperature; may be repeated; 0 by default.",
-    ),
-    click.option(
-        "--seed", type=click.IntRange(0), help="Of orders, of sampling, and of prompts drawn at random; 0 by default."
-    ),
-    click.option("--ignore-eos", is_flag=True, default=None, help="Go on behind the end that the model sees."),
-    click.option("--tdp", "watts", type=Finite(0), help="Watts to estimate energy with, where it cannot be measured."),
-    click.option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt."),
-)
-
-
-def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    )
+    prompts: tuple[str, ...] = _several(str, f"Where prompts come from: {_PROMPTS}; repeatable.", metavar="SOURCE")
+    count: int | None = _one(_COUNT, "Prompts of each kind, or of each corpus; 12 by default.")
+    sample: int | None = _one(_COUNT, "Draw so many at random, by --seed, instead.", metavar="N")
+    window: int | None = _one(click.IntRange(0), "Tokens of a prompt from a corpus; whole documents by default.")
+    stride: int | None = _one(_COUNT, "Tokens from a window to the next; half a window by default.")
+    num_draft_tokens: tuple[int | None, ...] = _several(
+        DraftLength(1), "Draft length, or auto; may be repeated; 2, 4 and auto by default.", metavar="K"
+    )
+    tokens: int | None = _one(_COUNT, "To generate after each prompt, at most; 128 by default.")
+    repetitions: int | None = _one(_COUNT, "Of every prompt; 1 by default.")
+    temperature: tuple[float, ...] = _several(
+        Finite(0), "May be repeated; 0 by default.", names=("--temp", "--temperature")
+    )
+    seed: int | None = _one(click.IntRange(0), "Of orders, sampling and prompts drawn at random; 0 by default.")
+    ignore_eos: bool | None = _one(bool, "Go on behind the end that the model sees.")
 
 
 @click.command()
-@click.argument("experiment", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=False)
-@click.option(
-    "--paths",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help='Where the models, artifacts and corpora of EXPERIMENT lie here: TOML, "name there" = "path here".',
-)
-@_options
+@click.argument("experiment", type=_FILE, required=False)
+@click.option("--paths", type=_FILE, help='Where what EXPERIMENT names lies here: TOML, "name there" = "path here".')
+@model_option(required=False)
+@options_of(Changes)
+@min_draft_prob_option(default=None, show_default=False)
+@verify_option(default=None, show_default=False)
+@click.option("--tdp", "watts", type=Finite(0), help="Watts to estimate energy with, where it cannot be measured.")
+@click.option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Directory to write.")
 @json_option
 @guarded

@@ -31,7 +31,14 @@ _text, _lookup, _draft = (
 
 @click.command(cls=SectionedCommand)
 @_text("--corpus", metavar="C", help="Text to replay, as for build-dict.")
-@_text("--tokenizer", metavar="T", help="The target's; by default the one the dictionary or alignment names.")
+@_text(
+    "--tokenizer",
+    "--model",
+    "--target",
+    "tokenizer",
+    metavar="T",
+    help="The target's; by default the one the dictionary or alignment names.",
+)
 @_text("--max-tokens", type=click.IntRange(1), help="Replay only so many tokens of the text.")
 @_lookup("--dict", "dictionary", type=click.Path(path_type=Path), metavar="DIR", help="Dictionary to draft from.")
 @_lookup(

@@ -261,7 +261,7 @@ def test_an_alignment_of_others(aligned: Path) -> None:
 
 def test_measuring_takes_a_model() -> None:
     line = error_of(run("--target", Path(TARGET, "tokenizer.json"), "--measure"))
-    assert "expected the directory of a model to measure" in line
+    assert "Expected a model in MLX format" in line
     line = error_of(run("--target", TARGET, "--measure", "--memory", 0.0001))
     assert "to load" in line
 
