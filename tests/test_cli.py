@@ -454,3 +454,14 @@ def test_a_model_directory_is_no_unfinished_build(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path))
     assert "a model directory, and no spectool artifact" in error_of(run("verify", tmp_path))
+
+
+def test_one_thing_has_the_same_names_in_every_command() -> None:
+    """Who knows a model as --target, a draft as --draft-model, or a tokenizer by its model need not look it up."""
+    together = ({"--model", "--target"}, {"--draft", "--draft-model"})
+    for name in main.list_commands(click.Context(main)):
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        for names in [set(parameter.opts) for parameter in command.params]:
+            expected = [{"--model"}] if "--tokenizer" in names else [pair for pair in together if names & pair]
+            assert all(each <= names for each in expected), f"{name}: {sorted(names)}"

@@ -30,8 +30,8 @@ class Changes:
     drafters: tuple[str, ...] = _several(
         str,
         "What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored; name=…, "
-        "verify=… and min-prob=… are for it alone; prompt-lookup takes history's place by vLLM's rule. May be repeated. "
-        f"Strategies: {', '.join(STRATEGIES)}.",
+        "verify=… and min-prob=… are for it alone; prompt-lookup takes history's place by vLLM's rule. "
+        f"May be repeated. Strategies: {', '.join(STRATEGIES)}.",
         names=("--drafter",),
         metavar="SPEC",
     )
