@@ -309,15 +309,13 @@ def test_an_alignment_of_another_tokenizer(work: Path, tmp_path: Path, role: str
     assert "counting" not in result.stderr
 
 
-def test_a_swapped_fingerprint_in_the_manifest(work: Path, tmp_path: Path) -> None:
+def test_swapped_tokenizers_in_the_manifest(work: Path, tmp_path: Path) -> None:
     shutil.copytree(work / "x.align", tmp_path / "x.align")
     manifest = tmp_path / "x.align" / "manifest.json"
     facts = json.loads(manifest.read_text(encoding="utf-8"))
-    sides = facts["tokenizers"]
-    sides["draft"]["fingerprint"], sides["target"]["fingerprint"] = (
-        sides["target"]["fingerprint"],
-        sides["draft"]["fingerprint"],
-    )
+    draft, target = facts["tokenizers"]["draft"], facts["tokenizers"]["target"]
+    for name in ("fingerprint", "sources"):  # a tokenizer is known by either
+        draft[name], target[name] = target[name], draft[name]
     manifest.write_text(json.dumps(facts), encoding="utf-8")
     arguments = ["--draft", OTHER, "--tokenizer", TARGET, "--count-on", work / "pl.txt", "--corpus", work / "uk.txt"]
     message = error_of(run(*arguments, "--alignment", tmp_path / "x.align"))
