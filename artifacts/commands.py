@@ -57,11 +57,10 @@ def inspect(
     from spectool.artifacts.formats.alignment import Alignment
     from spectool.artifacts.formats.counts import FORMAT as COUNTS
     from spectool.artifacts.formats.counts import Counts
-    from spectool.artifacts.manifest import MANIFEST, read_manifest, verify_files
+    from spectool.artifacts.manifest import MANIFEST, holds_model, read_manifest, verify_files
 
     directory = Path(path).expanduser()
-    model = any((directory / name).is_file() for name in ("tokenizer.json", "config.json"))
-    if not directory.is_dir() or (model and not (directory / MANIFEST).is_file()):
+    if not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file()):
         if lookup is not None:
             raise click.UsageError(f"--lookup works on dictionaries; {path} is not one")
         _inspect_tokenizer(path, text, as_json)

@@ -22,6 +22,7 @@ import spectool
 from spectool import ArtifactError, IncompleteArtifact
 
 MANIFEST = "manifest.json"
+_MODEL_FILES = ("config.json", "tokenizer*", "tekken.json", "*.model", "*.tiktoken", "*.safetensors", "*.gguf", "*.npz")
 _MAX_MANIFEST_BYTES = 16 * 2**20
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
@@ -82,7 +83,7 @@ def read_manifest(path: Path) -> Manifest:
     if not path.is_dir():
         raise ArtifactError(f"{path}: no such artifact (expected a directory with {MANIFEST}){_advice(path)}")
     file = path / MANIFEST
-    if not file.is_file() and (path / "config.json").is_file():
+    if not file.is_file() and holds_model(path):
         raise ArtifactError(
             f"{path}: a model directory, and no spectool artifact. `inspect` reads its tokenizer where tokenizer.json "
             "is in it; mlx-lm checks its weights when it loads them"
@@ -96,6 +97,11 @@ def read_manifest(path: Path) -> Manifest:
     for name, entry in manifest.files.items():
         check_size(path, name, entry)
     return manifest
+
+
+def holds_model(path: Path) -> bool:
+    """Tell whether a directory holds a model or a tokenizer, which no artifact does."""
+    return any(next(path.glob(pattern), None) for pattern in _MODEL_FILES)
 
 
 def previous_path(out: Path) -> Path:

@@ -21,16 +21,17 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import click
-import tokenizers
 from real_data import SHARED, real_corpus, real_tokenizer
 from tqdm import tqdm
 
 from spectool.artifacts import Alignment, Tokenizer
+from spectool.artifacts.canonical.steps import reasons_for_text
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.translation.anchored import AnchoredTranslator, whole_characters
@@ -55,18 +56,28 @@ PAIRS = [
     ("bielik-11b-v2.5", "falcon-7b"),
 ]
 LANGUAGES = ("uk", "pl", "crh", "strings")
-ENCODED = ("Unigram", "WordPiece", "BPE")  # kinds for which text is encoded, and may come out changed
 _LONGEST = 600  # characters of a document: every prefix of it is encoded
 
 
 class Oracle:
-    """Whole-string encoding by one tokenizer, special tokens not read out of text."""
+    """Whole-string encoding by one tokenizer, special tokens not read out of text.
+
+    Attributes:
+        tokenizer: The tokenizer.
+        through_text: Whether its ids are joined through text, which may come out changed.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Wrap ``tokenizer``."""
         self.tokenizer = tokenizer
-        self._backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
+        self.through_text = bool(reasons_for_text(tokenizer))
+        self._backend = tokenizer.backend
         self._backend.encode_special_tokens = True
+
+    @cached_property
+    def by_surface(self) -> dict[bytes, int]:
+        """The lowest id of each surface."""
+        return {surface: i for i, surface in reversed(list(enumerate(self.tokenizer.surfaces))) if surface}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode whole texts."""
@@ -119,7 +130,7 @@ def check_document(
             translator.commit([before])
         context = list(translator.draft_context().ids)
         known = data[: whole_characters(data[:start])]
-        if draft.spelled(view) == known or draft.tokenizer.kind in ENCODED:
+        if draft.spelled(view) == known or draft.through_text:
             counts["views"] += 1
             if context != view:
                 counts["view mismatches"] += 1
@@ -140,7 +151,7 @@ def check_document(
             )
             != data[start:end]
         ):
-            if target.tokenizer.kind in ENCODED:
+            if target.through_text:
                 counts["not spelled by the target"] += 1
             else:
                 counts["byte mismatches"] += 1
@@ -191,7 +202,7 @@ def check_split_tokens(
     surfaces = target.tokenizer.surfaces
     if target.spelled(ids) != data or draft.spelled(draft.encode([text])[0]) != data:
         return
-    by_surface = {surface: i for i, surface in reversed(list(enumerate(surfaces))) if surface}
+    by_surface = target.by_surface
     committed: list[int] = []
     for token in ids:
         surface = surfaces[token]

@@ -116,7 +116,10 @@ def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
     assert "is a spectool-alignment, expected a spectool-dictionary" in error_of(
         run("emulate", "--dict", work / "x.align", "--corpus", "sample:pl", "--tokenizer", TOKENIZER)
     )
-    assert "build did not finish" in error_of(run("inspect", tmp_path))
+    (tmp_path / "empty").mkdir()
+    assert "build did not finish" in error_of(run("inspect", tmp_path / "empty"))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path))
     assert not out.exists()
 
 

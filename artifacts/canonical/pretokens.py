@@ -23,8 +23,8 @@ LOOK, SPLIT, JOIN = 0, 1, 2  # has to look further, always splits, never splits
 _SPLIT_SEEN, _JOINED_SEEN, _DISTURBED = 1, 2, 4
 _Bits = NDArray[np.uint16] | np.uint16  # bit i: a pre-token begins at character i
 _LONGEST = 16  # characters of a string that is tried, one bit each
-_TRIED = 300_000  # strings of one length, at most; all strings of that length or none
-_DRAWN = 15_000  # longer strings, drawn at random
+_TRIED = 100_000  # strings of one length, at most; all strings of that length or none
+_DRAWN = 20_000  # longer strings, drawn at random
 
 
 @dataclass(frozen=True)

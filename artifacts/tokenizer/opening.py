@@ -7,6 +7,7 @@ differently from ``tokenizer.json``, the ids that mlx-lm will use win, and a not
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from spectool.artifacts.tokenizer.fingerprint import PROBES
 from spectool.artifacts.tokenizer.roles import find_roles
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
+_OTHERS = ("tokenizer.model", "*.model", "tekken.json", "*.tiktoken", "vocab.json", "vocab.txt")  # vocabularies
 _HUB_SECONDS = 10.0  # to wait for an answer
 
 # What transformers loads as the file says, whatever the model.
@@ -63,14 +65,25 @@ def _from_file(path: Path) -> Tokenizer:
 
 def _from_directory(path: Path, recorded: Mapping[str, Any]) -> Tokenizer:
     file = path / "tokenizer.json"
-    if not file.is_file():
-        raise TokenizerError(
-            f"{path}: no tokenizer.json in this directory. spectool reads fast tokenizers only; save one with "
-            "transformers: AutoTokenizer.from_pretrained(ID).save_pretrained(DIR)"
-        )
-    plain = _from_file(file)
     config = _read_json(path / "tokenizer_config.json")
     eos = _eos_ids(_read_json(path / "generation_config.json")) + _eos_ids(_read_json(path / "config.json"))
+    if not file.is_file():
+        others = [other for pattern in _OTHERS for other in sorted(path.glob(pattern))]
+        if not others or not (config or (path / "config.json").is_file()):
+            raise TokenizerError(
+                f"{path}: no tokenizer.json in this directory, and no configured vocabulary that transformers "
+                "converts. Save one with transformers: AutoTokenizer.from_pretrained(ID).save_pretrained(DIR)"
+            )
+        converted = _load_with_transformers(str(path))
+        note = f"transformers converts {others[0].name}, {_format_of(others[0])}, as it does when mlx-lm loads it."
+        tokenizer = _assemble(str(path), _backend_of(converted), _declared(converted), eos, (note,))
+        if not any(tokenizer.surfaces):
+            raise TokenizerError(
+                f"{others[0]}: transformers makes an empty {type(converted).__name__} of this file. Add the model's "
+                "config.json and tokenizer_config.json beside it, or a tokenizer.json"
+            )
+        return tokenizer
+    plain = _from_file(file)
     if plain.source in recorded.get("sources", ()) or not (config or (path / "config.json").is_file()):
         return _assemble(str(path), plain.backend, config, eos, file=file)
     rebuilt = _load_with_transformers(str(path))
@@ -139,10 +152,10 @@ def _load_with_transformers(name: str) -> Any:
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except Exception as error:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise TokenizerError(
-            f"{where(name)}transformers cannot load this tokenizer ({reason}). If the hub cannot be reached, "
-            "download it first and give its directory, or give a tokenizer.json file"
-        ) from error
+        helps = "If the hub cannot be reached, download it first and give its directory, or give a tokenizer.json file"
+        if Path(name).is_dir():
+            helps = "A vocabulary of another format may need: pip install 'spectool[formats]'. Or add a tokenizer.json"
+        raise TokenizerError(f"{where(name)}transformers cannot load this tokenizer ({reason}). {helps}") from error
 
 
 def looks_like_hub_id(name: str) -> bool:
@@ -229,10 +242,31 @@ def _read_backend(path: Path) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the backend raises plain Exception for everything
+        found = _format_of(path)
+        if found:
+            raise TokenizerError(
+                f"{path}: this is {found}, expected tokenizer.json. Give the model's directory, which transformers "
+                "converts (pip install 'spectool[formats]'), or a tokenizer.json from AutoTokenizer.save_pretrained"
+            ) from error
         raise TokenizerError(
             f"{path}: not a tokenizer.json that the tokenizers library reads ({str(error)[:200]}). "
             "Expected the file that AutoTokenizer.save_pretrained writes"
         ) from error
+
+
+def _format_of(path: Path) -> str:
+    """Name the format of a vocabulary that is no tokenizer.json by its first bytes; nothing for an unknown one."""
+    with path.open("rb") as file:
+        head = file.read(4000)
+    if head.startswith(b"GGUF"):
+        return "a GGUF model"
+    if head.lstrip().startswith(b"{") and b"default_num_special_tokens" in head:
+        return "a tekken vocabulary (mistral-common)"
+    if re.match(rb"[A-Za-z0-9+/]+=* \d+\r?\n", head):
+        return "a tiktoken vocabulary"
+    if head[:1] == b"\n" and b"<unk>" in head:
+        return "a SentencePiece model"
+    return ""
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -13,32 +13,50 @@ _BATCH = 8192
 
 
 def spellings(source: Tokenizer, other: Tokenizer) -> Spellings:
-    """Spell every token of ``source`` in ids of ``other``: inside a text, after a space, at a text's start.
+    """Spell every token of ``source`` in ids of ``other``."""
+    return Speller(source, other).spell(source.surfaces)
 
-    After a space means: the space and the token together. At a start, the artificial space of
-    ``source`` is taken away and that of ``other`` is put on. Tokens that are no whole characters,
-    special tokens, and those with a character that ``other`` cannot spell, have no spelling.
+
+class Speller:
+    """Spells tokens in ids of another tokenizer: inside a text, after a space, at a text's start.
+
+    After a space means: the space and the token together. At a start, the artificial space of the
+    source is taken away and that of the other is put on.
     """
-    backend = other.text_backend if has_lemma(other) else other.backend
-    texts: list[str | None] = []
-    for surface in source.surfaces:
-        try:
-            texts.append(surface.decode() or None)
-        except UnicodeDecodeError:
-            texts.append(None)
-    after_space = [None if text is None else " " + text for text in texts]
-    starts = texts
-    if source.edges.leading_space:
-        starts = [text[1:] if text and text.startswith(" ") else text for text in texts]
-    if other.edges.leading_space and has_lemma(other):
-        starts = [None if text is None else " " + text for text in starts]
-    spelled = _encode_all(backend, dict.fromkeys(text for text in (*texts, *after_space, *starts) if text))
-    if has_lemma(other):
-        lengths = list(map(len, other.surfaces))
-        gaps = [t for t, ids in spelled.items() if sum(map(lengths.__getitem__, ids)) != len(t.encode())]
-        for text in gaps:
-            del spelled[text]
-    return Spellings(*([spelled.get(text or "", ()) for text in column] for column in (texts, after_space, starts)))
+
+    def __init__(self, source: Tokenizer, other: Tokenizer) -> None:
+        """Prepare for tokens of ``source`` and ids of ``other``."""
+        self._joins = has_lemma(other)
+        self._backend = other.text_backend if self._joins else other.backend
+        self._lengths = list(map(len, other.surfaces))
+        self._off = source.edges.leading_space
+        self._on = other.edges.leading_space and self._joins
+
+    def spell(self, surfaces: Iterable[bytes]) -> Spellings:
+        """Spell tokens with these surfaces.
+
+        Tokens that are no whole characters, special tokens, and those with a character that the other
+        tokenizer cannot spell have no spelling.
+        """
+        texts = list(map(_text_of, surfaces))
+        after_space = [text and " " + text for text in texts]
+        starts = [text.removeprefix(" ") for text in texts] if self._off else texts
+        if self._on:
+            starts = [" " + start if text else "" for start, text in zip(starts, texts, strict=True)]
+        spelled = _encode_all(self._backend, dict.fromkeys(filter(None, (*texts, *after_space, *starts))))
+        if self._joins:
+            lengths = self._lengths
+            gaps = [t for t, ids in spelled.items() if sum(map(lengths.__getitem__, ids)) != len(t.encode())]
+            for text in gaps:
+                del spelled[text]
+        return Spellings(*([spelled.get(text, ()) for text in column] for column in (texts, after_space, starts)))
+
+
+def _text_of(surface: bytes) -> str:
+    try:
+        return surface.decode()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _encode_all(backend: tokenizers.Tokenizer, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:

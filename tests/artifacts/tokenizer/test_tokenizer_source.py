@@ -180,3 +180,45 @@ def test_the_hub_out_of_reach(tmp_path: Path) -> None:
     assert "If the hub cannot be reached, download it first and give its directory" in done.stdout
     assert len(done.stdout.splitlines()) == 1
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "format_name"),
+    [
+        ("tekken.json", b'{"config": {"pattern": "x", "default_num_special_tokens": 1000}, "vocab": []}', "tekken"),
+        ("tokenizer.model", b"IQ== 0\nIg== 1\n", "tiktoken"),
+        ("tokenizer.model", b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02", "SentencePiece"),
+        ("model.gguf", b"GGUF\x03\0\0\0", "GGUF"),
+    ],
+)
+def test_other_formats_are_named_with_the_way_out(file: str, data: bytes, format_name: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_bytes(data)
+    with pytest.raises(TokenizerError, match=rf"{file}: this is a {format_name} .*, expected tokenizer\.json\. Give"):
+        open_tokenizer(tmp_path / file)
+
+
+def test_a_directory_without_tokenizer_json_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
+    import sentencepiece
+
+    text = tmp_path / "text"
+    text.write_text("Ala ma kota, a kot ma Alę.\nWczoraj wieczorem poszliśmy do kina.\n" * 50, encoding="utf-8")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(folder / "tokenizer"), vocab_size=330, model_type="bpe", byte_fallback=True
+    )
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}', encoding="utf-8")
+    tokenizer = open_tokenizer(folder)
+    assert tokenizer.notes == (
+        "transformers converts tokenizer.model, a SentencePiece model, as it does when mlx-lm loads it.",
+    )
+    assert tokenizer.bytes_of(tokenizer.encode("Ala ma 🙂 kota")) == "Ala ma 🙂 kota".encode()
+    with pytest.raises(TokenizerError, match=r"tokenizer\.model: this is a SentencePiece model, expected"):
+        open_tokenizer(folder / "tokenizer.model")
+
+
+def test_what_transformers_cannot_convert_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}', encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"tokenizer\.model: transformers makes an empty LlamaTokenizer"):
+        open_tokenizer(tmp_path)

@@ -1,0 +1,292 @@
+"""Real tokenizers that nobody chose: whatever is joined and translated by table equals the tokenizer itself.
+
+Every tokenizer is opened as a file and, where a configuration lies beside it, as a directory that transformers
+loads; one that transformers rebuilds is checked once more. Two things are checked against whole-string encoding
+(`frontiers.Oracle`), which uses no table:
+
+    joins       a text cut at random places, its pieces joined on ids and on bytes
+    frontiers   every place in texts of pairs, both directions: the draft's view, and a right draft translated
+
+Texts are the test strings, Polish, Ukrainian, Crimean Tatar, Python, JSON, Markdown, and adversarial ones made
+from the tokenizer's own patterns, tokens, added tokens and gaps. Texts that a tokenizer does not keep byte by byte
+are counted apart. Sides that go through text are listed with their reasons; a mismatch of any other side ends
+the benchmark with status 1. One table of tokenizers and one of pairs go to ``benchmarks/results``.
+"""
+
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import numpy as np
+from conformance_sources import fetched, sources
+from frontiers import Oracle, check_document, check_split_tokens
+from real_data import SHARED, real_corpus
+from tqdm import tqdm
+
+from spectool import TokenizerError
+from spectool.artifacts import Tokenizer, open_tokenizer
+from spectool.artifacts.canonical.adversarial import adversarial_texts
+from spectool.artifacts.canonical.by_ids import CanonicalIds
+from spectool.artifacts.canonical.by_text import CanonicalText
+from spectool.artifacts.canonical.pretokens import boundary_table
+from spectool.artifacts.canonical.steps import reasons_for_text
+from spectool.artifacts.formats.alignment import NONE, Spellings
+from spectool.build.alignment.merge_table import merge_table
+from spectool.build.alignment.translation_table import Speller
+from spectool.runtime.translation.anchored import AnchoredTranslator
+
+RESULTS = Path(__file__).parent / "results"
+_ROOT = Path(__file__).resolve().parents[1]
+_LONGEST = 200  # characters of a document: every prefix of it is encoded
+_PAIRS_OF_EACH = 2  # partners of a tokenizer, the next ones in the round
+
+
+@dataclass
+class Variant:
+    """One tokenizer as it is opened in one way.
+
+    Attributes:
+        name: Source, with ``/`` at the end where transformers has rebuilt it.
+        tokenizer: The tokenizer.
+        reasons: Why it goes through text; none if it claims ids.
+        oracle: Its slow twin.
+        engine: What joins its ids.
+    """
+
+    name: str
+    tokenizer: Tokenizer
+    reasons: tuple[str, ...]
+    oracle: Oracle
+    engine: CanonicalIds | CanonicalText
+
+
+def variants(source: str, rows: list[dict[str, Any]]) -> Iterator[Variant]:
+    """Open a tokenizer as a file and as a directory; note in ``rows`` what is refused or cannot be fetched."""
+    seen: set[str] = set()
+    try:
+        directory = fetched(source)
+    except Exception as error:  # whatever npm, pip or the network say
+        rows.append({"tokenizer": source, "how": f"not fetched: {str(error)[:80]}"})
+        return
+    paths = {source: directory / "tokenizer.json", f"{source}/": directory}
+    for name, path in paths.items():
+        if name.endswith("/") and not (directory / "tokenizer_config.json").exists():
+            continue
+        try:
+            tokenizer = open_tokenizer(path)
+            if tokenizer.fingerprint in seen:
+                rows[-1]["directory"] = "same"
+                continue
+            seen.add(tokenizer.fingerprint)
+            reasons = reasons_for_text(tokenizer)
+        except TokenizerError as error:
+            rows.append({"tokenizer": name, "how": f"refused: {str(error)[:200]}"})
+            continue
+        if name.endswith("/"):
+            rows[-1]["directory"] = "rebuilt"
+        how = "; ".join(reasons) or "ids"
+        rows.append({"tokenizer": name, "kind": tokenizer.kind, "size": tokenizer.size, "how": how})
+        engine: CanonicalIds | CanonicalText = CanonicalText(tokenizer)
+        if not reasons:
+            engine = CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
+        yield Variant(name, tokenizer, reasons, Oracle(tokenizer), engine)
+
+
+def documents(seed: int) -> list[str]:
+    """Return real texts of all kinds, cut to `_LONGEST` characters, in an order that depends on the seed."""
+    rng = random.Random(seed)
+    found = [text for _, text in json.loads((SHARED / "tokenizers" / "test_strings.json").read_text()) if text]
+    for language in ("pl", "uk", "crh"):
+        found += [document.text for document in islice(real_corpus(language, "valid"), 400)]
+    for pattern in ("*.py", "*.md", "*.jsonl"):
+        files = sorted(path for path in _ROOT.rglob(pattern) if not path.name.startswith("."))
+        texts = [path.read_text(encoding="utf-8") for path in files]
+        found += [
+            text[at : at + _LONGEST] for text in texts for at in rng.sample(range(len(text) + 1), 1) for _ in "12"
+        ]
+    rng.shuffle(found)
+    return [text[:_LONGEST] for text in found if text]
+
+
+def texts_for(first: Variant, second: Variant, real: list[str], rng: random.Random) -> Iterator[str]:
+    """Yield texts without end: real ones, and adversarial ones of either tokenizer."""
+    streams = [adversarial_texts(side.tokenizer, rng, real) for side in (first, second)]
+    while True:
+        yield from (rng.choice(real), next(streams[0])[:_LONGEST], rng.choice(real), next(streams[1])[:_LONGEST])
+
+
+def check_joins(variant: Variant, texts: Iterator[str], rng: random.Random) -> Counter[str]:
+    """Join texts cut at random and compare with whole-string encoding."""
+    counts: Counter[str] = Counter()
+    engine, surfaces, prefix = variant.engine, variant.tokenizer.surfaces, " " * variant.tokenizer.edges.leading_space
+    assert isinstance(engine, CanonicalIds)
+    inside = variant.tokenizer.text_backend
+    for text in texts:
+        (whole,) = variant.oracle.encode([text])
+        if b"".join(map(surfaces.__getitem__, whole)) != (prefix + text).encode():
+            counts["texts not kept"] += 1
+            continue
+        cuts = sorted({0, len(text), *rng.choices(range(len(text) + 1), k=1 + len(text) // 3)})
+        by_ids: list[int] = []
+        by_bytes: list[int] = []
+        for low, high in pairwise(cuts):
+            piece = text[low:high] if low else prefix + text[:high]
+            start, tail = engine.join(by_ids, tuple(inside.encode(piece, add_special_tokens=False).ids))
+            by_ids[start:] = tail
+            start, tail = engine.join_bytes(by_bytes, piece.encode())
+            by_bytes[start:] = tail
+        counts["joins"] += 2 * len(cuts) - 2
+        if by_ids != whole or by_bytes != whole:
+            counts["wrong joins"] += 1
+            tqdm.write(f"{variant.name}: joined otherwise than written: {text!r} cut at {cuts}")
+    return counts
+
+
+class _Spelled:
+    """A column of `Spellings`, spelled when asked for."""
+
+    def __init__(self, speller: Speller, surfaces: list[bytes], column: str) -> None:
+        self._speller, self._surfaces, self._column = speller, surfaces, column
+        self._known: dict[int, tuple[int, ...]] = {}
+
+    def __getitem__(self, token: int) -> tuple[int, ...]:
+        if token not in self._known:
+            self._known[token] = getattr(self._speller.spell([self._surfaces[token]]), self._column)[0]
+        return self._known[token]
+
+
+def translator(draft: Variant, target: Variant) -> AnchoredTranslator:
+    """Return the runtime's translator on tables that are filled as they are asked for."""
+
+    def side(mine: Variant, other: Variant) -> SimpleNamespace:
+        speller, names = Speller(mine.tokenizer, other.tokenizer), ("inside", "after_space", "text_start")
+        columns = (_Spelled(speller, mine.tokenizer.surfaces, name) for name in names)
+        return SimpleNamespace(
+            spellings=Spellings(*columns),  # type: ignore[arg-type]
+            partner=np.full(mine.tokenizer.size, NONE, np.int32),
+            engine=lambda _: mine.engine,
+        )
+
+    pair = SimpleNamespace(
+        draft=side(draft, target),
+        target=side(target, draft),
+        prefix_index=np.zeros(0, np.int32),
+        absorption=None,
+        require=lambda *_: None,
+    )
+    return AnchoredTranslator(pair, draft.tokenizer, target.tokenizer)  # type: ignore[arg-type]
+
+
+def check_pair(draft: Variant, target: Variant, real: list[str], frontiers: int, seed: int) -> dict[str, Any]:
+    """Check texts in one direction until so many frontiers have been compared."""
+    rng, counts, begun = random.Random(f"{seed} {draft.name} {target.name}"), Counter[str](), time.process_time()
+    between = translator(draft, target)
+    for text in texts_for(draft, target, real, rng):
+        check_document(text, draft.oracle, target.oracle, between, rng, counts)
+        if rng.random() < 0.1:
+            check_split_tokens(text, draft.oracle, target.oracle, between, rng, counts)
+        counts["texts"] += 1
+        if counts["frontiers"] >= frontiers or counts["texts"] > 100 + frontiers // 3:
+            break
+    return {
+        "draft": draft.name,
+        "target": target.name,
+        "draft through text": draft.oracle.through_text,
+        "target through text": target.oracle.through_text,
+        "processor seconds": round(time.process_time() - begun, 1),
+        **counts,
+    }
+
+
+def wrong(row: dict[str, Any]) -> int:
+    """Count the mismatches of sides that claim ids."""
+    found = row.get("wrong joins", 0)
+    if not row.get("target through text"):
+        found += row.get("mismatches", 0) + row.get("byte mismatches", 0)
+    if not row.get("draft through text"):
+        found += row.get("view mismatches", 0) + row.get("split view mismatches", 0)
+    return int(found)
+
+
+def table(tokenizers: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of one Markdown table, a row for each tokenizer."""
+    yield "| tokenizer | kind | ids | directory | joined | joins | frontiers towards it | views of it | mismatches |"
+    yield "|---|---|---:|---|---|---:|---:|---:|---:|"
+    for row in tokenizers:
+        name = row["tokenizer"]
+        towards = [pair for pair in pairs if pair["target"] == name]
+        views = [pair for pair in pairs if pair["draft"] == name]
+        bad = sum(pair.get("mismatches", 0) + pair.get("byte mismatches", 0) for pair in towards)
+        bad += sum(pair.get("view mismatches", 0) + pair.get("split view mismatches", 0) for pair in views)
+        values = (
+            *(name, row.get("kind", ""), f"{row.get('size', 0):,}", row.get("directory", "")),
+            *(row["how"], f"{row.get('joins', 0):,}", f"{sum(pair['frontiers'] for pair in towards):,}"),
+            *(f"{sum(pair.get('views', 0) for pair in views):,}", f"{bad + row.get('wrong joins', 0):,}"),
+        )
+        yield f"| {' | '.join(values)} |"
+    yield ""
+    claimed = sum(map(wrong, [*tokenizers, *pairs]))
+    yield (
+        f"{len({row['tokenizer'].rstrip('/') for row in tokenizers})} tokenizers, {len(pairs)} directions, "
+        f"{sum(row.get('joins', 0) for row in tokenizers):,} joins, {sum(pair['frontiers'] for pair in pairs):,} "
+        f"frontiers, {sum(pair.get('views', 0) + pair.get('split views', 0) for pair in pairs):,} views: "
+        f"{claimed:,} mismatches of sides that claim ids"
+    )
+
+
+@click.command()
+@click.option("--frontiers", default=11_000, show_default=True, help="For each direction of each pair.")
+@click.option("--joined", default=1000, show_default=True, help="Texts joined for each tokenizer.")
+@click.option("--only", multiple=True, metavar="SOURCE", help="Only these, such as npm:yi or a directory.")
+@click.option("--quick", is_flag=True, help="Six tokenizers, a minute.")
+@click.option("--seed", default=7, show_default=True)
+def main(frontiers: int, joined: int, only: tuple[str, ...], quick: bool, seed: int) -> None:
+    """Check every tokenizer by itself, and each with the next two of the round in both directions; save and print."""
+    names = list(only) or sorted(sources(), key=lambda name: random.Random(f"{seed} {name}").random())
+    if quick:
+        frontiers, joined = 300, 60
+        names = list(only) or [f"shared:{name}" for name in ("bielik-11b-v2.5", "phi-3-mini", "gpt2", "t5-small")]
+    real, rows, pairs = documents(seed), [], []
+    opened: list[Variant] = []
+
+    def pair_up(variant: Variant) -> None:
+        for other in opened:
+            for draft, target in ((variant, other), (other, variant)):
+                pairs.append(check_pair(draft, target, real, frontiers, seed))
+                if wrong(pairs[-1]):
+                    tqdm.write(json.dumps(pairs[-1]))
+        opened[:] = [*opened, variant][-_PAIRS_OF_EACH:]
+
+    for name in tqdm(names):
+        for variant in variants(name, rows):
+            if not variant.reasons:
+                rng = random.Random(f"{seed} {variant.name}")
+                own = (text for text in texts_for(variant, variant, real, rng))
+                row = rows[-1]
+                row.update(check_joins(variant, islice(own, joined), rng))
+            pair_up(variant)
+            if not quick and not only:
+                save(rows, pairs)
+    click.echo("\n".join(table(rows, pairs)))
+    if not quick and not only:
+        save(rows, pairs)
+    sys.exit(any(map(wrong, [*rows, *pairs])))
+
+
+def save(rows: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> None:
+    """Write what is known so far."""
+    (RESULTS / "conformance_tokenizers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (RESULTS / "conformance_pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
+
+
+if __name__ == "__main__":
+    main()
