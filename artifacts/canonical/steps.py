@@ -5,7 +5,7 @@ text (`by_text`), for reasons that are listed; what neither can do is refused by
 """
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from spectool import TokenizerError
@@ -64,6 +64,20 @@ def _of_kinds(steps: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
             yield f"its {section} {step['type']} {reason}"
 
 
+def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
+    normalizer = tokenizer.backend.normalizer
+    for token in tokenizer.spec["added_tokens"]:
+        if token["special"]:
+            continue
+        if token["single_word"]:
+            yield f"its added token {token['content']!r} is looked for between words"
+        if token["normalized"] and normalizer is not None:
+            written = token["content"].replace(" ", tokenizer.normalized_space)
+            sought = normalizer.normalize_str(token["content"])
+            if sought != written and sought.endswith(written):
+                yield f"its added token {token['content']!r} is looked for as {sought!r}"
+
+
 def _of_options(tokenizer: Tokenizer, model: dict[str, Any], steps: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     marks = ("continuing_subword_prefix", "end_of_word_suffix", "dropout")
     yield from (f"its model has the option {mark}" for mark in marks if model.get(mark))
@@ -84,10 +98,7 @@ def _of_options(tokenizer: Tokenizer, model: dict[str, Any], steps: list[tuple[s
         yield "its pre-tokenizer splits bytes"
     if any(byte_level) != (tokenizer.kind == "byte-level BPE"):
         yield "its decoder reads other signs than its pre-tokenizer writes"
-    for token in tokenizer.spec["added_tokens"]:
-        if not token["special"] and token["single_word"]:
-            yield f"its added token {token['content']!r} is looked for between words"
-            break
+    yield from islice(_of_added_tokens(tokenizer), 1)
     if model["type"] != "BPE" or any(_KINDS["pre_tokenizer"][step["type"]] for step in splits):
         return
     try:

@@ -118,6 +118,25 @@ def check_joins(tokenizer: Tokenizer, rng: Any, count: int, characters: str | No
     assert kept >= 5
 
 
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("spaces", ["normalizer", "Metaspace", "ByteLevel"])
+def test_added_tokens_with_every_option(
+    spaces: str, normalized: bool, byte_level: Backend, sentence_piece: Backend, rng: Any
+) -> None:
+    backend = byte_level if spaces == "ByteLevel" else sentence_piece
+    if spaces == "Metaspace":
+        backend.normalizer, backend.pre_tokenizer = None, pre_tokenizers.Metaspace("▁", "always", split=False)
+    for strip in ({}, {"lstrip": True}, {"rstrip": True}):
+        content = f"<Tk{len(strip)}{''.join(strip)}>"
+        backend.add_tokens([AddedToken(content, normalized=normalized, **strip), AddedToken("ot ko", normalized=False)])
+    tokenizer = made(Backend.from_str(backend.to_str()))
+    if spaces == "normalizer" and normalized:
+        assert "its added token '<Tk0>' is looked for as '▁<Tk0>'" in reasons_for_text(tokenizer)
+    else:
+        assert reasons_for_text(tokenizer) == ()
+        check_joins(tokenizer, rng, 250)
+
+
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
