@@ -14,7 +14,7 @@ from spectool.artifacts.console import guarded
 _COMMANDS = {
     "build-dict": "spectool.build.dictionary.command:build_dict",
     "advise": "spectool.measure.advise.command:advise",
-    "align": "spectool.build.alignment.command:align",
+    "align": "spectool.measure.alignment.command:align",
     "count": "spectool.build.counting.command:count",
     "demo": "spectool.measure.demo:demo",
     "emulate": "spectool.measure.emulate.command:emulate",

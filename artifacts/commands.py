@@ -1,7 +1,7 @@
 """Commands that look at what lies on disk: ``inspect`` and ``verify``."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import click
 from spectool.artifacts.console import Text, guarded, say, show
 
 if TYPE_CHECKING:
+    from spectool.artifacts.formats.alignment import Alignment
     from spectool.artifacts.formats.dictionary import Dictionary
     from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
@@ -89,18 +90,25 @@ def inspect(
 
 @click.command("verify")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--proof", is_flag=True, help="Of alignments: compare what joins ids with both tokenizers once more.")
+@click.option("--draft", metavar="D", help="With --proof: the draft's tokenizer, if the recorded one has moved.")
+@click.option("--target", metavar="T", help="With --proof: the target's tokenizer, likewise.")
+@click.option("--seed", type=int, help="With --proof: of the texts that it makes; by default that of `align`.")
 @guarded
-def verify(paths: tuple[Path, ...]) -> None:
+def verify(paths: tuple[Path, ...], proof: bool, draft: str | None, target: str | None, seed: int | None) -> None:
     """Prove artifacts whole: checksums of all files, then every invariant of the format.
 
     \b
     Example:
         spectool verify pl.dict qwen-bielik.align pl.counts
+        spectool verify qwen-bielik.align --proof --seed 12
     """
     from spectool import ArtifactError
     from spectool.artifacts.describe import describe
-    from spectool.artifacts.formats import alignment, benchmark, counts, dictionary, draft, fairness
+    from spectool.artifacts.formats import alignment, benchmark, counts, dictionary, fairness
+    from spectool.artifacts.formats import draft as trained
     from spectool.artifacts.manifest import read_manifest
+    from spectool.artifacts.proof import require_proven
 
     readers: dict[str, Any] = {
         dictionary.FORMAT: dictionary.Dictionary,
@@ -110,15 +118,40 @@ def verify(paths: tuple[Path, ...]) -> None:
         fairness.FORMAT: fairness.Fairness,
     }
     for path in paths:
-        if (path / draft.RECORD).is_file():
-            click.echo(f"{path}: whole ({draft.FORMAT}, {draft.verify_draft(path):,} bytes)")
+        if (path / trained.RECORD).is_file():
+            click.echo(f"{path}: whole ({trained.FORMAT}, {trained.verify_draft(path):,} bytes)")
             continue
         manifest = read_manifest(path)
         if manifest.format not in readers:
             raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(readers)}")
-        readers[manifest.format](path).verify()
+        artifact = readers[manifest.format](path)
+        artifact.verify()
         describe(manifest)  # every figure that is shown must be there
         click.echo(f"{path}: whole ({manifest.format} {manifest.version}, {manifest.total_bytes:,} bytes)")
+        if manifest.format == alignment.FORMAT:
+            require_proven(path, manifest)
+            if proof:
+                _prove_again(artifact, {"draft": draft, "target": target}, seed)
+
+
+def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: int | None) -> None:
+    """Repeat the proof of an alignment and print what it finds.
+
+    Raises:
+        ArtifactError: Ids are not the tokenizer's own.
+    """
+    from spectool import ArtifactError
+    from spectool.artifacts.proof import prove_again
+    from spectool.artifacts.tokenizer.opening import open_tokenizer
+
+    recorded = opened.manifest.tokenizers
+    draft, target = (open_tokenizer(sources[role] or str(recorded[role]["name"])) for role in ("draft", "target"))
+    seed = int(opened.manifest.arguments["seed"]) if seed is None else seed
+    for side, found in prove_again(opened, draft, target, seed).items():
+        line = f"{opened.path}: {side} ids are {found} (seed {seed})"
+        if found.mismatches:
+            raise ArtifactError(f"{line}. Align again; where that says the same, please report the tokenizer")
+        click.echo(line)
 
 
 def _inspect_tokenizer(source: str, text: Path | None, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from spectool import ArtifactError
 from spectool.artifacts.console import repairs, table
 from spectool.artifacts.formats import alignment, benchmark, counts, dictionary, fairness
 from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.proof import Proof
 from spectool.artifacts.tokenizer.fingerprint import short
 
 
@@ -154,8 +155,9 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
         facts[f"{side} joins"] = (
             "ids: boundaries are repaired by merges, without strings"
             if figures["lemma"]
-            else f"text: nothing tells where tokens of {figures['kind']} merge, so text is encoded anew in every cycle"
+            else f"text, encoded anew in every cycle: {figures['reason']}"
         )
+        facts[f"{side} proof"] = str(Proof(**figures["proof"]))
     return facts | _replayed(manifest.statistics)
 
 
@@ -180,7 +182,8 @@ def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
         f"tail: {_percent(absorption['tail'])} of proposals' ends are merged away by what follows",
         f"head: {_percent(absorption['head'])} of right first draft tokens, alone, would merge into the last one",
     ]
-    facts["ceiling"] = _ceiling(statistics["ceiling"])
+    if "ceiling" in statistics:
+        facts["ceiling"] = _ceiling(statistics["ceiling"])
     return facts
 
 

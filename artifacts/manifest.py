@@ -63,7 +63,8 @@ def file_entries(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def seal(directory: Path, manifest: Manifest) -> Manifest:
-    """Hash every file in ``directory`` and write the manifest, the last file of an artifact."""
+    """Hash every file in ``directory`` and write the manifest, the last file of an artifact, in place of any other."""
+    (directory / MANIFEST).unlink(missing_ok=True)
     sealed = Manifest(**{**_shallow(manifest), "files": file_entries(directory)})
     text = json.dumps(asdict(sealed), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     with (directory / MANIFEST).open("w", encoding="utf-8") as stream:

@@ -1,5 +1,3 @@
-from .alignment.ceiling import Ceiling as Ceiling
-from .alignment.ceiling import translation_ceiling as translation_ceiling
 from .alignment.intersection import Coverage as Coverage
 from .alignment.intersection import coverage as coverage
 from .alignment.intersection import intersect as intersect

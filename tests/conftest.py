@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts import Tokenizer, open_tokenizer
+from spectool.runtime.demo_models import demo_path
 
 SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 
@@ -43,3 +44,15 @@ def real(shared: Path) -> Callable[[str], Tokenizer]:
         return open_tokenizer(shared / "tokenizers" / name / "tokenizer.json")
 
     return opened
+
+
+@pytest.fixture(scope="session")
+def bundled() -> Tokenizer:
+    """The demo target's tokenizer: SentencePiece-style BPE of a few hundred tokens."""
+    return open_tokenizer(demo_path("target") / "tokenizer.json")
+
+
+@pytest.fixture(scope="session")
+def other_bundled() -> Tokenizer:
+    """Another bundled tokenizer, byte-level."""
+    return open_tokenizer(demo_path("other") / "tokenizer.json")

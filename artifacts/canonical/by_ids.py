@@ -303,7 +303,7 @@ class CanonicalIds:
                 start -= 1
             data = b"".join(map(self._surfaces.__getitem__, (*ids[start:], *piece)))
             try:
-                found = self._encode_text(data.decode())
+                found = self._encode_text((data if start > begin else self._added.at_start(data)).decode())
             except UnicodeDecodeError:  # no text
                 return len(ids), list(piece)
             if start == begin or self._agrees(ids, start, found):

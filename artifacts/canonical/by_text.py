@@ -1,7 +1,8 @@
 """Canonical ids of a growing text where no lemma helps: Unigram, WordPiece, BPE with word-end marks.
 
 Text is encoded again from a word start a few words back. These tokenizers split at spaces before
-anything else, so that what comes before a word start does not change.
+anything else, so that what comes before a word start does not change. A sign stands for what was cut off, so that
+the rest is spelled as inside a text: some tokenizers put a space before everything that they encode.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
 _WORDS = 3  # word starts to go back
+_CHARACTER = 4  # bytes of the longest character
+_CUT = b"&"  # stands for what was cut off
 
 
 class CanonicalText:
@@ -25,6 +28,8 @@ class CanonicalText:
         self._surfaces = tokenizer.surfaces
         self._backend = type(tokenizer.backend).from_str(tokenizer.backend.to_str())
         self._backend.encode_special_tokens = True
+        self._before = len(self.encode(_CUT))
+        self.string_calls = 0
 
     def join(self, ids: Sequence[int], so_far: bytes, data: bytes) -> Change:
         """Append ``data`` to a text.
@@ -39,7 +44,8 @@ class CanonicalText:
         """
         before = recent(so_far)
         old = self.encode(before) if before else []
-        return len(ids) - len(old), self.encode(before + data)
+        cut = self._before if _is_cut(before) else 0
+        return len(ids) - len(old) + cut, self.encode(before + data)[cut:]
 
     def following(self, so_far: bytes, data: bytes) -> tuple[list[int], bool]:
         """Return the ids of ``data`` after ``so_far``, and whether a boundary between the two stays.
@@ -51,7 +57,7 @@ class CanonicalText:
         if not before:
             return ids, True
         spelled = b"".join(map(self._surfaces.__getitem__, ids))
-        artificial = int(spelled.startswith(b" ") and not before.startswith(b" "))
+        artificial = len(spelled) - len(before + data) if spelled.endswith(before + data) else 0
         if spelled.startswith(before, artificial):
             frontier = artificial + len(before)
         else:  # text that does not come back as it was
@@ -74,12 +80,19 @@ class CanonicalText:
 
 
 def recent(data: bytes) -> bytes:
-    """Return the last few words of a text and what follows them, from the space before; all of a short text."""
-    at = len(data)
-    for _ in range(_WORDS):
+    """Return the last few words of a text and what follows them, behind `_CUT`; all of a short text.
+
+    It is cut where a space follows something else than white space: there every tokenizer begins anew.
+    """
+    at, words = len(data), 0
+    while words < _WORDS:
         at = data.rfind(b" ", 0, at)
-        while at > 0 and data[at - 1 : at].isspace():
-            at -= 1
-        if at <= 0:
+        if at <= 0 or data[:at] == _CUT:
             return data
-    return data[at:]
+        words += not data[max(0, at - _CHARACTER) : at].decode("utf-8", "ignore")[-1:].isspace()
+    return _CUT + data[at:]
+
+
+def _is_cut(data: bytes) -> bool:
+    """Return whether something was cut off before; a text that begins so by itself is joined alike."""
+    return data.startswith(_CUT + b" ")

@@ -22,7 +22,7 @@ class AddedTokens:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Find them in ``tokenizer``."""
-        self._surfaces = tokenizer.surfaces
+        self._surfaces, self._leading = tokenizer.surfaces, tokenizer.edges.leading_space
         added = added_in_text(tokenizer)
         self._ids = frozenset(added)
         self._contents = contents = frozenset(added.values())
@@ -75,6 +75,11 @@ class AddedTokens:
                     return True
                 end += 1
         return False
+
+    def at_start(self, data: bytes) -> bytes:
+        """Return the bytes of a whole text without the space put before it, where an added token begins it."""
+        begins = self._leading and any(data.startswith(content, 1) for content in self._contents)
+        return data.removeprefix(b" ") if begins else data
 
     def _tail(self, ids: Sequence[int], at: int, begin: int) -> bytes:
         """Return so many bytes before ``ids[at]`` as an added token can reach back."""

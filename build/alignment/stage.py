@@ -1,7 +1,7 @@
 """The stage behind ``spectool align``: two tokenizers and a corpus in, alignment artifact out."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,23 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.canonical.pretokens import boundary_table
-from spectool.artifacts.formats.alignment import FORMAT, VERSION, Absorption, Side, write_alignment
+from spectool.artifacts.canonical.steps import reasons_for_text
+from spectool.artifacts.formats.alignment import FORMAT, SIDES, VERSION, Absorption, Alignment, Side, write_alignment
 from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.proof import Oracle, hard_texts, prove
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.round_trips import limits
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-from spectool.build.alignment.ceiling import translation_ceiling
 from spectool.build.alignment.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences
 from spectool.build.alignment.merge_table import has_lemma, merge_table
-from spectool.build.alignment.replayed_text import Reader, replay_text, share
+from spectool.build.alignment.replayed_text import replay_text, share
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.inputs import Progress, describe_corpus
 from spectool.build.inputs import Reader as CorpusReader
 from spectool.corpora import Corpus
 
 SAMPLE = 200_000  # characters
-_CEILING_SAMPLE = 40_000  # characters; what is replayed there is encoded again in every cycle
+SEED = 11  # of the texts that a proof makes
 _BATCH = 1024  # documents encoded at once
+
+Measure = Callable[[Alignment, Tokenizer, Tokenizer, Sequence[str]], Mapping[str, Any]]
+"""Takes a finished alignment, its two tokenizers and a sample; gives further statistics."""
 
 
 def build_alignment(
@@ -37,8 +41,12 @@ def build_alignment(
     progress: Progress,
     reader: CorpusReader = iter,
     sample: int = SAMPLE,
+    measure: Measure | None = None,
 ) -> Manifest:
-    """Align two tokenizers and write the artifact to ``out``.
+    """Align two tokenizers, prove what joins their ids, and write the artifact to ``out``.
+
+    A side whose merges and splits do not write what its tokenizer writes goes through text. The manifest says
+    why, and what the proof of either side found in the end.
 
     Args:
         draft: Tokenizer of the draft model.
@@ -47,8 +55,8 @@ def build_alignment(
         out: Directory of the artifact; replaced in one step when everything is written.
         progress: Called with a phrase when a step begins.
         reader: Iterates over the corpus.
-        sample: Characters from the corpus's beginning on which merge sites, absorption and the
-            translation ceiling are counted.
+        sample: Characters from the corpus's beginning on which merge sites and absorption are counted.
+        measure: Adds figures to the report, such as those of `measure.alignment.ceiling`.
     """
     with writing(out) as directory:
         progress("counting occurrences")
@@ -60,37 +68,58 @@ def build_alignment(
             "draft": Side(intersect(draft, target), spellings(draft, target), *tables["draft"]),
             "target": Side(intersect(target, draft), spellings(target, draft), *tables["target"]),
         }
+        progress("proving what joins ids")
+        proofs = _prove({"draft": draft, "target": target}, sides, hard_texts(draft, target, SEED, texts))
         progress("replaying a sample")
         absorption = _no_absorption(target.size)
         report = _replay(draft, target, sides, texts, absorption)
-        progress("finding the translation ceiling")
-        ceiling = translation_ceiling(
-            draft, target, texts, sides["draft"].partner, characters=min(sample, _CEILING_SAMPLE)
-        )
         progress("writing")
         write_alignment(directory, sides["draft"], sides["target"], _prefix_index(draft), absorption)
-        statistics = {
-            "draft": _side(draft, coverage(draft, sides["draft"].partner, counts[0])),
-            "target": _side(target, coverage(target, sides["target"].partner, counts[1])),
-            **report,
-            "ceiling": {
-                name: {str(k): round(value, 4) if ceiling.target_tokens else None for k, value in by_length.items()}
-                for name, by_length in ceiling.tokens_per_pass.items()
-            },
-        }
         manifest = Manifest(
             format=FORMAT,
             version=VERSION,
-            arguments={"sample": sample},
+            arguments={"sample": sample, "seed": SEED},
             tokenizers={"draft": draft.identity, "target": target.identity},
             inputs=describe_corpus(corpus),
-            statistics=statistics,
+            statistics={
+                "draft": _side(draft, coverage(draft, sides["draft"].partner, counts[0])) | proofs["draft"],
+                "target": _side(target, coverage(target, sides["target"].partner, counts[1])) | proofs["target"],
+                **report,
+            },
         )
-        return seal(directory, manifest)
+        manifest = seal(directory, manifest)
+        if measure is None:
+            return manifest
+        progress("finding the translation ceiling")
+        found = measure(Alignment(directory), draft, target, texts)
+        return seal(directory, replace(manifest, statistics={**manifest.statistics, **found}))
 
 
 def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:
     return (merge_table(tokenizer), boundary_table(tokenizer)) if has_lemma(tokenizer) else (None, None)
+
+
+def _prove(
+    tokenizers: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Prove both sides; let one that joins ids otherwise than its tokenizer go through text.
+
+    Returns:
+        For each side its statistics: whether ids are joined (``lemma``), why they are not, and the proof.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for source, role in SIDES:
+        tokenizer, reason = tokenizers[role], ""
+        arguments = tokenizers[source], tokenizer
+        proof = prove(*arguments, sides[role].engine(tokenizer), sides[source].spellings, texts)
+        if sides[role].merges is None:
+            reason = "; ".join(reasons_for_text(tokenizer))
+        elif proof.mismatches:
+            reason = f"joined by merges, ids were {proof}"
+            sides[role] = replace(sides[role], merges=None, boundaries=None)
+            proof = prove(*arguments, sides[role].engine(tokenizer), sides[source].spellings, texts)
+        found[role] = {"lemma": not reason, "reason": reason, "proof": asdict(proof)}
+    return found
 
 
 def _replay(
@@ -98,11 +127,10 @@ def _replay(
 ) -> dict[str, Any]:
     """Replay the sample in both directions; fill ``absorption``; return the report."""
     engines = sides["draft"].engine(draft), sides["target"].engine(target)
-    readers = Reader(draft, has_lemma(draft)), Reader(target, has_lemma(target))
-    spelled = [reader.read(texts) for reader in readers]
+    written = [list(Oracle(tokenizer).read(texts)) for tokenizer in (draft, target)]
     data = [text.encode() for text in texts]
-    forth = zip(data, spelled[0], spelled[1], strict=True)
-    back = zip(data, spelled[1], spelled[0], strict=True)
+    forth = zip(data, written[0], written[1], strict=True)
+    back = zip(data, written[1], written[0], strict=True)
     proposals = replay_text(draft, target, engines[1], sides["draft"].spellings, forth, absorption)
     commits = replay_text(target, draft, engines[0], sides["target"].spellings, back)
     return {
@@ -129,7 +157,6 @@ def _prefix_index(draft: Tokenizer) -> NDArray[np.int32]:
 def _side(tokenizer: Tokenizer, covered: Coverage) -> dict[str, Any]:
     return {
         "kind": tokenizer.kind,
-        "lemma": has_lemma(tokenizer),
         "roles": tokenizer.roles.as_dict(),
         "limits": list(limits(tokenizer)),
         "duplicate_surfaces": duplicate_surfaces(tokenizer),

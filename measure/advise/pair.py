@@ -1,15 +1,20 @@
 """What two tokenizers say of a draft, on text of one language; no model is asked."""
 
+import json
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from spectool import CorpusError
 from spectool.artifacts.formats.alignment import Alignment
 from spectool.artifacts.tokenizer.same_vocabulary import has_same_vocabulary
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-from spectool.build.alignment.ceiling import translation_ceiling
 from spectool.build.alignment.intersection import coverage, intersect, occurrences
+from spectool.build.alignment.stage import build_alignment
+from spectool.corpora import open_corpus
 from spectool.measure.advise.figures import Figure, computed, measured, unknown
+from spectool.measure.alignment.ceiling import measure_ceiling
 from spectool.runtime.loading import DEFAULT_STRATEGY
 
 _CEILING_SAMPLE = 15_000  # characters
@@ -68,15 +73,14 @@ def compare(
         target: The target's.
         texts: Text of the language.
         lengths: Draft tokens a cycle.
-        alignment: Of the two; says what cannot be counted in a moment.
+        alignment: Of the two; where there is none, one is made for the moment.
     """
     same, counterparts = has_same_vocabulary(draft.vocabulary, target.vocabulary), intersect(draft, target)
     shared = coverage(draft, counterparts, occurrences(draft.encode_batch(texts), draft.size))
     string_free = computed(1.0, "nothing is translated") if same else unknown("`spectool align` counts it")
     ceiling: dict[str, dict[int, float]] = {}
     if not same:
-        found = translation_ceiling(draft, target, texts, counterparts, lengths, _CEILING_SAMPLE)
-        ceiling = found.tokens_per_pass if found.target_tokens else {}
+        ceiling = _ceiling(draft, target, texts, lengths, alignment)
         rate = None if alignment is None else alignment.manifest.statistics["draft_to_target"]["string_free"]
         if alignment is not None and rate is not None:
             string_free = measured(rate, f"in {alignment.path}, on {alignment.manifest.inputs['corpus']}")
@@ -88,3 +92,18 @@ def compare(
         string_free,
         ceiling,
     )
+
+
+def _ceiling(
+    draft: Tokenizer, target: Tokenizer, texts: Sequence[str], lengths: Sequence[int], alignment: Alignment | None
+) -> dict[str, dict[int, float]]:
+    """Return the tokens per pass of a perfect draft, nothing where no passage is kept by both tokenizers."""
+    with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
+        if alignment is None:
+            text, path = Path(scratch) / "text.jsonl", Path(scratch) / "pair"
+            text.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+            build_alignment(draft, target, open_corpus(str(text)), path, lambda step: None, sample=0)
+            alignment = Alignment(path)
+        ceiling = measure_ceiling(alignment, draft, target, texts, lengths, _CEILING_SAMPLE)["ceiling"]
+    known = {name: {int(k): value for k, value in found.items() if value} for name, found in ceiling.items()}
+    return known if known[DEFAULT_STRATEGY] else {}

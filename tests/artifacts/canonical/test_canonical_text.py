@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from spectool.artifacts import Tokenizer
-from spectool.artifacts.canonical.by_text import CanonicalText
+from spectool.artifacts.canonical.by_text import CanonicalText, recent
 
 NAMES = ("t5-small", "bert-base-uncased")
 SLOW = ("herbert-base-cased", "xlm-roberta-base")
@@ -58,3 +58,17 @@ def test_half_a_character_is_left_out(real: Callable[[str], Tokenizer]) -> None:
     engine = CanonicalText(real("t5-small"))
     assert engine.encode("kot ż".encode()[:-1]) == engine.encode(b"kot ")
     assert engine.string_calls == 2
+
+
+def test_what_is_cut_off_leaves_no_space_behind(real: Callable[[str], Tokenizer]) -> None:
+    """A tokenizer that puts a space before everything it encodes, joined through text a few words back."""
+    tokenizer = real("mistral-7b-v0.1")
+    engine = CanonicalText(tokenizer)
+    ids: list[int] = []
+    text = b""
+    for word in ["", "", "To", "jest.\n", "Długi", "tekst:", "", "pięć", "albo", "sześć", "słów,", "§", "&", "znaki"]:
+        fresh = (" " + word if text else word).encode()
+        start, tail = engine.join(ids, recent(text), fresh)
+        ids[start:] = tail
+        text += fresh
+        assert ids == whole(tokenizer, text.decode())

@@ -10,7 +10,7 @@ from spectool.artifacts import Alignment, Manifest, Tokenizer
 from spectool.artifacts.canonical.pretokens import boundary_table
 from spectool.artifacts.describe import describe
 from spectool.build import build_alignment, intersect
-from spectool.build.alignment.ceiling import STRATEGIES
+from spectool.build.alignment import stage
 from spectool.build.alignment.merge_table import merge_table
 from spectool.build.alignment.translation_table import spellings
 from spectool.corpora import open_corpus
@@ -89,10 +89,6 @@ def test_the_report(built: tuple[Path, Manifest]) -> None:
         assert 0 <= figures["several"] <= 1 and 0 <= figures["merge_sites"] <= 1
         assert figures["string_free"] == 1.0
     assert set(statistics["absorption"]) == {"tail", "head"}
-    assert tuple(statistics["ceiling"]) == STRATEGIES
-    for by_length in statistics["ceiling"].values():
-        assert list(by_length) == ["2", "4", "8"]
-        assert all(value >= 1 for value in by_length.values())
     absorption = Alignment(built[0]).absorption
     assert 0 < absorption.ends.sum() <= statistics["draft_to_target"]["tokens"]
     assert statistics["absorption"]["tail"] == round(int(absorption.absorbed.sum()) / int(absorption.ends.sum()), 6)
@@ -104,12 +100,10 @@ def test_the_report_in_words(built: tuple[Path, Manifest]) -> None:
     assert facts["draft to target"][0] == f"2 texts, {counts['tokens']} tokens"
     assert facts["draft to target"][1] == f"{counts['several']:.1%} of the draft's tokens are several target tokens"
     assert facts["draft joins"].startswith("ids: ")
-    assert facts["ceiling"][0].split("  ") == ["tokens per pass, perfect draft of k tokens", "k = 2", "k = 4", "k = 8"]
-    assert {line.split()[0] for line in facts["ceiling"][2:]} == set(STRATEGIES)
-    best = facts["ceiling"][2].split()
-    assert [float(cell) for cell in best[1:]] == [
-        round(value, 2) for value in built[1].statistics["ceiling"][best[0]].values()
-    ]
+    proof = built[1].statistics["draft"]["proof"]
+    assert (
+        facts["draft proof"] == f"equal to the tokenizer at {proof['frontiers']:,} places of {proof['texts']:,} texts"
+    )
 
 
 def test_two_builds_are_the_same_bytes(
@@ -132,7 +126,7 @@ def test_every_document_is_counted_and_the_sample_ends(tmp_path: Path, bundled: 
     expected = sum(len(bundled.encode(f"kot {number}")) for number in range(2500))
     assert manifest.statistics["draft"]["coverage"]["occurrences"] == expected
     assert manifest.statistics["sample"] == {"texts": 2, "characters": 8}
-    assert manifest.arguments == {"sample": 8}
+    assert manifest.arguments == {"sample": 8, "seed": stage.SEED}
     assert len(steps) == len(set(steps)) == 6
 
 
@@ -163,7 +157,7 @@ def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokeniz
     assert not statistics["draft"]["lemma"]
     assert statistics["draft_to_target"]["lossy_texts"] == 2, "BERT lower-cases"
     assert "texts left out" in facts["draft to target"][0]
-    assert facts["draft joins"].startswith("text: ") and "encoded anew in every cycle" in facts["draft joins"]
+    assert facts["draft joins"].startswith("text, ") and "encoded anew in every cycle" in facts["draft joins"]
     assert "lower-cases" in facts["draft limits"] and "come out changed" in facts["draft limits"]
 
 

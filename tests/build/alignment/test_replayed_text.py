@@ -10,8 +10,9 @@ from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.by_text import CanonicalText
 from spectool.artifacts.canonical.pretokens import boundary_table
 from spectool.artifacts.formats.alignment import Absorption
+from spectool.artifacts.proof import Oracle, is_whole
 from spectool.build.alignment.merge_table import merge_table
-from spectool.build.alignment.replayed_text import WINDOW, Reader, Replayed, is_whole, replay_text
+from spectool.build.alignment.replayed_text import WINDOW, Replayed, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.corpora import open_corpus
 
@@ -38,8 +39,7 @@ def replay(
     absorption: Absorption | None = None,
 ) -> Replayed:
     texts = list(texts)
-    lemma = isinstance(engine, CanonicalIds)
-    read = Reader(source, True).read(texts), Reader(other, lemma).read(texts)
+    read = Oracle(source).read(texts), Oracle(other).read(texts)
     documents = zip([text.encode() for text in texts], *read, strict=True)
     return replay_text(source, other, engine, spellings(source, other), documents, absorption)
 

@@ -14,7 +14,8 @@ from itertools import accumulate
 import tokenizers
 
 from spectool.artifacts import Tokenizer
-from spectool.build.alignment.ceiling import encode_inside
+
+from ...measure.alignment.ceiling_twin import encode_inside
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Ceilings known by hand, and a replay with the translation twin on real tokenizers."""
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, count
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +9,16 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from spectool.artifacts import Tokenizer, open_tokenizer
+from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
 from spectool.artifacts.tokenizer.surfaces import byte_symbols
-from spectool.build.alignment.ceiling import STRATEGIES, encode_inside, translation_ceiling
-from spectool.build.alignment.intersection import intersect
+from spectool.build import build_alignment, intersect
 from spectool.corpora import open_corpus
+from spectool.measure.alignment.ceiling import measure_ceiling
 
 from ...runtime.translation.translation_twin import TranslationTwin, whole
+from .ceiling_twin import STRATEGIES, encode_inside, translation_ceiling
+
+Measured = Callable[..., dict[str, list[float | None]]]
 
 
 def byte_level(*merges: tuple[str, str]) -> Tokenizer:
@@ -39,16 +42,30 @@ def sentence_piece(*merges: tuple[str, str]) -> Tokenizer:
     return open_tokenizer(backend)
 
 
-def tokens_per_pass(
-    draft: Tokenizer, target: Tokenizer, texts: Sequence[str], lengths: Sequence[int]
-) -> dict[str, list[float]]:
-    found = translation_ceiling(draft, target, texts, intersect(draft, target), lengths)
-    assert tuple(found.tokens_per_pass) == STRATEGIES
-    assert found.left_out == 0
-    return {name: [by_length[k] for k in lengths] for name, by_length in found.tokens_per_pass.items()}
+@pytest.fixture
+def tokens_per_pass(tmp_path: Path) -> Measured:
+    """What is measured through the runtime's translators, and that the twin says the same."""
+    number = count()
+
+    def measured(
+        draft: Tokenizer, target: Tokenizer, texts: Sequence[str], lengths: Sequence[int]
+    ) -> dict[str, list[float | None]]:
+        corpus, out = tmp_path / "text.txt", tmp_path / f"{next(number)}.align"
+        corpus.write_text("\n\n".join(texts), encoding="utf-8")
+        build_alignment(draft, target, open_corpus(str(corpus)), out, lambda step: None)
+        found = measure_ceiling(Alignment(out), draft, target, texts, lengths)["ceiling"]
+        twin = translation_ceiling(draft, target, texts, intersect(draft, target), lengths)
+        assert tuple(found) == tuple(twin.tokens_per_pass) == STRATEGIES
+        for name, by_length in found.items():
+            # What the translator does not allow is not drafted: the twin has no such filter.
+            same = [value == round(twin.tokens_per_pass[name][int(k)], 4) for k, value in by_length.items()]
+            assert all(same) or name == "anchored", (name, by_length, twin.tokens_per_pass[name])
+        return {name: list(by_length.values()) for name, by_length in found.items()}
+
+    return measured
 
 
-def test_a_draft_must_reach_the_end_of_a_target_token() -> None:
+def test_a_draft_must_reach_the_end_of_a_target_token(tokens_per_pass: Measured) -> None:
     """``[ko][ta][ko][ta]`` towards ``[kota][kota]``; the draft's ``ko`` is a target token, ``ta`` is none."""
     draft = byte_level(("k", "o"), ("t", "a"))
     target = byte_level(("k", "o"), ("ko", "t"), ("kot", "a"))
@@ -61,7 +78,7 @@ def test_a_draft_must_reach_the_end_of_a_target_token() -> None:
     }
 
 
-def test_the_token_that_straddles_the_frontier_counts_as_the_first() -> None:
+def test_the_token_that_straddles_the_frontier_counts_as_the_first(tokens_per_pass: Measured) -> None:
     """``[ko][ta][ko]`` towards ``[kot][ak][o]``: two drafts give ``kota``, then ``o``."""
     draft = byte_level(("k", "o"), ("t", "a"))
     target = byte_level(("a", "k"), ("k", "o"), ("ko", "t"))
@@ -71,7 +88,7 @@ def test_the_token_that_straddles_the_frontier_counts_as_the_first() -> None:
     assert found["intersection"] == [1.0, 1.0]
 
 
-def test_an_intersection_draft_begins_anew_at_the_frontier() -> None:
+def test_an_intersection_draft_begins_anew_at_the_frontier(tokens_per_pass: Measured) -> None:
     """``[ta][k][a]`` towards ``[t][ak][a]``: after ``t`` the draft goes on with ``ak``."""
     draft = byte_level(("t", "a"), ("a", "k"))
     target = byte_level(("a", "k"))
@@ -80,13 +97,13 @@ def test_an_intersection_draft_begins_anew_at_the_frontier() -> None:
     assert tokens_per_pass(draft, byte_level(("a", "k"), ("ak", "a")), ["taka"], [1])["intersection"] == [1.0]
 
 
-def test_the_window_is_long_enough_to_see_the_boundary() -> None:
+def test_the_window_is_long_enough_to_see_the_boundary(tokens_per_pass: Measured) -> None:
     """``[ta][ko][ta][ko]``: behind ``o`` alone ``ta`` would be spelled ``ot`` ``a``."""
     target = byte_level(("k", "o"), ("o", "t"), ("t", "a"))
     assert tokens_per_pass(byte_level(), target, ["takotako"], [2])["context"] == [2.0]
 
 
-def test_the_window_is_not_longer_than_the_published_one() -> None:
+def test_the_window_is_not_longer_than_the_published_one(tokens_per_pass: Measured) -> None:
     """``[aa][aa][aa][aa][bc][bc]``: of eight letters the window holds five, and pairs them otherwise."""
     target = byte_level(("a", "a"), ("a", "b"), ("b", "c"))
     found = tokens_per_pass(byte_level(), target, ["aaaaaaaabcbc"], [2])
@@ -94,28 +111,28 @@ def test_the_window_is_not_longer_than_the_published_one() -> None:
     assert found["context"] == [1.5]
 
 
-def test_naive_translation_spaces_every_draft() -> None:
+def test_naive_translation_spaces_every_draft(tokens_per_pass: Measured) -> None:
     """``[▁ko][ta][ko][ko]``: drafted alone, the third token comes out as ``▁ko``."""
     draft = byte_level()
     target = sentence_piece(("▁", "k"), ("▁k", "o"), ("k", "o"), ("t", "a"))
     assert len(target.encode("kotakoko")) == 4
     found = tokens_per_pass(draft, target, ["kotakoko"], [2])
     assert found["anchored"] == found["context"] == [2.0]
-    assert found["naive"] == [4 / 3]
+    assert found["naive"] == [1.3333]
 
 
-def test_a_stripping_decoder_costs_the_published_strategies_the_space() -> None:
+def test_a_stripping_decoder_costs_the_published_strategies_the_space(tokens_per_pass: Measured) -> None:
     """``ko`` ``▁ko`` drafted after ``ko``: its decoder gives ``ko`` without the space."""
     draft = sentence_piece(("▁", "k"), ("▁k", "o"))
     target = byte_level(("k", "o"), ("Ġ", "ko"))
     found = tokens_per_pass(draft, target, ["ko ko ko ko"], [1])
     assert found["anchored"] == [2.0]
-    assert found["naive"] == found["context"] == [4 / 3]
+    assert found["naive"] == found["context"] == [1.3333]
     # Token for token, the draft's first one has a space that the target's has not.
-    assert found["intersection"] == [4 / 3]
+    assert found["intersection"] == [1.3333]
 
 
-def test_half_a_character_is_no_draft() -> None:
+def test_half_a_character_is_no_draft(tokens_per_pass: Measured) -> None:
     """A draft of single bytes needs two for one letter."""
     draft, target = byte_level(), byte_level(("Ð", "º"), ("Ð", "¾"))
     found = tokens_per_pass(draft, target, ["ко"], [1, 2, 3])
@@ -124,20 +141,22 @@ def test_half_a_character_is_no_draft() -> None:
     # к gives two tokens, and the target adds the first byte of о; a frontier inside о is not drafted from alone.
     assert backwards["anchored"] == [2.0]
     assert backwards["intersection"] == [1.0]
-    # Four bytes on both sides: one cycle each until two drafts reach the end of the character.
-    bytes_only = tokens_per_pass(draft, draft, ["🙂"], [1, 2])
-    assert bytes_only["anchored"] == [4 / 4, 4 / 3]
-    assert bytes_only["none"] == [2.0, 2.0]
+    # Four bytes on both sides: what the target has begun of a character the draft must repeat.
+    bytes_only = tokens_per_pass(draft, draft, ["🙂"], [1, 2, 4])
+    assert bytes_only["anchored"] == [1.0, 1.3333, 4.0]
+    assert bytes_only["none"] == [2.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize("length", [1, 2, 4])
-def test_nothing_is_lost_between_equals(length: int, bundled: Tokenizer, other_bundled: Tokenizer) -> None:
+def test_nothing_is_lost_between_equals(
+    length: int, bundled: Tokenizer, other_bundled: Tokenizer, tokens_per_pass: Measured
+) -> None:
     texts = ["ala ma kota", "the target is the text", "a", "ko " * 50]
     for tokenizer in (bundled, other_bundled, byte_level(("k", "o"))):
         sizes = [len(tokenizer.encode(text.strip())) for text in texts]
         expected = sum(sizes) / sum(-(-size // (length + 1)) for size in sizes)
         found = tokens_per_pass(tokenizer, tokenizer, texts, [length])
-        assert found["anchored"] == found["none"] == found["intersection"] == [expected]
+        assert found["anchored"] == found["none"] == found["intersection"] == [round(expected, 4)]
 
 
 def test_texts_that_do_not_survive_are_left_out() -> None:

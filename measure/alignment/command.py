@@ -47,6 +47,10 @@ def align(
     one. The part to look at is the ceiling: tokens per pass with a draft that is always right, for
     every way of translating its tokens.
 
+    What joins ids is proven on the text and on text made to break it. A side whose merges are not those of its
+    tokenizer is encoded as text in every cycle, and the report says why. Should even that differ from the
+    tokenizer, the exit status is 1: the output stays the target's own, but drafts are lost.
+
     What one of the two tokenizers does not keep (case, forms of characters) is named, and text that
     it touches is left out of the counts. `spectool generate` and `spectool chat` draft with it (--draft-model,
     --alignment), `spectool emulate --draft` replays text with it.
@@ -57,9 +61,11 @@ def align(
     """
     from spectool.artifacts.describe import describe
     from spectool.artifacts.formats.alignment import FORMAT as ALIGNMENT
+    from spectool.artifacts.proof import require_proven
     from spectool.artifacts.tokenizer.opening import open_tokenizer
     from spectool.build.alignment.stage import build_alignment
     from spectool.corpora import open_corpus
+    from spectool.measure.alignment.ceiling import measure_ceiling
 
     source = open_corpus(corpus, on_error=on_error, text_field=text_field)
     sides = open_tokenizer(draft), open_tokenizer(target)
@@ -71,11 +77,12 @@ def align(
         )
     path = out or default_path(f"{sides[0].fingerprint[:8]}-{sides[1].fingerprint[:8]}.align")
     with stage(path, ALIGNMENT, as_json, {"draft": sides[0].fingerprint, "target": sides[1].fingerprint}) as finish:
-        manifest = build_alignment(*sides, source, path, say, reading)
+        manifest = build_alignment(*sides, source, path, say, reading, measure=measure_ceiling)
         if not as_json:
             show({name: fact for name, fact in describe(manifest).items() if name != "bytes"}, as_json=False)
         _say_what_was_left_out(manifest)
         finish(manifest)
+        require_proven(path, manifest)
 
 
 def _say_notes(tokenizer: Any) -> None:

@@ -1,0 +1,304 @@
+"""A proof that an alignment's tables and repair write what the tokenizer itself writes.
+
+Texts are cut into tokens by one tokenizer and spelled, token by token, in ids of the other:
+
+    source tokens    | O |'| Ne | ill |         committed one by one
+    joined so far    [O]['][Ne]   = what the other tokenizer encodes for "O'Ne" ?       at every token's end
+    behind a floor   [O] | ['][Neill]           committed ids stay, the draft's tokens are joined behind them
+
+The other tokenizer's own encoding of every such prefix is the oracle; no table has a part in it. Where it does not
+keep the bytes of a prefix (its `limits`), there is nothing to compare.
+"""
+
+import random
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from pathlib import Path
+
+import tokenizers
+
+from spectool import ArtifactError
+from spectool.artifacts.canonical.adversarial import adversarial_texts
+from spectool.artifacts.canonical.by_ids import CanonicalIds
+from spectool.artifacts.canonical.by_text import CanonicalText
+from spectool.artifacts.formats.alignment import SIDES, Alignment, Spellings
+from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.tokenizer.surfaces import Edges
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+
+Engine = CanonicalIds | CanonicalText
+_DRAFTED = 4  # source tokens that are joined behind a floor
+_TEXTS = 400  # made from each tokenizer
+_LONGEST = 160  # characters of one: each of its prefixes is encoded
+
+
+@dataclass
+class Proof:
+    """What was compared in one direction.
+
+    Attributes:
+        texts: Texts compared.
+        left_out: Texts that the source does not keep, so that it never says them.
+        frontiers: Places at which ids were compared with the other tokenizer's own.
+        mismatches: Those where they differ.
+        example: The first of these, in words; empty where there is none.
+    """
+
+    texts: int = 0
+    left_out: int = 0
+    frontiers: int = 0
+    mismatches: int = 0
+    example: str = ""
+
+    def __str__(self) -> str:
+        """Say what was found."""
+        if not self.mismatches:
+            return f"equal to the tokenizer at {self.frontiers:,} places of {self.texts:,} texts"
+        return f"unlike the tokenizer at {self.mismatches:,} of {self.frontiers:,} places, such as {self.example}"
+
+    def compare(self, found: Sequence[int] | str, expected: Sequence[int], text: str) -> None:
+        """Count one frontier, where ``found`` are ids, or says what went wrong instead."""
+        self.frontiers += 1
+        if isinstance(found, str) or list(found) != list(expected):
+            self.mismatches += 1
+            said = found if isinstance(found, str) else list(found)[-6:]
+            self.example = self.example or f"{text!r}: ids {list(expected)[-6:]}, joined {said}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A text after one more token of the source.
+
+    Attributes:
+        token: That token.
+        end: Bytes of the text up to its end.
+        spelling: Its ids by table.
+        ids: Ids of the text up to there, which the next step changes; None inside a character.
+        repaired: Whether these are not those of the step before and the spelling side by side.
+    """
+
+    token: int
+    end: int
+    spelling: tuple[int, ...]
+    ids: list[int] | None
+    repaired: bool
+
+
+class Oracle:
+    """Whole texts as a tokenizer writes them; special tokens are not read out of text."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Ask ``tokenizer``."""
+        self._surfaces, self._edges = tokenizer.surfaces, tokenizer.edges
+        self._backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
+        self._backend.encode_special_tokens = True
+
+    def read(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[int] | None]]:
+        """Encode texts.
+
+        Yields:
+            The ids, and the byte of the text at which each ends; None for those where the ids do not spell it.
+        """
+        for encoding, text in zip(self._backend.encode_batch_fast(texts, add_special_tokens=False), texts, strict=True):
+            yield encoding.ids, ends_in_text(encoding.ids, text.encode(), self._surfaces, self._edges)
+
+
+def ends_in_text(ids: Sequence[int], data: bytes, surfaces: Sequence[bytes], artificial: Edges) -> list[int] | None:
+    """Return the byte of a text at which each of its ids ends, None where they do not spell it.
+
+    Args:
+        ids: Of the whole text.
+        data: Its bytes.
+        surfaces: Of every id.
+        artificial: Spaces that a decoder would remove again.
+    """
+    joined = b"".join(map(surfaces.__getitem__, ids))
+    shift = int(artificial.leading_space and joined.startswith(b" "))
+    if joined[shift:] != data and not (artificial.trailing_space and joined[shift:] == data + b" "):
+        return None
+    return [end - shift for end in accumulate(len(surfaces[token]) for token in ids)]
+
+
+def respell(
+    source: Tokenizer,
+    other: Tokenizer,
+    engine: Engine,
+    spellings: Spellings,
+    text: tuple[bytes, Sequence[int], Sequence[int]],
+) -> Iterator[Step]:
+    """Spell a text of ``source`` token by token in ids of ``other``, as commits are taken over.
+
+    Args:
+        source: Whose tokens are translated.
+        other: Into whose vocabulary.
+        engine: Joins ids of ``other``.
+        spellings: Of the tokens of ``source``.
+        text: Bytes, ids of ``source``, and the byte at which each of these ends.
+    """
+    data, tokens, ends = text
+    prefix = b" " * other.edges.leading_space
+    ids: list[int] = []
+    done, begun = 0, False
+    for token, end in zip(tokens, ends, strict=True):
+        spelling = (spellings.inside if begun else spellings.text_start)[token]
+        fresh = data[done:end]
+        if not is_whole(fresh):  # wait for the rest of the character
+            yield Step(token, end, spelling, None, False)
+            continue
+        if isinstance(engine, CanonicalText):
+            start, tail = engine.join(ids, data[:done], fresh)
+        elif spelling and (done == end or is_whole(source.surfaces[token])):
+            start, tail = engine.join(ids, spelling)
+        else:
+            start, tail = engine.join_bytes(ids, fresh if begun else prefix + fresh)
+        repaired = start < len(ids) or tuple(tail) != spelling
+        ids[start:] = tail
+        done, begun = end, True
+        yield Step(token, end, spelling, ids, repaired)
+
+
+def hard_texts(draft: Tokenizer, target: Tokenizer, seed: int, lines: Sequence[str] = ()) -> list[str]:
+    """Return lines, and texts that are hard to join for either tokenizer; equal arguments give equal texts."""
+    made = (adversarial_texts(tokenizer, random.Random(seed), lines) for tokenizer in (draft, target))
+    return [text[:_LONGEST] for texts in (lines, *made) for text in islice(texts, _TEXTS)]
+
+
+def prove(source: Tokenizer, other: Tokenizer, engine: Engine, spellings: Spellings, texts: Iterable[str]) -> Proof:
+    """Compare tables and repair with the tokenizer ``other`` at every frontier of texts.
+
+    Args:
+        source: Whose tokens are translated.
+        other: Into whose vocabulary.
+        engine: Joins ids of ``other``.
+        spellings: Of the tokens of ``source``.
+        texts: Short ones: each of their prefixes is encoded.
+    """
+    proof, oracle = Proof(), Oracle(other)
+    # A mark at a word's end is a space, which the source says after the last word too.
+    written = [text + " " * source.edges.trailing_space for text in texts]
+    for text, (tokens, ends) in zip(written, Oracle(source).read(written), strict=True):
+        if ends is None or not tokens:
+            proof.left_out += 1
+            continue
+        proof.texts += 1
+        data = text.encode()
+        _prove_commits(proof, oracle, text, respell(source, other, engine, spellings, (data, tokens, ends)))
+        _prove_proposals(proof, oracle, engine, spellings, (text, tokens, ends))
+    return proof
+
+
+def _prove_commits(proof: Proof, oracle: Oracle, text: str, steps: Iterator[Step]) -> None:
+    """Compare the ids after every token with those of the text up to there."""
+    data, found = text.encode(), list[tuple[int, list[int] | str]]()
+    try:
+        for step in steps:
+            if step.ids is not None and step.end:  # of nothing but an artificial space there is no text to encode
+                found.append((step.end, list(step.ids)))
+    except Exception as error:  # whatever it is, the side does not do its work
+        found.append((len(data), f"{type(error).__name__}: {error}"))
+    prefixes = [data[:end].decode() for end, _ in found]
+    for (_, ids), prefix, (expected, kept) in zip(found, prefixes, oracle.read(prefixes), strict=True):
+        if kept is not None:
+            proof.compare(ids, expected, prefix)
+
+
+def _prove_proposals(
+    proof: Proof,
+    oracle: Oracle,
+    engine: Engine,
+    spellings: Spellings,
+    text: tuple[str, Sequence[int], Sequence[int]],
+) -> None:
+    """Compare what is joined behind each of the other's ids with its ids of the text, where these stay."""
+    written, tokens, ends = text
+    data = written.encode()
+    ((committed, places),) = oracle.read([written])
+    cases, prefixes = list[tuple[int, int, int]](), list[str]()
+    for count, start in enumerate(places[:-1] if places else (), 1):
+        first = bisect_right(ends, start)
+        last = min(first + _DRAFTED, len(ends)) - 1
+        if start and all(is_whole(data[:end]) for end in (start, *ends[first : last + 1])):
+            cases.append((count, start, last))
+            prefixes.append(data[: ends[last]].decode())
+    for (count, start, last), prefix, (expected, kept) in zip(cases, prefixes, oracle.read(prefixes), strict=True):
+        if kept is None or expected[:count] != committed[:count]:
+            continue
+        first = bisect_right(ends, start)
+        drafted = [spellings.inside[token] for token in tokens[first + 1 : last + 1]]
+        try:
+            found = _behind(engine, committed[:count], data[: ends[last]], (start, ends[first]), drafted)
+        except Exception as error:
+            proof.compare(f"{type(error).__name__}: {error}", expected[count:], prefix)
+        else:
+            proof.compare(found, expected[count:], prefix)
+
+
+def _behind(
+    engine: Engine, committed: list[int], data: bytes, surplus: tuple[int, int], drafted: Iterable[tuple[int, ...]]
+) -> list[int]:
+    """Join what a draft says behind committed ids.
+
+    Args:
+        engine: Joins ids.
+        committed: Ids that stay.
+        data: The text up to the draft's end.
+        surplus: Where in it the first draft token's bytes beyond the frontier begin and end.
+        drafted: Spellings of the other draft tokens.
+    """
+    if isinstance(engine, CanonicalText):
+        return engine.following(data[: surplus[0]], data[surplus[0] :])[0]
+    ids, floor = list(committed), len(committed)
+    for spelling in (engine.spell(data[slice(*surplus)]), *drafted):
+        start, tail = engine.join(ids, spelling, floor)
+        ids[start:] = tail
+    return ids[floor:]
+
+
+def is_whole(data: bytes) -> bool:
+    """Return whether bytes are whole characters."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def require_proven(path: Path, manifest: Manifest) -> None:
+    """Check that an alignment's ids were the tokenizers' own when it was built.
+
+    Raises:
+        ArtifactError: They were not, in a text made for the proof or in the sample.
+    """
+    for other, side in SIDES:
+        found = Proof(**manifest.statistics[side]["proof"])
+        different = manifest.statistics[f"{other}_to_{side}"]["different_texts"]
+        if found.mismatches or different:
+            raise ArtifactError(
+                f"{path}: {side} ids are {found}; {different:,} texts of the sample come out otherwise. The output "
+                "stays the target's own, but drafts are lost there. Please report the tokenizer"
+            )
+
+
+def prove_again(alignment: Alignment, draft: Tokenizer, target: Tokenizer, seed: int) -> dict[str, Proof]:
+    """Repeat the proof of both sides on texts made anew.
+
+    Args:
+        alignment: Of the two tokenizers.
+        draft: The draft's.
+        target: The target's.
+        seed: Of the texts; `align` records its own.
+
+    Returns:
+        ``draft``, ``target`` -> what was found.
+
+    Raises:
+        FingerprintMismatch: It was built for others, or for the other direction.
+    """
+    alignment.require(draft, target)
+    texts = hard_texts(draft, target, seed)
+    return {
+        "draft": prove(target, draft, alignment.draft.engine(draft), alignment.target.spellings, texts),
+        "target": prove(draft, target, alignment.target.engine(target), alignment.draft.spellings, texts),
+    }
