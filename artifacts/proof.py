@@ -12,12 +12,11 @@ keep the bytes of a prefix (its `limits`), there is nothing to compare.
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
-
-import tokenizers
+from typing import NamedTuple
 
 from spectool import ArtifactError
 from spectool.artifacts.canonical.adversarial import adversarial_texts
@@ -29,6 +28,7 @@ from spectool.artifacts.tokenizer.surfaces import Edges
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 Engine = CanonicalIds | CanonicalText
+_BATCH = 4096  # texts encoded at once
 _DRAFTED = 4  # source tokens that are joined behind a floor
 _TEXTS = 400  # made from each tokenizer
 _LONGEST = 160  # characters of one: each of its prefixes is encoded
@@ -92,8 +92,7 @@ class Oracle:
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Ask ``tokenizer``."""
         self._surfaces, self._edges = tokenizer.surfaces, tokenizer.edges
-        self._backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
-        self._backend.encode_special_tokens = True
+        self._backend = tokenizer.plain_backend
 
     def read(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[int] | None]]:
         """Encode texts.
@@ -101,8 +100,11 @@ class Oracle:
         Yields:
             The ids, and the byte of the text at which each ends; None for those where the ids do not spell it.
         """
-        for encoding, text in zip(self._backend.encode_batch_fast(texts, add_special_tokens=False), texts, strict=True):
-            yield encoding.ids, ends_in_text(encoding.ids, text.encode(), self._surfaces, self._edges)
+        for begin in range(0, len(texts), _BATCH):
+            batch = texts[begin : begin + _BATCH]
+            encodings = self._backend.encode_batch_fast(batch, add_special_tokens=False)
+            for encoding, text in zip(encodings, batch, strict=True):
+                yield encoding.ids, ends_in_text(encoding.ids, text.encode(), self._surfaces, self._edges)
 
 
 def ends_in_text(ids: Sequence[int], data: bytes, surfaces: Sequence[bytes], artificial: Edges) -> list[int] | None:
@@ -165,6 +167,20 @@ def hard_texts(draft: Tokenizer, target: Tokenizer, seed: int, lines: Sequence[s
     return [text[:_LONGEST] for texts in (lines, *made) for text in islice(texts, _TEXTS)]
 
 
+class _Said(NamedTuple):
+    """A text: its bytes, ids of the source and the byte at which each ends, and those of the other tokenizer."""
+
+    data: bytes
+    ids: list[int]
+    ends: list[int]
+    other_ids: list[int]
+    other_ends: list[int] | None
+
+    def prefixes(self) -> Iterator[str]:
+        """Yield what is said up to the end of each token that ends with a character."""
+        return (self.data[:end].decode() for end in self.ends if is_whole(self.data[:end]))
+
+
 def prove(source: Tokenizer, other: Tokenizer, engine: Engine, spellings: Spellings, texts: Iterable[str]) -> Proof:
     """Compare tables and repair with the tokenizer ``other`` at every frontier of texts.
 
@@ -178,61 +194,55 @@ def prove(source: Tokenizer, other: Tokenizer, engine: Engine, spellings: Spelli
     proof, oracle = Proof(), Oracle(other)
     # A mark at a word's end is a space, which the source says after the last word too.
     written = [text + " " * source.edges.trailing_space for text in texts]
-    for text, (tokens, ends) in zip(written, Oracle(source).read(written), strict=True):
-        if ends is None or not tokens:
-            proof.left_out += 1
-            continue
-        proof.texts += 1
-        data = text.encode()
-        _prove_commits(proof, oracle, text, respell(source, other, engine, spellings, (data, tokens, ends)))
-        _prove_proposals(proof, oracle, engine, spellings, (text, tokens, ends))
+    said = [
+        _Said(text.encode(), ids, ends, *theirs)
+        for text, (ids, ends), theirs in zip(written, Oracle(source).read(written), oracle.read(written), strict=True)
+        if ids and ends is not None
+    ]
+    proof.texts, proof.left_out = len(said), len(written) - len(said)
+    prefixes = list(dict.fromkeys(prefix for text in said for prefix in text.prefixes()))
+    # What the other tokenizer does not keep cannot be compared.
+    known = zip(prefixes, oracle.read(prefixes), strict=True)
+    expected = {prefix: ids for prefix, (ids, ends) in known if ends is not None}
+    for text in said:
+        _prove_commits(proof, expected, text, respell(source, other, engine, spellings, text[:3]))
+        _prove_proposals(proof, expected, text, engine, spellings)
     return proof
 
 
-def _prove_commits(proof: Proof, oracle: Oracle, text: str, steps: Iterator[Step]) -> None:
+def _prove_commits(proof: Proof, expected: Mapping[str, list[int]], text: _Said, steps: Iterator[Step]) -> None:
     """Compare the ids after every token with those of the text up to there."""
-    data, found = text.encode(), list[tuple[int, list[int] | str]]()
     try:
         for step in steps:
-            if step.ids is not None and step.end:  # of nothing but an artificial space there is no text to encode
-                found.append((step.end, list(step.ids)))
+            if step.ids is None or not step.end:  # of nothing but an artificial space there is no text to encode
+                continue
+            prefix = text.data[: step.end].decode()
+            if prefix in expected:
+                proof.compare(step.ids, expected[prefix], prefix)
     except Exception as error:  # whatever it is, the side does not do its work
-        found.append((len(data), f"{type(error).__name__}: {error}"))
-    prefixes = [data[:end].decode() for end, _ in found]
-    for (_, ids), prefix, (expected, kept) in zip(found, prefixes, oracle.read(prefixes), strict=True):
-        if kept is not None:
-            proof.compare(ids, expected, prefix)
+        proof.compare(f"{type(error).__name__}: {error}", [], text.data.decode())
 
 
 def _prove_proposals(
-    proof: Proof,
-    oracle: Oracle,
-    engine: Engine,
-    spellings: Spellings,
-    text: tuple[str, Sequence[int], Sequence[int]],
+    proof: Proof, expected: Mapping[str, list[int]], text: _Said, engine: Engine, spellings: Spellings
 ) -> None:
     """Compare what is joined behind each of the other's ids with its ids of the text, where these stay."""
-    written, tokens, ends = text
-    data = written.encode()
-    ((committed, places),) = oracle.read([written])
-    cases, prefixes = list[tuple[int, int, int]](), list[str]()
+    data, ids, ends, committed, places = text
     for count, start in enumerate(places[:-1] if places else (), 1):
         first = bisect_right(ends, start)
         last = min(first + _DRAFTED, len(ends)) - 1
-        if start and all(is_whole(data[:end]) for end in (start, *ends[first : last + 1])):
-            cases.append((count, start, last))
-            prefixes.append(data[: ends[last]].decode())
-    for (count, start, last), prefix, (expected, kept) in zip(cases, prefixes, oracle.read(prefixes), strict=True):
-        if kept is None or expected[:count] != committed[:count]:
+        if not start or not all(is_whole(data[:end]) for end in (start, *ends[first : last + 1])):
             continue
-        first = bisect_right(ends, start)
-        drafted = [spellings.inside[token] for token in tokens[first + 1 : last + 1]]
+        prefix = data[: ends[last]].decode()
+        if prefix not in expected or expected[prefix][:count] != committed[:count]:
+            continue
+        drafted = [spellings.inside[token] for token in ids[first + 1 : last + 1]]
+        found: list[int] | str
         try:
             found = _behind(engine, committed[:count], data[: ends[last]], (start, ends[first]), drafted)
         except Exception as error:
-            proof.compare(f"{type(error).__name__}: {error}", expected[count:], prefix)
-        else:
-            proof.compare(found, expected[count:], prefix)
+            found = f"{type(error).__name__}: {error}"
+        proof.compare(found, expected[prefix][count:], prefix)
 
 
 def _behind(

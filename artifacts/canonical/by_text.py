@@ -26,8 +26,7 @@ class CanonicalText:
         """Prepare for ``tokenizer``; special tokens are not looked for in text."""
         self.string_calls = 0
         self._surfaces = tokenizer.surfaces
-        self._backend = type(tokenizer.backend).from_str(tokenizer.backend.to_str())
-        self._backend.encode_special_tokens = True
+        self._backend = tokenizer.plain_backend
         self._before = len(self.encode(_CUT))
         self.string_calls = 0
 

@@ -155,6 +155,13 @@ class Tokenizer:
         return " "
 
     @cached_property
+    def plain_backend(self) -> tokenizers.Tokenizer:
+        """A copy of the backend that reads no special tokens out of text."""
+        backend = tokenizers.Tokenizer.from_str(self.backend.to_str())
+        backend.encode_special_tokens = True
+        return backend
+
+    @cached_property
     def text_backend(self) -> tokenizers.Tokenizer:
         """A copy of the backend that spells exactly the text it is given, inside a running text.
 
