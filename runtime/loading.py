@@ -107,7 +107,7 @@ def _from_model(
 
         translator = make_translator(strategy or DEFAULT_STRATEGY, opened, draft, target)
         # A draft sees the BOS that it was trained with, whatever the target's prompt begins with.
-        return TranslatedDrafter(ModelSource(model, bos=draft.roles.bos, size=draft.size), translator)
+        return TranslatedDrafter(ModelSource(model, bos=draft.roles.bos, size=len(opened.draft.surfaces)), translator)
     from spectool.artifacts.tokenizer.same_vocabulary import require_same_vocabulary
     from spectool.runtime.drafters.draft_model import ModelDrafter
 

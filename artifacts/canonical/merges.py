@@ -11,6 +11,7 @@ consumed. That takes for granted that a part is made by a lower rank than the wh
 spaces in some vocabularies: the longest merge has the lowest rank), the pair is merged to see.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 SYMBOL = -1  # `left` of a token that no merge makes: a character or a byte
 UNREACHABLE = -2  # `left` of a token that merging its own bytes does not give back
 _NEVER = 2**31 - 1
+_REMEMBERED = 1 << 17  # pairs, about 100 bytes each
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,10 @@ class Merges:
             symbols: Bytes of each symbol -> id: characters, or single bytes.
             byte_tokens: Byte-fallback ids -> byte; empty for byte-level vocabularies.
         """
-        # Python's own lists and dicts give single numbers several times faster than arrays do.
-        self._left: list[int] = table.left.tolist()
-        self._right: list[int] = table.right.tolist()
-        self._rank: list[int] = table.rank.tolist()
-        self._ranks: list[int] = table.ranks.tolist()
-        self._results: list[int] = table.results.tolist()
-        self._places: dict[int, int] = dict(zip(table.pairs.tolist(), range(len(table.pairs)), strict=True))
+        # Single numbers are read faster from memoryviews than from arrays; nothing is copied.
+        self._left, self._right, self._rank = table.left.data, table.right.data, table.rank.data
+        self._ranks, self._results = table.ranks.data, table.results.data
+        self._places = _Places(table)
         self._unordered = _unordered(table)
         self._symbols = symbols
         self._by_bytes = not byte_tokens and all(len(symbol) == 1 for symbol in symbols)
@@ -90,8 +89,8 @@ class Merges:
         while x >= 0:
             y, y_consumed = second, _NEVER
             while y >= 0:
-                place = self._places.get(x << 32 | y)
-                if place is not None and self._ranks[place] < x_consumed and self._ranks[place] <= y_consumed:
+                place = self._places[x << 32 | y]
+                if place >= 0 and self._ranks[place] < x_consumed and self._ranks[place] <= y_consumed:
                     return True
                 y, y_consumed = left[y], rank[y]
             x, x_consumed = right[x], rank[x]
@@ -148,7 +147,7 @@ class Merges:
 
     def _find(self, first: int, second: int) -> int:
         """Return the place of a merge in the table, -1 where there is none."""
-        return self._places.get(first << 32 | second, -1)
+        return self._places[first << 32 | second]
 
     def _with_characters(self, tokens: list[int]) -> list[int]:
         """Replace runs of byte tokens by the characters that they spell, where these have a symbol."""
@@ -163,6 +162,24 @@ class Merges:
                 run.clear()
             result.append(token)
         return result + self.spell(bytes(run))
+
+
+class _Places(dict[int, int]):
+    """Pair -> its place in the table, -1 where it does not merge; of the pairs that were asked for."""
+
+    def __init__(self, table: MergeTable) -> None:
+        super().__init__()
+        self._pairs = table.pairs.data
+        merges = np.bincount(table.pairs >> 32, minlength=len(table.left) + 1)
+        self._first = np.append(0, np.cumsum(merges)).astype(np.int32).data  # place of the first merge of each id
+
+    def __missing__(self, pair: int) -> int:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        first, end = pair >> 32, self._first[(pair >> 32) + 1]
+        place = bisect_left(self._pairs, pair, self._first[first], end)
+        found = self[pair] = place if place < end and self._pairs[place] == pair else -1
+        return found
 
 
 def _unordered(table: MergeTable) -> frozenset[int]:

@@ -4,6 +4,8 @@ For each side (``draft``, ``target``), with the other one as ``<other>``:
 
     <side>_to_<other>.arrow    <other> int32[ids]          id with the same surface, -1 where none
     <side>_in_<other>.arrow    inside, after_space, text_start list<int32>[ids]   spellings in the other's ids
+    <side>_surfaces.npy        uint8[bytes]                 the bytes of all tokens, by id
+    <side>_offsets.npy         uint32[ids + 1]              where those of each token begin
     <side>_tokens.arrow        left, right, rank int32[ids]         last merge of each token
     <side>_merges.arrow        pair int64, rank, result int32[merges]   all merges, by pair
     <side>_alphabet.arrow      start uint32, class uint8[runs]      classes of characters that splits depend on
@@ -34,12 +36,15 @@ from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.by_text import CanonicalText
 from spectool.artifacts.canonical.merges import UNREACHABLE, MergeTable
 from spectool.artifacts.canonical.pretokens import JOIN, BoundaryTable
+from spectool.artifacts.formats.arrays import map_array, save_array
 from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.manifest import expect_format, read_manifest, verify_file, verify_files
+from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 FORMAT = "spectool-alignment"
-VERSION = 3
+VERSION = 4
+REBUILD = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
 NONE = -1
 SIDES = (("draft", "target"), ("target", "draft"))
 _INT32S = pa.list_(pa.int32())
@@ -90,12 +95,14 @@ class Side:
         spellings: Each id in ids of the other side.
         merges: Merge table; None where the lemma does not hold.
         boundaries: `boundary_table`; None likewise.
+        surfaces: Surface of each id.
     """
 
     partner: NDArray[np.int32]
     spellings: Spellings
     merges: MergeTable | None
     boundaries: BoundaryTable | None
+    surfaces: Sequence[bytes]
 
     def engine(self, tokenizer: Tokenizer) -> CanonicalIds | CanonicalText:
         """Return what joins ids of this side, whose tokenizer is ``tokenizer``."""
@@ -126,15 +133,18 @@ class Alignment:
         """
         self.path = path
         self.manifest = read_manifest(path)
-        expect_format(path, self.manifest, FORMAT, VERSION, ("draft", "target"))
+        expect_format(path, self.manifest, FORMAT, VERSION, ("draft", "target"), REBUILD)
         for name in self.manifest.files:
             verify_file(path, self.manifest, name)
         self.draft, self.target = (self._side(*sides) for sides in SIDES)
         self.prefix_index: NDArray[np.int32] = self._array("prefix_index.arrow", {"draft": pa.int32()})["draft"]
         self.absorption = self._absorption()
 
-    def require(self, draft: Tokenizer, target: Tokenizer) -> None:
+    def require(self, draft: Tokenizer, target: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
         """Check that the alignment was built for these two tokenizers, in this direction.
+
+        Returns:
+            The two, their surfaces mapped from the alignment.
 
         Raises:
             FingerprintMismatch: It was not.
@@ -153,6 +163,7 @@ class Alignment:
                 f"{self.path}: aligned in the other direction, draft {names}. "
                 f"Exchange draft and target, or align this direction: {rebuild}"
             ) from error
+        return draft.knowing(surfaces=self.draft.surfaces), target.knowing(surfaces=self.target.surfaces)
 
     def verify(self) -> None:
         """Prove the alignment whole: checksums first, then every invariant of the format.
@@ -170,6 +181,10 @@ class Alignment:
                 raise ArtifactError(
                     f"{self.path / f'{role}_to_{other}.arrow'}: an id is shared in one direction only. Align again"
                 )
+            assert isinstance(side.surfaces, Surfaces)
+            begins = side.surfaces.offsets
+            if begins[0] != 0 or (np.diff(begins.astype(np.int64)) < 0).any() or begins[-1] != len(side.surfaces.blob):
+                raise ArtifactError(f"{self.path / f'{role}_offsets.npy'}: surfaces out of order. Align again")
             for column in (side.spellings.inside, side.spellings.after_space, side.spellings.text_start):
                 assert isinstance(column, _Lists)
                 self._expect_ids(f"{role}_in_{other}.arrow", column.values, 0, sizes[other])
@@ -213,10 +228,12 @@ class Alignment:
         names = ("inside", "after_space", "text_start")
         lists = self._columns(table, dict.fromkeys(names, _INT32S), size)
         spellings = Spellings(*(_Lists(lists[name]) for name in names))
+        offsets = self._mapped(f"{role}_offsets.npy", "uint32", size + 1)
+        surfaces = Surfaces(self._mapped(f"{role}_surfaces.npy", "uint8", None), offsets)
         if f"{role}_tokens.arrow" not in self.manifest.files:
             if self.manifest.statistics.get(role, {}).get("lemma", True):
                 raise ArtifactError(f"{self.path}: the manifest does not name {role}_tokens.arrow. Align again")
-            return Side(partner, spellings, None, None)
+            return Side(partner, spellings, None, None, surfaces)
         tokens = self._array(f"{role}_tokens.arrow", dict.fromkeys(("left", "right", "rank"), pa.int32()), size)
         merges = self._array(f"{role}_merges.arrow", {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()})
         runs = self._array(f"{role}_alphabet.arrow", {"start": pa.uint32(), "class": pa.uint8()})
@@ -224,7 +241,7 @@ class Alignment:
         shape = alphabet.size + 1, alphabet.size, alphabet.size
         verdicts = self._array(f"{role}_boundaries.arrow", {"verdict": pa.uint8()}, math.prod(shape))["verdict"]
         boundaries = BoundaryTable(alphabet, verdicts.reshape(shape))
-        return Side(partner, spellings, MergeTable(*tokens.values(), *merges.values()), boundaries)
+        return Side(partner, spellings, MergeTable(*tokens.values(), *merges.values()), boundaries, surfaces)
 
     def _absorption(self) -> Absorption:
         file, size = "absorption.arrow", self.manifest.tokenizers["target"]["size"]
@@ -232,6 +249,11 @@ class Alignment:
         counts = {name: as_numpy(columns[name]) for name in _COUNTS}
         masks = np.frombuffer(columns["next_bytes"].buffers()[1], np.uint8, 32 * size)
         return Absorption(**counts, next_bytes=masks.reshape(size, 32))
+
+    def _mapped(self, file: str, kind: str, size: int | None) -> NDArray[Any]:
+        if file not in self.manifest.files:
+            raise ArtifactError(f"{self.path}: the manifest does not name {file}. Align again")
+        return map_array(self.path / file, kind, size)
 
     def _array(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, NDArray[Any]]:
         columns = self._columns(file, types, size)
@@ -270,6 +292,9 @@ def write_alignment(
 ) -> None:
     """Write the data files of an alignment into the scratch directory of `replacing.writing`."""
     for (role, other), side in zip(SIDES, (draft, target), strict=True):
+        surfaces = Surfaces.of(side.surfaces)
+        save_array(directory / f"{role}_surfaces.npy", surfaces.blob, "uint8")
+        save_array(directory / f"{role}_offsets.npy", surfaces.offsets, "uint32")
         write_columns(directory / f"{role}_to_{other}.arrow", {other: pa.array(side.partner, pa.int32())})
         spelled = side.spellings
         write_columns(

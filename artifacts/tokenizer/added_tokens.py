@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 
@@ -11,6 +14,15 @@ def added_in_text(tokenizer: Tokenizer) -> dict[int, bytes]:
     # A sign that stands for a space cannot be told from one, so it never comes out of ids.
     spaces = tokenizer.space_sign
     return {index: text.encode() for index, text in added.items() if spaces == " " or spaces not in text}
+
+
+def _holding(surfaces: Sequence[bytes], values: bytes) -> bytearray:
+    """Return 1 for every id whose surface has one of some bytes, else 0."""
+    text = Surfaces.of(surfaces)
+    wanted = np.zeros(256, np.int32)
+    wanted[list(values)] = 1
+    before = np.append(0, np.cumsum(wanted[text.blob]))
+    return bytearray((before[text.offsets[1:]] > before[text.offsets[:-1]]).astype(np.uint8))
 
 
 class AddedTokens:
@@ -29,11 +41,9 @@ class AddedTokens:
         self.longest = max(map(len, contents), default=0)
         self._openings = frozenset(content[:end] for content in contents for end in range(1, len(content) + 1))
         firsts = {content[:1] for content in contents}
-        self._opening = frozenset(
-            token for token, surface in enumerate(self._surfaces) if any(first in surface for first in firsts)
-        )
+        self._opening = _holding(self._surfaces, b"".join(firsts))
         self._inside = b"\0".join(contents)
-        self._touches: list[bool | None] = [None if contents else False] * len(self._surfaces)  # as far as asked
+        self._touches: dict[int, bool] = {}  # as far as asked
 
     def __contains__(self, token: int) -> bool:
         """Tell whether this is an added token."""
@@ -41,7 +51,9 @@ class AddedTokens:
 
     def touches(self, token: int) -> bool:
         """Tell whether an added token could begin in this one, or go on through all of it."""
-        touches = self._touches[token]
+        if not self._contents:
+            return False
+        touches = self._touches.get(token)
         if touches is None:
             surface = self._surfaces[token]
             touches = surface in self._inside or any(surface[i:] in self._openings for i in range(len(surface)))
@@ -52,7 +64,7 @@ class AddedTokens:
         """Tell whether an added token could begin in ``ids[begin:at]`` and not have ended there."""
         if at <= begin or not self.touches(ids[at - 1]):
             return False
-        return not self._opening.isdisjoint(ids[max(begin, at - self.longest) : at])
+        return any(map(self._opening.__getitem__, ids[max(begin, at - self.longest) : at]))
 
     def span(self, ids: Sequence[int], at: int, after: int, begin: int) -> bool:
         """Tell whether one could begin in ``ids[begin:at]`` and go on in the id ``after`` these."""

@@ -12,9 +12,12 @@ a text some decoders remove one space that is not part of it (`Edges`).
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spectool import TokenizerError
 
@@ -34,6 +37,40 @@ class Edges:
 
     leading_space: bool
     trailing_space: bool
+
+
+class Surfaces(Sequence[bytes]):
+    """The surfaces of all ids in one run of bytes, which may be a mapped file.
+
+    Attributes:
+        blob: All bytes one after the other; uint8.
+        offsets: Where each id's surface begins, and where the last one ends; uint32 ``[ids + 1]``.
+    """
+
+    def __init__(self, blob: NDArray[np.uint8], offsets: NDArray[np.uint32]) -> None:
+        """Take over the arrays; nothing is copied."""
+        self.blob, self.offsets = blob, offsets
+        self._bytes, self._offsets = blob.data, offsets.data
+
+    @classmethod
+    def of(cls, surfaces: Sequence[bytes]) -> "Surfaces":
+        """Lay out surfaces one after the other."""
+        if isinstance(surfaces, Surfaces):
+            return surfaces
+        offsets = np.append(0, np.cumsum(list(map(len, surfaces)))).astype(np.uint32)
+        return cls(np.frombuffer(b"".join(surfaces), np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, token: Any) -> Any:
+        return self._bytes[self._offsets[token] : self._offsets[token + 1]].tobytes()
+
+    def first(self, surface: bytes) -> int:
+        """Return the lowest id with a surface, -1 where there is none."""
+        lengths = np.diff(self.offsets)
+        ids = np.flatnonzero(lengths == len(surface)).tolist() if surface else []
+        return next((token for token in ids if self[token] == surface), -1)
 
 
 def byte_symbols() -> dict[str, int]:

@@ -7,6 +7,7 @@ transformers rebuilds some tokenizers from their class name instead of reading
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -84,7 +85,7 @@ class Tokenizer:
         return index
 
     @cached_property
-    def surfaces(self) -> list[bytes]:
+    def surfaces(self) -> Sequence[bytes]:
         """Surface of every id, length ``size``; empty for special and missing ids."""
         return token_surfaces(self.spec, self.vocabulary, self.specials)
 
@@ -208,6 +209,12 @@ class Tokenizer:
         if self._removed.trailing_space and joined.endswith(b" "):
             joined = joined[:-1]
         return joined
+
+    def knowing(self, **derived: Any) -> "Tokenizer":
+        """Return the same tokenizer with derived properties that are known already, such as mapped surfaces."""
+        same = copy(self)
+        same.__dict__.update(derived)
+        return same
 
     def require(self, recorded: Mapping[str, Any], artifact: str, rebuild: str) -> None:
         """Check that an artifact was built for this tokenizer: by its source, or where that is another by its content.

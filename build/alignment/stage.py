@@ -65,8 +65,8 @@ def build_alignment(
         tables = {role: _tables(tokenizer) for role, tokenizer in (("draft", draft), ("target", target))}
         progress("spelling both vocabularies in each other's ids")
         sides = {
-            "draft": Side(intersect(draft, target), spellings(draft, target), *tables["draft"]),
-            "target": Side(intersect(target, draft), spellings(target, draft), *tables["target"]),
+            "draft": Side(intersect(draft, target), spellings(draft, target), *tables["draft"], draft.surfaces),
+            "target": Side(intersect(target, draft), spellings(target, draft), *tables["target"], target.surfaces),
         }
         progress("proving what joins ids")
         proofs = _prove({"draft": draft, "target": target}, sides, hard_texts(draft, target, SEED, texts))

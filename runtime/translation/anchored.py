@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from spectool.artifacts.canonical.by_ids import CanonicalIds, Change, Piece
 from spectool.artifacts.canonical.by_text import CanonicalText, recent
 from spectool.artifacts.formats.alignment import NONE, Alignment
+from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import Allows, Constraint, DraftContext, allow_any
@@ -86,7 +87,7 @@ class AnchoredTranslator:
         Raises:
             FingerprintMismatch: It was built for others, or for the other direction.
         """
-        alignment.require(draft, target)
+        draft, target = alignment.require(draft, target)
         self._draft, self._target = draft, target
         self._resync, self._heal, self._head, self._max_tail_risk = resync, heal, head, max_tail_risk
         self._draft_engine = alignment.draft.engine(draft)
@@ -94,13 +95,12 @@ class AnchoredTranslator:
         self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.partner
         self._spelled, self._to_draft = alignment.target.spellings, alignment.target.partner
         self._prefix_index = alignment.prefix_index
-        self._in_order = [draft.surfaces[token] for token in alignment.prefix_index.tolist()]
         self._absorption = alignment.absorption
-        self._space = next((token for token, surface in enumerate(target.surfaces) if surface == b" "), NONE)
+        self._space = Surfaces.of(target.surfaces).first(b" ")
         # Spellings met so far, of tokens of whole characters: in target ids, in draft ids.
-        self._plain: list[Piece | None] = [None] * draft.size
+        self._plain: dict[int, Piece] = {}
         self._runs: dict[tuple[int, ...], Piece | None] = {}
-        self._back: list[Piece | None] = [None] * target.size
+        self._back: dict[int, Piece] = {}
         self._surplus: dict[tuple[int, int], tuple[int, ...]] = {}
         self._ranges: dict[bytes, NDArray[np.int32]] = {}
         self.start()
@@ -124,8 +124,7 @@ class AnchoredTranslator:
         engine, ids = self._draft_engine, self._ids
         for token in tokens:
             place = self._place
-            plain = place.begun and not place.pending and token < len(self._back)
-            piece = self._back[token] if plain else None
+            piece = self._back.get(token) if place.begun and not place.pending else None
             if piece is not None and isinstance(engine, CanonicalIds):
                 start, tail = engine.append(ids, piece, 0, place.draft_begin)
             else:
@@ -198,10 +197,7 @@ class AnchoredTranslator:
                 return None
             pieces.append(engine.piece(first))
             drafts = drafts[1:]
-        try:
-            known = list(map(self._plain.__getitem__, drafts))
-        except IndexError:  # a model may have more ids than its tokenizer
-            return None
+        known = list(map(self._plain.get, drafts))
         if all(known):
             return [*pieces, *known]  # type: ignore[list-item]  # none of them is None
         run: tuple[int, ...] = ()
@@ -229,7 +225,7 @@ class AnchoredTranslator:
         if whole:
             ids = self._proposed.inside[run[0]] if len(run) == 1 else ()
             found = engine.piece(ids or engine.spell(data))
-        if whole and len(run) == 1:
+        if found and len(run) == 1:
             self._plain[run[0]] = found
         else:
             self._runs[run] = found
@@ -369,8 +365,9 @@ class AnchoredTranslator:
         """Return the draft ids whose bytes begin with ``prefix`` and go on: one range of the prefix index."""
         found = self._ranges.get(prefix)
         if found is None:
-            low = bisect_right(self._in_order, prefix)
-            high = bisect_left(self._in_order, prefix + b"\xff" * 8, low)
+            index, surface = self._prefix_index.data, self._draft.surfaces.__getitem__
+            low = bisect_right(index, prefix, key=surface)
+            high = bisect_left(index, prefix + b"\xff" * 8, low, key=surface)
             found = self._ranges[prefix] = np.array(self._prefix_index[low:high])
         return found
 

@@ -20,6 +20,7 @@ from spectool.artifacts.canonical.by_text import CanonicalText
 from spectool.artifacts.canonical.merges import MergeTable
 from spectool.artifacts.canonical.pretokens import JOIN, BoundaryTable
 from spectool.artifacts.formats.alignment import FORMAT, VERSION, Absorption, Side, Spellings, write_alignment
+from spectool.artifacts.formats.arrays import save_array
 from spectool.artifacts.formats.columns import read_columns, write_columns
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
@@ -34,10 +35,14 @@ FILES = (
     "draft_boundaries.arrow",
     "draft_in_target.arrow",
     "draft_merges.arrow",
+    "draft_offsets.npy",
+    "draft_surfaces.npy",
     "draft_to_target.arrow",
     "draft_tokens.arrow",
     "prefix_index.arrow",
     "target_in_draft.arrow",
+    "target_offsets.npy",
+    "target_surfaces.npy",
     "target_to_draft.arrow",
 )
 
@@ -56,8 +61,11 @@ DRAFT = Side(
     Spellings([(1,), (0,), (1, 0), ()], [(2, 1), (2, 0), (2, 1, 0), ()], [(1,), (0,), (1, 0), ()]),
     MERGES,
     BOUNDARIES,
+    [b"a", b"b", b"ab", b""],
 )
-TARGET = Side(ints(BACK), Spellings([(1,), (0,), ()], [(1,), (0,), ()], [(2,), (0,), ()]), None, None)
+TARGET = Side(
+    ints(BACK), Spellings([(1,), (0,), ()], [(1,), (0,), ()], [(2,), (0,), ()]), None, None, [b"b", b"a", b"c"]
+)
 PREFIXES = ints([0, 2, 1])
 COUNTS = tuple(np.array([4 - place, 5, 7], np.uint32) for place in range(4))
 ABSORPTION = Absorption(*COUNTS, np.arange(96, dtype=np.uint8).reshape(3, 32))
@@ -162,12 +170,12 @@ def test_a_lemma_without_its_files(path: Path) -> None:
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [2, 4])
+@pytest.mark.parametrize("version", [2, 3, 5])
 def test_other_versions(path: Path, version: int) -> None:
     manifest = Alignment(path).manifest
     (path / "manifest.json").unlink()
     seal(path, Manifest(FORMAT, version, {}, manifest.tokenizers, {}, manifest.statistics))
-    with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 3\. Build it again"):
+    with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 4\. Build it again"):
         Alignment(path)
 
 
@@ -182,7 +190,7 @@ def test_cut_and_random_files_are_named(
     for _ in range(10):
         (path / file).write_bytes(damage(data, rng))
         reseal(path)
-        with pytest.raises(ArtifactError, match=rf"x\.align/{file}: not a readable Arrow file .*again"):
+        with pytest.raises(ArtifactError, match=rf"x\.align/{file}: not a readable (Arrow|.npy) file .*again"):
             Alignment(path)
 
 
@@ -204,7 +212,31 @@ def test_flipped_bits_are_found(path: Path, file: str, rng: random.Random) -> No
             Alignment(path)
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize(
+    ("file", "values", "kind", "found"),
+    [
+        ("draft_offsets.npy", [0, 1, 2, 4], "uint32", "uint32 4, expected uint32 5"),
+        ("target_offsets.npy", [0, 1, 2, 3], "int64", "int64 4, expected uint32 4"),
+        ("draft_surfaces.npy", [[97, 98]], "uint8", "uint8 1x2, expected uint8 any"),
+    ],
+)
+def test_wrong_arrays(path: Path, file: str, values: list[Any], kind: str, found: str) -> None:
+    save_array(path / file, values, kind)
+    reseal(path)
+    with pytest.raises(ArtifactError, match=f"{file}: {found}"):
+        Alignment(path)
+
+
+@pytest.mark.parametrize("offsets", [[0, 2, 1, 4, 4], [1, 1, 2, 4, 4], [0, 1, 2, 4, 5]])
+def test_surfaces_out_of_order_are_found(path: Path, offsets: list[int]) -> None:
+    assert list(Alignment(path).draft.surfaces) == [b"a", b"b", b"ab", b""]
+    save_array(path / "draft_offsets.npy", offsets, "uint32")
+    reseal(path)
+    with pytest.raises(ArtifactError, match=r"draft_offsets\.npy: surfaces out of order"):
+        Alignment(path).verify()
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.endswith(".arrow")])
 def test_wrong_types_columns_and_rows(path: Path, tmp_path: Path, file: str) -> None:
     def columns_of(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
         copy = tmp_path / "copy"
