@@ -1,6 +1,5 @@
 """What two tokenizers say of a draft, on text of one language; no model is asked."""
 
-import json
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -100,9 +99,8 @@ def _ceiling(
     """Return the tokens per pass of a perfect draft, nothing where no passage is kept by both tokenizers."""
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         if alignment is None:
-            text, path = Path(scratch) / "text.jsonl", Path(scratch) / "pair"
-            text.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-            build_alignment(draft, target, open_corpus(str(text)), path, lambda step: None, sample=0)
+            path = Path(scratch) / "pair.align"
+            build_alignment(draft, target, open_corpus("sample:pl"), path, lambda step: None, sample=0)
             alignment = Alignment(path)
         ceiling = measure_ceiling(alignment, draft, target, texts, lengths, _CEILING_SAMPLE)["ceiling"]
     known = {name: {int(k): value for k, value in found.items() if value} for name, found in ceiling.items()}

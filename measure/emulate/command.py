@@ -17,10 +17,11 @@ from spectool.runtime.commands.model_options import DraftLength
 from spectool.runtime.commands.option_sections import SectionedCommand, under
 from spectool.runtime.loading import MIN_PROBABILITY
 from spectool.runtime.translation.strategies import STRATEGIES
+from spectool.runtime.translation.strings import WINDOW
 
 _DRAFT_LENGTHS = (2, 4)  # of a draft model
 _ORDER = 5
-_OF_DRAFT = {"count_on", "order", "alignment", "strategies", "steps"}
+_OF_DRAFT = {"count_on", "order", "alignment", "strategies", "steps", "window", "window_back"}
 _OF_LOOKUP = {"dictionary", "history", "min_draft_prob", "prompt_lookup"}
 _text, _lookup, _draft = (
     under("Text"),
@@ -88,6 +89,8 @@ _text, _lookup, _draft = (
     multiple=True,
     help="How drafts are translated; may be repeated. All by default.",
 )
+@_draft("--window", type=click.IntRange(1), help=f"Context tokens before a draft for `context`; {WINDOW} by default.")
+@_draft("--window-back", type=click.IntRange(0), help="Context tokens before what is committed, likewise; 0 for none.")
 @_draft("--steps", is_flag=True, help="Report the steps of the anchored strategy one by one, too.")
 @sweep_options
 @text_options
@@ -146,7 +149,7 @@ def emulate(**options: Any) -> None:
     if asked.corpus is None:
         raise click.UsageError("name the text to replay: --corpus C")
     if asked.draft is None and given & (_OF_DRAFT - {"order"}):
-        raise click.UsageError("--count-on, --alignment, --strategy and --steps need a draft: --draft D")
+        raise click.UsageError("--count-on, --alignment, --strategy, its windows and --steps need a draft: --draft D")
     if asked.order is not None and asked.count_on is None:
         raise click.UsageError("--order is about the n-grams of --count-on C, which is not given")
     if asked.draft is None:
@@ -251,8 +254,10 @@ def _draft_by_model(asked: Any) -> None:
     lengths = list(dict.fromkeys(asked.lengths or _DRAFT_LENGTHS))
     runs: list[StrategyRun] = []
     with _aligned(recorded, drafting, target) as aligned:
+        windows = {name: getattr(asked, name) for name in ("window", "window_back")}
+        windows = {name: tokens for name, tokens in windows.items() if tokens is not None}
         translators = {
-            each: make_translator(each, aligned, drafting, target) for each in asked.strategies or STRATEGIES
+            each: make_translator(each, aligned, drafting, target, **windows) for each in asked.strategies or STRATEGIES
         }
         if asked.steps:
             translators |= anchored_steps(aligned, drafting, target)

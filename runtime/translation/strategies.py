@@ -7,8 +7,10 @@ from spectool.runtime.translation.protocol import Translator
 STRATEGIES = ("none", "naive", "context", "intersection", "anchored")
 
 
-def make_translator(strategy: str, alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> Translator:
-    """Make the translator of a strategy (one of `STRATEGIES`).
+def make_translator(
+    strategy: str, alignment: Alignment, draft: Tokenizer, target: Tokenizer, **windows: int
+) -> Translator:
+    """Make the translator of a strategy (one of `STRATEGIES`); ``windows`` are those of `ContextTranslator`.
 
     Raises:
         FingerprintMismatch: The alignment is for other tokenizers, or for the other direction.
@@ -27,7 +29,7 @@ def make_translator(strategy: str, alignment: Alignment, draft: Tokenizer, targe
         case "naive":
             return NaiveTranslator(draft, target)
         case "context":
-            return ContextTranslator(draft, target)
+            return ContextTranslator(draft, target, **windows)
         case "intersection":
             spell = alignment.target.spellings.inside.__getitem__
             return IntersectionTranslator(alignment.draft.partner, alignment.target.partner, spell)

@@ -5,23 +5,24 @@ drop a leading space, half a character becomes U+FFFD) and encoded without what 
 
     none      ids as they are, both ways
     naive     draft ids -> text -> target ids; committed ids -> text -> draft ids, each by itself
-    context   the same, but the draft's text is encoded behind the text of the last p context tokens
+    context   the same, but encoded behind the text of the last p context tokens: drafts, and what is committed
 
 Source: cross-family speculative decoding for Polish on Apple Silicon, sections 2.2 (algorithm 1,
-SLEM), 3.2.1, 3.2.2 and 3.3 (algorithm 2), 6.4 (absorption by the window).
+SLEM), 3.2.1, 3.2.2 and 3.3 (algorithm 2), 6.4 (windows in both directions, absorption by the window).
 """
 
 from collections.abc import Iterable, Sequence
 
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import Constraint, DraftContext
 
 WINDOW = 5
-"""Context tokens before the draft in the published runs (p)."""
+"""Context tokens before the draft in the published runs (p), and before what is committed."""
 
 
 class AppendedContext:
-    """A draft context that only grows: what was written once is never taken back."""
+    """A draft context that grows at its end, where the last ids may be written anew."""
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -32,8 +33,14 @@ class AppendedContext:
         """Add draft ids at the end."""
         self.ids.extend(ids)
 
+    def replace(self, count: int, ids: Sequence[int]) -> None:
+        """Put draft ids in the place of the last ``count``."""
+        begin = max(0, len(self.ids) - count)
+        self._seen = min(self._seen, begin + accepted_length(self.ids[begin:], ids))
+        self.ids[begin:] = ids
+
     def read(self) -> DraftContext:
-        """Return all ids; those of the previous call are kept."""
+        """Return all ids, and how many are those of the previous call."""
         kept, self._seen = self._seen, len(self.ids)
         return DraftContext(self.ids, kept)
 
@@ -136,30 +143,43 @@ class NaiveTranslator:
 
 
 class ContextTranslator(NaiveTranslator):
-    """``context``: as `NaiveTranslator`, but forward through a window of context (algorithm 2).
+    """``context``: as `NaiveTranslator`, but through windows of context (algorithm 2; section 6.4 for the way back).
 
-    The way back stays without context, as in the published implementation (algorithm 2, lines 10
-    and 11). Where the target merges the draft's first characters into the window's last token,
-    they are stripped with it (section 6.4).
+    Where the target merges the draft's first characters into the window's last token, they are
+    stripped with it (section 6.4). On the way back the window is written anew with what was
+    committed, so that nothing is lost. The third remedy of that section, to take the window out of
+    the target's cache and feed it again as merged, would change committed tokens: it is not offered.
     """
 
     name = "context"
 
-    def __init__(self, draft: Tokenizer, target: Tokenizer, window: int = WINDOW) -> None:
+    def __init__(self, draft: Tokenizer, target: Tokenizer, window: int = WINDOW, window_back: int = WINDOW) -> None:
         """Translate between ``draft`` and ``target``.
 
         Args:
             draft: Tokenizer of the draft model.
             target: Tokenizer of the target model.
             window: Context tokens decoded before the draft (p), at least 1.
+            window_back: Context tokens written anew with what is committed; 0 for none, as in algorithm 2.
 
         Raises:
-            ValueError: The window is empty: that is `NaiveTranslator`.
+            ValueError: The first window is empty, which is `NaiveTranslator`, or the second negative.
         """
         if window < 1:
             raise ValueError(f"window: expected at least 1 context token, got {window}; use NaiveTranslator for 0")
+        if window_back < 0:
+            raise ValueError(f"window_back: expected 0 context tokens or more, got {window_back}")
         super().__init__(draft, target)
-        self._window = window
+        self._window, self._window_back = window, window_back
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Encode the last context tokens together with the committed ones, in their place."""
+        if not self._window_back or not tokens:
+            super().commit(tokens)
+            return
+        before = self._decode(self._draft, self._context.ids[-self._window_back :])
+        together = self._encode(self._draft, before + self._decode(self._target, tokens))
+        self._context.replace(self._window_back, together)
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """Encode window and draft together, and strip as many ids as the window has (lines 3 to 7).
