@@ -27,12 +27,10 @@ from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
 from spectool.build import build_alignment
 from spectool.measure.emulate.ngram_model import NgramModel, NgramSource
 from spectool.measure.emulate.strategies import anchored_steps, compare_strategies
-from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.strategies import make_translator
 
 RESULTS = Path(__file__).parent / "results" / "ladder.jsonl"
 STRATEGIES = ("none", "naive", "context", "intersection")
-_TAIL_RISK = 0.5
 _ALIGNED = 3000  # documents of the training text on which absorption is counted
 
 
@@ -66,7 +64,6 @@ def main(
         alignment = Alignment(path)
         translators = {name: make_translator(name, alignment, *sides) for name in strategies}
         translators |= anchored_steps(alignment, *sides)
-        translators["+ tail absorption"] = AnchoredTranslator(alignment, *sides, max_tail_risk=_TAIL_RISK)
         rows = []
         total = sum(map(len, documents)) * len(lengths) * len(translators)
         with tqdm(total=total, unit=" tokens", unit_scale=True) as bar:

@@ -95,3 +95,15 @@ def recent(data: bytes) -> bytes:
 def _is_cut(data: bytes) -> bool:
     """Return whether something was cut off before; a text that begins so by itself is joined alike."""
     return data.startswith(_CUT + b" ")
+
+
+def whole_characters(data: bytes) -> int:
+    """Return how many bytes are whole characters, or can never become any: all but an unfinished end."""
+    for back in range(1, min(3, len(data)) + 1):
+        lead = data[-back]
+        if lead >= 0xC0:
+            length = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+            return len(data) - back if length > back else len(data)
+        if lead < 0x80:
+            break
+    return len(data)

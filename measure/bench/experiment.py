@@ -82,7 +82,7 @@ class DrafterSpec(Table):
     dictionary: str | None = None
     history: bool = False
     prompt_lookup: bool = False  # vLLM's rule in place of the history, only where what else drafts is silent
-    verify: Literal["exact", "rejection"] = "exact"  # as for generate
+    verify: Literal["exact", "rejection"] | None = None  # as for generate; None for its default
     min_draft_prob: Annotated[float, Field(ge=0, le=1)] = MIN_PROBABILITY  # likewise
     languages: Texts = ()  # of the prompts that it drafts for; none for all
 
@@ -93,7 +93,7 @@ class DrafterSpec(Table):
         _expect(found, self.name, "something that drafts", "nothing")
         _expect(not (self.history and self.prompt_lookup), "prompt_lookup", "no history beside it", "both")
         _expect(model or self.alignment is None, "alignment", "a draft_model with it", "none")
-        _expect(model or self.verify == "exact", "verify", "a draft_model with rejection", "none")
+        _expect(model or self.verify != "rejection", "verify", "a draft_model with rejection", "none")
         _expect(self.alignment or not self.strategies, "strategies", "an alignment with them", "none")
         _expect_of("strategies", self.strategies, STRATEGIES)
         return self

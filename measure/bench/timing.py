@@ -39,7 +39,7 @@ class Configuration:
         strategy: Of translating drafts; None where nothing is translated.
         num_draft_tokens: k; 0 for plain decoding, None for as many as pay.
         drafter: The drafter; None for plain decoding.
-        verify: How drafts are verified above temperature 0.
+        verify: How drafts are verified above temperature 0; None as `generate_step` chooses.
         languages: Of the prompts that it is for; none for all.
     """
 
@@ -47,7 +47,7 @@ class Configuration:
     strategy: str | None = None
     num_draft_tokens: int | None = 0
     drafter: Drafter | None = None
-    verify: Literal["exact", "rejection"] = "exact"
+    verify: Literal["exact", "rejection"] | None = None
     languages: Sequence[str] = ()
 
 

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from spectool.runtime.translation.protocol import Constraint, DraftContext, Translator, allow_any
+
+if TYPE_CHECKING:
+    from spectool.runtime.translation.spelling import Speller
 
 Result = TypeVar("Result")
 
@@ -94,6 +97,10 @@ class CountedTranslator:
         if allows is allow_any:
             return constraint
         return replace(constraint, allows=lambda token, healed: self._counted(lambda: allows(token, healed)))
+
+    def speller(self) -> "Speller | None":
+        """Return the other one's; what it spells is not counted."""
+        return self._inner.speller()
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """Translate as the other one does."""

@@ -72,7 +72,12 @@ def verify_option(option: Callable[..., Any] = click.option, **others: Any) -> D
         "Above temperature 0: exact keeps drafts that equal what is drawn; rejection keeps more of a model's, "
         "from the same distribution."
     )
-    settings = {"type": click.Choice(["exact", "rejection"]), "default": "exact", "show_default": True, "help": said}
+    settings = {
+        "type": click.Choice(["exact", "rejection"]),
+        "default": "rejection",
+        "show_default": True,
+        "help": said,
+    }
     made: Decorator = option("--verify", **(settings | others))
     return made
 

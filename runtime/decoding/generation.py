@@ -7,11 +7,10 @@
                 (or tk when all k are right); the rejected ones are taken out of the cache, and where
                 that takes some accepted ones along, the next pass feeds these again before c
 
-Every committed token is a choice that the target made after the true history, so a drafter
-can change the speed and nothing else. With a sampler this is exact-match verification: each
-position is sampled on its own, and its sample is the committed token whether or not the
-draft had guessed it. Drafts drawn from a known distribution can be verified by rejection
-sampling instead, which keeps the distribution too and accepts more of them (verification.py).
+Every committed token is a choice that the target made after the true history, so a drafter can change the speed and
+nothing else. With a sampler this is exact-match verification: each position is sampled on its own, and its sample is
+the committed token whether or not the draft had guessed it. Drafts drawn from a known distribution are verified by
+rejection sampling instead, which keeps the distribution too and accepts more of them (docs/sampling.md).
 
 Where no drafts will follow a pass without drafts, the next pass begins before the token of this one is read, as in
 mlx-lm's own loop: the device computes it while Python hands the token over. Its input is in the cache one
@@ -71,7 +70,7 @@ def generate_step(
     stop_tokens: Collection[int] = frozenset(),
     sampler: Sampler | None = None,
     logits_processors: Sequence[LogitsProcessor] | None = None,
-    verify: Literal["exact", "rejection"] = "exact",
+    verify: Literal["exact", "rejection"] | None = None,
     max_kv_size: int | None = None,
     prompt_cache: list[Any] | None = None,
     cached_tokens: Sequence[int] = (),
@@ -113,7 +112,8 @@ def generate_step(
             also asked about positions that are then rejected.
         verify: ``rejection`` lets draft models that can do so draw their drafts, by the request's own
             settings, and accepts them by rejection sampling; the sampler must then be a `Sampling`.
-            All other drafts are verified by exact match, and so is everything without a sampler.
+            All other drafts are verified by exact match, and so is everything without a sampler. None: by
+            rejection sampling with a `Sampling`, by exact match with other samplers.
         max_kv_size: Window of the cache, in tokens, for models that do not make their own.
         prompt_cache: Cache to continue, one entry for each layer; None makes a fresh one.
         cached_tokens: Token ids that ``prompt_cache`` holds, so that drafters and processors see
@@ -140,7 +140,7 @@ def generate_step(
     cache = make_prompt_cache(model, max_kv_size) if prompt_cache is None else prompt_cache
     processors = tuple(logits_processors or ())
     draw = None
-    if verify != "exact":
+    if verify != "exact" and (verify or sampler):
         from spectool.runtime.decoding.rejection import draw_for
 
         draw = draw_for(model, verify, sampler, processors)

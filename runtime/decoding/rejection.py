@@ -59,9 +59,13 @@ class Draw:
         return draw_from(chosen), chosen
 
 
-def draw_for(model: Any, verify: str, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...]) -> Draw | None:
+def draw_for(
+    model: Any, verify: str | None, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...]
+) -> Draw | None:
     """Return how drafts are drawn for rejection sampling; None where they are not."""
-    if verify != "rejection":
+    if verify is None and not isinstance(sampler, Sampling):
+        return None
+    if verify not in (None, "rejection"):
         raise RuntimeUnsupported(f"verify: expected 'exact' or 'rejection', got {verify!r}")
     if sampler is None:
         return None
@@ -70,6 +74,8 @@ def draw_for(model: Any, verify: str, sampler: Sampler | None, processors: tuple
             f"verify='rejection': expected a sampler with a known distribution, got {sampler!r}. "
             "Pass spectool.runtime.Sampling(temp=…), or verify='exact'."
         )
+    if not sampler.temp:
+        return None
     # Built and never computed: only the shape is read.
     return Draw(sampler, processors, int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1]))
 

@@ -54,7 +54,6 @@ class ModelSource(DraftSource):
 
     costs_a_pass = True
     cache: DraftCache
-    can_draw = True
 
     def __init__(
         self,
@@ -87,11 +86,16 @@ class ModelSource(DraftSource):
         self.agreed = 0
         self._mask_of: NDArray[np.bool_] | None = None
         self._mask: mx.array | None = None
-        self.shared: Any = None  # what `shared_draws` has taken to the device
 
     def start(self) -> None:
         """Begin a text."""
         self.agreed = 0
+
+    def scorer(self) -> Any:
+        """Return what says how likely draft ids are."""
+        from spectool.runtime.drafters.model_scorer import ModelScorer
+
+        return ModelScorer(self)
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         """Guess at most ``limit`` draft ids; return them, and whether the first one is healed.

@@ -1,13 +1,11 @@
 """A draft source in another vocabulary and a translator, joined to a drafter.
 
-    propose   draft_context -> constraint -> source drafts -> translate
-    commit    committed target ids -> translator
-
-A cycle is one ``propose`` and the ``commit`` that follows it. The prompt is no part of any.
+propose   draft_context -> constraint -> source drafts -> translate
+commit    committed target ids -> translator
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.translation.protocol import DraftSource, Translator
@@ -66,12 +64,14 @@ class TranslatedDrafter(Drafter):
             return Proposal((), self.name)
         context, constraint = self._translator.draft_context(), self._translator.constraint()
         count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)
-        if self._draw is not None and constraint.partners is not None and self._source.can_draw:
-            from spectool.runtime.drafters.shared_draws import draw_shared
+        if self._draw is not None:
+            scorer, speller = self._source.scorer(), self._translator.speller()
+            if scorer is not None and speller is not None:
+                from spectool.runtime.translation.drawing import NextTokens, draw_tokens
 
-            source: Any = self._source
-            tokens, distribution = draw_shared(source, context, constraint.partners, self._draw, self._tokens, count)
-            return Proposal(tokens[:limit], self.name, distribution=distribution)
+                following = NextTokens(scorer, speller, context, constraint, self._draw, self._tokens, count)
+                drawn, distribution = draw_tokens(following, limit, self._draw.vocabulary)
+                return Proposal(drawn, self.name, distribution=distribution)
         drafts, healed = self._source.draft(context, constraint, count)
         tokens = self._translator.translate(drafts, healed) if drafts else []
         return Proposal(tokens[:limit], self.name)

@@ -39,7 +39,7 @@ class ServerOptions:
     max_waiting: int = 64
     allowed_origins: tuple[str, ...] = ()
     num_draft_tokens: int = AUTOMATIC
-    verify: Literal["exact", "rejection"] = "exact"
+    verify: Literal["exact", "rejection"] = "rejection"
     max_tokens: int = 512
     temp: float = 0.0
     top_p: float = 1.0

@@ -6,26 +6,29 @@
     proposal                  d3' d4 d5               healed: d3' begins with d3's bytes and goes beyond
                                     | t4 | t5 | t6 |  target ids of what lies beyond the frontier
 
-Four steps, each of which can be switched off for comparison (design, section 5): canonical
-resync, healing, head absorption, tail absorption.
+Three steps, each of which can be switched off for comparison (docs/design.md): canonical resync, healing,
+head absorption.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.canonical.by_ids import CanonicalIds, Change, Piece
-from spectool.artifacts.canonical.by_text import CanonicalText, recent
+from spectool.artifacts.canonical.by_text import CanonicalText, recent, whole_characters
 from spectool.artifacts.formats.alignment import NONE, Alignment
 from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import Allows, Constraint, DraftContext, allow_any
 
-_FEW = 8  # counts of a token below which its risk of absorption is not trusted
+if TYPE_CHECKING:
+    from spectool.runtime.translation.spelling import Speller
+
 _NO_IDS: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
@@ -49,7 +52,6 @@ class _Place(NamedTuple):
 
 # What one committed token changed: draft ids from here on, what they were, and the place before it.
 _Undo = tuple[int, Sequence[int], _Place]
-_NOTHING: Sequence[int] = ()
 
 
 class AnchoredTranslator:
@@ -70,7 +72,6 @@ class AnchoredTranslator:
         resync: bool = True,
         heal: bool = True,
         head: bool = True,
-        max_tail_risk: float = 1.0,
     ) -> None:
         """Translate with ``alignment``, which must have been built for these two tokenizers.
 
@@ -81,21 +82,18 @@ class AnchoredTranslator:
             resync: Keep the draft's view canonical; off, committed tokens are spelled one by one.
             heal: Let the draft go on from one token before the frontier.
             head: Pass over first draft tokens that contradict the boundary just set by the target.
-            max_tail_risk: Drop the last proposed token if following text absorbed more than this
-                share of its occurrences; 1 keeps all.
 
         Raises:
             FingerprintMismatch: It was built for others, or for the other direction.
         """
         draft, target = alignment.require(draft, target)
         self._draft, self._target = draft, target
-        self._resync, self._heal, self._head, self._max_tail_risk = resync, heal, head, max_tail_risk
+        self._resync, self._heal, self._head = resync, heal, head
         self._draft_engine = alignment.draft.engine(draft)
         self._target_engine = alignment.target.engine(target)
         self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.partner
         self._spelled, self._to_draft = alignment.target.spellings, alignment.target.partner
         self._prefix_index = alignment.prefix_index
-        self._absorption = alignment.absorption
         self._space = Surfaces.of(target.surfaces).first(b" ")
         # Spellings met so far, of tokens of whole characters: in target ids, in draft ids.
         self._plain: dict[int, Piece] = {}
@@ -103,6 +101,7 @@ class AnchoredTranslator:
         self._back: dict[int, Piece] = {}
         self._surplus: dict[tuple[int, int], tuple[int, ...]] = {}
         self._ranges: dict[bytes, NDArray[np.int32]] = {}
+        self._speller: Callable[..., Speller] | None = None
         self.start()
 
     @property
@@ -130,7 +129,7 @@ class AnchoredTranslator:
             else:
                 (start, tail), self._place = self._commit_with_care(token)
             self._committed.append(token)
-            removed = ids[start:] if start < len(ids) else _NOTHING
+            removed: Sequence[int] = ids[start:] if start < len(ids) else ()
             self._journal.append((start, removed, place))
             if removed and start < self._kept:
                 self._kept = min(self._kept, start + accepted_length(removed, tail))
@@ -166,11 +165,26 @@ class AnchoredTranslator:
             allows = self._respects_boundary
         return Constraint(extensions, first, None, allows)
 
+    def speller(self) -> "Speller | None":
+        """Return what spells single draft tokens at the present frontier; None for a target without the lemma."""
+        if isinstance(self._target_engine, CanonicalText):
+            return None
+        if self._speller is None:
+            from spectool.runtime.translation.spelling import Speller, spelling_table
+
+            table = spelling_table(self._proposed.inside, self._to_target, self._draft.surfaces)
+            self._speller = partial(Speller, table, self._draft.surfaces, self._target_engine, {})
+        place = self._place
+        start = self._proposed.text_start if len(self._committed) == place.target_begin else None
+        first = self._head and not place.pending
+        behind = self._behind(False), self._behind(True) if len(self._ids) > place.draft_begin else b""
+        return self._speller(self._committed, place.target_begin, behind, start, first, self._head)
+
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """Return the target ids of what draft ids say beyond the frontier."""
         engine, place = self._target_engine, self._place
         if isinstance(engine, CanonicalText):
-            return self._without_risk(self._through_text(engine, drafts, healed))
+            return self._through_text(engine, drafts, healed)
         # They are appended to the committed ids themselves, and taken off again whatever happens.
         ids, floor = self._committed, len(self._committed)
         pieces = self._in_pieces(engine, drafts, healed) if place.begun and not place.pending else None
@@ -179,10 +193,9 @@ class AnchoredTranslator:
                 self._translate_with_care(engine, ids, drafts, self._behind(healed))
             else:
                 engine.extend(ids, pieces, floor, place.target_begin)
-            found = ids[floor:]
+            return ids[floor:]
         finally:
             del ids[floor:]
-        return self._without_risk(found) if self._max_tail_risk < 1 else found
 
     def _in_pieces(self, engine: CanonicalIds, drafts: Sequence[int], healed: bool) -> list[Piece] | None:
         """Return the spellings of drafts one after the other, tokens that split a character taken together.
@@ -370,23 +383,3 @@ class AnchoredTranslator:
             high = bisect_left(index, prefix + b"\xff" * 8, low, key=surface)
             found = self._ranges[prefix] = np.array(self._prefix_index[low:high])
         return found
-
-    def _without_risk(self, ids: list[int]) -> list[int]:
-        """Drop a last token that following text mostly absorbs."""
-        if self._max_tail_risk < 1 and len(ids) > 1:
-            ends = int(self._absorption.ends[ids[-1]])
-            if ends >= _FEW and self._absorption.absorbed[ids[-1]] > self._max_tail_risk * ends:
-                ids.pop()
-        return ids
-
-
-def whole_characters(data: bytes) -> int:
-    """Return how many bytes are whole characters, or can never become any: all but an unfinished end."""
-    for back in range(1, min(3, len(data)) + 1):
-        lead = data[-back]
-        if lead >= 0xC0:
-            length = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-            return len(data) - back if length > back else len(data)
-        if lead < 0x80:
-            break
-    return len(data)

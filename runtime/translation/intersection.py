@@ -5,6 +5,7 @@ cross-family speculative decoding for Polish on Apple Silicon, sections 2.2 and 
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 from spectool.artifacts.formats.alignment import NONE
 from spectool.runtime.translation.protocol import Constraint, DraftContext
 from spectool.runtime.translation.strings import AppendedContext, refuse_healed
+
+if TYPE_CHECKING:
+    from spectool.runtime.translation.spelling import Speller
 
 Spell = Callable[[int], Sequence[int]]
 """Draft ids that spell the bytes of a target id; none for a special token."""
@@ -40,7 +44,7 @@ class IntersectionTranslator:
         self._target_to_draft = target_to_draft
         self._spell = spell
         self._context = AppendedContext()
-        self._constraint = Constraint(within=draft_to_target != NONE, partners=target_to_draft)
+        self._constraint = Constraint(within=draft_to_target != NONE)
 
     def start(self) -> None:
         """Begin a text."""
@@ -57,8 +61,14 @@ class IntersectionTranslator:
         return self._context.read()
 
     def constraint(self) -> Constraint:
-        """Return the mask of draft ids that have a partner, and the partners."""
+        """Return the mask of draft ids that have a partner."""
         return self._constraint
+
+    def speller(self) -> "Speller":
+        """Return what says nothing but partners."""
+        from spectool.runtime.translation.spelling import partners_alone
+
+        return partners_alone(self._draft_to_target)
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """Return the partner of every draft id.

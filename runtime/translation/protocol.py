@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from spectool.runtime.caches.draft_cache import DraftCache
+    from spectool.runtime.translation.outlook import Scorer
+    from spectool.runtime.translation.spelling import Speller
 
 Allows = Callable[[int, bool], bool]
 _NO_IDS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
@@ -50,15 +52,12 @@ class Constraint:
         within: Mask over the draft's ids that every proposed token must be in; None for any. bool.
         allows: ``allows(token, healed)`` says whether a first token respects the boundary that the
             target has just set; asked about the best candidates, in order, until one passes.
-        partners: Draft id of each target id, -1 where none, where a draft is target ids one by one, so that it
-            can be drawn from a distribution over these; None where it cannot. int32.
     """
 
     extensions: NDArray[np.int32] = field(default_factory=lambda: _NO_IDS)
     first: NDArray[np.int32] | None = None
     within: NDArray[np.bool_] | None = None
     allows: Allows = allow_any
-    partners: NDArray[np.int32] | None = None
 
 
 @runtime_checkable
@@ -87,6 +86,9 @@ class Translator(Protocol):
     def constraint(self) -> Constraint:
         """Return what the draft model may propose after the present context."""
 
+    def speller(self) -> "Speller | None":
+        """Return what spells single draft tokens, so that target tokens can be drawn; None where it cannot."""
+
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """Return the target ids that draft ids stand for, from the frontier on.
 
@@ -102,15 +104,17 @@ class DraftSource:
     Attributes:
         costs_a_pass: Whether each draft token costs a forward pass.
         cache: Of a neural model; None where there is none.
-        can_draw: Whether `drafters.shared_draws` can draw drafts of it within the shared vocabulary.
     """
 
     costs_a_pass: bool = False
-    can_draw: bool = False
     cache: "DraftCache | None" = None
 
     def start(self) -> None:
         """Begin a text; forget any earlier one."""
+
+    def scorer(self) -> "Scorer | None":
+        """Return what says how likely draft ids are, so that tokens can be drawn; None where it does not."""
+        return None
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         """Guess at most ``limit`` draft ids; return them, and whether the first one is healed.

@@ -83,6 +83,9 @@ class PassThrough:
         """Return no constraint."""
         return Constraint()
 
+    def speller(self) -> None:
+        """Spell no token by itself: guesses are verified by exact match."""
+
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """Return the draft ids up to the first one that the target has not.
 
@@ -122,6 +125,9 @@ class NaiveTranslator:
     def constraint(self) -> Constraint:
         """Return no constraint."""
         return Constraint()
+
+    def speller(self) -> None:
+        """Spell no token by itself: guesses are verified by exact match."""
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """Return what the target encodes for the draft's text alone (algorithm 1, lines 3 and 4).

@@ -20,6 +20,7 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.translation.drawing import FLATTER
 from spectool.runtime.translation.intersection import IntersectionTranslator
 
 from ..distributions import FALSE_ALARM, check, filtered, follow, joint
@@ -189,10 +190,18 @@ def test_drafts_with_the_targets_own_distribution_are_all_accepted(model: Any) -
         assert total.acceptance_rate > 0.95, sampling
 
 
-def test_the_intersection_is_drawn_from_what_is_shared(model: Any) -> None:
+def banned(tokens: mx.array, logits: mx.array) -> mx.array:
+    """Forbid the token before, and token 5."""
+    logits[:, tokens[-1:]] = -mx.inf
+    logits[:, 5] = -mx.inf
+    return logits
+
+
+@pytest.mark.parametrize("processors", [(), (banned,)])
+def test_the_intersection_is_drawn_from_what_is_shared(model: Any, processors: tuple[LogitsProcessor, ...]) -> None:
     draft = tiny_model(vocabulary=10, seed=3, scale=2.0)
     drafter = intersection_of(draft)
-    sampling, processors = LOOPED["processors"]
+    sampling = Sampling(temp=0.8)
     drafter.draw_with(Draw(sampling, processors, VOCABULARY + 2))  # type: ignore[attr-defined]
     drafter.start([3, 1, 2])
     text, history = [6, 0, 2, 1, 3], [3, 1, 2]  # BOS, two partners and a spelling
@@ -207,10 +216,9 @@ def test_the_intersection_is_drawn_from_what_is_shared(model: Any) -> None:
             for target, partner in enumerate(SHARED.tolist()):
                 if 0 <= partner < 9:
                     logits[target] = whole[partner]
-            changed = mx.array(logits.astype(np.float32))[None]
-            for processor in processors:
-                changed = processor(mx.array(seen), changed)
-            exact = filtered(sampling, np.array(changed[0], dtype=np.float64))
+            if processors:
+                logits[[seen[-1], 5]] = -np.inf
+            exact = filtered(Sampling(temp=FLATTER * sampling.temp), logits)
             assert np.array(distribution[row]) == pytest.approx(exact, abs=1e-4)
             assert exact[token] > 0
             drafted.append(int(SHARED[token]))

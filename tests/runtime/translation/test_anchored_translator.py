@@ -533,25 +533,6 @@ def test_switches(world: Callable[[str], World]) -> None:
     assert contradicts
 
 
-def test_risky_ends_are_dropped(world: Callable[[str], World]) -> None:
-    here = world("other:target")
-    counts = here.alignment.absorption
-    keen, careful = here.translator(max_tail_risk=0.0), here.translator(max_tail_risk=0.5)
-    plain = here.translator()
-    dropped = 0
-    for translator in (keen, careful, plain):
-        translator.commit(here.target.encode("the"))
-    words = here.draft.encode(" the text that the target is, 1 and 2. Ala ma kota")
-    for length in range(1, len(words) + 1):
-        found = plain.translate(words[:length])
-        for translator, limit in ((keen, 0.0), (careful, 0.5)):
-            ends, absorbed = int(counts.ends[found[-1]]), int(counts.absorbed[found[-1]])
-            risky = len(found) > 1 and ends >= 8 and absorbed > limit * ends
-            dropped += risky
-            assert translator.translate(words[:length]) == found[: len(found) - risky]
-    assert dropped
-
-
 def test_for_other_tokenizers(world: Callable[[str], World]) -> None:
     here = world("other:target")
     command = rf"spectool align --draft {here.target.name} --target {here.draft.name}"

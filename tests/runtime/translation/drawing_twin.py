@@ -1,0 +1,192 @@
+"""The slow, readable twin of `translation.drawing`: every draft token as a string of bytes, encoded by the target."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spectool.artifacts import Tokenizer
+from spectool.artifacts.tokenizer.surfaces import byte_symbols
+from spectool.runtime.translation.drawing import FLATTER, SMALL
+from spectool.runtime.translation.spelling import CHECKED
+
+from .toy_pairs import ToyPair
+from .translation_twin import TranslationTwin, text_bytes, whole
+
+
+@dataclass
+class Said:
+    """One way for the text to go on.
+
+    Attributes:
+        weight: Its probability, up to a factor.
+        view: Draft ids of the whole text up to its end.
+        ids: Target ids that are still to be drawn.
+        carried: Bytes of a character that it has begun behind them.
+        ended: A special token ends it.
+    """
+
+    weight: float
+    view: list[int]
+    ids: list[int]
+    carried: bytes = b""
+    ended: bool = False
+
+
+class DrawingTwin:
+    """Enumerates what may follow committed and drawn tokens."""
+
+    def __init__(self, pair: ToyPair, temperature: float) -> None:
+        self._pair = pair
+        self._twin = TranslationTwin(pair.draft, pair.target)
+        self._temperature = FLATTER * temperature
+
+    def stated(self, committed: Sequence[int], drawn: Sequence[int]) -> dict[int, float]:
+        """Return the distribution of the token after ``drawn``."""
+        known = self._frontier(committed)
+        for count in range(len(drawn) + 1):
+            self._expand(known, [*committed, *drawn[:count]])
+            if count < len(drawn):
+                known = [said for said in known if said.ids and said.ids[0] == drawn[count]]
+                for said in known:
+                    del said.ids[0]
+        sums: dict[int, float] = {}
+        for said in known:
+            if said.ids:
+                sums[said.ids[0]] = sums.get(said.ids[0], 0.0) + said.weight
+        total = sum(sums.values())
+        return {token: weight / total for token, weight in sums.items() if weight > 0}
+
+    def _frontier(self, committed: Sequence[int]) -> list[Said]:
+        """Return all first draft tokens: plain ones, and those in place of the last context token."""
+        draft, twin = self._pair.draft, self._twin
+        so_far = text_bytes(twin.target, committed)
+        pending = so_far[len(whole(so_far)) :]
+        view = twin.context(committed)
+        found: list[Said] = []
+        own = 1.0
+        if len(view) > 1:
+            repeated = draft.surfaces[view[-1]] + pending
+            scores = self._scores(view[:-1])
+            longer = [t for t, surface in enumerate(draft.surfaces) if surface.startswith(repeated)]
+            longer = [t for t in longer if draft.surfaces[t] != repeated]
+            weights = dict(zip([*longer, view[-1]], _weights(scores[[*longer, view[-1]]]), strict=True))
+            least, own = CHECKED * sum(weights.values()), weights.pop(view[-1])
+            own = own or float(not any(weights.values()))
+            found += self._said(weights, least, view[:-1], committed, repeated, b"", checked=not pending)
+        plain = self._softmax(view)
+        begins = {t: w for t, w in plain.items() if draft.surfaces[t] != pending or not pending}
+        begins = {t: w for t, w in begins.items() if draft.surfaces[t].startswith(pending)}
+        for said in self._said(begins, CHECKED, view, committed, pending, b"", checked=not pending):
+            said.weight *= own
+            found += [said] if said.weight > 0 else []
+        return found
+
+    def _expand(self, known: list[Said], before: Sequence[int]) -> None:
+        """Replace the heaviest of those that are over by what follows it, again and again."""
+        while over := [said for said in known if not said.ids and not said.ended]:
+            heaviest = max(over, key=lambda said: said.weight)
+            if heaviest.weight < SMALL * sum(said.weight for said in known):
+                break
+            known.remove(heaviest)
+            for said in self._said(self._softmax(heaviest.view), CHECKED, heaviest.view, before, b"", heaviest.carried):
+                said.weight *= heaviest.weight
+                known.append(said)
+
+    def _said(
+        self,
+        weights: Mapping[int, float],
+        least: float,
+        view: Sequence[int],
+        before: Sequence[int],
+        repeated: bytes,
+        carried: bytes,
+        checked: bool = True,
+    ) -> list[Said]:
+        """Return what draft tokens say, those that say anything.
+
+        Args:
+            weights: Of each draft token.
+            least: From which on a token is looked at with care.
+            view: Draft ids before them.
+            before: Target ids before them.
+            repeated: Bytes of theirs that stand in ``before``.
+            carried: Bytes before them that do not.
+            checked: Whether what would merge into the last of ``before`` is left out.
+        """
+        draft, target = self._pair.draft, self._pair.target
+        found: list[Said] = []
+        merging = set()
+        for token, weight in weights.items():
+            surface = draft.surfaces[token]
+            if not surface:
+                ended = [Said(weight, [], [target.roles.eos[0]], ended=True)]
+                found += ended if token in draft.roles.eos and weight > 0 else []
+                continue
+            data = carried + surface[len(repeated) :]
+            ready = data[: len(data) - len(_unfinished(data))]
+            simple = not repeated and not carried and _is_text(surface)
+            if weight <= 0 or (not simple and weight < least):
+                continue
+            ids = encode_bytes(target, ready)
+            if ids and checked and weight >= least and not boundary_holds(target, before, ids[0]):
+                merging.add(ids[0])
+            found.append(Said(weight, [*view, token], ids, data[len(ready) :]))
+        return [said for said in found if said.ended or not said.ids or said.ids[0] not in merging]
+
+    def _scores(self, view: Sequence[int]) -> np.ndarray:
+        return self._pair.draft_model.logits(view) / self._temperature
+
+    def _softmax(self, view: Sequence[int]) -> dict[int, float]:
+        weights = _weights(self._scores(view))
+        return dict(enumerate((weights / weights.sum()).tolist()))
+
+
+def _weights(scores: np.ndarray) -> np.ndarray:
+    """Return the exponentials, up to a factor; none where no score is finite."""
+    known = np.isfinite(scores)
+    return np.where(known, np.exp(scores - (scores[known].max() if known.any() else 0.0)), 0.0)
+
+
+def encode_bytes(target: Tokenizer, data: bytes) -> list[int]:
+    """Return the target's ids of bytes inside a text; they need not be text."""
+    if target.kind.startswith("byte"):
+        symbols = {byte: symbol for symbol, byte in byte_symbols().items()}
+        return [token.id for token in target.backend.model.tokenize("".join(symbols[byte] for byte in data))]
+    ids: list[int] = []
+    while data:
+        good = data
+        while good and not _is_text(good):
+            good = good[:-1]
+        ids += target.encode(good.decode()) if good else [target.vocabulary[f"<0x{data[0]:02X}>"]]
+        data = data[len(good) or 1 :]
+    return ids
+
+
+def boundary_holds(target: Tokenizer, before: Sequence[int], token: int) -> bool:
+    """Tell whether the target would cut between the last of ``before`` and ``token``, given the bytes of both.
+
+    Nothing is cut before the merges here, so that two neighbours decide (docs/design.md, merge-site lemma).
+    """
+    if not before or not target.surfaces[before[-1]]:
+        return True
+    left = target.surfaces[before[-1]]
+    ids = encode_bytes(target, left + target.surfaces[token])
+    return len(left) in np.cumsum([len(target.surfaces[other]) for other in ids]).tolist()
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return bool(data)
+
+
+def _unfinished(data: bytes) -> bytes:
+    """Return the beginning of a character that stands at the end."""
+    for back in range(1, min(3, len(data)) + 1):
+        if data[-back] >= 0xC0:
+            length = 2 if data[-back] < 0xE0 else 3 if data[-back] < 0xF0 else 4
+            return data[-back:] if length > back else b""
+    return b""
