@@ -11,6 +11,7 @@ from itertools import islice, pairwise
 
 from spectool import TokenizerError
 from spectool.artifacts.canonical.alphabet import alphabet_of, parts_of
+from spectool.artifacts.canonical.pretokens import spelled
 from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
@@ -78,8 +79,8 @@ def _of_patterns(tokenizer: Tokenizer, rng: random.Random) -> Iterator[list[str]
         by_class.append([*ends, *(chr(rng.choice(rng.choice(ranges))) for _ in range(_MEMBERS))])
     yield [char for members in by_class for char in members]
     yield [rng.choice(members) * count for members in by_class for count in range(2, 2 * parts.repeats + 3)]
-    words = [word for word in parts.words if word.strip()]
-    yield [variant for word in words for variant in (word, word.upper(), word.title(), word[:-1], word[1:], word * 2)]
+    words = ["".join(rng.choice(by_class[n]) for n in word) for word in spelled(parts.words, alphabet) for _ in "123"]
+    yield [variant for word in words for variant in (word, word[:-1], word[1:], word * 2)]
     yield list(_characters(rng, 100))
 
 

@@ -38,13 +38,14 @@ class Parts(NamedTuple):
 
     Attributes:
         matchers: Patterns of one character each.
-        words: Literal strings, which only their whole makes match.
+        words: What matches one after the other, literals in a row and whole branches, as matchers: a branch such as
+            ``<[a-z]+>`` may match only where all of it stands.
         repeats: The highest number in a quantifier.
         insensitive: Whether case is ignored somewhere.
     """
 
     matchers: frozenset[str]
-    words: frozenset[str]
+    words: frozenset[tuple[str, ...]]
     repeats: int
     insensitive: bool
 
@@ -95,6 +96,12 @@ class Alphabet:
         """Return the class of each character of a text."""
         starts, classes = self._lists
         return bytes(classes[bisect_right(starts, ord(char)) - 1] for char in text)
+
+    def matching(self, part: str) -> list[int]:
+        """Return the classes whose characters a pattern of one character matches."""
+        single = Split(Regex(part), "isolated")
+        doubled = [char * 2 for char in self.representatives]
+        return [number for number, text in enumerate(doubled) if len(single.pre_tokenize_str(text)) > 1]
 
     def members(self, number: int) -> list[range]:
         """Return the code points of a class, without surrogates."""
@@ -213,7 +220,7 @@ def _parts_of_step(step: dict[str, Any]) -> Parts:
     match step["type"]:
         case "Split" if "String" in step["pattern"]:
             text = step["pattern"]["String"]
-            return Parts(frozenset(map(_literal, text)), frozenset({text}), len(text), False)
+            return Parts(frozenset(map(_literal, text)), frozenset({tuple(map(_literal, text))}), len(text), False)
         case "Split":
             return parts_of_pattern(step["pattern"]["Regex"])
         case "ByteLevel" if step["use_regex"]:
@@ -233,27 +240,27 @@ def parts_of_pattern(pattern: str) -> Parts:
     ['[A-Z]', '\\\\x{27}', '\\\\x{64}', '\\\\x{6C}']
     """
     matchers: set[str] = set()
-    words: list[str] = [""]
+    words: list[list[str]] = [[]]  # literals in a row
+    branches: list[list[str]] = [[]]
     repeats, insensitive, at = 1, False, 0
     while at < len(pattern):
         char = pattern[at]
-        literal = ""
+        literal = part = ""
         if char == "\\":
-            part = _matched(_ESCAPE, pattern, at)
-            at += len(part)
-            kind = part[1]
+            escape = _matched(_ESCAPE, pattern, at)
+            at += len(escape)
+            kind = escape[1]
             if kind in "bBAzZG":
                 matchers |= {r"\w", _literal("\n")}
             elif kind in "123456789kgKXRyYNO":
-                raise TokenizerError(f"its pre-tokenizer's pattern uses {part}, which is not about single characters")
-            elif part[1:].isalnum() or len(part) > 2:
-                matchers.add(part)
+                raise TokenizerError(f"its pre-tokenizer's pattern uses {escape}, which is not about single characters")
+            elif escape[1:].isalnum() or len(escape) > 2:
+                part = escape
             else:
                 literal = kind
         elif char == "[":
             end = _end_of_class(pattern, at)
-            matchers.add(pattern[at:end])
-            at = end
+            part, at = pattern[at:end], end
         elif char == "(":
             group = _GROUP.match(pattern, at)
             assert group is not None
@@ -269,14 +276,20 @@ def parts_of_pattern(pattern: str) -> Parts:
             at += 1
             if char in "^$.":
                 matchers.add(_literal("\n"))
-            elif char not in "|)*+?":
+            elif char == "|":
+                branches.append([])
+            elif char not in ")*+?":
                 literal = char
         if literal:
-            matchers.add(_literal(literal))
-            words[-1] += literal
+            part = _literal(literal)
+            words[-1].append(part)
         elif words[-1]:
-            words.append("")
-    return Parts(frozenset(matchers), frozenset(word for word in words if len(word) > 1), repeats, insensitive)
+            words.append([])
+        if part:
+            matchers.add(part)
+            branches[-1].append(part)
+    longer = {tuple(word) for word in (*words, *branches) if len(word) > 1}
+    return Parts(frozenset(matchers), frozenset(longer), repeats, insensitive)
 
 
 def _literal(char: str) -> str:

@@ -119,7 +119,7 @@ class _Trial:
         few = sorted(set(alike))
         self._try_all(few, max(length for length in range(1, 8) if len(few) ** length <= _TRIED))
         around = [b"", *(bytes([number]) for number in few)]
-        words = list(_spelled(parts.words, self._alphabet))
+        words = list(spelled(parts.words, self._alphabet))
         for before, word, after in product(around, words, [b"", *(bytes([n]) for n in range(self._size))]):
             self._try(before + word + after)
         lengths = range(2, min(2 * parts.repeats + 2, _LONGEST - 2))
@@ -184,13 +184,21 @@ def _alike(short: list[NDArray[np.uint16]]) -> list[int]:
     ]
 
 
-def _spelled(words: frozenset[str], alphabet: Alphabet) -> Iterator[bytes]:
-    """Yield the words of patterns as classes, in all cases."""
-    folded = [char.casefold() for char in alphabet.representatives]
+def spelled(words: frozenset[tuple[str, ...]], alphabet: Alphabet) -> Iterator[bytes]:
+    """Yield the words of patterns as classes: literals in all cases, other parts once and as runs of each class."""
     for word in sorted(words):
-        same = [{*alphabet.of(part), *(n for n, char in enumerate(folded) if char == part.casefold())} for part in word]
-        if len(word) <= _LONGEST - 4:
-            yield from map(bytes, product(*same)) if len(word) < 5 else [alphabet.of(word)]
+        if all(part.startswith(r"\x{") for part in word):
+            same = [alphabet.matching(f"(?i:{part})") for part in word]
+            found: Iterator[bytes] = map(bytes, product(*(numbers[: None if len(word) < 5 else 1] for numbers in same)))
+        else:
+            same = [alphabet.matching(part) for part in word]
+            turns = range(max(map(len, same)) if all(same) else 0)
+            found = (
+                b"".join(bytes([numbers[turn % len(numbers)]]) * (count if len(numbers) > 1 else 1) for numbers in same)
+                for turn in turns
+                for count in (1, 3)
+            )
+        yield from (classes for classes in found if len(classes) <= _LONGEST - 2)
 
 
 def _flags(found: _Bits, at: int, left: _Bits, right: _Bits) -> NDArray[np.uint8]:
