@@ -91,8 +91,8 @@ def inspect(
 @click.command("verify")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--proof", is_flag=True, help="Of alignments: compare what joins ids with both tokenizers once more.")
-@click.option("--draft", metavar="D", help="With --proof: the draft's tokenizer, if the recorded one has moved.")
-@click.option("--target", metavar="T", help="With --proof: the target's tokenizer, likewise.")
+@click.option("--draft", "--draft-model", metavar="D", help="With --proof: the draft's tokenizer, if it has moved.")
+@click.option("--target", "--model", metavar="T", help="With --proof: the target's tokenizer, likewise.")
 @click.option("--seed", type=int, help="With --proof: of the texts that it makes; by default that of `align`.")
 @guarded
 def verify(paths: tuple[Path, ...], proof: bool, draft: str | None, target: str | None, seed: int | None) -> None:
