@@ -232,16 +232,16 @@ def test_no_consumer_makes_drafting_slower_than_plain_decoding(curve: str, draft
 
 def test_the_time_of_plain_passes_is_the_wall_time_of_a_token_whatever_the_caller_does() -> None:
     model, prompt = tiny_model(), prompts(1)[0]
-    for seconds, most in ((0.0, 4), (0.02, 2)):  # passes of a millisecond are at the mercy of other work
+    for seconds, most in ((0.0, 300), (0.02, 60)):  # passes of a millisecond: enough of them to outlast other work
         controller, times = Controller(), list[float]()
-        steps = generate_step(mx.array(prompt), model, drafter=Guesser(), num_draft_tokens=controller, max_tokens=60)
+        steps = generate_step(mx.array(prompt), model, drafter=Guesser(), num_draft_tokens=controller, max_tokens=most)
         for _, logprobs, _ in steps:
             mx.eval(logprobs + 1)  # waits for the pass under way, as mlx-lm's server does
             sleep(seconds)
             times.append(perf_counter())
         controller.choose()
         typical = sorted(after - before for before, after in pairwise(times))[len(times) // 2]
-        assert 0.5 * typical <= max(controller.passes.curve[1], controller.caller_seconds) <= most * typical
+        assert 0.5 * typical <= max(controller.passes.curve[1], controller.caller_seconds) <= 2 * typical
 
 
 @pytest.mark.parametrize("acceptance", [0.5, 0.9])
