@@ -13,33 +13,42 @@ Prints a Markdown table and adds to ``benchmarks/results/real_ladder.jsonl``. Pr
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
+from lockstep import Lockstep, Row
 from real_artifacts import alignment_of
 from real_data import SHARED, encoded, real_corpus
 from real_models import PACKAGES, real_model
 from real_text import Written, read_text, repeated_4_grams, text_path
 from tqdm import tqdm
 
-from spectool.artifacts import Alignment, open_tokenizer
+from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
 from spectool.measure.emulate.replay import replay
 from spectool.measure.emulate.strategies import anchored_steps
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.models import load_model
+from spectool.runtime.translation.protocol import Translator
 from spectool.runtime.translation.strategies import make_translator
 
 RESULTS = Path(__file__).parent / "results" / "real_ladder.jsonl"
 PUBLISHED = ("naive", "context", "intersection")
 BASE = "context"
+_ROOM = 96  # draft tokens of a row beside its text
 _RESAMPLED = 2000
 _MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
 _DOCUMENT = 160  # target tokens of a document that stands in for an answer, after as many of prompt
+
+
+Job = tuple[str, Written, DraftStatistics]  # a strategy, a text, and where its cycles are counted
 
 
 @click.command()
@@ -49,6 +58,7 @@ _DOCUMENT = 160  # target tokens of a document that stands in for an answer, aft
 @click.option("--temperature", default=0.0, show_default=True, help="Of the text that the target wrote.")
 @click.option("--num-draft-tokens", "lengths", type=int, multiple=True, default=(4,), show_default=True)
 @click.option("--tokens", default=5000, show_default=True, help="Target tokens to replay.")
+@click.option("--together", default=48, show_default=True, help="Texts that are replayed at once.")
 @click.option("--strategy", "only", multiple=True, help="These rows only; all by default.")
 def main(
     draft: str,
@@ -57,6 +67,7 @@ def main(
     temperature: float,
     lengths: tuple[int, ...],
     tokens: int,
+    together: int,
     only: tuple[str, ...],
 ) -> None:
     """Replay with every strategy and step; save and print."""
@@ -64,26 +75,36 @@ def main(
     where = Path(real_model(target)) if target in PACKAGES else SHARED / "tokenizers" / target
     sides = open_tokenizer(loaded), open_tokenizer(str(where))
     alignment = Alignment(alignment_of(f"{draft}-{target}-{language}", Path(real_model(draft)), where, language))
-    source = ModelSource(model, bos=sides[0].roles.bos, size=sides[0].size)
-    translators = {name: make_translator(name, alignment, *sides) for name in PUBLISHED}
-    translators |= anchored_steps(alignment, *sides)
-    if only:
-        translators = {name: translators[name] for name in only}
     if target in PACKAGES:
         texts = read_text(text_path(target, language, temperature))
     else:
         documents = encoded(sides[1], real_corpus(language, "valid"), tokens * 8)
         texts = [Written(ids[:_DOCUMENT], ids[_DOCUMENT : 2 * _DOCUMENT]) for ids in documents if len(ids) > _DOCUMENT]
     texts = list(islice(texts, _enough(texts, tokens)))
+    longest = max(len(sides[0].encode(sides[1].decode([*text.prompt, *text.output]))) for text in texts)
+    lockstep = Lockstep(model, min(together, len(texts)), longest + _ROOM)
+
+    @cache
+    def translators(row: int) -> dict[str, Translator]:
+        return strategies(alignment, *sides)
+
+    names = only or tuple(translators(0))
     for length in lengths:
-        runs: dict[str, list[DraftStatistics]] = {}
-        passes: dict[str, int] = {}
-        for name, translator in translators.items():
-            drafter, before, runs[name] = TranslatedDrafter(source, translator, length), source.passes, []
-            for text in tqdm(texts, desc=f"{name}, k = {length}", mininterval=30):
-                most = length * _MOST_IDS_A_DRAFT_TOKEN
-                runs[name].append(replay([text.output], drafter, most, prompts=[text.prompt]))
-            passes[name] = source.passes - before
+        runs = {name: [DraftStatistics() for _ in texts] for name in names}
+        passes: Counter[str] = Counter()
+        jobs = [(name, *pair) for name in names for pair in zip(texts, runs[name], strict=True)]
+        progress = tqdm(total=len(jobs), desc=f"k = {length}", unit="texts", mininterval=30)
+
+        def go(length: int, passes: Counter[str], progress: Any, job: Job, row: Row) -> None:
+            name, text, statistics = job
+            source = ModelSource(row, bos=sides[0].roles.bos, size=sides[0].size)
+            drafter = TranslatedDrafter(source, translators(row.index)[name], length)
+            most = length * _MOST_IDS_A_DRAFT_TOKEN
+            replay([text.output], drafter, most, prompts=[text.prompt], statistics=statistics)
+            passes[name] += source.passes
+            progress.update()
+
+        lockstep.run(partial(go, length, passes, progress, job) for job in jobs)
         rows = [
             {
                 "draft": draft,
@@ -99,11 +120,18 @@ def main(
                 "gain / context's": _gain_ratio(runs[name], runs[BASE]) if BASE in runs else None,
                 "draft passes per pass": round(passes[name] / sum(run.passes for run in runs[name]), 2),
             }
-            for name in translators
+            for name in names
         ]
         with RESULTS.open("a") as results:
             results.writelines(json.dumps(row) + "\n" for row in rows)
         _print(rows)
+
+
+def strategies(alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> dict[str, Translator]:
+    """Make a translator for each row of the ladder."""
+    published = {name: make_translator(name, alignment, draft, target) for name in PUBLISHED}
+    forth = make_translator(BASE, alignment, draft, target, window_back=0)
+    return published | {"context, window one way": forth} | anchored_steps(alignment, draft, target)
 
 
 def _enough(texts: Sequence[Written], tokens: int) -> int:
