@@ -13,7 +13,9 @@ from spectool.build.options import option, options_of
 from spectool.runtime.commands.model_options import DraftLength, min_draft_prob_option, model_option, verify_option
 from spectool.runtime.translation.strategies import STRATEGIES
 
-_PROMPTS = "pl, uk, en, crh: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
+_PROMPTS = (
+    "pl, uk, en, crh, crh-cyrl: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
+)
 _DRAFTER = {
     **{"name": "name", "model": "draft_model", "draft": "draft_model", "dict": "dictionary"},
     **{"align": "alignment", "alignment": "alignment", "verify": "verify"},

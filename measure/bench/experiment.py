@@ -17,9 +17,13 @@ from spectool.runtime.loading import MIN_PROBABILITY
 from spectool.runtime.translation.strategies import STRATEGIES
 
 BUILT_IN = "built-in"
-LANGUAGES = ("pl", "uk", "en", "crh")  # of the built-in prompts
-KINDS = ("encyclopaedic", "instruction", "question", "list")  # likewise
-CHATTED = ("instruction", "question")  # kinds that are asked through the chat template, where nothing else is said
+LANGUAGES = ("pl", "uk", "en", "crh", "crh-cyrl")  # of the built-in prompts
+KINDS = ("encyclopaedic", "instruction", "composition", "question", "list")  # likewise
+CHATTED = (
+    "instruction",
+    "composition",
+    "question",
+)  # kinds that are asked through the chat template, where nothing else is said
 COUNT = 12  # prompts of each kind
 _LONGEST = 64  # draft tokens
 _HINT = "docs/measuring.md shows an experiment"

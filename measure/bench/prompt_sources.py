@@ -101,13 +101,13 @@ def draw(items: Iterable[Item], size: int, rng: random.Random, fits: Callable[[I
 
 def _built_in(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Iterator[Prompt]:
     file = resources.files("spectool.measure.bench") / "prompts" / f"{source.language}.toml"
-    sets: list[dict[str, str]] = tomllib.loads(file.read_text(encoding="utf-8"))["prompts"]
+    sets: dict[str, list[str]] = tomllib.loads(file.read_text(encoding="utf-8"))
     for kind in source.kinds or KINDS:
-        mine = [prompt for prompt in sets if prompt["kind"] == kind]
-        where = f"{source.language}:{kind}"
-        for prompt in draw(mine, source.sample, rng, lambda _: True, where) if source.sample else mine[: source.count]:
-            chat = kind in CHATTED if source.chat is None else source.chat
-            yield Prompt(f"{source.language}-{prompt['name']}", source.language, kind, prompt["text"], chat)
+        mine, where = list(enumerate(sets[kind], 1)), f"{source.language}:{kind}"
+        chat = kind in CHATTED if source.chat is None else source.chat
+        drawn = draw(mine, source.sample, rng, lambda _: True, where) if source.sample else mine[: source.count]
+        for number, text in drawn:
+            yield Prompt(f"{source.language}-{kind}-{number:02}", source.language, kind, text, chat)
 
 
 def _of_corpus(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Iterator[Prompt]:

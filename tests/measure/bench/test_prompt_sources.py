@@ -21,7 +21,7 @@ def test_built_in_prompts_have_all_kinds(language: str) -> None:
     prompts = load_prompts([Prompts(language=language, count=2)], TOKENIZER)
     assert [prompt.kind for prompt in prompts] == [kind for kind in KINDS for _ in range(2)]
     assert len({prompt.name for prompt in prompts}) == len(prompts)
-    assert {prompt.kind for prompt in prompts if prompt.chat} == {"instruction", "question"}
+    assert {prompt.kind for prompt in prompts if prompt.chat} == {"instruction", "composition", "question"}
 
 
 def test_windows_slide_over_every_document(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_prompts_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_built_in_sets_are_named_where_a_source_is_mistyped() -> None:
-    with pytest.raises(CorpusError, match=r"Built-in prompts: pl, uk, en, crh"):
+    with pytest.raises(CorpusError, match=r"Built-in prompts: pl, uk, en, crh, crh-cyrl"):
         load_prompts([Prompts(source="pll", language="pl")], TOKENIZER)
 
 
