@@ -19,6 +19,7 @@ import json
 import tomllib
 from collections.abc import Sequence
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,7 +77,9 @@ def real_prompts(model: str, language: str, most: int) -> list[str]:
         texts = [json.loads(line)["turns"][0] for line in lines]
     else:
         bundled = resources.files("spectool.measure.bench") / "prompts" / f"{language}.toml"
-        texts = [prompt["text"] for prompt in tomllib.loads(bundled.read_text(encoding="utf-8"))["prompts"]]
+        kinds = tomllib.loads(bundled.read_text(encoding="utf-8"))
+        del kinds["composition"]  # it asks for longer text than is written here
+        texts = list(chain.from_iterable(kinds.values()))
     return texts[:: max(1, len(texts) // most)][:most]
 
 
