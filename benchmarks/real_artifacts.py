@@ -11,8 +11,13 @@ ARTIFACTS = Path(__file__).parent.parent / ".scratch" / "artifacts"
 
 def dictionary(recipe: Path, language: str) -> Path:
     """Return the dictionary of the recipe's target, from the training text of a language."""
-    out = ARTIFACTS / f"{recipe.name}.dict"
-    return made(out, "build-dict", "--tokenizer", recipe / "target", "--corpus", _training_text(language))
+    return dictionary_of(recipe.name, recipe / "target", language)
+
+
+def dictionary_of(name: str, target: Path, language: str) -> Path:
+    """Return the dictionary of a model's tokenizer, of the default size, from the training text of a language."""
+    options = "--tokenizer", target, "--corpus", _training_text(language)
+    return made(ARTIFACTS / f"{name}.dict", "build-dict", *options)
 
 
 def alignment(recipe: Path, draft: str, language: str) -> Path:
@@ -34,7 +39,9 @@ def dictspec(name: str, target: Path, language: str) -> Path:
 
 
 def _training_text(language: str) -> Path:
-    return SHARED / "corpora" / f"{language}.train.txt.zst"
+    """Return the text to count: of English there is little, and it only says how often tokens occur."""
+    train = SHARED / "corpora" / f"{language}.train.txt.zst"
+    return train if train.exists() else SHARED / "corpora" / f"{language}.valid.txt.zst"
 
 
 def made(out: Path, *command: object) -> Path:

@@ -81,7 +81,9 @@ def main(
         documents = encoded(sides[1], real_corpus(language, "valid"), tokens * 8)
         texts = [Written(ids[:_DOCUMENT], ids[_DOCUMENT : 2 * _DOCUMENT]) for ids in documents if len(ids) > _DOCUMENT]
     texts = list(islice(texts, _enough(texts, tokens)))
-    longest = max(len(sides[0].encode(sides[1].decode([*text.prompt, *text.output]))) for text in texts)
+    surfaces = sides[1].surfaces
+    read = [b"".join(surfaces[i] for i in [*text.prompt, *text.output]).decode(errors="ignore") for text in texts]
+    longest = max(map(len, sides[0].encode_batch(read)))
     lockstep = Lockstep(model, min(together, len(texts)), longest + _ROOM)
 
     @cache
@@ -116,7 +118,7 @@ def main(
                 "repeated 4-grams": round(repeated_4_grams([text.output for text in texts]), 4),
                 "k": length,
                 "strategy": name,
-                "tokens per pass": _interval(runs[name]),
+                "tokens per pass": interval(runs[name]),
                 "gain / context's": _gain_ratio(runs[name], runs[BASE]) if BASE in runs else None,
                 "draft passes per pass": round(passes[name] / sum(run.passes for run in runs[name]), 2),
             }
@@ -148,7 +150,8 @@ def _resampled(runs: Sequence[DraftStatistics]) -> np.ndarray:
     return sums[:, 0] / sums[:, 1]
 
 
-def _interval(runs: Sequence[DraftStatistics]) -> list[float]:
+def interval(runs: Sequence[DraftStatistics]) -> list[float]:
+    """Return tokens per pass and its interval."""
     values = _resampled(runs)
     return [round(float(value), 4) for value in (values[0], *np.quantile(values[1:], (0.025, 0.975)))]
 

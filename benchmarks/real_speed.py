@@ -1,0 +1,134 @@
+"""Wall clock with pretrained models: every way of drafting beside plain decoding and mlx-lm's own speculative decoding.
+
+    LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0 OPENBLAS_NUM_THREADS=1 \\
+        python benchmarks/real_speed.py --same qwen2.5-coder-0.5b --draft smollm2-135m --language pl
+
+``--same`` has the target's tokenizer: mlx-lm's own loop drafts with it as well. ``--draft`` has another one, and its
+tokens are translated. Prompts are those of ``real_text.py``; at a temperature, drawn text depends on prompt and
+position alone, so that every way must give the same tokens (``wall_clock.Noise``). Each prompt is decoded in all
+ways, every other prompt in the opposite order. Speed is seconds of mlx-lm's plain loop over seconds of the way on
+the same prompt: the median of these, with quartiles; prompt passes are left out. ``auto`` lets every drafter choose
+draft lengths by what it has learnt in all prompts so far, as ``spectool serve`` does.
+
+Prints a Markdown table and adds to ``benchmarks/results/real_speed.jsonl``.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import mlx.core as mx
+from real_artifacts import alignment_of, dictionary_of
+from real_models import real_model
+from real_text import prompt_ids, real_prompts, repeated_4_grams
+from tqdm import tqdm
+from wall_clock import PASSES, PLAIN, Noise, Way, ours, theirs
+
+from spectool.measure.pass_cost import pass_cost
+from spectool.runtime import Controller, load_drafter
+from spectool.runtime.models import load_model
+
+RESULTS = Path(__file__).parent / "results" / "real_speed.jsonl"
+
+
+@click.command()
+@click.option("--target", default="qwen2.5-coder-1.5b", show_default=True)
+@click.option("--same", help="Draft model with the target's tokenizer; none by default.")
+@click.option("--draft", "drafts", multiple=True, help="Draft model with another tokenizer; repeatable.")
+@click.option("--strategy", "strategies", multiple=True, default=("context", "anchored"), show_default=True)
+@click.option("--language", default="pl", show_default=True)
+@click.option("--temperature", default=0.7, show_default=True)
+@click.option("--prompts", "number", default=5, show_default=True)
+@click.option("--tokens", default=64, show_default=True, help="Tokens of an answer.")
+@click.option("--num-draft-tokens", "lengths", multiple=True, default=("auto", "4"), show_default=True)
+@click.option("--way", "wanted", multiple=True, help="Only ways with this in their name, beside mlx-lm's plain loop.")
+def main(
+    target: str,
+    same: str | None,
+    drafts: tuple[str, ...],
+    strategies: tuple[str, ...],
+    language: str,
+    temperature: float,
+    number: int,
+    tokens: int,
+    lengths: tuple[str, ...],
+    wanted: tuple[str, ...],
+) -> None:
+    """Measure, print and save."""
+    model, tokenizer = load_model(real_model(target))
+    prompts = [prompt_ids(tokenizer, target, text) for text in real_prompts(target, language, number)]
+    pair = load_model(real_model(same)) if same else None
+    ways: dict[str, Way] = {PLAIN: Way(model)}
+    for length in lengths:
+        if pair and length.isdigit():
+            ways[f"mlx-lm, {same}, {length}"] = Way(model, pair[0], int(length), theirs)
+        for name, drafter in drafters(target, language, pair and (str(same), pair), drafts, strategies):
+            ways[f"{name}, {length}"] = Way(model, drafter, int(length) if length.isdigit() else Controller(), ours)
+    if wanted:
+        ways = {name: way for name, way in ways.items() if name == PLAIN or any(part in name for part in wanted)}
+    outputs: list[list[int]] = []
+    with tqdm(total=len(prompts) * len(ways), unit=" answers") as bar:
+        for turn, prompt in enumerate(prompts):
+            noise = [Noise(temperature, turn, model(mx.array([[0]])).shape[-1])] if temperature else None
+            for name in list(ways)[:: -1 if turn % 2 else 1]:
+                output = ways[name].run(prompt, tokens, noise)
+                if len(outputs) == turn:
+                    outputs.append(output)
+                ways[name].different += output != outputs[turn]
+                bar.update()
+    about = {
+        "target": target,
+        "language": language,
+        "temperature": temperature,
+        "prompts": len(prompts),
+        "tokens": tokens,
+        "blas": "OpenBLAS" if "openblas" in os.environ.get("LD_PRELOAD", "") else "reference",
+        "machine": platform.machine(),
+        "plain ms a token": round(median(ways[PLAIN].seconds) / (tokens - 1) * 1e3, 1),
+        "pass cost": {size: round(pass_cost(model, size), 2) for size in PASSES},
+        "repeated 4-grams": round(repeated_4_grams(outputs), 3),
+    }
+    lines = [{**about, "way": name, **way.figures(ways[PLAIN])} for name, way in ways.items()]
+    with RESULTS.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    columns = [column for column in lines[-1] if column not in about]
+    click.echo(json.dumps(about))
+    click.echo("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
+    for line in lines:
+        click.echo("| " + " | ".join(str(line[column]) for column in columns) + " |")
+
+
+def drafters(
+    target: str,
+    language: str,
+    same: tuple[str, Any] | None,
+    drafts: tuple[str, ...],
+    strategies: tuple[str, ...],
+) -> Iterator[tuple[str, Any]]:
+    """Yield every drafter of ours by its name."""
+    where = Path(real_model(target))
+    dictionary = dictionary_of(f"{target}-{language}", where, language) if language != "en" else None
+    beside = "dictionary + history" if dictionary else "history"
+    yield "history", load_drafter(str(where))
+    if dictionary:
+        yield beside, load_drafter(str(where), dictionary=dictionary)
+    if same:
+        yield same[0], load_drafter(str(where), draft_model=same[1], history=False)
+        yield f"{same[0]} + {beside}", load_drafter(str(where), dictionary=dictionary, draft_model=same[1])
+    for draft in drafts:
+        model = load_model(real_model(draft))
+        alignment = alignment_of(f"{draft}-{target}-{language}", Path(real_model(draft)), where, language)
+        for strategy in strategies:
+            found = load_drafter(str(where), draft_model=model, alignment=alignment, strategy=strategy, history=False)
+            yield f"{draft}, {strategy}", found
+        found = load_drafter(str(where), dictionary=dictionary, draft_model=model, alignment=alignment)
+        yield f"{draft} + {beside}", found
+
+
+if __name__ == "__main__":
+    main()
