@@ -51,6 +51,26 @@ _INT32S = pa.list_(pa.int32())
 _COUNTS = ("ends", "absorbed", "frontiers", "refused")
 
 
+class IdLists(Sequence[tuple[int, ...]]):
+    """A list of ids for each id, one after the other in one array, which may be a mapped file.
+
+    Attributes:
+        values: All ids; int32.
+        offsets: Where each list begins, and where the last one ends; int32 ``[ids + 1]``.
+    """
+
+    def __init__(self, values: NDArray[np.int32], offsets: NDArray[np.int32]) -> None:
+        """Take over the arrays; nothing is copied."""
+        self.values, self.offsets = values, offsets
+        self._offsets = offsets.data
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self.values[self._offsets[index] : self._offsets[index + 1]].tolist())
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+
 @dataclass(frozen=True)
 class Spellings:
     """Each id of one side in ids of the other; empty where it has no whole characters.
@@ -186,7 +206,7 @@ class Alignment:
             if begins[0] != 0 or (np.diff(begins.astype(np.int64)) < 0).any() or begins[-1] != len(side.surfaces.blob):
                 raise ArtifactError(f"{self.path / f'{role}_offsets.npy'}: surfaces out of order. Align again")
             for column in (side.spellings.inside, side.spellings.after_space, side.spellings.text_start):
-                assert isinstance(column, _Lists)
+                assert isinstance(column, IdLists)
                 self._expect_ids(f"{role}_in_{other}.arrow", column.values, 0, sizes[other])
             if side.merges is not None and side.boundaries is not None:
                 self._expect_merges(role, side.merges, side.boundaries, sizes[role])
@@ -227,7 +247,7 @@ class Alignment:
         partner = self._array(to, {other: pa.int32()}, size)[other]
         names = ("inside", "after_space", "text_start")
         lists = self._columns(table, dict.fromkeys(names, _INT32S), size)
-        spellings = Spellings(*(_Lists(lists[name]) for name in names))
+        spellings = Spellings(*(IdLists(as_numpy(lists[name].values), as_numpy(lists[name].offsets)) for name in names))
         offsets = self._mapped(f"{role}_offsets.npy", "uint32", size + 1)
         surfaces = Surfaces(self._mapped(f"{role}_surfaces.npy", "uint8", None), offsets)
         if f"{role}_tokens.arrow" not in self.manifest.files:
@@ -271,20 +291,6 @@ class Alignment:
     def _expect_ids(self, file: str, values: NDArray[Any], low: int, high: int) -> None:
         if values.min(initial=low) < low or values.max(initial=low) >= high:
             raise ArtifactError(f"{self.path / file}: ids outside {low} to {high - 1}. Align again")
-
-
-class _Lists(Sequence[tuple[int, ...]]):
-    """A list<int32> column as a sequence of tuples, read in place."""
-
-    def __init__(self, column: Any) -> None:
-        self._offsets = as_numpy(column.offsets).data
-        self.values: NDArray[np.int32] = as_numpy(column.values)
-
-    def __getitem__(self, index: Any) -> Any:
-        return tuple(self.values[self._offsets[index] : self._offsets[index + 1]].tolist())
-
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
 
 
 def write_alignment(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from spectool.artifacts.canonical.by_ids import CanonicalIds, Change, Piece
 from spectool.artifacts.canonical.by_text import CanonicalText, recent, whole_characters
-from spectool.artifacts.formats.alignment import NONE, Alignment
+from spectool.artifacts.formats.alignment import NONE, Alignment, IdLists
 from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.runtime.decoding.drafter import accepted_length
@@ -172,8 +172,10 @@ class AnchoredTranslator:
         if self._speller is None:
             from spectool.runtime.translation.spelling import Speller, spelling_table
 
-            table = spelling_table(self._proposed.inside, self._to_target, self._draft.surfaces)
-            self._speller = partial(Speller, table, self._draft.surfaces, self._target_engine, {})
+            inside, surfaces = self._proposed.inside, self._draft.surfaces
+            assert isinstance(inside, IdLists) and isinstance(surfaces, Surfaces)  # mapped
+            table = spelling_table(inside, self._to_target, surfaces)
+            self._speller = partial(Speller, table, surfaces, self._target_engine, {})
         place = self._place
         start = self._proposed.text_start if len(self._committed) == place.target_begin else None
         first = self._head and not place.pending

@@ -9,14 +9,14 @@ there are left out before anything is drawn.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.by_text import whole_characters
-from spectool.artifacts.formats.alignment import NONE
+from spectool.artifacts.formats.alignment import NONE, IdLists
+from spectool.artifacts.tokenizer.surfaces import Surfaces
 
 OVER, CUT = -1, -2
 LONGEST = 8  # target ids of a spelling that are known
@@ -24,7 +24,7 @@ CHECKED = 0.005  # probability from which on a draft token's boundary is looked 
 _Ids = NDArray[np.int32]
 
 
-def spelling_table(inside: Sequence[tuple[int, ...]], partners: _Ids, surfaces: Sequence[bytes]) -> _Ids:
+def spelling_table(inside: IdLists, partners: _Ids, surfaces: Surfaces) -> _Ids:
     """Return the row of each draft token inside a text.
 
     A special token says its counterpart, and nothing follows. Parts of characters have no row: it begins with `CUT`.
@@ -37,15 +37,14 @@ def spelling_table(inside: Sequence[tuple[int, ...]], partners: _Ids, surfaces: 
     Returns:
         Rows, int32 [draft ids, LONGEST + 1].
     """
-    spelled = list(inside)
-    lengths = np.fromiter(map(len, spelled), np.int64, len(spelled))
-    values = np.fromiter(chain.from_iterable(spelled), np.int32, int(lengths.sum()))
-    places, row = np.arange(LONGEST + 1), np.repeat(np.arange(len(lengths)), lengths)
-    column = np.arange(len(values)) - (np.cumsum(lengths) - lengths)[row]
-    rows = np.where((places < LONGEST) | (lengths[:, None] <= LONGEST), OVER, CUT).astype(np.int32)
-    rows[row[column < LONGEST], column[column < LONGEST]] = values[column < LONGEST]
+    lengths = np.diff(inside.offsets)
+    rows = np.full((len(lengths), LONGEST + 1), OVER, np.int32)
+    for column in range(LONGEST):
+        longer = np.flatnonzero(lengths > column)
+        rows[longer, column] = inside.values[inside.offsets[longer] + column]
+    rows[lengths > LONGEST, LONGEST] = CUT
     rows[lengths == 0, 0] = CUT
-    special = np.array([token for token, surface in enumerate(surfaces) if not surface], dtype=np.intp)
+    special = np.diff(surfaces.offsets) == 0
     rows[special, 0] = np.where(partners[special] == NONE, CUT, partners[special])
     rows[special, 1] = CUT
     return rows

@@ -16,6 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 from spectool.artifacts import Alignment, Tokenizer
+from spectool.artifacts.formats.alignment import NONE, IdLists
+from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.decoding.generation import generate_step
@@ -27,6 +29,7 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.drawing import NextTokens, draw_tokens
 from spectool.runtime.translation.protocol import Constraint
+from spectool.runtime.translation.spelling import CUT, LONGEST, OVER, spelling_table
 
 from ..distributions import FALSE_ALARM, p_value
 from ..models import tiny_model
@@ -86,6 +89,24 @@ def test_what_is_stated_is_what_whole_strings_say(name: str, translator: Callabl
                 reached += [(*drawn, token) for token in expected]
     print(f"{name}: {compared} distributions")
     assert compared > 50
+
+
+def test_the_table_has_what_is_written_token_by_token() -> None:
+    rng = np.random.default_rng(seed := 53)
+    lengths = rng.integers(LONGEST + 4, size=2000)
+    values = rng.integers(1000, size=lengths.sum()).astype(np.int32)
+    inside = IdLists(values, np.append(0, np.cumsum(lengths)).astype(np.int32))
+    partners = rng.integers(NONE, 1000, size=2000).astype(np.int32)
+    surfaces = Surfaces.of([bytes(size) for size in rng.integers(3, size=2000)])
+    rows = spelling_table(inside, partners, surfaces)
+    for token, (ids, surface) in enumerate(zip(inside, surfaces, strict=True)):
+        row = [*ids, *(OVER,) * (LONGEST + 1)][: LONGEST + 1]
+        row[LONGEST] = OVER if len(ids) <= LONGEST else CUT
+        if not ids:
+            row[0] = CUT
+        if not surface:
+            row[:2] = [CUT if partners[token] == NONE else int(partners[token]), CUT]
+        assert rows[token].tolist() == row, (seed, token)
 
 
 Propose = Callable[[ToyPair, AnchoredTranslator, int], tuple[list[int], mx.array | None]]
