@@ -50,10 +50,6 @@ class _Place(NamedTuple):
     text: bytes = b""
 
 
-# What one committed token changed: draft ids from here on, what they were, and the place before it.
-_Undo = tuple[int, Sequence[int], _Place]
-
-
 class AnchoredTranslator:
     """Translates between two vocabularies without losing the target's boundaries.
 
@@ -116,7 +112,6 @@ class AnchoredTranslator:
         self._ids: list[int] = []
         self._kept = 0
         self._place = _Place()
-        self._journal: list[_Undo] = []
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take note of committed target ids and bring the draft's view up to them."""
@@ -129,25 +124,9 @@ class AnchoredTranslator:
             else:
                 (start, tail), self._place = self._commit_with_care(token)
             self._committed.append(token)
-            removed: Sequence[int] = ids[start:] if start < len(ids) else ()
-            self._journal.append((start, removed, place))
-            if removed and start < self._kept:
-                self._kept = min(self._kept, start + accepted_length(removed, tail))
+            if start < self._kept:
+                self._kept = min(self._kept, start + accepted_length(ids[start:], tail))
             ids[start:] = tail
-
-    def rollback(self, count: int) -> None:
-        """Take back the last ``count`` committed target ids, in both vocabularies.
-
-        Raises:
-            ValueError: So many were not committed.
-        """
-        if not 0 <= count <= len(self._journal):
-            raise ValueError(f"rollback: expected 0 to {len(self._journal)} tokens, got {count}")
-        for _ in range(count):
-            start, removed, self._place = self._journal.pop()
-            self._committed.pop()
-            self._ids[start:] = removed
-            self._kept = min(self._kept, start)
 
     def draft_context(self) -> DraftContext:
         """Return the committed text, but for an unfinished character, in canonical draft ids."""
