@@ -101,7 +101,8 @@ def emulate(**options: Any) -> None:
 
     Each document is a generation of its own, and each line of a plain text file is a document.
     A dictionary does best on the text that it was built from, and so does an n-gram model: replay
-    another one. Ctrl-C ends a replay with the figures of what was replayed.
+    another one. Drafts are verified by exact match, the only rule for text without the target's probabilities.
+    Ctrl-C ends a replay with the figures of what was replayed.
 
     \b
     tokens per pass       tokens of the text / passes: 1.0 is plain decoding
@@ -254,8 +255,7 @@ def _draft_by_model(asked: Any) -> None:
     lengths = list(dict.fromkeys(asked.lengths or _DRAFT_LENGTHS))
     runs: list[StrategyRun] = []
     with _aligned(recorded, drafting, target) as aligned:
-        windows = {name: getattr(asked, name) for name in ("window", "window_back")}
-        windows = {name: tokens for name, tokens in windows.items() if tokens is not None}
+        windows = {name: tokens for name in ("window", "window_back") if (tokens := getattr(asked, name)) is not None}
         translators = {
             each: make_translator(each, aligned, drafting, target, **windows) for each in asked.strategies or STRATEGIES
         }
