@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 from click.testing import CliRunner
 
@@ -14,11 +15,13 @@ from spectool import RuntimeUnsupported, SpectoolError
 from spectool.cli import main
 from spectool.runtime.commands.chat_template import rendered
 from spectool.runtime.commands.conversation import Conversation
+from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.models import load_model
 
 from ..models import plain
+from ..renumbered import renumbered_target
 from .chatting import chat_model
 
 TURNS = ["Most w Jaworowcu", "Wczoraj wieczorem", "Jak naprawić"]
@@ -70,6 +73,26 @@ def test_an_answer_goes_on_with_the_draft_lengths_that_earlier_ones_have_learnt(
     controllers.append(list(chat.answer(TURNS[0]))[-1].drafting.controller)
     assert controllers[0] is not None and len({id(controller) for controller in controllers}) == 1
     assert controllers[0].passes.known(1)
+
+
+def test_drafts_of_another_tokenizer_are_verified_by_rejection_sampling_by_default(
+    path: str, loaded: tuple[Any, Any], tmp_path: Path
+) -> None:
+    draft, alignment = renumbered_target(tmp_path)
+    drafter = load_drafter(loaded[1], draft_model=draft, alignment=alignment, history=False)
+    chat = Conversation(*loaded, drafter=drafter, num_draft_tokens=4, max_tokens=24, sampler=Sampling(temp=1.5))
+    mx.random.seed(3)
+    drafting = list(chat.answer(TURNS[0]))[-1].drafting
+    print(f"acceptance {drafting.acceptance_rate:.3f} of {drafting.proposed}")
+    assert drafting.acceptance_rate > 0.9
+    options = ["--draft-model", draft, "--alignment", alignment, "--no-history", "--num-draft-tokens", "4"]
+    asked = ["chat", "--model", path, "-m", "24", "--temp", "1.5", "--seed", "3", *options]
+    said = {}
+    for verify in [], ["--verify", "rejection"], ["--verify", "exact"]:
+        result = CliRunner().invoke(main, [*asked, *verify], input=f"{TURNS[0]}\n")
+        assert result.exit_code == 0, result.output
+        said[" ".join(verify)] = result.stdout
+    assert said[""] == said["--verify rejection"] != said["--verify exact"]
 
 
 def test_an_answer_broken_off_stays_as_far_as_it_went(loaded: tuple[Any, Any]) -> None:

@@ -1,6 +1,9 @@
 """`--verify rejection` behind the server: more drafts kept, the same answer to a seed, greedy answers as ever."""
 
+import re
+from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -8,6 +11,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.serve.handler import Server
 
+from ..renumbered import renumbered_target
 from .servers import TARGET, client, serving, without_drafter
 
 pytestmark = [pytest.mark.system, pytest.mark.usefixtures("interpreted")]
@@ -56,3 +60,22 @@ def test_the_targets_own_drafts_are_kept_by_rejection_sampling_only() -> None:
 def test_another_rule_is_refused_at_the_start() -> None:
     with pytest.raises(Exception, match="'exact' or 'rejection', got 'never'"), drafting(TARGET, "never"):
         pass
+
+
+def test_drafts_of_another_tokenizer_are_verified_by_rejection_sampling_by_default(tmp_path: Path) -> None:
+    draft, alignment = renumbered_target(tmp_path)
+    made = {"draft_model": draft, "alignment": alignment, "history": False}
+    shares = []
+    for options in {}, {"verify": "exact"}:
+        with serving(lambda _, tokenizer: load_drafter(tokenizer, **made), num_draft_tokens=4, **options) as server:
+            for seed in 3, 4, 5:
+                answer(server, temperature=1.5, seed=seed)
+            text = urlopen(f"{server.url}/metrics").read().decode()
+        drafted, accepted = (
+            sum(map(float, re.findall(rf"^spectool_{name}_tokens_total{{.*}} (\S+)$", text, re.M)))
+            for name in ("drafted", "accepted")
+        )
+        print(f"{options}: {accepted:.0f} of {drafted:.0f} drafts accepted")
+        assert drafted >= TOKENS
+        shares.append(accepted / drafted)
+    assert shares[0] > 0.9 and shares[1] < 0.7
