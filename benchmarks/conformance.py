@@ -181,7 +181,7 @@ def translator(draft: Variant, target: Variant) -> AnchoredTranslator:
         target=side(target, draft),
         prefix_index=np.zeros(0, np.int32),
         absorption=None,
-        require=lambda *_: None,
+        require=lambda *sides: sides,
     )
     return AnchoredTranslator(pair, draft.tokenizer, target.tokenizer)  # type: ignore[arg-type]
 

@@ -33,6 +33,8 @@ from real_models import BASE, real_model
 from spectool.runtime.models import load_model
 
 FOLDER = Path(__file__).parent.parent / ".scratch" / "real_text"
+_LONGEST = 400  # tokens of a prompt; the few longer ones are left out
+_TOGETHER = 4  # prompts read at once: the shorter ones are padded
 TURNS = {"pl": "pl_mt_bench.jsonl", "en": "spec_bench.jsonl"}
 
 
@@ -115,7 +117,8 @@ def main(
     """Write, keep, and print the beginning of each answer."""
     mx.random.seed(seed)
     loaded, tokenizer = load_model(real_model(model))
-    prompts = [prompt_ids(tokenizer, model, text) for text in real_prompts(model, language, most)]
+    encoded = (prompt_ids(tokenizer, model, text) for text in real_prompts(model, language, most))
+    prompts = [ids for ids in encoded if len(ids) <= _LONGEST]
     answers = batch_generate(
         loaded,
         tokenizer,
@@ -123,7 +126,7 @@ def main(
         max_tokens=tokens,
         return_token_ids=True,
         completion_batch_size=batch,
-        prefill_batch_size=batch,
+        prefill_batch_size=_TOGETHER,
         sampler=make_sampler(temperature),
         logits_processors=make_logits_processors(repetition_penalty=penalty) if penalty else None,
     ).token_ids

@@ -40,10 +40,10 @@ from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.artifacts.work import differences, read_json, work_path, working, write_json
 from spectool.measure.bench.energy import metering
 from spectool.measure.bench.experiment import Experiment, ModelSpec
-from spectool.measure.bench.identity import identity
 from spectool.measure.bench.loaded import Loaded, load
 from spectool.measure.bench.machine import machine
 from spectool.measure.bench.prompt_sources import Prompt, encoded, load_prompts
+from spectool.measure.bench.run_key import identity
 
 
 class _Job(NamedTuple):
