@@ -11,9 +11,11 @@ fairness.json, all names being those given on the command line, lengths in token
     tasks           by task: documents, words, rows, tokens (of the rows), left_out (passages that some tokenizer does
                     not spell), bits_per_byte and nats_per_token of the target on the rows
     drafts          by draft: path, bytes, cost (of a pass, in passes of the target), cost_stated (or from bytes),
-                    compared ("one vocabulary", "shared ids" or "text"), shared_ids, unfairness, unfairness_kl, and
-                    by task what `fairness.places` measures and `fairness.formulas` makes of it; what needs both
-                    distributions is null for "text"
+                    compared ("one vocabulary", "shared ids" or "text"), shared_ids, unfairness, unfairness_kl,
+                    spearman (of fitness and acceptance over the rows of all tasks), sure_gaps (pairs of tasks, the
+                    first with the larger acceptance by Corollary 2), and by task what `fairness.places` measures
+                    and `fairness.formulas` makes of it, with by_temperature (acceptance) and examples (fitness and
+                    acceptance of each row); what needs both distributions is null for "text"
     dictionaries    by dictionary: path, and by task tokens_per_pass with its standard error, coverage, acceptance, and
                     whether it was built_from_it: from the text that was replayed
     fertility       reference, parallel, and by tokenizer and task: tokens, fertility, tax

@@ -1,6 +1,8 @@
 """The command ``fairness``."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,93 +20,82 @@ from spectool.artifacts.console import (
     table,
     text_options,
 )
+from spectool.build.options import option, options_of
 from spectool.build.training.run_options import named
+
+_several = partial(option, default=(), multiple=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FairnessOptions:
+    """What is measured; the help of each says what it is."""
+
+    target: str = option(str, "Target model: directory or hub id.", names=("--target", "--model"), metavar="MODEL")
+    tasks: tuple[str, ...] = option(
+        str,
+        "Text of a language or task that no model has seen: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or "
+        "sample:pl. May be repeated.",
+        names=("--task",),
+        multiple=True,
+        metavar="[NAME=]SPEC",
+    )
+    drafts: tuple[str, ...] = option(
+        str,
+        "Draft model; may be repeated. The gap is that of the first; the others are what may close it.",
+        names=("--draft", "--draft-model"),
+        multiple=True,
+        metavar="[NAME=]MODEL",
+    )
+    alignments: tuple[Path, ...] = _several(
+        click.Path(path_type=Path),
+        "Alignment of a draft's tokenizer with the target's, from `spectool align`; found by fingerprint. "
+        "May be repeated. Without one, a draft with another tokenizer is compared on text alone.",
+        names=("--alignment",),
+        metavar="DIR",
+    )
+    dictionaries: tuple[str, ...] = _several(
+        str,
+        "Dictionary that may help the slow language; may be repeated.",
+        names=("--dict",),
+        metavar="[NAME=]DIR",
+    )
+    gamma: int = option(click.IntRange(1, 64), "Draft tokens a pass.", 5)
+    temperatures: tuple[float, ...] = _several(
+        Finite(0),
+        "Temperature of both models to know the acceptance at, beside that at 1; may be repeated.",
+        default=(0.0,),
+        names=("--temp", "--temperature"),
+    )
+    costs: tuple[float, ...] = _several(
+        Finite(0),
+        "Seconds of a draft's pass over those of the target's: one for all drafts, or one for each in their order. By "
+        "default the bytes of its weights over the target's.",
+        names=("--cost",),
+        metavar="C",
+    )
+    rows: int = option(click.IntRange(2), "Passages of each task to measure on.", 64)
+    length: int = option(click.IntRange(2), "The target's tokens in a passage, at most.", 128)
+    seed: int = option(click.IntRange(0), "Another seed, other passages.", 0)
+    reference: str | None = option(
+        str,
+        "Task whose tokenization tax is 1; by default the one that each tokenizer serves best.",
+        None,
+        metavar="NAME",
+    )
+    parallel: bool = option(
+        bool,
+        "The texts are translations of each other, document by document: the tax is in tokens for the same content.",
+        False,
+    )
 
 
 @click.command()
-@click.option(
-    "--target", "--model", "target", required=True, metavar="MODEL", help="Target model: directory or hub id."
-)
-@click.option(
-    "--task",
-    "tasks",
-    required=True,
-    multiple=True,
-    metavar="[NAME=]SPEC",
-    help="Text of a language or task that no model has seen: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or "
-    "sample:pl. May be repeated.",
-)
-@click.option(
-    "--draft",
-    "--draft-model",
-    "drafts",
-    required=True,
-    multiple=True,
-    metavar="[NAME=]MODEL",
-    help="Draft model; may be repeated. The gap is that of the first; the others are what may close it.",
-)
-@click.option(
-    "--alignment",
-    "alignments",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="DIR",
-    help="Alignment of a draft's tokenizer with the target's, from `spectool align`; found by fingerprint. "
-    "May be repeated. Without one, a draft with another tokenizer is compared on text alone.",
-)
-@click.option(
-    "--dict",
-    "dictionaries",
-    multiple=True,
-    metavar="[NAME=]DIR",
-    help="Dictionary that may help the slow language; may be repeated.",
-)
-@click.option("--gamma", type=click.IntRange(1, 64), default=5, show_default=True, help="Draft tokens a pass.")
-@click.option(
-    "--cost",
-    "costs",
-    type=Finite(0),
-    multiple=True,
-    metavar="C",
-    help="Seconds of a draft's pass over those of the target's: one for all drafts, or one for each in their order. By "
-    "default the bytes of its weights over the target's.",
-)
-@click.option(
-    "--rows", type=click.IntRange(2), default=64, show_default=True, help="Passages of each task to measure on."
-)
-@click.option(
-    "--length",
-    type=click.IntRange(2),
-    default=128,
-    show_default=True,
-    help="The target's tokens in a passage, at most.",
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Another seed, other passages.")
-@click.option(
-    "--reference",
-    metavar="NAME",
-    help="Task whose tokenization tax is 1; by default the one that each tokenizer serves best.",
-)
-@click.option(
-    "--parallel",
-    is_flag=True,
-    help="The texts are translations of each other, document by document: the tax is in tokens for the same content.",
-)
+@options_of(FairnessOptions)
 @out_option
 @text_options
 @json_option
 @guarded
-def fairness(
-    target: str,
-    tasks: tuple[str, ...],
-    drafts: tuple[str, ...],
-    alignments: tuple[Path, ...],
-    dictionaries: tuple[str, ...],
-    costs: tuple[float, ...],
-    out: Path | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def fairness(out: Path | None, as_json: bool, on_error: Any, text_field: str | None, **given: Any) -> None:
     """Measure whom a draft serves and whom it does not, and what would help the slow ones.
 
     For every task and draft: acceptance, cross-entropy and KL of draft from target, expected speed-up with its lower
@@ -118,15 +109,17 @@ def fairness(
         spectool fairness --target ./Bielik-11B --draft ./Bielik-1.5B --draft ./Qwen2.5-1.5B \\
             --alignment qwen-bielik.align --task pl=pl.txt --task uk=uk.txt --cost 0.15 --cost 0.14 -o pl-uk
     """
-    specs, sources, folders = named(tasks, "--task"), named(drafts, "--draft"), named(dictionaries, "--dict")
+    options = FairnessOptions(**given)
+    specs, sources = named(options.tasks, "--task"), named(options.drafts, "--draft")
+    folders, costs = named(options.dictionaries, "--dict"), options.costs
     if both := sorted(set(sources) & set(folders)):
         raise click.UsageError(f"a draft and a dictionary are both called {both[0]}; give them names, as in NAME=DIR")
     if reserved := sorted({"target", "no drafting"} & {*sources, *folders}):
         raise click.UsageError(f"{reserved[0]} is taken; give another name, as in NAME=DIR")
     if len(costs) > 1 and len(costs) != len(sources):
         raise click.UsageError(f"{len(costs)} --cost for {len(sources)} drafts: give one for all, or one for each")
-    if options["reference"] not in (None, *specs):
-        raise click.UsageError(f"--reference: expected one of {', '.join(specs)}, got {options['reference']}")
+    if options.reference not in (None, *specs):
+        raise click.UsageError(f"--reference: expected one of {', '.join(specs)}, got {options.reference}")
 
     from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.artifacts.formats.fairness import FORMAT
@@ -140,38 +133,34 @@ def fairness(
     from spectool.measure.fairness.writing import write
     from spectool.runtime.loading import open_dictionary
 
+    target = options.target
     path = out or default_path(f"{slug(target)}-{digest(*click.get_current_context().params.values())}.fairness")
     check_replaceable(path, FORMAT)
-    reads = {name: options[name] for name in ("on_error", "text_field")}
+    reads: dict[str, Any] = {"on_error": on_error, "text_field": text_field}
     corpora = {name: open_corpus(spec, **reads) for name, spec in specs.items()}
     tokenizers = {"target": open_tokenizer(target), **{name: open_tokenizer(s) for name, s in sources.items()}}
     for name, tokenizer in tokenizers.items():
         for line in tokenizer.notes:
             say(f"{name}: {line}")
     of_target, of_drafts = tokenizers["target"], {name: tokenizers[name] for name in sources}
-    aligned = alignments_of(of_drafts, of_target, alignments)
+    aligned = alignments_of(of_drafts, of_target, options.alignments)
     opened = {name: open_dictionary(Path(folder), of_target) for name, folder in folders.items()}
     each: Sequence[float | None] = list(costs) * (len(sources) if len(costs) == 1 else 1) or [None] * len(sources)
     choices = {
         name: Draft(sources[name], tokenizer, aligned[name], cost)
         for (name, tokenizer), cost in zip(of_drafts.items(), each, strict=True)
     }
-    drawn = {name: options[name] for name in ("rows", "length", "seed")}
+    drawn = {name: getattr(options, name) for name in ("rows", "length", "seed")}
     others = list(of_drafts.values())
     texts = {name: read_text(c, of_target, others, reading, **drawn) for name, c in corpora.items()}
     different = dict(reversed({t.fingerprint: (name, t) for name, t in reversed(tokenizers.items())}.values()))
-    known = fertility(different, texts, options["reference"], options["parallel"])
+    known = fertility(different, texts, options.reference, options.parallel)
+    temperatures = tuple(dict.fromkeys(options.temperatures))
     with progress("measuring", work(texts, len(choices), len(opened)), "rows") as done:
-        figures = measure(open_model(target), choices, opened, texts, options["gamma"], open_model, done)
+        figures = measure(open_model(target), choices, opened, texts, options.gamma, temperatures, open_model, done)
     figures["fertility"] = known
-    arguments = {
-        "target": target,
-        "drafts": sources,
-        "alignments": {name: None if found is None else str(found) for name, found in aligned.items()},
-        "dictionaries": folders,
-        "costs": list(costs),
-        **options,
-    }
+    found = {"drafts": sources, "alignments": {n: p and str(p) for n, p in aligned.items()}, "dictionaries": folders}
+    arguments = asdict(options) | {"tasks": specs} | found | reads
     manifest = write(path, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
     if as_json:
         show({"path": str(path), **figures}, as_json)

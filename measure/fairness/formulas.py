@@ -8,6 +8,7 @@ speed-up, since f grows with a:
 
     from KL and from D_T    alpha >= 1 - sqrt(d / 2), d in nats       Theorem 1 (Pinsker's inequality)
     from fitness            alpha >= (1 - r_q) - r_p                  Theorem 2
+    and from above          alpha <= (1 - r_q) + r_p                  likewise; two such ranges apart: Corollary 2
 
 The proof of Theorem 2 needs no r_p <= r_q, though the theorem assumes it. Theorem 1 says nothing from 2 nats on, where
 the paper's f has no argument any more: there the bound is an acceptance of 0.
@@ -16,7 +17,8 @@ Source: "Disparate Impacts of Speculative Decoding", Eq. 2 to 8 and appendix A.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import permutations
 
 import numpy as np
 from scipy import stats
@@ -57,6 +59,19 @@ def least_by_divergence(nats: float) -> float:
 def least_by_fitness(draft_misfit: float, target_misfit: float) -> float:
     """Return the least acceptance rate that r_q and r_p allow (Theorem 2)."""
     return max(0.0, 1 - draft_misfit - target_misfit)
+
+
+def sure_gaps(misfits: Mapping[str, tuple[float, float]]) -> list[tuple[str, str]]:
+    """Return the pairs of tasks of which the first one's acceptance is surely larger, by fitness alone (Corollary 2).
+
+    Args:
+        misfits: r_q and r_p of each task.
+
+    >>> sure_gaps({"pl": (0.4, 0.1), "uk": (0.7, 0.1), "crh": (0.75, 0.3)})
+    [('pl', 'uk')]
+    """
+    pairs = permutations(misfits.items(), 2)
+    return [(i, j) for (i, (q_i, p_i)), (j, (q_j, p_j)) in pairs if q_j - q_i > p_i + p_j]
 
 
 def reach(freedom: float, comparisons: int = 1) -> float:

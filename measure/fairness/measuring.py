@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from mlx.utils import tree_flatten
 
 from spectool import ArtifactError, SpectoolError
@@ -33,7 +34,8 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 _WHOLE = 2**20  # tokens: more than a passage has
 _COMPARED = (
     *("acceptance", "acceptance_error", "acceptance_shared", "cross_entropy", "kl", "draft_misfit", "target_misfit"),
-    *("tokens_by_place", "tokens_per_pass", "speedup", "speedup_error", "speedup_by_place", "bounds"),
+    *("by_temperature", "examples", "tokens_by_place", "tokens_per_pass", "speedup", "speedup_error"),
+    *("speedup_by_place", "bounds"),
 )
 
 
@@ -85,6 +87,7 @@ def measure(
     dictionaries: Mapping[str, Dictionary],
     texts: Mapping[str, TaskText],
     gamma: int,
+    temperatures: Sequence[float],
     open_model: Callable[[str], Opened],
     on_rows: Callable[[int], object] = lambda rows: None,
 ) -> dict[str, Any]:
@@ -96,6 +99,7 @@ def measure(
         dictionaries: By name, of the target's tokenizer.
         texts: By task.
         gamma: Draft tokens a pass.
+        temperatures: Of both models, to know the acceptance at beside that at 1.
         open_model: Loads a draft.
         on_rows: Called with the number of rows that were measured, `work` in all.
 
@@ -119,7 +123,8 @@ def measure(
         draft = open_model(choice.source)
         cost = _bytes(draft.model) / weights if choice.cost is None else choice.cost
         by_task = {
-            task: _compared(draft, target, pairing, task, text, gamma, cost, on_rows) for task, text in texts.items()
+            task: _compared(draft, target, pairing, task, text, gamma, cost, temperatures, on_rows)
+            for task, text in texts.items()
         }
         found["drafts"][name] = {
             "path": choice.source,
@@ -130,6 +135,7 @@ def measure(
             "shared_ids": None if pairing is None or pairing.same_vocabulary else pairing.size,
             "unfairness": None if pairing is None else unfairness([at["cross_entropy"] for at in by_task.values()]),
             "unfairness_kl": None if pairing is None else unfairness([at["kl"] for at in by_task.values()]),
+            **(dict.fromkeys(("spearman", "sure_gaps")) if pairing is None else _fitness(by_task)),
             "tasks": by_task,
         }
     for name, dictionary in dictionaries.items():
@@ -168,6 +174,7 @@ def _compared(
     text: TaskText,
     gamma: int,
     cost: float,
+    temperatures: Sequence[float],
     on_rows: Callable[[int], object],
 ) -> dict[str, Any]:
     """Return the figures of a draft on a task."""
@@ -185,9 +192,16 @@ def _compared(
             "where some boundaries of their tokens are the same. Give more text (--rows), or see what the two share: "
             "spectool inspect ALIGNMENT"
         )
-    places = compare(draft.model, target.model, pairing, examples, on_rows).figures(gamma)
+    places = compare(draft.model, target.model, pairing, examples, on_rows, temperatures).figures(gamma)
     on_rows(len(text.passages) - len(examples))
     return found | places | _speeds(places, gamma, cost, same)
+
+
+def _fitness(by_task: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the fitness of a draft says of its acceptance: by example, and of one task against another."""
+    examples = pd.DataFrame([example for at in by_task.values() for example in at["examples"]])
+    misfits = {task: (at["draft_misfit"], at["target_misfit"]) for task, at in by_task.items()}
+    return {"spearman": examples.corr("spearman").iat[0, 1], "sure_gaps": formulas.sure_gaps(misfits)}
 
 
 def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabulary: bool) -> dict[str, Any]:

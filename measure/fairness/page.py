@@ -94,6 +94,7 @@ def _acceptance(task: str, at: Figures) -> dict[str, str]:
         "tokens a pass": cell(at["tokens_per_pass"]),
         "speed-up": str(speed_of(at)),
         "by place": cell(at["speedup_by_place"]),
+        **{f"alpha at {temperature}": f"{alpha:.1%}" for temperature, alpha in at["by_temperature"].items()},
         "places": f"{at['places']:,} ({at['share']:.0%})",
     }
 

@@ -33,7 +33,8 @@ class Places:
         at: A data frame of a line for each place: ``row``; ``acceptance``, alpha(s) = sum_x min(p(x), q(x)) over the
             target's vocabulary, and ``acceptance_shared``, the same over the ids that both have, renormalised;
             ``cross_entropy`` -sum_x p(x) log q(x) and ``kl`` KL(p || q) over these, nats; ``draft_misfit`` and
-            ``target_misfit``, 1 - the probability of the text's own next token.
+            ``target_misfit``, 1 - the probability of the text's own next token; and under each temperature, a float,
+            the acceptance where both models have it.
         counted: Number of places of the draft, compared or not.
     """
 
@@ -41,14 +42,17 @@ class Places:
     counted: int
 
     def figures(self, gamma: int) -> dict[str, Any]:
-        """Return means over places, that of acceptance with its standard error over rows."""
+        """Return means over places, that of acceptance with its standard error over rows, and fitness by row."""
         rows = self.at.groupby("row").acceptance
         acceptance, error = ratio(rows.sum().tolist(), rows.size().tolist())
         means = self.at.drop(columns=["row", "acceptance"]).mean().to_dict()
+        by_row = self.at.groupby("row")[["draft_misfit", "acceptance"]].mean()
         return {
             "rows": rows.ngroups,
             "places": len(self.at),
             "share": len(self.at) / self.counted,
+            "by_temperature": {f"{each:g}": means.pop(each) for each in list(means) if isinstance(each, float)},
+            "examples": [[1 - misfit, accepted] for misfit, accepted in by_row.to_numpy().tolist()],
             **means,
             "acceptance": acceptance,
             "acceptance_error": error,
@@ -63,6 +67,7 @@ def compare(
     pairing: Pairing,
     examples: Sequence[Example],
     on_rows: Callable[[int], object] = lambda rows: None,
+    temperatures: Sequence[float] = (),
 ) -> Places:
     """Measure a draft on rows.
 
@@ -72,6 +77,7 @@ def compare(
         pairing: Ids to compare.
         examples: The rows, at least one with a place to compare.
         on_rows: Called with the number of rows after every few.
+        temperatures: Of both models at once, to know the acceptance at; 0 compares their most probable tokens.
     """
     longest = max(max(len(example.draft), len(example.target)) for example in examples)
     vocabulary = int(target(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])  # never computed
@@ -81,31 +87,42 @@ def compare(
         batch = batch_of(examples[first : first + together], paired=True)
         if len(batch.rows):
             rows.append(first + batch.rows.astype(np.int64))
-            columns.append(np.array(_at_places(draft, target, pairing, batch), dtype=np.float64))
+            columns.append(np.array(_at_places(draft, target, pairing, batch, temperatures), dtype=np.float64))
         on_rows(len(examples[first : first + together]))
-    cross_entropy, entropy, shared, overlap, of_draft, of_target = np.concatenate(columns, axis=1)
-    found = {
+    cross_entropy, entropy, shared, of_draft, of_target, overlap, *softened = np.concatenate(columns, axis=1)
+    found: dict[str | float, Any] = {
         "row": np.concatenate(rows),
         **{"acceptance": overlap, "acceptance_shared": shared},
         **{"cross_entropy": cross_entropy, "kl": cross_entropy - entropy},
         **{"draft_misfit": 1 - of_draft, "target_misfit": 1 - of_target},
+        **dict(zip(temperatures, softened, strict=True)),
     }
     return Places(pd.DataFrame(found), int(sum(example.counted.sum() for example in examples)))
 
 
-def _at_places(draft: Any, target: Any, pairing: Pairing, batch: Batch) -> mx.array:
-    """Return the figures of a batch, ``[6, places]``: those of `place_by_place`, then as `compare` takes them apart."""
+def _at_places(draft: Any, target: Any, pairing: Pairing, batch: Batch, temperatures: Sequence[float]) -> mx.array:
+    """Return the figures of a batch, ``[6 + temperatures, places]``, in the order of their names in `compare`."""
     ids, rows, at = mx.array(batch.target), mx.array(batch.rows), mx.array(batch.at)
     logits = target(ids)[rows, at].astype(mx.float32)
-    log_p, log_q = pairing.of_target(logits), log_q_of(draft, pairing, batch)
-    figures = place_by_place(log_p, log_q)
-    p, q = mx.exp(log_p), mx.exp(log_q)
-    overlap = figures[2]
-    if pairing.target is not None:
-        p = mx.exp(log_softmax(logits))
-        # Several ids of the draft may be one of the target's.
-        q = mx.zeros(p.T.shape).at[pairing.target].add(q.T).T  # rows are added three times as fast as columns
-        overlap = mx.sum(mx.minimum(p, q), axis=-1)
+    shared_p, log_q = pairing.of_target(logits), log_q_of(draft, pairing, batch)
+    log_p = shared_p if pairing.target is None else log_softmax(logits)
+
+    def both(temperature: float) -> tuple[mx.array, mx.array]:
+        p, q = _softened(log_p, temperature), _softened(log_q, temperature)
+        if pairing.target is not None:
+            # Several ids of the draft may be one of the target's. Rows are added three times as fast as columns.
+            q = mx.zeros(p.T.shape).at[pairing.target].add(q.T).T
+        return p, q
+
+    p, q = both(1)
     following = ids[rows, at + 1][:, None]
     of_draft, of_target = (mx.take_along_axis(values, following, axis=-1)[:, 0] for values in (q, p))
-    return mx.concatenate([figures, mx.stack([overlap, of_draft, of_target])])
+    overlaps = [mx.sum(mx.minimum(*pair), axis=-1) for pair in ((p, q), *map(both, temperatures))]
+    return mx.concatenate([place_by_place(shared_p, log_q), mx.stack([of_draft, of_target, *overlaps])])
+
+
+def _softened(log_p: mx.array, temperature: float) -> mx.array:
+    """Return the probabilities at a temperature; at 0 the most probable id has all."""
+    if not temperature:
+        return (mx.arange(log_p.shape[-1]) == mx.argmax(log_p, axis=-1, keepdims=True)).astype(mx.float32)
+    return mx.softmax(log_p / temperature, axis=-1)

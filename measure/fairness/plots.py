@@ -48,6 +48,7 @@ def _fitness(draft: Mapping[str, Any]) -> str:
             fitness, misfit = 1 - at["draft_misfit"], at["target_misfit"]
             ends = [max(0.0, fitness - misfit), min(1.0, fitness + misfit)]
             axes.plot([fitness, fitness], ends, color=colour, alpha=0.35, linewidth=4, solid_capstyle="butt")
+            axes.plot(*zip(*at["examples"], strict=True), ".", color=colour, alpha=0.25, markersize=3)
             name = literal(task)
             axes.plot(fitness, at["acceptance"], marker, color=colour, markersize=6, label=name, linestyle="none")
         axes.set_xlim(0, 1)

@@ -59,7 +59,8 @@ def tune_draft(
     With several tasks, s-CDF moves the draft where the target's speed-up is least: each task's gradient
     weighs as much as its divergence from the target exceeds that of the best one. Beside the model lie
     training.json, the loss of every step as curve.parquet, and divergence, KL, acceptance proxy and
-    unfairness of every task as tasks.parquet and, with spectool[report], as a plot. Checkpoints lie beside
+    unfairness of every task as tasks.parquet and, with spectool[report], as a plot; steps.parquet says which
+    task was the reference in each step. A corpus named twice weighs twice as much. Checkpoints lie beside
     OUT until all is done; after a kill or Ctrl-C, the same command resumes.
 
     \b
@@ -91,7 +92,7 @@ def tune_draft(
         show({"path": str(path), **record}, as_json)
         return
     before, after = ([TaskPoint(**row) for row in record["measured"][when]] for when in ("before", "after"))
-    click.echo(before_and_after(before, after))
+    click.echo(before_and_after(before, after, record["references"]))
     click.echo()
     trained = f"{record['tokens']:,} tokens in {record['steps']:,} steps, {record['seconds']:,} s"
     show({"path": str(path), "trained": trained, "files": list(record["files"])}, as_json)

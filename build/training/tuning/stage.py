@@ -4,6 +4,7 @@ The text of every task becomes rows (`tasks`), steps are taken on a mini-batch o
 draft is measured against the target at intervals (`divergence`). The target is only asked.
 """
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -33,12 +34,12 @@ from spectool.build.training.tuning.divergence import (
 from spectool.build.training.tuning.examples import Draws, batch_of
 from spectool.build.training.tuning.options import TuneOptions, check
 from spectool.build.training.tuning.pairing import Pairing, pairing_of
-from spectool.build.training.tuning.task_curve import TASKS, TaskPoint, points_of
+from spectool.build.training.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint, points_of
 from spectool.build.training.tuning.tasks import Maker, Task, load_tasks, prepare
 from spectool.build.training.tuning.tuned_model import Opened, Trainable
 from spectool.corpora import Corpus
 
-_VERSION = 5  # of how arguments make a model
+_VERSION = 6  # of how arguments make a model
 
 
 def tune_draft(
@@ -93,7 +94,7 @@ def tune_draft(
 
 class _Tuning(Run):
     title = "tuning"
-    tables = MappingProxyType({CURVE: Point, TASKS: TaskPoint})
+    tables = MappingProxyType({CURVE: Point, TASKS: TaskPoint, STEPS: StepPoint})
 
     def __init__(
         self,
@@ -135,6 +136,11 @@ class _Tuning(Run):
             losses.append(_number(loss))
             gradients.add(losses[-1] - _number(entropy), gradient)
             places += len(batch.rows)
+        found = gradients.divergences
+        self.rows[STEPS] += [
+            StepPoint(step + 1, task.name, divergence, int(place == found.index(min(found))))
+            for place, (task, divergence) in enumerate(zip(self._tasks, found, strict=True))
+        ]
         update(self._model, self._optimizer, gradients.total())
         mx.eval(self._model.parameters(), self._optimizer.state)
         return sum(losses) / len(losses), places, stop
@@ -148,7 +154,9 @@ class _Tuning(Run):
         self._trainable.write(folder)
         before = [point for point in self.rows[TASKS] if point.step == 0]
         after = self._measured(mlx_lm.load(str(folder))[0], self._tune.steps)
+        references = Counter(point.task for point in self.rows[STEPS] if point.reference)
         return {
+            "references": {task.name: references[task.name] / self._tune.steps for task in self._tasks},
             "measured": {"before": [p._asdict() for p in before], "after": [p._asdict() for p in after]},
             "unpacked": self._trainable.unpacked,
             "text": self._facts,

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from spectool.build.alignment.stage import build_alignment
 from spectool.build.training.checkpoints import CURVE, Point, read_rows
 from spectool.build.training.tuning.options import TuneOptions
 from spectool.build.training.tuning.stage import tune_draft
-from spectool.build.training.tuning.task_curve import TASKS, TaskPoint
+from spectool.build.training.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint
 from spectool.build.training.tuning.tuned_model import open_model
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
@@ -68,7 +69,7 @@ def test_it_fits_better(made: tuple[Path, dict[str, Any]]) -> None:
 def test_the_files(made: tuple[Path, dict[str, Any]]) -> None:
     out, record = made
     assert {path.name for path in out.iterdir()} == {*record["files"], "training.json"}
-    assert set(record["files"]) >= {"tasks.parquet", "tasks.svg", "tasks.png", "curve.parquet"}
+    assert set(record["files"]) >= {"tasks.parquet", "steps.parquet", "tasks.svg", "tasks.png", "curve.parquet"}
     assert json.loads((out / "training.json").read_text()) | {"path": str(out)} == record
     assert [path.name for path in out.parent.iterdir()] == ["tuned"], "nothing is left beside it"
     points = read_rows(out / TASKS, TaskPoint)
@@ -82,6 +83,21 @@ def test_the_files(made: tuple[Path, dict[str, Any]]) -> None:
         assert one.acceptance_variance == pytest.approx((one.acceptance - two.acceptance) ** 2 / 4)
     stored_rows = record["measured"]["after"]
     assert [row["divergence"] for row in stored_rows] == pytest.approx([p.divergence for p in points[-2:]], abs=1e-4)
+
+
+def test_the_reference_of_each_step(made: tuple[Path, dict[str, Any]]) -> None:
+    out, record = made
+    points = read_rows(out / STEPS, StepPoint)
+    assert [(point.step, point.task) for point in points] == [(n, task) for n in range(1, 21) for task in ("pl", "uk")]
+    references = Counter[str]()
+    for losses, one, two in zip(read_rows(out / CURVE, Point), points[::2], points[1::2], strict=True):
+        assert losses.loss == pytest.approx((one.divergence + two.divergence) / 2)
+        assert (one.reference, two.reference) == (
+            int(one.divergence <= two.divergence),
+            int(one.divergence > two.divergence),
+        )
+        references[one.task if one.reference else two.task] += 1
+    assert record["references"] == {task: references[task] / 20 for task in ("pl", "uk")}
 
 
 def test_it_loads(made: tuple[Path, dict[str, Any]], models: dict[str, Path]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from spectool.artifacts.work import work_path
 from spectool.build.training.checkpoints import CURVE, Point, read_rows
-from spectool.build.training.tuning.task_curve import TASKS, TaskPoint
+from spectool.build.training.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint
 
 from .tiny_pair import CORPORA, TINY, run, stored, tuned
 
@@ -60,6 +60,7 @@ def same(one: Path, two: Path) -> None:
     curves = [[point._replace(seconds=0.0) for point in read_rows(out / CURVE, Point)] for out in (one, two)]
     assert curves[0] == curves[1]
     assert read_rows(one / TASKS, TaskPoint) == read_rows(two / TASKS, TaskPoint)
+    assert read_rows(one / STEPS, StepPoint) == read_rows(two / STEPS, StepPoint)
     assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from scipy import stats
 
 from spectool import ArtifactError
 from spectool.artifacts.formats.fairness import Fairness
@@ -37,7 +38,7 @@ def measured(work: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     """One run with a draft of the target's vocabulary, one of another, and a dictionary."""
     out = tmp_path_factory.mktemp("measured") / "out"
     drafts = ["--draft", f"small={DRAFT}", "--draft", f"other={work / 'other'}", "--alignment", work / "other.align"]
-    more = ["--dict", work / "uk.dict", "--gamma", 4, "--cost", 0.1, "--cost", 0.05]
+    more = ["--dict", work / "uk.dict", "--gamma", 4, "--cost", 0.1, "--cost", 0.05, "--temp", 0, "--temp", 2]
     result = run(*drafts, *tasks(work), *more, "-o", out, "--json")
     assert result.exit_code == 0, result.output
     return out, json.loads(result.stdout)
@@ -51,6 +52,9 @@ def test_figures_agree_with_each_other(measured: tuple[Path, dict[str, Any]]) ->
     for draft, cost in ((small, 0.1), (other, 0.05)):
         assert draft["cost"] == cost
         by_task = draft["tasks"]
+        examples = [example for at in by_task.values() for example in at["examples"]]
+        assert draft["spearman"] == pytest.approx(stats.spearmanr(*zip(*examples, strict=True)).statistic)
+        assert all(at["by_temperature"].keys() == {"0", "2"} for at in by_task.values())
         assert draft["unfairness"] == pytest.approx(unfairness([at["cross_entropy"] for at in by_task.values()]))
         for at in by_task.values():
             assert at["speedup"] == pytest.approx(speedup(at["acceptance"], 4, cost)) and at["speedup_error"] > 0

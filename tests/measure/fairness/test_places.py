@@ -19,9 +19,11 @@ from ...build.training.tiny_pair import random_model, tokenizer_of
 DRAFT, TARGET = tokenizer_of("other"), tokenizer_of("target")
 
 
-def softmax(logits: Any) -> np.ndarray:
+def softmax(logits: Any, temperature: float = 1) -> np.ndarray:
     wide = np.array(logits).astype(np.float64)
-    wide = np.exp(wide - wide.max())
+    if not temperature:
+        return np.eye(len(wide))[wide.argmax()]
+    wide = np.exp((wide - wide.max()) / temperature)
     return wide / wide.sum()
 
 
@@ -42,35 +44,47 @@ def test_places_by_hand(same: bool, work: Path, monkeypatch: pytest.MonkeyPatch)
     pairing = Pairing(TARGET.size) if same else pairing_of(DRAFT, TARGET, work / "other.align")
     assert pairing is not None
     examples = examples_of(work, same)
-    expected: dict[str, list[float]] = {"acceptance": [], "draft_misfit": [], "target_misfit": [], "row": []}
+    names = ("acceptance", "draft_misfit", "target_misfit", "row", 0.0, 0.5, 2.0)
+    expected: dict[str | float, list[float]] = {name: [] for name in names}
     for row, example in enumerate(examples):
         of_draft = np.array(draft(mx.array(example.draft[None])))[0]
         of_target = np.array(target(mx.array(example.target[None])))[0]
         for place, at in enumerate(example.at.tolist()):
             if at == NOWHERE:
                 continue
-            p, q = softmax(of_target[at]), np.zeros(TARGET.size)
-            if pairing.draft is None or pairing.target is None:
-                q = softmax(of_draft[place])
-            else:
-                shared = softmax(of_draft[place][np.array(pairing.draft)])
-                for id_, probability in zip(np.array(pairing.target).tolist(), shared.tolist(), strict=True):
-                    q[id_] += probability
+            at_temperature = {}
+            for temperature in (0.0, 0.5, 2.0, 1.0):
+                p, q = softmax(of_target[at], temperature), np.zeros(TARGET.size)
+                if pairing.draft is None or pairing.target is None:
+                    q = softmax(of_draft[place], temperature)
+                else:
+                    shared = softmax(of_draft[place][np.array(pairing.draft)], temperature)
+                    for id_, probability in zip(np.array(pairing.target).tolist(), shared.tolist(), strict=True):
+                        q[id_] += probability
+                at_temperature[temperature] = np.minimum(p, q).sum()
+            for temperature in (0.0, 0.5, 2.0):
+                expected[temperature].append(at_temperature[temperature])
             token = example.target[at + 1]
             u = np.eye(TARGET.size)[token]
-            alpha = np.minimum(p, q).sum()
+            alpha = at_temperature[1.0]
             r_p, r_q = np.abs(u - p).sum() / 2, np.abs(u - q).sum() / 2
             assert abs(alpha - (1 - r_q)) <= r_p + 1e-12
             for name, value in (("acceptance", alpha), ("draft_misfit", r_q), ("target_misfit", r_p), ("row", row)):
                 expected[name].append(value)
     monkeypatch.setattr(places, "_AT_ONCE", 200_000)  # several batches
     done: list[int] = []
-    found = compare(draft, target, pairing, examples, done.append)
+    found = compare(draft, target, pairing, examples, done.append, (0.0, 0.5, 2.0))
     assert sum(done) == len(examples) and len(done) > 1
     for name, values in expected.items():
         np.testing.assert_allclose(found.at[name], values, rtol=2e-4, atol=1e-6)
     measured = measure(draft, target, pairing, examples, 3)
     figures = found.figures(3)
+    assert figures["by_temperature"] == pytest.approx(
+        {f"{t:g}": np.mean(expected[t]) for t in (0.0, 0.5, 2.0)}, rel=1e-4
+    )
+    rows = np.array(expected["row"])
+    fitness = [1 - np.array(expected["draft_misfit"])[rows == row].mean() for row in np.unique(rows)]
+    assert [one for one, _ in figures["examples"]] == pytest.approx(fitness, rel=1e-4)
     assert figures["places"] == measured.places
     assert figures["cross_entropy"] == pytest.approx(measured.cross_entropy, rel=1e-5)
     assert figures["kl"] == pytest.approx(measured.kl, rel=1e-4)

@@ -13,6 +13,7 @@ NAMES = ("$5 or $6", "_hidden", "$\\frac{$", "plain")
 @pytest.fixture
 def figures() -> dict[str, Any]:
     at = {"speedup": 1.5, "speedup_error": 0.1, "rows": 8, "acceptance": 0.7, "draft_misfit": 0.4, "target_misfit": 0.3}
+    at |= {"examples": [[0.6, 0.7], [0.5, 0.6]]}
     dictionary = {"tokens_per_pass": 1.2, "error": 0.1, "built_from_it": False}
     return {
         "tasks": {name: {"rows": 8} for name in NAMES},
