@@ -229,16 +229,17 @@ def table(tokenizers: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> Iter
         bad += sum(pair.get("view mismatches", 0) + pair.get("split view mismatches", 0) for pair in views)
         values = (
             *(name, row.get("kind", ""), f"{row.get('size', 0):,}", row.get("directory", "")),
-            *(row["how"], f"{row.get('joins', 0):,}", f"{sum(pair['frontiers'] for pair in towards):,}"),
+            *(row["how"], f"{row.get('joins', 0):,}", f"{sum(pair.get('frontiers', 0) for pair in towards):,}"),
             *(f"{sum(pair.get('views', 0) for pair in views):,}", f"{bad + row.get('wrong joins', 0):,}"),
         )
         yield f"| {' | '.join(values)} |"
     yield ""
     claimed = sum(map(wrong, [*tokenizers, *pairs]))
+    frontiers = sum(pair.get("frontiers", 0) for pair in pairs)
     yield (
         f"{len({row['tokenizer'].rstrip('/') for row in tokenizers})} tokenizers, {len(pairs)} directions, "
-        f"{sum(row.get('joins', 0) for row in tokenizers):,} joins, {sum(pair['frontiers'] for pair in pairs):,} "
-        f"frontiers, {sum(pair.get('views', 0) + pair.get('split views', 0) for pair in pairs):,} views: "
+        f"{sum(row.get('joins', 0) for row in tokenizers):,} joins, {frontiers:,} frontiers, "
+        f" {sum(pair.get('views', 0) + pair.get('split views', 0) for pair in pairs):,} views: "
         f"{claimed:,} mismatches of sides that claim ids"
     )
 

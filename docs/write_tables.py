@@ -1,8 +1,8 @@
-"""Write docs/tables.md: every table of measurements, drawn from the runs saved in benchmarks/results.
+"""Write docs/tables.md and docs/real-models.md: tables of measurements, drawn from the runs in benchmarks/results.
 
     python docs/write_tables.py
 
-``docs/tables.md.j2`` has the text and says where each table goes; a function here makes each.
+``docs/NAME.md.j2`` has the text of a page and says where each table goes; a function here makes each.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ import pandas as pd
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
-OUT = HERE / "tables.md"
+PAGES = "tables", "real-models"
 FIVE_MB = 5_000_000
 SHORT_NAMES = {
     "bielik-4.5b-v3-apt4": "APT4",
@@ -205,6 +205,21 @@ def frontiers() -> str:
     )
 
 
+def conformance() -> str:
+    """Tokenizers that nobody chose: how their ids are joined, and what was compared with whole-string encoding."""
+    pairs = saved("conformance_pairs").fillna(0)
+    parts = []
+    tokenizers = saved("conformance_tokenizers").fillna({"joins": 0, "kind": "", "directory": ""})
+    for r in tokenizers.itertuples():
+        towards, of_it = pairs[pairs.target == r.tokenizer], pairs[pairs.draft == r.tokenizer]
+        found = ((towards, "mismatches"), (towards, "byte mismatches"), (of_it, "view mismatches"))
+        wrong = sum(rows[kind].sum() for rows, kind in found if kind in rows)
+        how = "ids" if r.how == "ids" else "refused" if r.how.startswith("refused") else "text"
+        counts = (r.joins, towards.frontiers.sum(), of_it.views.sum(), 0 if how == "text" else wrong)
+        parts.append((r.tokenizer, r.kind, r.directory, how, *(f"{int(count):,}" for count in counts)))
+    return table(("tokenizer", "kind", "directory", "joined by", "joins", "frontiers", "views", "mismatches"), parts)
+
+
 def ladder() -> str:
     """Tokens per pass of each strategy with toy drafts; gain over context's in brackets."""
     rows = saved("ladder").drop_duplicates(["draft", "model", "target", "language", "tokens", "strategy"], keep="last")
@@ -241,25 +256,85 @@ def real_ladder() -> str:
             f"{first.circles:.0%} repeated 4-grams.\n"
         )
         wide = group.drop_duplicates(["k", "strategy"], keep="last")
+        cells = {(r.k, r.strategy): _with_interval(r.tpp, r.gain) for r in wide.itertuples()}
         lengths = sorted(wide.k.unique())
-        cells = {(r.k, r.strategy): r for r in wide.itertuples()}
-
-        def cell(row: Any) -> str:
-            if row is None:
-                return "–"
-            value, low, high = row.tpp
-            gain = f"; {row.gain[0]:.2f}" if isinstance(row.gain, list) else ""
-            return f"{value:.2f} ({low:.2f}–{high:.2f}{gain})"
-
-        strategies = wide.strategy.unique()
-        parts.append(
-            table(
-                ("strategy", *(f"k = {k}" for k in lengths)),
-                ((s, *(cell(cells.get((k, s))) for k in lengths)) for s in strategies),
-            )
-            + "\n"
-        )
+        lines = ((s, *(cells.get((k, s), "–") for k in lengths)) for s in wide.strategy.unique())
+        parts.append(table(("strategy", *(f"k = {k}" for k in lengths)), lines) + "\n")
     return "\n".join(parts)
+
+
+def _with_interval(value: list[float], gain: Any = None) -> str:
+    ratio = f"; {gain[0]:.2f}" if isinstance(gain, list) else ""
+    return f"{value[0]:.2f} ({value[1]:.2f}–{value[2]:.2f}{ratio})"
+
+
+def real_drafters() -> str:
+    """Tokens per pass of each look-up drafter on text of real models, with intervals."""
+    rows = saved("real_drafters").rename(columns={"tokens per pass": "tpp", "repeated 4-grams": "circles"})
+    keys = ["model", "language", "temperature", "penalty"]
+    rows = rows.drop_duplicates([*keys, "k", "drafter"], keep="last")
+    names = rows.drafter.unique()
+    lines = []
+    for (model, language, temperature, penalty), group in rows.groupby(keys, sort=False, dropna=False):
+        cells = {r.drafter: _with_interval(r.tpp) for r in group.itertuples()}
+        setting = f"{temperature:g}" + ("" if penalty != penalty else f", penalty {penalty:g}")
+        lines.append((model, language, setting, f"{group.iloc[0].circles:.0%}", *(cells.get(n, "–") for n in names)))
+    return table(("model", "text", "temperature", "repeated", *names), lines)
+
+
+def real_speed() -> str:
+    """Speed over plain decoding of every way of drafting with real models."""
+    rows = saved("real_speed")
+    keys = ["target", "language", "temperature", "tokens", "plain ms a token"]
+    parts = []
+    for (target, language, temperature, tokens, plain), group in rows.groupby(keys, sort=False):
+        first = group.iloc[0]
+        costs = ", ".join(f"{size} tokens {cost:.2f}" for size, cost in first["pass cost"].items())
+        parts.append(
+            f"**{target}**, {language}, temperature {temperature:g}: {first.prompts} answers of {tokens} tokens, "
+            f"{first['repeated 4-grams']:.0%} repeated 4-grams. A plain token takes {plain / 1000:.2f} s; "
+            f"a pass over more, in passes over one: {costs}.\n"
+        )
+        lines = (
+            (r.way, f"{r.speed:.2f} ({r.quartiles[0]:.2f}–{r.quartiles[1]:.2f})", *map(_blank, (r.tpp, r.acceptance)))
+            for r in group.rename(columns={"tokens per pass": "tpp"}).itertuples()
+        )
+        parts.append(table(("way", "speed", "tokens per pass", "acceptance"), lines) + "\n")
+    return "\n".join(parts)
+
+
+def exact_rows() -> str:
+    """Tokens whose logits change with the tokens of a pass, by precision."""
+    rows = saved("exact_rows").drop_duplicates(["model", "precision", "blas", "rows"], keep="last")
+    head = (
+        "model",
+        "precision",
+        "BLAS",
+        "tokens",
+        "same bits",
+        "turned round",
+        "widest gap",
+        "padded: same bits",
+        "padded: turned round",
+        "cost",
+    )
+    columns = (
+        "model",
+        "precision",
+        "blas",
+        "tokens",
+        "same bits",
+        "turned round",
+        "widest gap",
+        "padded: same bits",
+        "padded: turned round",
+        "cost of a padded pass",
+    )
+    return table(head, rows[list(columns)].itertuples(index=False))
+
+
+def _blank(value: Any) -> Any:
+    return "–" if value == "" or value != value else value
 
 
 def hybrid_order() -> str:
@@ -342,7 +417,12 @@ FUNCTIONS: tuple[Callable[..., str], ...] = (
     intersection,
     ceilings,
     frontiers,
+    conformance,
     ladder,
+    real_ladder,
+    real_drafters,
+    real_speed,
+    exact_rows,
     hybrid_order,
     models,
     s_cdf,
@@ -350,13 +430,14 @@ FUNCTIONS: tuple[Callable[..., str], ...] = (
 )
 
 
-def page() -> str:
-    """Return the page."""
-    template = (HERE / "tables.md.j2").read_text(encoding="utf-8")
+def page(name: str) -> str:
+    """Return a page."""
+    template = (HERE / f"{name}.md.j2").read_text(encoding="utf-8")
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
     return environment.from_string(template).render({function.__name__: function for function in FUNCTIONS})
 
 
 if __name__ == "__main__":
-    OUT.write_text(page(), encoding="utf-8")
-    print(OUT)
+    for name in PAGES:
+        (HERE / f"{name}.md").write_text(page(name), encoding="utf-8")
+        print(HERE / f"{name}.md")
