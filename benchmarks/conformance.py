@@ -239,7 +239,7 @@ def table(tokenizers: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> Iter
     yield (
         f"{len({row['tokenizer'].rstrip('/') for row in tokenizers})} tokenizers, {len(pairs)} directions, "
         f"{sum(row.get('joins', 0) for row in tokenizers):,} joins, {frontiers:,} frontiers, "
-        f" {sum(pair.get('views', 0) + pair.get('split views', 0) for pair in pairs):,} views: "
+        f"{sum(pair.get('views', 0) + pair.get('split views', 0) for pair in pairs):,} views: "
         f"{claimed:,} mismatches of sides that claim ids"
     )
 
