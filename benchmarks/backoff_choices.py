@@ -31,9 +31,10 @@ from spectool.build.counting.stage import count
 from spectool.build.dictionary import backoff_stage as backoff_dictionary
 from spectool.build.dictionary import smoothing
 from spectool.build.dictionary.backoff import Automaton, Predictions
-from spectool.build.dictionary.backoff_stage import BackoffOptions, build_backoff
+from spectool.build.dictionary.backoff_stage import build_backoff
 from spectool.build.dictionary.calibration import Calibration
 from spectool.build.dictionary.held_out import split_off
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter

@@ -21,8 +21,9 @@ from spectool.artifacts import Counts, Dictionary
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary import backoff
-from spectool.build.dictionary.backoff_stage import BackoffOptions, build_backoff, prepare
+from spectool.build.dictionary.backoff_stage import build_backoff, prepare
 from spectool.build.dictionary.held_out import split_off
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter

@@ -12,12 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from lossless_models import LANGUAGES, Kind, Language, noisy
 
 from spectool.artifacts import Dictionary, Tokenizer
-from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
+from spectool.artifacts.formats.dictionary import FORMAT, VERSION, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.build import build_entries
+from spectool.build.dictionary.dictspec import NestedDictSpec
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
@@ -96,12 +97,13 @@ def dictionary_of(texts: Iterable[Sequence[int]], tokenizer: Tokenizer) -> Dicti
     """Return a dictionary of the texts, a share of whose tokens has been spoilt."""
     rng = random.Random(0)
     spoilt = ([rng.randrange(tokenizer.size) if rng.random() < WRONG else token for token in text] for text in texts)
-    windows = [(text[start : start + 7], 1) for text in spoilt for start in range(len(text) - 1)]
+    windows = [text[start : start + 7] for text in spoilt for start in range(len(text) - 1)]
     # The files are mapped when the folder goes: their pages live as long as the dictionary.
     with tempfile.TemporaryDirectory() as folder:
-        entries = build_entries(windows, 0.2)
-        lines = (Entry(e.prefix, e.continuation, e.probability, e.count) for e in entries)
-        shape = write_dictionary(Path(folder), lines)
+        dictionaries = NestedDictSpec(windows, np.ones(len(windows), dtype=np.int64))
+        proposals = dictionaries.proposals(len(windows), "path")
+        lengths = proposals.lengths(0.2)
+        shape = write_dictionary(Path(folder), dictionaries.entries(proposals, lengths, np.flatnonzero(lengths)))
         seal(Path(folder), Manifest(FORMAT, VERSION, {}, {"target": tokenizer.identity}, {}, shape))
         return Dictionary(Path(folder))
 

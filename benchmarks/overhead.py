@@ -53,7 +53,8 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts import Tokenizer, open_tokenizer
 from spectool.build.counting.options import CountOptions
-from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import offsets

@@ -37,9 +37,9 @@ from real_data import encoded, real_corpus, real_tokenizer
 from spectool.artifacts import Dictionary, Tokenizer
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
-from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
-from spectool.build.dictionary.dictspec import Reading
-from spectool.build.dictionary.dictspec_stage import DictSpecOptions, build_dictspec, open_counts
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.dictspec_stage import build_dictspec, open_counts
+from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions, Reading
 from spectool.corpora import open_corpus
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import Drafter, Proposal

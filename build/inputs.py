@@ -21,3 +21,7 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
         "characters": corpus.counts.characters,
         "repaired": dict(sorted(corpus.counts.repaired.items())),
     }
+
+
+def quiet(step: str) -> None:
+    """Say nothing of a step that is a part of another stage."""

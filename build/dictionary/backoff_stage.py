@@ -11,43 +11,23 @@ import numpy as np
 
 from spectool import SpectoolError
 from spectool.artifacts.formats.counts import Counts
-from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
+from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
-from spectool.build.dictionary.backoff import Automaton, Predictions, number_of
+from spectool.build.dictionary.backoff import Automaton, Predictions
 from spectool.build.dictionary.calibration import Calibration
 from spectool.build.dictionary.held_out import HeldOutText, split_off
-from spectool.build.dictionary.smoothing import Windows, open_windows
+from spectool.build.dictionary.limits import Limits, write_within
+from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary.smoothing import open_windows
 from spectool.build.inputs import Progress
 from spectool.corpora import Corpus
 
-DISCOUNT = 0.9  # lower ones drafted held-out text no better; see benchmarks/backoff_choices.py
-MAX_CONTEXT = 6
 _DRAFT_LENGTH = 8  # at which dictionaries are compared on the held-out text
-_BYTES_PER_ENTRY = 6.8  # first guess; then what the files turn out to take
-_CLOSE = 0.985  # of the limits
-_ATTEMPTS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class BackoffOptions:
-    """Arguments of the backoff method.
-
-    Attributes:
-        entries: Most entries to keep; None for as many as ``max_bytes`` allows.
-        max_bytes: Most bytes of the artifact's data files; None for any number.
-        max_context: Longest context, tokens; the counts must hold windows one token longer.
-        discount: D of the smoothing, 0..1.
-    """
-
-    entries: int | None = None
-    max_bytes: int | None = 5_000_000
-    max_context: int = MAX_CONTEXT
-    discount: float = DISCOUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +84,24 @@ def build_backoff(
     with writing(out) as directory:
         prepared = prepared or prepare(tokenizer, counts, options, progress, held_out)
         automaton, text = prepared.automaton, prepared.held_out
-        most = options.entries or int((options.max_bytes or 1 << 40) / _BYTES_PER_ENTRY)
-        chosen, shape = _write_within(directory, automaton, counts, options, most, text, progress)
-        statistics: dict[str, Any] = {"tokens": counts.total, "contexts": _contexts(automaton.windows)}
+
+        def choose(most: int) -> tuple[list[Predictions], list[Entry]]:
+            chosen = automaton.restated(automaton.best_entries(most))
+            calibration = None if text is None else Calibration(text.predicted(chosen))
+            return chosen, list(_entries(chosen, counts, calibration))
+
+        written = write_within(directory, Limits(options.entries, options.max_bytes), choose, True, progress)
+        if written is None:
+            allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
+            raise SpectoolError(
+                f"{counts.path}: no entry to store from {counts.total:,} tokens{allowed}. "
+                "Give more text, or a larger --max-bytes"
+            )
+        chosen, shape = written
+        statistics: dict[str, Any] = {
+            "tokens": counts.total,
+            "contexts": sum(len(each.keys) for each in automaton.windows[:-1]),
+        }
         if text is not None:
             statistics["held_out"] = {
                 "tokens": text.tokens,
@@ -164,39 +159,6 @@ def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> Non
         )
 
 
-def _write_within(
-    directory: Path,
-    automaton: Automaton,
-    counts: Counts,
-    options: BackoffOptions,
-    most: int,
-    text: HeldOutText | None,
-    progress: Progress,
-) -> tuple[list[Predictions], dict[str, Any]]:
-    """Write the entries worth most that the limits allow; what an entry takes is known only when it is written."""
-    limit = options.max_bytes
-    for attempt in range(_ATTEMPTS):
-        again = f" again: about {most:,} come to {limit:,} bytes" if attempt else ""
-        progress(f"choosing entries{again}")
-        chosen = automaton.restated(automaton.best_entries(most))
-        kept = number_of(chosen)
-        if not kept:
-            break
-        progress(f"writing {kept:,} entries")
-        calibration = None if text is None else Calibration(text.predicted(chosen))
-        shape = write_dictionary(directory, _entries(chosen, counts, calibration), chained=True)
-        size = sum(file.stat().st_size for file in directory.iterdir())
-        nothing_left = kept < _CLOSE * most or most == options.entries
-        if limit is None or (size <= limit and (attempt or nothing_left or size >= _CLOSE * limit)):
-            return chosen, shape
-        most = min(options.entries or 1 << 40, int(_CLOSE * kept * limit / size))
-    allowed = "" if limit is None else f" in {limit:,} bytes"
-    raise SpectoolError(
-        f"{counts.path}: no entry to store from {counts.total:,} tokens{allowed}. "
-        "Give more text, or a larger --max-bytes"
-    )
-
-
 def _entries(chosen: Sequence[Predictions], counts: Counts, calibration: Calibration | None) -> Iterator[Entry]:
     for length, predictions in enumerate(chosen, 1):
         rows = np.flatnonzero(predictions.kept)
@@ -207,8 +169,3 @@ def _entries(chosen: Sequence[Predictions], counts: Counts, calibration: Calibra
         probability = stated if calibration is None else calibration(length, count, stated)
         for context, token, p, n in zip(contexts, following, probability.tolist(), count.tolist(), strict=True):
             yield Entry(context, (token,), p, n)
-
-
-def _contexts(windows: Sequence[Windows]) -> int:
-    """Return how many contexts were counted."""
-    return sum(len(window.keys) for window in windows[:-1])

@@ -1,19 +1,19 @@
 """The command ``build-dict``."""
 
 import shlex
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from spectool.artifacts.console import Finite, guarded, json_option, out_option, say, stage, text_options
+from spectool.artifacts.console import guarded, json_option, out_option, say, stage, text_options
 from spectool.artifacts.default_paths import default_path, digest, slug
-from spectool.build.counting.options import Resources, size_in_bytes
+from spectool.build.counting.options import Resources
+from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
 from spectool.build.options import options_of
 
-_OF_BACKOFF = ("max_bytes", "max_context", "discount")
-_OF_DICTSPEC = ("orders", "min_prob", "min_prob_of", "max_prefix", "max_continuation", "language")
 _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a dictionary of such a text
 
 
@@ -46,69 +46,8 @@ _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a d
     show_default=True,
     help="The next token after every context, chained; or the DictSpec paper's frequent phrases.",
 )
-@click.option(
-    "--max-bytes",
-    type=size_in_bytes,
-    default="5MB",
-    show_default=True,
-    metavar="SIZE",
-    help="backoff: keep the entries worth most that fit in.",
-)
-@click.option(
-    "--entries",
-    type=click.IntRange(1),
-    help="backoff: keep at most so many. dictspec: take so many of the most frequent n-grams; 200,000 by default.",
-)
-@click.option(
-    "--max-context",
-    type=click.IntRange(1, 15),
-    default=6,
-    show_default=True,
-    help="backoff: longest context, in tokens.",
-)
-@click.option(
-    "--discount",
-    type=Finite(0, 1),
-    default=0.9,
-    show_default=True,
-    help="backoff: taken off every count by the smoothing.",
-)
-@click.option(
-    "--orders",
-    type=click.Choice(["n1", "n12", "n123"]),
-    default="n123",
-    show_default=True,
-    help="dictspec: longest n-gram: words, pairs or triples.",
-)
-@click.option(
-    "--min-prob",
-    type=Finite(0, 1),
-    default=0.2,
-    show_default=True,
-    help="dictspec: smallest continuation probability.",
-)
-@click.option(
-    "--min-prob-of",
-    type=click.Choice(["whole", "path"]),
-    default="path",
-    show_default=True,
-    help="dictspec: what must reach it: the whole continuation, or the path of likeliest tokens, cut where it falls "
-    "below.",
-)
-@click.option(
-    "--max-prefix",
-    type=click.IntRange(1, 64),
-    default=8,
-    show_default=True,
-    help="dictspec: longest context, in tokens.",
-)
-@click.option(
-    "--max-continuation",
-    type=click.IntRange(1, 64),
-    default=8,
-    show_default=True,
-    help="dictspec: longest proposal, in tokens.",
-)
+@options_of(BackoffOptions)
+@options_of(DictSpecOptions)
 @click.option(
     "--language", metavar="CODE", help="dictspec: ISO 639 code of the text, for splitting words (fr, it and ca differ)."
 )
@@ -130,15 +69,6 @@ def build_dict(
     counts: Path | None,
     out: Path | None,
     method: str,
-    max_bytes: int,
-    entries: int | None,
-    max_context: int,
-    discount: float,
-    orders: str,
-    min_prob: float,
-    min_prob_of: Any,
-    max_prefix: int,
-    max_continuation: int,
     language: str | None,
     min_count: int | None,
     memory: int,
@@ -146,6 +76,7 @@ def build_dict(
     text_field: str | None,
     on_error: Any,
     as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Build a dictionary for a tokenizer from plain text, or from the counts of one.
 
@@ -161,8 +92,6 @@ def build_dict(
     from spectool.artifacts.formats.dictionary import FORMAT as DICTIONARY
     from spectool.artifacts.tokenizer.opening import open_tokenizer
     from spectool.build.counting.options import CountOptions
-    from spectool.build.dictionary.backoff_stage import BackoffOptions
-    from spectool.build.dictionary.dictspec_stage import DictSpecOptions
     from spectool.corpora import open_corpus
 
     if (corpus is None) == (counts is None):
@@ -171,27 +100,22 @@ def build_dict(
         raise click.UsageError(
             "--language, --text-field and --min-count are for --corpus; --counts are counted already"
         )
-    _refuse(context, _OF_DICTSPEC if method == "backoff" else _OF_BACKOFF, method)
+    _refuse(context, DictSpecOptions if method == "backoff" else BackoffOptions, method)
     source = None if corpus is None else open_corpus(corpus, on_error=on_error, text_field=text_field)
     target = open_tokenizer(tokenizer)
     for note in target.notes:
         say(f"{target.name}: {note}")
-    options: BackoffOptions | DictSpecOptions
-    if method == "backoff":
-        options = BackoffOptions(entries, max_bytes, max_context, discount)
-        small = source is not None and source.total_bytes is not None and source.total_bytes < _SMALL
-        least = min_count or (1 if small else 2)
-    else:
-        options = DictSpecOptions(orders, entries or 200_000, min_prob, min_prob_of, max_prefix, max_continuation)
-        least = min_count or 1
+    kind = BackoffOptions if method == "backoff" else DictSpecOptions
+    mine = {field.name: chosen[field.name] for field in fields(kind)}
+    options = kind(**{name: value for name, value in mine.items() if value is not None})
+    small = source is not None and source.total_bytes is not None and source.total_bytes < _SMALL
+    least = min_count or (2 if method == "backoff" and not small else 1)
     name = f"{slug(corpus or str(counts))}.{target.fingerprint[:8]}.{method}-{digest(options, language, least)}.dict"
     path = out or default_path(name)
     limits = CountOptions(min_count=least, memory=memory, workers=workers, language=language)
+    build = _backoff if method == "backoff" else _dictspec
     with stage(path, DICTIONARY, as_json, {"target": target.fingerprint}) as finish:
-        if isinstance(options, BackoffOptions):
-            finish(_backoff(target, source, counts, path, options, limits))
-        else:
-            finish(_dictspec(target, source, counts, path, options, limits))
+        finish(build(target, source, counts, path, options, limits))
     if not as_json:
         say(f"next: spectool generate --model {shlex.quote(tokenizer)} --dict {shlex.quote(str(path))} --prompt …")
 
@@ -215,9 +139,11 @@ def _dictspec(target: Any, source: Any, counts: Path | None, path: Path, options
     return build_dictspec(target, counted, path, options, say)
 
 
-def _refuse(context: click.Context, names: tuple[str, ...], method: str) -> None:
+def _refuse(context: click.Context, kind: type, method: str) -> None:
     """Refuse options of the other method."""
-    for name in names:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = "--" + name.replace("_", "-")
-            raise click.UsageError(f"{option} does nothing for --method {method}; see `spectool build-dict --help`")
+    others = {field.name for field in fields(kind)} - {"entries"} | ({"language"} if method == "backoff" else set())
+    for parameter in context.command.params:
+        if parameter.name in others and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"{parameter.opts[0]} does nothing for --method {method}; see `spectool build-dict --help`"
+            )

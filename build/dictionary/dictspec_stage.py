@@ -2,50 +2,30 @@
 
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
+import numpy as np
 
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.formats.counts import Counts
-from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
+from spectool.artifacts.formats.dictionary import FORMAT, VERSION, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.counting.word_ngrams import WordNgrams
-from spectool.build.dictionary.dictspec import MAX_CONTINUATION, MAX_PREFIX, Reading, build_entries, without_redundant
-from spectool.build.inputs import Progress, Reader
+from spectool.build.dictionary.dictspec import NestedDictSpec
+from spectool.build.dictionary.options import DictSpecOptions
+from spectool.build.inputs import Progress, Reader, quiet
 from spectool.corpora import Corpus
 
 ORDERS = {"n1": 1, "n12": 2, "n123": 3}
 EVERYTHING = CountOptions(min_count=1)
 """Keeps n-grams that occur once."""
-
-
-@dataclass(frozen=True, slots=True)
-class DictSpecOptions:
-    """Arguments of the DictSpec method (paper: section 4.4).
-
-    Attributes:
-        orders: ``n1``, ``n12`` or ``n123``: the longest n-gram, in words.
-        entries: Most frequent n-grams to take, over all orders.
-        min_probability: Smallest continuation probability, 0..1.
-        reading: What that probability is of: the ``whole`` continuation or the ``path``.
-        max_prefix: Longest context, tokens.
-        max_continuation: Longest proposal, tokens.
-    """
-
-    orders: str = "n123"
-    entries: int = 200_000
-    min_probability: float = 0.2
-    reading: Reading = "path"
-    max_prefix: int = MAX_PREFIX
-    max_continuation: int = MAX_CONTINUATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +61,7 @@ def count_corpus(
     """
     scratch = tempfile.TemporaryDirectory(prefix="spectool-")
     path = Path(scratch.name) / "words.counts"
-    count(corpus, path, replace(options, orders=ORDERS[orders], language=language), None, _quiet, reader)
+    count(corpus, path, replace(options, orders=ORDERS[orders], language=language), None, quiet, reader)
     counted = open_counts(path, orders)
     weakref.finalize(counted.ngrams, scratch.cleanup)
     return counted
@@ -128,29 +108,24 @@ def build_dictspec(
         progress("encoding")
         tokens = tokenizer.encode_after_space(texts)
         progress("building entries")
-        counted_tokens = zip(_until_special(tokens, tokenizer), counts.tolist(), strict=True)
-        entries = build_entries(
-            tqdm(counted_tokens, desc="splitting", total=len(tokens), unit=" n-grams", leave=False, disable=None),
-            options.min_probability,
-            options.reading,
-            options.max_prefix,
-            options.max_continuation,
-        )
-        found = list(tqdm(entries, desc="choosing", unit=" entries", leave=False, disable=None))
-        if not found:
+        limits = options.max_prefix, options.max_continuation
+        dictionaries = NestedDictSpec(tokens, counts, (), tokenizer.specials, *limits)
+        proposals = dictionaries.proposals(len(tokens), options.reading)
+        lengths = proposals.lengths(options.min_probability)
+        kept = dictionaries.kept(proposals, lengths)
+        if not len(kept):
             raise SpectoolError(
                 f"{counted.inputs['corpus']}: no entry to store from {ngrams.total_words} words at a minimum "
                 f"probability of {options.min_probability}. Give more text, or a lower --min-prob"
             )
-        kept = list(without_redundant(found))
         progress("writing")
-        shape = write_dictionary(directory, (Entry(e.prefix, e.continuation, e.probability, e.count) for e in kept))
+        shape = write_dictionary(directory, dictionaries.entries(proposals, lengths, kept))
         statistics = {
             "words": ngrams.total_words,
             "distinct_ngrams": {f"n{order}": figures["distinct"] for order, figures in ngrams.figures.items()},
             "ngrams": len(texts),
             "smallest_count": int(counts[-1]),
-            "entries_before_pruning": len(found),
+            "entries_before_pruning": int(np.count_nonzero(lengths)),
             **shape,
         }
         manifest = Manifest(
@@ -162,14 +137,3 @@ def build_dictspec(
             statistics=statistics,
         )
         return seal(directory, manifest)
-
-
-def _quiet(step: str) -> None:
-    """Say nothing: the bars of a count are enough where it is a part of another stage."""
-
-
-def _until_special(ngrams: Iterable[Sequence[int]], tokenizer: Tokenizer) -> Iterator[Sequence[int]]:
-    """Cut n-grams before a token that stands for no text: it must never be proposed."""
-    for tokens in ngrams:
-        bad = next((place for place, token in enumerate(tokens) if token in tokenizer.specials), len(tokens))
-        yield tokens[:bad]

@@ -9,39 +9,23 @@ proposes as well. Otherwise, with the proposal t of c at probability p, it is ta
 what t leaves over, shared out as after the suffix, and for no more than p / 2: t was chosen because f is less probable.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from itertools import compress, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool import SpectoolError
-from spectool.artifacts.formats.dictionary import PROBABILITY_STEP, Entry, write_dictionary
+from spectool.artifacts.formats.dictionary import PROBABILITY_STEP, Entry
 from spectool.build.dictionary.backoff import gain_over_thresholds
+from spectool.build.dictionary.limits import Limits, write_within
 from spectool.build.inputs import Progress
 
-_ATTEMPTS = 6
-_BYTES_PER_ENTRY = 8.0  # first guess; then what the files turn out to take
-_CLOSE = 0.97  # of the bytes allowed
-
+Found = TypeVar("Found")
 Text = str
 """Tokens as a string, one code point per id: strings are hashed and sliced several times faster than tuples."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How large a dictionary may be.
-
-    Attributes:
-        entries: Most entries; None for any number.
-        max_bytes: Most bytes of the data files; None for any number.
-    """
-
-    entries: int | None = None
-    max_bytes: int | None = None
 
 
 class Prediction(NamedTuple):
@@ -68,13 +52,10 @@ def as_tokens(text: Text) -> tuple[int, ...]:
     return tuple(map(ord, text))
 
 
-def longest_suffix(context: Text, known: dict[Text, Prediction]) -> Prediction | None:
-    """Return the prediction of the longest known proper suffix of a context."""
-    for start in range(1, len(context)):
-        found = known.get(context[start:])
-        if found is not None:
-            return found
-    return None
+def longest_suffix(context: Text, known: Mapping[Text, Found]) -> Found | None:
+    """Return what is known of the longest known proper suffix of a context."""
+    suffixes = (context[start:] for start in range(1, len(context)))
+    return next((known[suffix] for suffix in suffixes if suffix in known), None)
 
 
 class Choice:
@@ -87,7 +68,8 @@ class Choice:
         rows = {context: row for row, context in enumerate(self._contexts)}
         numbers: dict[tuple[int, ...], int] = {}
         values = [predictions[context] for context in self._contexts]
-        self._parent = np.array([_longest_suffix(context, rows) for context in self._contexts], dtype=np.int64)
+        parents = (longest_suffix(context, rows) for context in self._contexts)
+        self._parent = np.array([-1 if parent is None else parent for parent in parents], dtype=np.int64)
         self._proposed = np.array([numbers.setdefault(p.continuation, len(numbers)) for p in values], dtype=np.int64)
         self._probability = np.array([p.probability for p in values])
         self._occurrences = np.array([p.occurrences for p in values])
@@ -133,20 +115,6 @@ class Choice:
         return {context: self._predictions[context] for context in compress(self._contexts, kept.tolist())}
 
 
-def without_redundant(predictions: dict[Text, Prediction]) -> dict[Text, Prediction]:
-    """Keep the entries that say something else than their suffixes do: what is proposed never changes."""
-    return Choice(predictions).best(len(predictions))
-
-
-def _longest_suffix(context: Text, rows: dict[Text, int]) -> int:
-    """Return the row of the longest proper suffix that is there, -1 where none is."""
-    for start in range(1, len(context)):
-        row = rows.get(context[start:])
-        if row is not None:
-            return row
-    return -1
-
-
 def write_best(
     directory: Path, predictions: dict[Text, Prediction], chained: bool, limits: Limits, progress: Progress
 ) -> dict[str, Any]:
@@ -161,29 +129,10 @@ def write_best(
     if not predictions:
         raise SpectoolError("no entry is left to write. Give other dictionaries, or wider limits")
     choice = Choice(predictions)
-    most = limits.entries or len(predictions)
-    if limits.max_bytes is not None:
-        most = min(most, int(limits.max_bytes / _BYTES_PER_ENTRY))
-    shape: dict[str, Any] | None = None
-    for attempt in range(_ATTEMPTS):
-        chosen = choice.best(most) if most else {}
-        if not chosen:
-            break
-        progress(f"writing {len(chosen):,} entries")
-        shape = write_dictionary(directory, _entries(chosen), chained)
-        if limits.max_bytes is None:
-            break
-        size = sum(file.stat().st_size for file in directory.iterdir())
-        fits = size <= limits.max_bytes
-        everything = len(chosen) < most * 0.99 or most == limits.entries
-        if fits and (everything or size >= _CLOSE * limits.max_bytes or attempt > 1):
-            break
-        room = int(len(chosen) * 0.99 * limits.max_bytes / size)
-        most = min(limits.entries or room, room)
-        shape = None
-    if shape is None:
+    written = write_within(directory, limits, lambda most: (None, _entries(choice.best(most))), chained, progress)
+    if written is None:
         raise SpectoolError(f"a dictionary of {limits.max_bytes:,} bytes has no room for entries. Give a larger limit")
-    return {"entries_before_pruning": len(predictions), **shape}
+    return {"entries_before_pruning": len(predictions), **written[1]}
 
 
 def _entries(chosen: dict[Text, Prediction]) -> list[Entry]:

@@ -70,7 +70,7 @@ def merge_dict(
         spectool merge-dict pl.dict law.dict --weight 1 --weight 4 --max-bytes 5MB -o office.dict
     """
     from spectool.artifacts.formats.dictionary import FORMAT
-    from spectool.build.dictionary.selection import Limits
+    from spectool.build.dictionary.limits import Limits
     from spectool.build.editing.merging import merge_dictionaries
 
     if len(paths) < 2:
@@ -126,7 +126,7 @@ def restrict_dict(
         spectool restrict-dict web.dict --language uk,crh -o crimea.dict
     """
     from spectool.artifacts.formats.dictionary import FORMAT
-    from spectool.build.dictionary.selection import Limits
+    from spectool.build.dictionary.limits import Limits
     from spectool.build.editing.restriction import restrict_dictionary
 
     codes = tuple(code.strip() for code in languages.split(",")) if languages is not None else ()
@@ -250,7 +250,7 @@ def import_dict(
     """
     from spectool.artifacts.formats.dictionary import FORMAT
     from spectool.artifacts.tokenizer.opening import open_tokenizer
-    from spectool.build.dictionary.selection import Limits
+    from spectool.build.dictionary.limits import Limits
     from spectool.build.editing.lookup_cache import import_cache
 
     target = open_tokenizer(tokenizer)

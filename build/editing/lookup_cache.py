@@ -39,7 +39,8 @@ from spectool.artifacts.formats.llama_cpp import LONGEST, NO_TOKEN, STATIC, Foll
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-from spectool.build.dictionary.selection import Limits, Prediction, Text, as_text, longest_suffix, write_best
+from spectool.build.dictionary.limits import Limits
+from spectool.build.dictionary.selection import Prediction, Text, as_text, longest_suffix, write_best
 from spectool.build.inputs import Progress
 
 Kind = Literal["dynamic", "static"]

@@ -18,7 +18,7 @@ both, and one without an entry in i as unknown to it: then i has no say. Without
 one dictionary would overrule another that knows the phrase well; with a fixed share of n_i(s), text that never has
 the phrase would vote it down.
 
-What became redundant is dropped, and limits are met, by `entry_choice`.
+What became redundant is dropped, and limits are met, by `selection`.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,8 @@ from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.fingerprint import short
-from spectool.build.dictionary.selection import Limits, Prediction, Text, as_text, longest_suffix, write_best
+from spectool.build.dictionary.limits import Limits
+from spectool.build.dictionary.selection import Prediction, Text, as_text, longest_suffix, write_best
 from spectool.build.inputs import Progress
 
 Predictions = dict[Text, Prediction]

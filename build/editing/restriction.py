@@ -14,7 +14,8 @@ from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-from spectool.build.dictionary.selection import Limits, as_tokens, write_best
+from spectool.build.dictionary.limits import Limits
+from spectool.build.dictionary.selection import as_tokens, write_best
 from spectool.build.editing.merging import Predictions, account, joined_inputs, predictions_of
 from spectool.build.editing.scripts import Fits, in_languages, in_scripts
 from spectool.build.inputs import Progress

@@ -5,11 +5,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Dictionary, Entry, write_dictionary
+from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Dictionary, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.build.dictionary.dictspec import build_entries
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
+
+from ..build.dictionary.one_dictspec import build_entries
 
 
 def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) -> LookupDrafter:
@@ -21,7 +22,7 @@ def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) 
     # The files are mapped when the folder goes: their pages live as long as the dictionary.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        shape = write_dictionary(path, (Entry(e.prefix, e.continuation, e.probability, e.count) for e in entries))
+        shape = write_dictionary(path, entries)
         target = {"name": "test", "fingerprint": "", "size": vocabulary}
         seal(path, Manifest(FORMAT, VERSION, {}, {"target": target}, {}, shape))
         return LookupDrafter(Dictionary(path))

@@ -8,7 +8,8 @@ from pathlib import Path
 from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.counting.options import CountOptions
-from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus, sample_path
 from spectool.runtime.demo_models import demo_path
 

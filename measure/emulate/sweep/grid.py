@@ -34,7 +34,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, Strict, model_validator
 
-from spectool.build.dictionary.dictspec import Reading
+from spectool.build.dictionary.options import Reading
 from spectool.measure.settings_file import Table, read_settings
 
 Script = Literal["cyrillic", "latin"]

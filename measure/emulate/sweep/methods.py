@@ -17,9 +17,11 @@ from spectool.artifacts.formats.dictionary import Dictionary
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
-from spectool.build.dictionary.backoff_stage import MAX_CONTEXT, BackoffOptions, build_backoff, prepare
+from spectool.build.dictionary.backoff_stage import build_backoff, prepare
+from spectool.build.dictionary.dictspec import NestedDictSpec
 from spectool.build.dictionary.held_out import passes, split_off
-from spectool.build.dictionary.nested_dictspec import NestedDictSpec
+from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.inputs import quiet
 from spectool.measure.emulate.replay import replay
 from spectool.measure.emulate.sweep.results import Row
 from spectool.measure.emulate.sweep.text import SweptText
@@ -41,7 +43,7 @@ def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows:
         proposals = nested.proposals(entries, reading)
         for min_prob, same in groupby(alike, itemgetter("min_prob")):
             lengths = proposals.lengths(min_prob)
-            stored = nested.stored(proposals, lengths)
+            stored = len(nested.kept(proposals, lengths))
             for row in same:
                 drafts = nested.drafts(proposals, lengths, row["num_draft_tokens"])
                 yield {**row, "entries": stored}, _replayed(nested.ends, drafts.proposed, drafts.accepted)
@@ -69,23 +71,19 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
     """Count the text's token windows once, and build a dictionary for every size."""
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         counts, out = Path(scratch) / "windows.counts", Path(scratch) / "one.dict"
-        options = CountOptions(orders=MAX_CONTEXT + 1, workers=1)
+        options = CountOptions(orders=BackoffOptions().max_context + 1, workers=1)
         held_out: list[str] = []
         corpus = text.open(str(text.language.build))
-        count(corpus, counts, options, tokenizer, _quiet, lambda source: split_off(text.read(source), held_out))
-        prepared = prepare(tokenizer, Counts(counts), BackoffOptions(), _quiet, held_out)
+        count(corpus, counts, options, tokenizer, quiet, lambda source: split_off(text.read(source), held_out))
+        prepared = prepare(tokenizer, Counts(counts), BackoffOptions(), quiet, held_out)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):
             limits = BackoffOptions(max_bytes=max_bytes)
-            manifest = build_backoff(tokenizer, Counts(counts), out, limits, _quiet, prepared=prepared)
+            manifest = build_backoff(tokenizer, Counts(counts), out, limits, quiet, prepared=prepared)
             dictionary = Dictionary(out)
             built = {"entries": len(dictionary), "file_bytes": manifest.total_bytes}
             for row in alike:
                 drafter = LookupDrafter(dictionary, min_probability=row["min_prob"])
                 yield {**row, **built}, replay(documents, drafter, row["num_draft_tokens"])
-
-
-def _quiet(step: str) -> None:
-    """Say nothing: a sweep has a progress bar of its own."""
 
 
 def _plain(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[Row]) -> Measured:

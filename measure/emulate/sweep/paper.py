@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import SpectoolError
-from spectool.build.dictionary.dictspec import Reading
+from spectool.build.dictionary.options import Reading
 from spectool.measure.emulate.sweep.grid import DictSpecAxes, Grid, Language
 
 PAPER = "paper"

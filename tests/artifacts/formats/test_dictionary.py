@@ -28,7 +28,8 @@ from spectool.artifacts.formats.dictionary import (
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
 from spectool.build.counting.options import CountOptions
-from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 

@@ -11,8 +11,9 @@ from spectool.artifacts import Counts, Dictionary, Tokenizer
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff import LEAST_WORTH, Automaton, number_of
-from spectool.build.dictionary.backoff_stage import BackoffOptions, build_backoff, count_and_build
+from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
 from spectool.build.dictionary.held_out import EVERY, STRETCH, HeldOutText, split_off
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.smoothing import open_windows, smooth
 from spectool.corpora import Document, open_corpus
 from spectool.measure.emulate.replay import replay

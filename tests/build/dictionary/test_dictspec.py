@@ -3,21 +3,41 @@
 from collections.abc import Mapping, Sequence
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectool.build import Entry, build_entries, without_redundant
-from spectool.build.dictionary.dictspec import Reading
+from spectool.artifacts.formats.dictionary import Entry
+from spectool.build.dictionary.dictspec import NestedDictSpec
+from spectool.build.dictionary.options import Reading
+
+from . import one_dictspec
 
 Ngrams = list[tuple[Sequence[int], int]]
 readings: tuple[Reading, ...] = ("whole", "path")
 ngrams = st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=6), st.integers(1, 20)), max_size=15)
 
 
+def build_entries(
+    counts: Ngrams, floor: float, reading: Reading, max_prefix: int = 8, max_continuation: int = 8, pruned: bool = False
+) -> list[Entry]:
+    """All entries by ascending context, or those that are stored; the same as the twin's."""
+    limits = max_prefix, max_continuation
+    nested = NestedDictSpec([ids for ids, _ in counts], np.array([n for _, n in counts], np.int64), (), (), *limits)
+    proposals = nested.proposals(len(counts), reading)
+    lengths = proposals.lengths(floor)
+    kept = nested.kept(proposals, lengths) if pruned else np.flatnonzero(lengths)
+    found = sorted(nested.entries(proposals, lengths, kept), key=lambda entry: tuple(entry.context))
+    twin = one_dictspec.build_entries(counts, floor, reading, *limits)
+    slow = one_dictspec.without_redundant(twin) if pruned else twin
+    assert found == sorted(slow, key=lambda entry: tuple(entry.context))
+    return found
+
+
 def by_prefix(found: Sequence[Entry]) -> dict[tuple[int, ...], tuple[tuple[int, ...], float]]:
-    assert len({entry.prefix for entry in found}) == len(found)
-    return {entry.prefix: (entry.continuation, round(entry.probability, 4)) for entry in found}
+    assert len({entry.context for entry in found}) == len(found)
+    return {entry.context: (entry.continuation, round(entry.probability, 4)) for entry in found}
 
 
 @pytest.mark.parametrize("reading", readings)
@@ -67,7 +87,7 @@ def test_long_prefixes_keep_their_last_tokens_and_continuations_their_first(read
 
 def test_truncated_prefixes_are_counted_together() -> None:
     counts: Ngrams = [([0, 1, 2, 7], 3), ([5, 1, 2, 8], 2)]
-    entries = {entry.prefix: entry for entry in build_entries(counts, 0.5, "whole", max_prefix=2)}
+    entries = {entry.context: entry for entry in build_entries(counts, 0.5, "whole", max_prefix=2)}
     assert entries[1, 2] == Entry((1, 2), (7,), 0.6, 5)
 
 
@@ -88,9 +108,9 @@ def test_a_probability_at_the_minimum_reaches_it(reading: Reading, percent: int)
 
 
 def test_ties() -> None:
-    assert next(build_entries([([1, 9, 9], 5), ([1, 4, 4], 5), ([1, 8], 5)], 0.1, "whole")).continuation == (8,)
-    assert next(build_entries([([1, 9], 5), ([1, 4], 5)], 0.1, "whole")).continuation == (4,)
-    assert next(build_entries([([1, 9, 2], 5), ([1, 4, 3], 5)], 0.1, "path")).continuation == (4, 3)
+    assert build_entries([([1, 9, 9], 5), ([1, 4, 4], 5), ([1, 8], 5)], 0.1, "whole")[0].continuation == (8,)
+    assert build_entries([([1, 9], 5), ([1, 4], 5)], 0.1, "whole")[0].continuation == (4,)
+    assert build_entries([([1, 9, 2], 5), ([1, 4, 3], 5)], 0.1, "path")[0].continuation == (4, 3)
 
 
 def share(tails: list[tuple[tuple[int, ...], int]], head: tuple[int, ...], whole: bool) -> float:
@@ -129,8 +149,8 @@ def slow_entries(counts: Ngrams, floor: float, reading: Reading) -> dict[tuple[i
 @given(ngrams, st.sampled_from([0.0, 0.2, 0.5, 0.75, 1.0]), st.sampled_from(readings))
 def test_equal_to_the_slow_twin(counts: Ngrams, floor: float, reading: Reading) -> None:
     found = list(build_entries(counts, floor, reading))
-    assert {entry.prefix: entry.continuation for entry in found} == slow_entries(counts, floor, reading)
-    assert [entry.prefix for entry in found] == sorted(entry.prefix for entry in found)
+    assert {entry.context: entry.continuation for entry in found} == slow_entries(counts, floor, reading)
+    assert [entry.context for entry in found] == sorted(entry.context for entry in found)
     assert all(floor <= entry.probability <= 1 for entry in found)
 
 
@@ -141,10 +161,10 @@ def look_up(entries: Mapping[tuple[int, ...], tuple[int, ...]], history: tuple[i
 @given(ngrams, st.sampled_from([0.0, 0.3, 0.6]), st.sampled_from(readings))
 def test_pruning_changes_no_proposal(counts: Ngrams, floor: float, reading: Reading) -> None:
     found = list(build_entries(counts, floor, reading))
-    kept = list(without_redundant(found))
+    kept = build_entries(counts, floor, reading, pruned=True)
     assert set(kept) <= set(found)
-    before = {entry.prefix: entry.continuation for entry in found}
-    after = {entry.prefix: entry.continuation for entry in kept}
+    before = {entry.context: entry.continuation for entry in found}
+    after = {entry.context: entry.continuation for entry in kept}
     for history in {*before, *product(range(4), repeat=3), *product(range(4), repeat=4)}:
         assert look_up(before, history) == look_up(after, history)
 
@@ -157,5 +177,5 @@ def test_pruning_by_hand() -> None:
         Entry((4, 3, 2, 1), (5,), 0.8, 1),  # not redundant: (3, 2, 1) says otherwise
         Entry((2,), (5,), 0.8, 1),
     ]
-    kept = [entry.prefix for entry in without_redundant(reversed(entries))]
+    kept = [entry.context for entry in one_dictspec.without_redundant(reversed(entries))]
     assert sorted(kept) == [(1,), (2,), (3, 2, 1), (4, 3, 2, 1)]

@@ -7,14 +7,8 @@ import pytest
 
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
 from spectool.artifacts import Dictionary
-from spectool.build.dictionary.selection import (
-    Choice,
-    Limits,
-    Prediction,
-    as_text,
-    longest_suffix,
-    without_redundant,
-)
+from spectool.build.dictionary.limits import Limits
+from spectool.build.dictionary.selection import Choice, Prediction, as_text, longest_suffix
 from spectool.build.editing.merging import merge_dictionaries, mixture, predictions_of
 
 from ..dictionaries import SMALL, rows_of, written
@@ -85,7 +79,7 @@ def test_what_is_redundant_goes_and_no_proposal_changes(seed: int) -> None:
     predictions = table(
         *((c, choice.randrange(3), choice.choice(some), choice.randint(1, 50)) for c in sorted(contexts))
     )
-    kept = without_redundant(predictions)
+    kept = Choice(predictions).best(len(predictions))
     assert 0 < len(kept) < len(predictions), seed
     for context, prediction in predictions.items():
         proposal = kept.get(context) or longest_suffix(context, kept)

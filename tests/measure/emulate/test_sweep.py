@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 
 from spectool.artifacts import Dictionary, Tokenizer, open_tokenizer
 from spectool.build.counting.options import CountOptions
-from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
-from spectool.build.dictionary.dictspec_stage import DictSpecOptions, build_dictspec, count_corpus
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.dictspec_stage import build_dictspec, count_corpus
+from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
 from spectool.measure.emulate.replay import replay

@@ -6,7 +6,8 @@ import pytest
 
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.counting.options import CountOptions
-from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus, sample_path
 
 from ...build.training.tiny_pair import stored, tokenizer_of

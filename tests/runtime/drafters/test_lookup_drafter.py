@@ -11,7 +11,8 @@ from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
 from spectool.build.counting.options import CountOptions
-from spectool.build.dictionary.backoff_stage import BackoffOptions, count_and_build
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import Drafter

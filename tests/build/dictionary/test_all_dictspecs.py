@@ -9,9 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool.artifacts import Tokenizer
-from spectool.build.dictionary.dictspec import Reading, build_entries, without_redundant
-from spectool.build.dictionary.nested_dictspec import NestedDictSpec
+from spectool.artifacts.formats.dictionary import Entry
+from spectool.build.dictionary.dictspec import NestedDictSpec
+from spectool.build.dictionary.options import Reading
 from spectool.corpora import read_sample, word_runs
+
+from .one_dictspec import build_entries, without_redundant
 
 READINGS: tuple[Reading, ...] = ("whole", "path")
 FLOORS = (0.0, 0.2, 0.5, 0.8, 1.0)
@@ -34,6 +37,10 @@ def accepted(proposal: Sequence[int], truth: Sequence[int]) -> int:
     return right
 
 
+def by_context(entry: Entry) -> Sequence[int]:
+    return entry.context
+
+
 def compare(
     found: Sequence[tuple[Sequence[int], int]],
     texts: Sequence[Sequence[int]],
@@ -51,9 +58,11 @@ def compare(
                 entries = list(without_redundant(built))
                 lengths = proposals.lengths(floor)
                 where = f"{size} n-grams, {reading}, {floor}"
-                assert nested.stored(proposals, lengths) == len(entries), where
+                kept = nested.kept(proposals, lengths)
+                stored = nested.entries(proposals, lengths, kept)
+                assert sorted(stored, key=by_context) == sorted(entries, key=by_context), where
                 drafts = nested.drafts(proposals, lengths, limit)
-                known = {entry.prefix: entry.continuation for entry in entries}
+                known = {entry.context: entry.continuation for entry in entries}
                 expected = []
                 for text in texts:
                     for place in range(len(text)):
