@@ -237,17 +237,14 @@ def _proposal(
 
 def _tokenizer_of(dictionary: "Dictionary", source: str | None, needed: bool) -> "Tokenizer | None":
     from spectool import TokenizerError
-    from spectool.artifacts.tokenizer.opening import open_tokenizer
+    from spectool.artifacts.tokenizer.opening import open_named
 
-    recorded = str(dictionary.tokenizer["name"])
     try:
-        tokenizer = open_tokenizer(source or recorded, dictionary.tokenizer)
-    except TokenizerError as error:
-        if source:
+        tokenizer = open_named(source, dictionary.tokenizer, "the dictionary's")
+    except TokenizerError:
+        if source or needed:
             raise
-        if needed:
-            raise TokenizerError(f"{error}. Give the dictionary's tokenizer with --tokenizer") from error
-        say(f"{recorded}: tokenizer not found, showing ids; give it with --tokenizer to see text")
+        say(f"{dictionary.tokenizer['name']}: tokenizer not found, showing ids; give it with --tokenizer to see text")
         return None
     tokenizer.require(dictionary.tokenizer, str(dictionary.path), f"spectool build-dict --tokenizer {tokenizer.name} …")
     return tokenizer

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 from tqdm import tqdm
@@ -18,6 +18,9 @@ from spectool import SpectoolError
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.replacing import check_replaceable
 from spectool.artifacts.tokenizer.fingerprint import short
+
+if TYPE_CHECKING:
+    from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 Item = TypeVar("Item", covariant=True)
 Result = TypeVar("Result")
@@ -41,6 +44,12 @@ class Source(Protocol[Item]):
 def say(message: str) -> None:
     """Write a note to stderr."""
     click.echo(message, err=True)
+
+
+def say_notes(tokenizer: "Tokenizer") -> None:
+    """Write what opening a tokenizer found out to stderr."""
+    for note in tokenizer.notes:
+        say(f"{tokenizer.name}: {note}")
 
 
 @contextmanager

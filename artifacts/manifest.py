@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def file_entries(directory: Path) -> dict[str, dict[str, Any]]:
 def seal(directory: Path, manifest: Manifest) -> Manifest:
     """Hash every file in ``directory`` and write the manifest, the last file of an artifact, in place of any other."""
     (directory / MANIFEST).unlink(missing_ok=True)
-    sealed = Manifest(**{**_shallow(manifest), "files": file_entries(directory)})
+    sealed = replace(manifest, files=file_entries(directory))
     text = json.dumps(asdict(sealed), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     with (directory / MANIFEST).open("w", encoding="utf-8") as stream:
         stream.write(text)
@@ -172,15 +172,22 @@ def expect_format(
             raise ArtifactError(f"{path / MANIFEST}: names no {role} tokenizer. Build the artifact again")
 
 
+def require_files(path: Path, manifest: Manifest, names: Iterable[str], advice: str) -> None:
+    """Check that the manifest of the artifact at ``path`` names some files; ``advice`` ends the error.
+
+    Raises:
+        ArtifactError: It does not.
+    """
+    missing = set(names) - set(manifest.files)
+    if missing:
+        raise ArtifactError(f"{path}: the manifest does not name {min(missing)}. {advice}")
+
+
 def _command(path: Path, manifest: Manifest, rebuild: str) -> str:
     """Return the command that builds an artifact again, as far as its manifest says with what."""
     names = {role: str(tokenizer["name"]) for role, tokenizer in manifest.tokenizers.items()}
     known = names | {"corpus": str(manifest.inputs.get("corpus", "CORPUS")), "path": str(path)}
     return rebuild and f": {rebuild.format_map({name: shlex.quote(value) for name, value in known.items()})}"
-
-
-def _shallow(manifest: Manifest) -> dict[str, Any]:
-    return {name: getattr(manifest, name) for name in Manifest.__slots__}
 
 
 def parse_manifest(file: Path) -> Manifest:

@@ -36,21 +36,13 @@ _LONGEST = 160  # characters of one: each of its prefixes is encoded
 
 @dataclass
 class Proof:
-    """What was compared in one direction.
+    """What was compared in one direction."""
 
-    Attributes:
-        texts: Texts compared.
-        left_out: Texts that the source does not keep, so that it never says them.
-        frontiers: Places at which ids were compared with the other tokenizer's own.
-        mismatches: Those where they differ.
-        example: The first of these, in words; empty where there is none.
-    """
-
-    texts: int = 0
-    left_out: int = 0
-    frontiers: int = 0
-    mismatches: int = 0
-    example: str = ""
+    texts: int = 0  # texts compared
+    left_out: int = 0  # texts that the source does not keep, so that it never says them
+    frontiers: int = 0  # places at which ids were compared with the other tokenizer's own
+    mismatches: int = 0  # those where they differ
+    example: str = ""  # the first of these, in words; empty where there is none
 
     def __str__(self) -> str:
         """Say what was found."""
@@ -69,21 +61,13 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A text after one more token of the source.
+    """A text after one more token of the source."""
 
-    Attributes:
-        token: That token.
-        end: Bytes of the text up to its end.
-        spelling: Its ids by table.
-        ids: Ids of the text up to there, which the next step changes; None inside a character.
-        repaired: Whether these are not those of the step before and the spelling side by side.
-    """
-
-    token: int
-    end: int
-    spelling: tuple[int, ...]
-    ids: list[int] | None
-    repaired: bool
+    token: int  # that token
+    end: int  # bytes of the text up to its end
+    spelling: tuple[int, ...]  # its ids by table
+    ids: list[int] | None  # ids of the text up to there, which the next step changes; None inside a character
+    repaired: bool  # whether these are not those of the step before and the spelling side by side
 
 
 class Oracle:

@@ -10,15 +10,10 @@ OnError = Literal["stop", "repair"]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One piece of text, never cut, in NFC and without control characters.
+    """One piece of text, never cut, in NFC and without control characters."""
 
-    Attributes:
-        id: Stable name: the source's own ``id``, or ``file:line`` and ``file:row`` (from 1).
-        text: Never empty and never white space alone. May hold line ends.
-    """
-
-    id: str
-    text: str
+    id: str  # stable name: the source's own ``id``, or ``file:line`` and ``file:row`` (from 1)
+    text: str  # never empty and never white space alone. May hold line ends
 
 
 @dataclass(slots=True)
@@ -43,17 +38,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a source is read.
+    """How a source is read."""
 
-    Attributes:
-        field: Column with the text; plain text has none and takes no notice.
-        repair: Drop and count what is no text, instead of raising.
-        counts: Changed: position on disk, and repairs.
-    """
-
-    field: str
-    repair: bool
-    counts: Counts
+    field: str  # column with the text; plain text has none and takes no notice
+    repair: bool  # drop and count what is no text, instead of raising
+    counts: Counts  # changed: position on disk, and repairs
 
     def repaired(self, kind: str, number: int = 1) -> None:
         """Count repairs of a kind; see `Counts`."""
@@ -62,14 +51,8 @@ class Reading:
 
 
 class InputDescription(NamedTuple):
-    """One input file as a manifest records it.
+    """One input file as a manifest records it."""
 
-    Attributes:
-        name: File name, or path below the directory that was opened; never absolute.
-        size: Bytes on disk.
-        sha256: Of the bytes on disk, in hex.
-    """
-
-    name: str
-    size: int
-    sha256: str
+    name: str  # file name, or path below the directory that was opened; never absolute
+    size: int  # bytes on disk
+    sha256: str  # of the bytes on disk, in hex

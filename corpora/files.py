@@ -25,21 +25,13 @@ _NOT_READ = {
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One local file of a corpus.
+    """One local file of a corpus."""
 
-    Attributes:
-        path: Where it is, as the user named it; used in errors.
-        name: Its name in document ids and manifests: no folder above the one that was opened.
-        format: What it holds.
-        compression: One of `COMPRESSIONS`, or ``""``.
-        size: Bytes on disk when the corpus was opened.
-    """
-
-    path: Path
-    name: str
-    format: Format
-    compression: str
-    size: int
+    path: Path  # where it is, as the user named it; used in errors
+    name: str  # its name in document ids and manifests: no folder above the one that was opened
+    format: Format  # what it holds
+    compression: str  # one of `COMPRESSIONS`, or ``""``
+    size: int  # bytes on disk when the corpus was opened
 
 
 def input_files(path: Path) -> list[InputFile]:

@@ -22,21 +22,13 @@ _ROWS_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class HubSource:
-    """What ``hf:NAME:CONFIG[SPLIT]#FIELD`` says.
+    """What ``hf:NAME:CONFIG[SPLIT]#FIELD`` says."""
 
-    Attributes:
-        name: ``owner/name`` on the hub, or a local folder.
-        config: Configuration (subset), or None for the only one.
-        split: Split; ``train`` when none is given.
-        field: Column with the text, or None.
-        folder: The local folder, or None for the hub.
-    """
-
-    name: str
-    config: str | None
-    split: str
-    field: str | None
-    folder: Path | None
+    name: str  # ``owner/name`` on the hub, or a local folder
+    config: str | None  # configuration (subset), or None for the only one
+    split: str  # split; ``train`` when none is given
+    field: str | None  # column with the text, or None
+    folder: Path | None  # the local folder, or None for the hub
 
     @property
     def label(self) -> str:

@@ -4,19 +4,12 @@ from typing import NamedTuple
 
 
 class Preset(NamedTuple):
-    """A named source.
+    """A named source."""
 
-    Attributes:
-        source: The source it stands for.
-        language: ISO 639 code.
-        licence: Terms of the text, as its publisher states them.
-        note: What to know before the first use.
-    """
-
-    source: str
-    language: str
-    licence: str
-    note: str
+    source: str  # the source it stands for
+    language: str  # ISO 639 code
+    licence: str  # terms of the text, as its publisher states them
+    note: str  # what to know before the first use
 
 
 _WIKI = ("CC BY-SA 3.0 and GFDL", "Wikipedia articles of November 2023, one article a document")

@@ -25,10 +25,7 @@ _PROMPTS = (
 @click.command()
 @click.option("--max-tokens", type=click.IntRange(8), default=96, show_default=True, help="Tokens for each prompt.")
 @click.option(
-    "--keep",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Keep the artifacts there, to inspect them.",
+    "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the artifacts there, to inspect them."
 )
 @guarded
 def demo(max_tokens: int, keep: Path | None) -> None:
@@ -56,6 +53,7 @@ def _artifacts(work: Path) -> None:
     from spectool.build.counting.options import CountOptions
     from spectool.build.dictionary.backoff_stage import count_and_build
     from spectool.build.dictionary.options import BackoffOptions
+    from spectool.build.inputs import quiet
     from spectool.corpora import open_corpus, sample_path
     from spectool.runtime.demo_models import demo_path
 
@@ -63,12 +61,8 @@ def _artifacts(work: Path) -> None:
     target = open_tokenizer(demo_path("target"))
     # The models know the samples by heart: what occurred once is nearly as sure as what occurred often.
     options = BackoffOptions(discount=0.3)
-    dictionary = count_and_build(
-        target, samples, work / "demo.dict", options, CountOptions(min_count=1), lambda step: None
-    )
-    aligned = build_alignment(
-        open_tokenizer(demo_path("other")), target, samples, work / "demo.align", lambda step: None
-    )
+    dictionary = count_and_build(target, samples, work / "demo.dict", options, CountOptions(min_count=1), quiet)
+    aligned = build_alignment(open_tokenizer(demo_path("other")), target, samples, work / "demo.align", quiet)
     draft = aligned.statistics["draft"]["coverage"]
     facts = {
         "dictionary": f"{dictionary.statistics['entries']:,} entries, {dictionary.total_bytes:,} bytes",

@@ -18,19 +18,12 @@ ENOUGH = 20  # observations to ask for
 
 
 class Estimate(NamedTuple):
-    """A figure and where it may lie.
+    """A figure and where it may lie."""
 
-    Attributes:
-        value: The figure.
-        low: Lower end of its interval; None where too little was measured for one.
-        high: Upper end; None likewise.
-        n: Observations.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    n: int
+    value: float  # the figure
+    low: float | None  # lower end of its interval; None where too little was measured for one
+    high: float | None  # upper end; None likewise
+    n: int  # observations
 
     def __format__(self, spec: str) -> str:
         """Spell the figure and half the width of its interval.
@@ -56,37 +49,22 @@ class Estimate(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A least-squares line y = a + b x.
+    """A least-squares line y = a + b x."""
 
-    Attributes:
-        a: Intercept.
-        b: Slope.
-        covariance: Of the two: var(a), var(b), cov(a, b).
-        r_squared: Share of the variance of y that it explains.
-        n: Points.
-    """
-
-    a: float
-    b: float
-    covariance: tuple[float, float, float]
-    r_squared: float
-    n: int
+    a: float  # intercept
+    b: float  # slope
+    covariance: tuple[float, float, float]  # of the two: var(a), var(b), cov(a, b)
+    r_squared: float  # share of the variance of y that it explains
+    n: int  # points
 
 
 class BreakEven(NamedTuple):
-    """The acceptance rate from which on drafting pays.
+    """The acceptance rate from which on drafting pays."""
 
-    Attributes:
-        alpha: The rate; above 1 it cannot be reached.
-        reach: Half the width of its interval.
-        line: The line that it lies on.
-        baseline: Tokens per second of plain decoding.
-    """
-
-    alpha: float
-    reach: float
-    line: Line
-    baseline: float
+    alpha: float  # the rate; above 1 it cannot be reached
+    reach: float  # half the width of its interval
+    line: Line  # the line that it lies on
+    baseline: float  # tokens per second of plain decoding
 
     def __str__(self) -> str:
         """Spell the rate, half the width of its interval, and the share of variance that the line explains.

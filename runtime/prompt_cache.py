@@ -35,19 +35,12 @@ _SUFFIX = ".safetensors"
 
 
 class SavedPrompt(NamedTuple):
-    """What a file holds.
+    """What a file holds."""
 
-    Attributes:
-        cache: The target's prompt cache.
-        metadata: Text that was kept with it.
-        tokens: Token ids that the target's cache holds; empty where the file does not tell.
-        draft_tokens: Tokens that the draft model's cache in it holds; 0 where there is none.
-    """
-
-    cache: list[Any]
-    metadata: dict[str, str]
-    tokens: list[int]
-    draft_tokens: int
+    cache: list[Any]  # the target's prompt cache
+    metadata: dict[str, str]  # text that was kept with it
+    tokens: list[int]  # token ids that the target's cache holds; empty where the file does not tell
+    draft_tokens: int  # tokens that the draft model's cache in it holds; 0 where there is none
 
 
 def draft_cache_of(draft: Drafter | DraftSource | None) -> DraftCache | None:

@@ -34,48 +34,32 @@ MOST_CLASSES = 100
 
 
 class Parts(NamedTuple):
-    """What a pre-tokenizer's patterns are made of.
+    """What a pre-tokenizer's patterns are made of."""
 
-    Attributes:
-        matchers: Patterns of one character each.
-        words: What matches one after the other, literals in a row and whole branches, as matchers: a branch such as
-            ``<[a-z]+>`` may match only where all of it stands.
-        repeats: The highest number in a quantifier.
-        insensitive: Whether case is ignored somewhere.
-    """
-
-    matchers: frozenset[str]
+    matchers: frozenset[str]  # patterns of one character each
+    # what matches one after the other, literals in a row and whole branches, as matchers: a branch such as ``<[a-z]+>``
+    # may match only where all of it stands
     words: frozenset[tuple[str, ...]]
-    repeats: int
-    insensitive: bool
+    repeats: int  # the highest number in a quantifier
+    insensitive: bool  # whether case is ignored somewhere
 
 
 class _Asked(NamedTuple):
-    """One question about a character.
+    """One question about a character."""
 
-    Attributes:
-        runs: Splits a text into runs of characters that match, and of others; None for a question about
-            literals, whose characters are known.
-        single: Splits a doubled character in two if it matches.
-        spaces: What a space has become where the question is asked.
-    """
-
+    # splits a text into runs of characters that match, and of others; None for a question about literals, whose
+    # characters are known
     runs: Any
-    single: Any
-    spaces: str
+    single: Any  # splits a doubled character in two if it matches
+    spaces: str  # what a space has become where the question is asked
 
 
 @dataclass(frozen=True)
 class Alphabet:
-    """Classes of characters as runs of code points; a class is represented by its lowest character.
+    """Classes of characters as runs of code points; a class is represented by its lowest character."""
 
-    Attributes:
-        starts: First code point of each run; uint32 ``[runs]``.
-        classes: Class of each run, numbered by lowest character; uint8 ``[runs]``.
-    """
-
-    starts: NDArray[np.uint32]
-    classes: NDArray[np.uint8]
+    starts: NDArray[np.uint32]  # first code point of each run; uint32 ``[runs]``
+    classes: NDArray[np.uint8]  # class of each run, numbered by lowest character; uint8 ``[runs]``
 
     @property
     def size(self) -> int:

@@ -13,19 +13,12 @@ _CHARACTER = 4  # bytes of the longest character
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a pre-tokenizer sees of a token of whole characters.
+    """What a pre-tokenizer sees of a token of whole characters."""
 
-    Attributes:
-        classes: Classes of its characters.
-        first: That of the first character.
-        last: That of the last one.
-        second: That of the last but one; None for a single character.
-    """
-
-    classes: bytes
-    first: int
-    last: int
-    second: int | None
+    classes: bytes  # classes of its characters
+    first: int  # that of the first character
+    last: int  # that of the last one
+    second: int | None  # that of the last but one; None for a single character
 
 
 class Boundaries:

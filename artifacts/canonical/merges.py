@@ -27,23 +27,14 @@ _REMEMBERED = 1 << 17  # pairs, about 100 bytes each
 
 @dataclass(frozen=True)
 class MergeTable:
-    """The merges of one BPE tokenizer as arrays.
+    """The merges of one BPE tokenizer as arrays."""
 
-    Attributes:
-        left: First part of each token's last merge, `SYMBOL` or `UNREACHABLE`; int32 ``[ids]``.
-        right: Second part, likewise.
-        rank: Rank of that merge, -1 where there is none; int32 ``[ids]``.
-        pairs: ``first part * 2**32 + second part`` of every merge, ascending; int64 ``[merges]``.
-        ranks: Rank of each; int32 ``[merges]``.
-        results: Token that each makes; int32 ``[merges]``.
-    """
-
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
-    rank: NDArray[np.int32]
-    pairs: NDArray[np.int64]
-    ranks: NDArray[np.int32]
-    results: NDArray[np.int32]
+    left: NDArray[np.int32]  # first part of each token's last merge, `SYMBOL` or `UNREACHABLE`; int32 ``[ids]``
+    right: NDArray[np.int32]  # second part, likewise
+    rank: NDArray[np.int32]  # rank of that merge, -1 where there is none; int32 ``[ids]``
+    pairs: NDArray[np.int64]  # ``first part * 2**32 + second part`` of every merge, ascending; int64 ``[merges]``
+    ranks: NDArray[np.int32]  # rank of each; int32 ``[merges]``
+    results: NDArray[np.int32]  # token that each makes; int32 ``[merges]``
 
 
 class Merges:

@@ -27,10 +27,7 @@ _KINDS = {
         "CharDelimiterSplit": "keeps no delimiters",
         "UnicodeScripts": "splits by script",
     },
-    "model": {
-        "BPE": "",
-        **dict.fromkeys(("Unigram", "WordLevel", "WordPiece"), "does not merge pairs"),
-    },
+    "model": {"BPE": "", **dict.fromkeys(("Unigram", "WordLevel", "WordPiece"), "does not merge pairs")},
 }
 _REFUSED = {"FixedLength": "counts characters from the beginning of a text"}
 _CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "model": ""}

@@ -21,7 +21,7 @@ statistics hold the report on the pair.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from spectool.artifacts.canonical.merges import UNREACHABLE, MergeTable
 from spectool.artifacts.canonical.pretokens import JOIN, BoundaryTable
 from spectool.artifacts.formats.arrays import map_array, save_array
 from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.manifest import expect_format, read_manifest, verify_file, verify_files
+from spectool.artifacts.manifest import expect_format, read_manifest, require_files, verify_file, verify_files
 from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
@@ -47,8 +47,15 @@ VERSION = 4
 REBUILD = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
 NONE = -1
 SIDES = (("draft", "target"), ("target", "draft"))
-_INT32S = pa.list_(pa.int32())
+# Columns of files that do not name their other side.
+_SPELLINGS = dict.fromkeys(("inside", "after_space", "text_start"), pa.list_(pa.int32()))
+_TOKENS = dict.fromkeys(("left", "right", "rank"), pa.int32())
+_MERGES = {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()}
+_ALPHABET = {"start": pa.uint32(), "class": pa.uint8()}
+_BOUNDARIES = {"verdict": pa.uint8()}
+_PREFIX_INDEX = {"draft": pa.int32()}
 _COUNTS = ("ends", "absorbed", "frontiers", "refused")
+_ABSORPTION = {**dict.fromkeys(_COUNTS, pa.uint32()), "next_bytes": pa.binary(32)}
 
 
 class IdLists(Sequence[tuple[int, ...]]):
@@ -73,56 +80,36 @@ class IdLists(Sequence[tuple[int, ...]]):
 
 @dataclass(frozen=True)
 class Spellings:
-    """Each id of one side in ids of the other; empty where it has no whole characters.
+    """Each id of one side in ids of the other; empty where it has no whole characters."""
 
-    Attributes:
-        inside: Inside a text, whatever stands before.
-        after_space: A space and the token, spelled together.
-        text_start: At the start of a text, with and without the artificial spaces of the two sides.
-    """
-
-    inside: Sequence[tuple[int, ...]]
-    after_space: Sequence[tuple[int, ...]]
+    inside: Sequence[tuple[int, ...]]  # inside a text, whatever stands before
+    after_space: Sequence[tuple[int, ...]]  # a space and the token, spelled together
+    # at the start of a text, with and without the artificial spaces of the two sides
     text_start: Sequence[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Absorption:
-    """What became of target boundaries in a corpus, by the target token before them.
+    """What became of target boundaries in a corpus, by the target token before them."""
 
-    Attributes:
-        ends: How often text up to the end of a draft token ends canonically in this token.
-        absorbed: How often of these the rest of the text merged that last token away (tail).
-        frontiers: How often this token was the last committed one.
-        refused: How often of these the right draft, one token long, would seem to merge into it (head).
-        next_bytes: Bit b of byte b // 8 is set when text that goes on with byte b absorbed this token;
-            uint8 ``[ids, 32]``.
-    """
-
-    ends: NDArray[np.uint32]
-    absorbed: NDArray[np.uint32]
-    frontiers: NDArray[np.uint32]
+    ends: NDArray[np.uint32]  # how often text up to the end of a draft token ends canonically in this token
+    absorbed: NDArray[np.uint32]  # how often of these the rest of the text merged that last token away (tail)
+    frontiers: NDArray[np.uint32]  # how often this token was the last committed one
+    # how often of these the right draft, one token long, would seem to merge into it (head)
     refused: NDArray[np.uint32]
+    # bit b of byte b // 8 is set when text that goes on with byte b absorbed this token; uint8 ``[ids, 32]``
     next_bytes: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of an alignment.
+    """One side of an alignment."""
 
-    Attributes:
-        partner: Id of the other side with the same surface, -1 where none; int32 ``[ids]``.
-        spellings: Each id in ids of the other side.
-        merges: Merge table; None where the lemma does not hold.
-        boundaries: `boundary_table`; None likewise.
-        surfaces: Surface of each id.
-    """
-
-    partner: NDArray[np.int32]
-    spellings: Spellings
-    merges: MergeTable | None
-    boundaries: BoundaryTable | None
-    surfaces: Sequence[bytes]
+    partner: NDArray[np.int32]  # id of the other side with the same surface, -1 where none; int32 ``[ids]``
+    spellings: Spellings  # each id in ids of the other side
+    merges: MergeTable | None  # merge table; None where the lemma does not hold
+    boundaries: BoundaryTable | None  # `boundary_table`; None likewise
+    surfaces: Sequence[bytes]  # surface of each id
 
     def engine(self, tokenizer: Tokenizer) -> CanonicalIds | CanonicalText:
         """Return what joins ids of this side, whose tokenizer is ``tokenizer``."""
@@ -157,7 +144,7 @@ class Alignment:
         for name in self.manifest.files:
             verify_file(path, self.manifest, name)
         self.draft, self.target = (self._side(*sides) for sides in SIDES)
-        self.prefix_index: NDArray[np.int32] = self._array("prefix_index.arrow", {"draft": pa.int32()})["draft"]
+        self.prefix_index: NDArray[np.int32] = self._array("prefix_index.arrow", _PREFIX_INDEX)["draft"]
         self.absorption = self._absorption()
 
     def require(self, draft: Tokenizer, target: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
@@ -192,87 +179,61 @@ class Alignment:
             ArtifactError: The first thing that is wrong.
         """
         verify_files(self.path, self.manifest)
+        for file, problem in self._problems():
+            raise ArtifactError(f"{self.path / file}: {problem}. Align again")
+
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        """Yield every invariant that does not hold: the file, and what is wrong."""
         sizes = {role: self.manifest.tokenizers[role]["size"] for role, _ in SIDES}
         for (role, other), side, across in zip(
             SIDES, (self.draft, self.target), (self.target, self.draft), strict=True
         ):
-            self._expect_ids(f"{role}_to_{other}.arrow", side.partner, NONE, sizes[other])
+            to = f"{role}_to_{other}.arrow"
+            yield from _outside(to, side.partner, NONE, sizes[other])
             if (across.partner[side.partner[side.partner != NONE]] == NONE).any():
-                raise ArtifactError(
-                    f"{self.path / f'{role}_to_{other}.arrow'}: an id is shared in one direction only. Align again"
-                )
+                yield to, "an id is shared in one direction only"
             assert isinstance(side.surfaces, Surfaces)
             begins = side.surfaces.offsets
             if begins[0] != 0 or (np.diff(begins.astype(np.int64)) < 0).any() or begins[-1] != len(side.surfaces.blob):
-                raise ArtifactError(f"{self.path / f'{role}_offsets.npy'}: surfaces out of order. Align again")
+                yield f"{role}_offsets.npy", "surfaces out of order"
             for column in (side.spellings.inside, side.spellings.after_space, side.spellings.text_start):
                 assert isinstance(column, IdLists)
-                self._expect_ids(f"{role}_in_{other}.arrow", column.values, 0, sizes[other])
+                yield from _outside(f"{role}_in_{other}.arrow", column.values, 0, sizes[other])
             if side.merges is not None and side.boundaries is not None:
-                self._expect_merges(role, side.merges, side.boundaries, sizes[role])
-        self._expect_ids("prefix_index.arrow", self.prefix_index, 0, sizes["draft"])
+                yield from _merge_problems(role, side.merges, side.boundaries, sizes[role])
+        yield from _outside("prefix_index.arrow", self.prefix_index, 0, sizes["draft"])
         counts = self.absorption
         if (counts.absorbed > counts.ends).any() or (counts.refused > counts.frontiers).any():
-            raise ArtifactError(f"{self.path / 'absorption.arrow'}: a part is more than its whole. Align again")
-
-    def _expect_merges(self, role: str, table: MergeTable, boundaries: BoundaryTable, size: int) -> None:
-        """Check ids, the order of merges, that merge trees end in symbols, and verdicts."""
-        tokens, merges = f"{role}_tokens.arrow", f"{role}_merges.arrow"
-        self._expect_ids(tokens, table.left, UNREACHABLE, size)
-        self._expect_ids(tokens, table.right, UNREACHABLE, size)
-        for part in (table.results, table.pairs >> 32, table.pairs & 0xFFFFFFFF):
-            self._expect_ids(merges, part, 0, size)
-        if (np.diff(table.pairs) <= 0).any():
-            raise ArtifactError(f"{self.path / merges}: pairs out of order. Align again")
-        inner = table.left >= 0
-        if (inner != (table.right >= 0)).any():
-            raise ArtifactError(f"{self.path / tokens}: a token has one part only. Align again")
-        whole = ~inner  # trees found to end: those of tokens whose parts end
-        while True:
-            more = inner & ~whole & whole[table.left] & whole[table.right]
-            if not more.any():
-                break
-            whole |= more
-        if not whole.all():
-            raise ArtifactError(f"{self.path / tokens}: token {int(np.argmin(whole))} is part of itself. Align again")
-        if boundaries.verdicts.max(initial=0) > JOIN:
-            raise ArtifactError(f"{self.path / f'{role}_boundaries.arrow'}: verdicts above {JOIN}. Align again")
-        starts = boundaries.alphabet.starts
-        if starts[0] != 0 or (np.diff(starts.astype(np.int64)) <= 0).any():
-            raise ArtifactError(f"{self.path / f'{role}_alphabet.arrow'}: runs out of order. Align again")
+            yield "absorption.arrow", "a part is more than its whole"
 
     def _side(self, role: str, other: str) -> Side:
         size = self.manifest.tokenizers[role]["size"]
         to, table = f"{role}_to_{other}.arrow", f"{role}_in_{other}.arrow"
         partner = self._array(to, {other: pa.int32()}, size)[other]
-        names = ("inside", "after_space", "text_start")
-        lists = self._columns(table, dict.fromkeys(names, _INT32S), size)
-        spellings = Spellings(*(IdLists(as_numpy(lists[name].values), as_numpy(lists[name].offsets)) for name in names))
+        lists = self._columns(table, _SPELLINGS, size).values()
+        spellings = Spellings(*(IdLists(as_numpy(each.values), as_numpy(each.offsets)) for each in lists))
         offsets = self._mapped(f"{role}_offsets.npy", "uint32", size + 1)
         surfaces = Surfaces(self._mapped(f"{role}_surfaces.npy", "uint8", None), offsets)
-        if f"{role}_tokens.arrow" not in self.manifest.files:
-            if self.manifest.statistics.get(role, {}).get("lemma", True):
-                raise ArtifactError(f"{self.path}: the manifest does not name {role}_tokens.arrow. Align again")
+        merge_file = f"{role}_tokens.arrow"
+        if merge_file not in self.manifest.files and not self.manifest.statistics.get(role, {}).get("lemma", True):
             return Side(partner, spellings, None, None, surfaces)
-        tokens = self._array(f"{role}_tokens.arrow", dict.fromkeys(("left", "right", "rank"), pa.int32()), size)
-        merges = self._array(f"{role}_merges.arrow", {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()})
-        runs = self._array(f"{role}_alphabet.arrow", {"start": pa.uint32(), "class": pa.uint8()})
-        alphabet = Alphabet(*runs.values())
+        tokens = self._array(merge_file, _TOKENS, size)
+        merges = self._array(f"{role}_merges.arrow", _MERGES)
+        alphabet = Alphabet(*self._array(f"{role}_alphabet.arrow", _ALPHABET).values())
         shape = alphabet.size + 1, alphabet.size, alphabet.size
-        verdicts = self._array(f"{role}_boundaries.arrow", {"verdict": pa.uint8()}, math.prod(shape))["verdict"]
+        verdicts = self._array(f"{role}_boundaries.arrow", _BOUNDARIES, math.prod(shape))["verdict"]
         boundaries = BoundaryTable(alphabet, verdicts.reshape(shape))
         return Side(partner, spellings, MergeTable(*tokens.values(), *merges.values()), boundaries, surfaces)
 
     def _absorption(self) -> Absorption:
         file, size = "absorption.arrow", self.manifest.tokenizers["target"]["size"]
-        columns = self._columns(file, dict.fromkeys(_COUNTS, pa.uint32()) | {"next_bytes": pa.binary(32)}, size)
+        columns = self._columns(file, _ABSORPTION, size)
         counts = {name: as_numpy(columns[name]) for name in _COUNTS}
         masks = np.frombuffer(columns["next_bytes"].buffers()[1], np.uint8, 32 * size)
         return Absorption(**counts, next_bytes=masks.reshape(size, 32))
 
     def _mapped(self, file: str, kind: str, size: int | None) -> NDArray[Any]:
-        if file not in self.manifest.files:
-            raise ArtifactError(f"{self.path}: the manifest does not name {file}. Align again")
+        require_files(self.path, self.manifest, [file], "Align again")
         return map_array(self.path / file, kind, size)
 
     def _array(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, NDArray[Any]]:
@@ -280,58 +241,66 @@ class Alignment:
         return {name: as_numpy(column) for name, column in columns.items()}
 
     def _columns(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, Any]:
-        if file not in self.manifest.files:
-            raise ArtifactError(f"{self.path}: the manifest does not name {file}. Align again")
+        require_files(self.path, self.manifest, [file], "Align again")
         columns = read_columns(self.path / file, types)
         found = len(next(iter(columns.values())))
         if size is not None and found != size:
             raise ArtifactError(f"{self.path / file}: {found} rows, expected {size}. Align again")
         return columns
 
-    def _expect_ids(self, file: str, values: NDArray[Any], low: int, high: int) -> None:
-        if values.min(initial=low) < low or values.max(initial=low) >= high:
-            raise ArtifactError(f"{self.path / file}: ids outside {low} to {high - 1}. Align again")
+
+def _outside(file: str, values: NDArray[Any], low: int, high: int) -> Iterator[tuple[str, str]]:
+    """Yield a problem where values are no ids from ``low`` to below ``high``."""
+    if values.min(initial=low) < low or values.max(initial=low) >= high:
+        yield file, f"ids outside {low} to {high - 1}"
+
+
+def _merge_problems(role: str, table: MergeTable, boundaries: BoundaryTable, size: int) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with ids, the order of merges, merge trees that do not end in symbols, and verdicts."""
+    tokens, merges = f"{role}_tokens.arrow", f"{role}_merges.arrow"
+    for part in (table.left, table.right):
+        yield from _outside(tokens, part, UNREACHABLE, size)
+    for part in (table.results, table.pairs >> 32, table.pairs & 0xFFFFFFFF):
+        yield from _outside(merges, part, 0, size)
+    if (np.diff(table.pairs) <= 0).any():
+        yield merges, "pairs out of order"
+    inner = table.left >= 0
+    if (inner != (table.right >= 0)).any():
+        yield tokens, "a token has one part only"
+    whole = ~inner  # trees found to end: those of tokens whose parts end
+    while (more := inner & ~whole & whole[table.left] & whole[table.right]).any():
+        whole |= more
+    if not whole.all():
+        yield tokens, f"token {int(np.argmin(whole))} is part of itself"
+    if boundaries.verdicts.max(initial=0) > JOIN:
+        yield f"{role}_boundaries.arrow", f"verdicts above {JOIN}"
+    starts = boundaries.alphabet.starts
+    if starts[0] != 0 or (np.diff(starts.astype(np.int64)) <= 0).any():
+        yield f"{role}_alphabet.arrow", "runs out of order"
 
 
 def write_alignment(
     directory: Path, draft: Side, target: Side, prefix_index: NDArray[np.int32], absorption: Absorption
 ) -> None:
     """Write the data files of an alignment into the scratch directory of `replacing.writing`."""
+
+    def write(file: str, types: dict[str, Any], *columns: Any) -> None:
+        arrays = {name: pa.array(values, kind) for (name, kind), values in zip(types.items(), columns, strict=True)}
+        write_columns(directory / file, arrays)
+
     for (role, other), side in zip(SIDES, (draft, target), strict=True):
-        surfaces = Surfaces.of(side.surfaces)
+        surfaces, spelled = Surfaces.of(side.surfaces), side.spellings
         save_array(directory / f"{role}_surfaces.npy", surfaces.blob, "uint8")
         save_array(directory / f"{role}_offsets.npy", surfaces.offsets, "uint32")
-        write_columns(directory / f"{role}_to_{other}.arrow", {other: pa.array(side.partner, pa.int32())})
-        spelled = side.spellings
-        write_columns(
-            directory / f"{role}_in_{other}.arrow",
-            {
-                "inside": pa.array(spelled.inside, _INT32S),
-                "after_space": pa.array(spelled.after_space, _INT32S),
-                "text_start": pa.array(spelled.text_start, _INT32S),
-            },
-        )
+        write(f"{role}_to_{other}.arrow", {other: pa.int32()}, side.partner)
+        write(f"{role}_in_{other}.arrow", _SPELLINGS, spelled.inside, spelled.after_space, spelled.text_start)
         if side.merges is None or side.boundaries is None:
             continue
-        table = side.merges
-        write_columns(
-            directory / f"{role}_tokens.arrow",
-            {name: pa.array(getattr(table, name), pa.int32()) for name in ("left", "right", "rank")},
-        )
-        write_columns(
-            directory / f"{role}_merges.arrow",
-            {
-                "pair": pa.array(table.pairs, pa.int64()),
-                "rank": pa.array(table.ranks, pa.int32()),
-                "result": pa.array(table.results, pa.int32()),
-            },
-        )
-        boundaries, alphabet = side.boundaries, side.boundaries.alphabet
-        runs = {"start": pa.array(alphabet.starts, pa.uint32()), "class": pa.array(alphabet.classes, pa.uint8())}
-        write_columns(directory / f"{role}_alphabet.arrow", runs)
-        verdicts = pa.array(boundaries.verdicts.ravel(), pa.uint8())
-        write_columns(directory / f"{role}_boundaries.arrow", {"verdict": verdicts})
-    write_columns(directory / "prefix_index.arrow", {"draft": pa.array(prefix_index, pa.int32())})
-    counts = {name: pa.array(getattr(absorption, name), pa.uint32()) for name in _COUNTS}
-    masks = pa.array([row.tobytes() for row in absorption.next_bytes], pa.binary(32))
-    write_columns(directory / "absorption.arrow", counts | {"next_bytes": masks})
+        table, alphabet = side.merges, side.boundaries.alphabet
+        write(f"{role}_tokens.arrow", _TOKENS, table.left, table.right, table.rank)
+        write(f"{role}_merges.arrow", _MERGES, table.pairs, table.ranks, table.results)
+        write(f"{role}_alphabet.arrow", _ALPHABET, alphabet.starts, alphabet.classes)
+        write(f"{role}_boundaries.arrow", _BOUNDARIES, side.boundaries.verdicts.ravel())
+    write("prefix_index.arrow", _PREFIX_INDEX, prefix_index)
+    masks = [row.tobytes() for row in absorption.next_bytes]
+    write("absorption.arrow", _ABSORPTION, *(getattr(absorption, name) for name in _COUNTS), masks)

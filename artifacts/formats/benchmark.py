@@ -27,7 +27,7 @@ VERSION = 2  # 1 had no temperatures: they are read from its manifest
 PLAIN = "plain"  # the drafter of plain decoding
 Row: TypeAlias = dict[str, Any]
 
-WAY = {
+_CONFIGURATION = {
     "model": pa.string(),  # as the experiment names it
     "drafter": pa.string(),  # likewise; `PLAIN` for plain decoding
     "strategy": pa.string(),  # of translating drafts; null where nothing is translated
@@ -42,7 +42,7 @@ GENERATIONS = pa.schema(
         "kind": pa.string(),  # of the prompt: encyclopaedic, instruction, question, list, or as a file names it
         "prompt": pa.string(),  # name of the prompt
         "repetition": pa.int32(),
-        **WAY,
+        **_CONFIGURATION,
         "prompt_tokens": pa.int32(),
         "tokens": pa.int32(),  # committed after the prompt
         "passes": pa.int32(),  # of the target, after the prompt

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from spectool import ArtifactError
 from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.manifest import MANIFEST, expect_format, read_manifest, verify_files
+from spectool.artifacts.manifest import MANIFEST, expect_format, read_manifest, require_files, verify_files
 
 FORMAT = "spectool-counts"
 VERSION = 1
@@ -79,7 +79,7 @@ class Counts:
         self._levels = [self._open_level(order) for order in range(1, self.orders + 1)]
         self._vocabulary: pa.Array | None = None
         if self.kind == "words":
-            self._expect_file("vocabulary.arrow")
+            require_files(path, self.manifest, ["vocabulary.arrow"], "Count again")
             self._vocabulary = read_columns(path / "vocabulary.arrow", _VOCABULARY)["word"]
             if len(self._vocabulary) != len(self._levels[0].count):
                 raise ArtifactError(
@@ -182,7 +182,7 @@ class Counts:
 
     def _open_level(self, order: int) -> Level:
         name = level_name(order)
-        self._expect_file(name)
+        require_files(self.path, self.manifest, [name], "Count again")
         columns = read_columns(self.path / name, _LEVEL)
         level = Level(*(as_numpy(columns[column]) for column in _LEVEL))
         try:
@@ -197,10 +197,6 @@ class Counts:
                 "or copy the artifact again"
             )
         return level
-
-    def _expect_file(self, name: str) -> None:
-        if name not in self.manifest.files:
-            raise ArtifactError(f"{self.path}: the manifest does not name {name}. Count again")
 
 
 def level_name(order: int) -> str:

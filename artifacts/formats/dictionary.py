@@ -31,7 +31,15 @@ from numpy.typing import NDArray
 
 from spectool import ArtifactError
 from spectool.artifacts.formats.arrays import map_array, save_array
-from spectool.artifacts.manifest import MANIFEST, Manifest, expect_format, read_manifest, verify_file, verify_files
+from spectool.artifacts.manifest import (
+    MANIFEST,
+    Manifest,
+    expect_format,
+    read_manifest,
+    require_files,
+    verify_file,
+    verify_files,
+)
 
 FORMAT = "spectool-dictionary"
 VERSION = 3
@@ -65,19 +73,12 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a dictionary.
+    """One entry of a dictionary."""
 
-    Attributes:
-        context: Token ids, oldest first.
-        continuation: Token ids to propose after it.
-        probability: Of the whole continuation, 0..1.
-        count: Occurrences of the context in the text; about 9% coarse once written.
-    """
-
-    context: Sequence[int]
-    continuation: Sequence[int]
-    probability: float
-    count: int
+    context: Sequence[int]  # token ids, oldest first
+    continuation: Sequence[int]  # token ids to propose after it
+    probability: float  # of the whole continuation, 0..1
+    count: int  # occurrences of the context in the text; about 9% coarse once written
 
 
 class Dictionary:
@@ -102,7 +103,7 @@ class Dictionary:
         self.path = path
         self.manifest = read_manifest(path)
         expect_format(path, self.manifest, FORMAT, VERSION, ("target",), REBUILD)
-        _expect_files(path, self.manifest)
+        require_files(path, self.manifest, FILES, "Build the dictionary again")
         alphabet = map_array(path / "alphabet.npy", "uint32")
         self._alphabet = alphabet
         self._symbols, self._tokens = _Symbols(alphabet), _Tokens(alphabet)
@@ -336,12 +337,6 @@ def _ranks(symbols: str) -> NDArray[np.int64]:
 
 def _id_type(continuations: int) -> str:
     return "uint16" if continuations <= 1 << 16 else "uint32"
-
-
-def _expect_files(path: Path, manifest: Manifest) -> None:
-    missing = set(FILES) - set(manifest.files)
-    if missing:
-        raise ArtifactError(f"{path}: the manifest does not name {min(missing)}. Build the dictionary again")
 
 
 def _max_context(path: Path, manifest: Manifest) -> int:

@@ -55,6 +55,25 @@ def open_tokenizer(source: Any, recorded: Mapping[str, Any] | None = None) -> To
     return _from_loaded(source)
 
 
+def open_named(named: str | None, recorded: Mapping[str, Any], whose: str) -> Tokenizer:
+    """Open the tokenizer that the user names, or else the one that an artifact was made with.
+
+    Args:
+        named: What ``--tokenizer`` says.
+        recorded: What the artifact's manifest says of its tokenizer.
+        whose: Begins what the user is to give if that has moved, such as ``the dictionary's``.
+
+    Raises:
+        TokenizerError: It cannot be opened.
+    """
+    try:
+        return open_tokenizer(named or recorded["name"], recorded)
+    except TokenizerError as error:
+        if named:
+            raise
+        raise TokenizerError(f"{error}. Give {whose} tokenizer with --tokenizer") from error
+
+
 def _from_file(path: Path) -> Tokenizer:
     backend = _read_backend(path)
     siblings = {name: _read_json(path.with_name(name)) for name in ("tokenizer_config.json", "generation_config.json")}

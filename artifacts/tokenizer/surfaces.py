@@ -28,15 +28,10 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """What a decoder removes at the ends of a text.
+    """What a decoder removes at the ends of a text."""
 
-    Attributes:
-        leading_space: The first token's leading space is an artificial one.
-        trailing_space: The last token's trailing space is an artificial one.
-    """
-
-    leading_space: bool
-    trailing_space: bool
+    leading_space: bool  # the first token's leading space is an artificial one
+    trailing_space: bool  # the last token's trailing space is an artificial one
 
 
 class Surfaces(Sequence[bytes]):

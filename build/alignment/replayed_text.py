@@ -21,27 +21,16 @@ Written = tuple[list[int], list[int] | None]
 
 @dataclass
 class Replayed:
-    """Counts of one direction.
+    """Counts of one direction."""
 
-    Attributes:
-        texts: Documents replayed.
-        lossy_texts: Documents left out, since one of the two tokenizers does not keep their bytes.
-        different_texts: Documents whose ids differ from the other tokenizer's own encoding.
-        tokens: Tokens of the source.
-        several: Those spelled by several ids of the other side.
-        merge_sites: Boundaries between two of them where the spellings side by side are not canonical.
-        windows: Runs of `WINDOW` tokens.
-        windows_with_strings: Those in which text had to be encoded or decoded.
-    """
-
-    texts: int = 0
-    lossy_texts: int = 0
-    different_texts: int = 0
-    tokens: int = 0
-    several: int = 0
-    merge_sites: int = 0
-    windows: int = 0
-    windows_with_strings: int = 0
+    texts: int = 0  # documents replayed
+    lossy_texts: int = 0  # documents left out, since one of the two tokenizers does not keep their bytes
+    different_texts: int = 0  # documents whose ids differ from the other tokenizer's own encoding
+    tokens: int = 0  # tokens of the source
+    several: int = 0  # those spelled by several ids of the other side
+    merge_sites: int = 0  # boundaries between two of them where the spellings side by side are not canonical
+    windows: int = 0  # runs of `WINDOW` tokens
+    windows_with_strings: int = 0  # those in which text had to be encoded or decoded
 
     def as_dict(self) -> dict[str, int | float | None]:
         """Return the counts and their ratios as JSON values; None where there was nothing to count."""

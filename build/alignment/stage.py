@@ -1,6 +1,8 @@
 """The stage behind ``spectool align``: two tokenizers and a corpus in, alignment artifact out."""
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -21,9 +23,9 @@ from spectool.build.alignment.intersection import Coverage, coverage, duplicate_
 from spectool.build.alignment.merge_table import has_lemma, merge_table
 from spectool.build.alignment.replayed_text import replay_text, share
 from spectool.build.alignment.translation_table import spellings
-from spectool.build.inputs import Progress, describe_corpus
+from spectool.build.inputs import Progress, describe_corpus, quiet
 from spectool.build.inputs import Reader as CorpusReader
-from spectool.corpora import Corpus
+from spectool.corpora import Corpus, open_corpus
 
 SAMPLE = 200_000  # characters
 SEED = 11  # of the texts that a proof makes
@@ -93,6 +95,15 @@ def build_alignment(
         progress("finding the translation ceiling")
         found = measure(Alignment(directory), draft, target, texts)
         return seal(directory, replace(manifest, statistics={**manifest.statistics, **found}))
+
+
+@contextmanager
+def passing_alignment(draft: Tokenizer, target: Tokenizer) -> Iterator[Alignment]:
+    """Give an alignment of two tokenizers that is gone when the block ends; nothing is counted on text."""
+    with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
+        path = Path(scratch) / "pair.align"
+        build_alignment(draft, target, open_corpus("sample:pl"), path, quiet, sample=0)
+        yield Alignment(path)
 
 
 def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:

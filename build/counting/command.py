@@ -5,18 +5,15 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, json_option, out_option, say, stage, text_options
+from spectool.artifacts.console import guarded, json_option, out_option, say, say_notes, stage, text_options
 from spectool.artifacts.default_paths import default_path, digest, slug
+from spectool.artifacts.options import options_of
 from spectool.build.counting.options import CountOptions
-from spectool.build.options import options_of
 
 
 @click.command("count")
 @click.option(
-    "--corpus",
-    required=True,
-    metavar="C",
-    help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl.",
+    "--corpus", required=True, metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl."
 )
 @click.option(
     "--tokenizer", "--model", "tokenizer", metavar="T", help="Count windows of this tokenizer's tokens, not words."
@@ -61,8 +58,7 @@ def count(
     source = open_corpus(corpus, on_error=on_error, text_field=text_field)
     target = None if tokenizer is None else open_tokenizer(tokenizer)
     if target is not None:
-        for note in target.notes:
-            say(f"{target.name}: {note}")
+        say_notes(target)
     what = "words" if target is None else target.fingerprint[:8]
     shaped = digest(options.orders, options.min_count, options.language)
     path = out or default_path(f"{slug(corpus)}.{what}-{shaped}.counts")

@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from spectool.build.options import option
+from spectool.artifacts.options import option
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
@@ -28,11 +28,7 @@ class Resources:
     """Limits of every command that counts; the help of each says what it is."""
 
     memory: int = option(
-        size_in_bytes,
-        "Limit for counting, all processes together.",
-        4 * 10**9,
-        shown="4GB",
-        metavar="SIZE",
+        size_in_bytes, "Limit for counting, all processes together.", 4 * 10**9, shown="4GB", metavar="SIZE"
     )
     workers: int | None = option(
         click.IntRange(1),

@@ -25,19 +25,12 @@ _WORTH_A_TASK = 2**20  # symbols or records; fewer are not spread over workers
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes of the pieces; the counts do not depend on them.
+    """Sizes of the pieces; the counts do not depend on them."""
 
-    Attributes:
-        workers: Tasks that run at the same time.
-        block_bytes: Text in a block, bytes of UTF-8; a document is never cut.
-        shard_symbols: Words or tokens in a shard; a block is never cut.
-        bucket_records: N-grams of all shards that are merged together.
-    """
-
-    workers: int
-    block_bytes: int
-    shard_symbols: int
-    bucket_records: int
+    workers: int  # tasks that run at the same time
+    block_bytes: int  # text in a block, bytes of UTF-8; a document is never cut
+    shard_symbols: int  # words or tokens in a shard; a block is never cut
+    bucket_records: int  # n-grams of all shards that are merged together
 
     @property
     def in_flight(self) -> int:

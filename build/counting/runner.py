@@ -16,17 +16,12 @@ Task = tuple[str, Callable[..., Figures], tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Runs tasks in a work directory.
+    """Runs tasks in a work directory."""
 
-    Attributes:
-        work: The directory.
-        executor: The engine.
-        in_flight: Tasks handed out and not finished, at most; more are not asked for, so that a corpus is
-            read no faster than it is counted.
-    """
-
-    work: Path
-    executor: Executor
+    work: Path  # the directory
+    executor: Executor  # the engine
+    # tasks handed out and not finished, at most; more are not asked for, so that a corpus is read no faster than it is
+    # counted
     in_flight: int
 
     def results(self, tasks: Iterable[Task]) -> Iterator[tuple[str, Figures]]:

@@ -38,26 +38,17 @@ Values: TypeAlias = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """What is proposed after each context of one length.
+    """What is proposed after each context of one length."""
 
-    Attributes:
-        kept: Contexts with an entry of their own, ``[contexts]``.
-        token: Symbol proposed after each context, by its own entry or that of its longest kept
-            suffix; -1 where there is none. ``[contexts]``
-        probability: Of that token after the context itself, ``[contexts]``, float32.
-        asked: The same where the context is asked: `smooth_where_asked`. ``[contexts]``, float32.
-        stated: What the entry that proposes it says of it, ``[contexts]``, float32.
-        length: Tokens in the context of that entry, 0 where there is none, ``[contexts]``.
-        count: Occurrences of that entry's context, ``[contexts]``.
-    """
-
-    kept: NDArray[np.bool_]
+    kept: NDArray[np.bool_]  # contexts with an entry of their own, ``[contexts]``
+    # symbol proposed after each context, by its own entry or that of its longest kept suffix; -1 where there is none.
+    # ``[contexts]``
     token: Rows
-    probability: NDArray[np.float32]
-    asked: NDArray[np.float32]
-    stated: NDArray[np.float32]
-    length: NDArray[np.int8]
-    count: Rows
+    probability: NDArray[np.float32]  # of that token after the context itself, ``[contexts]``, float32
+    asked: NDArray[np.float32]  # the same where the context is asked: `smooth_where_asked`. ``[contexts]``, float32
+    stated: NDArray[np.float32]  # what the entry that proposes it says of it, ``[contexts]``, float32
+    length: NDArray[np.int8]  # tokens in the context of that entry, 0 where there is none, ``[contexts]``
+    count: Rows  # occurrences of that entry's context, ``[contexts]``
 
 
 class Automaton:

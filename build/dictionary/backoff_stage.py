@@ -32,15 +32,10 @@ _DRAFT_LENGTH = 8  # at which dictionaries are compared on the held-out text
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What dictionaries of all sizes share.
+    """What dictionaries of all sizes share."""
 
-    Attributes:
-        automaton: The contexts.
-        held_out: Text that was not counted, if there is any.
-    """
-
-    automaton: Automaton
-    held_out: HeldOutText | None
+    automaton: Automaton  # the contexts
+    held_out: HeldOutText | None  # text that was not counted, if there is any
 
 
 def prepare(
@@ -119,12 +114,7 @@ def build_backoff(
 
 
 def count_and_build(
-    tokenizer: Tokenizer,
-    corpus: Corpus,
-    out: Path,
-    options: BackoffOptions,
-    limits: CountOptions,
-    progress: Progress,
+    tokenizer: Tokenizer, corpus: Corpus, out: Path, options: BackoffOptions, limits: CountOptions, progress: Progress
 ) -> Manifest:
     """Count a corpus in a temporary directory, all but a held-out fiftieth, and build from that.
 

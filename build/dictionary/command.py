@@ -8,11 +8,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from spectool.artifacts.console import guarded, json_option, out_option, say, stage, text_options
+from spectool.artifacts.console import guarded, json_option, out_option, say, say_notes, stage, text_options
 from spectool.artifacts.default_paths import default_path, digest, slug
+from spectool.artifacts.options import options_of
 from spectool.build.counting.options import Resources
 from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
-from spectool.build.options import options_of
 
 _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a dictionary of such a text
 
@@ -27,11 +27,7 @@ _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a d
     metavar="T",
     help="Directory, tokenizer.json or hub id of the target model.",
 )
-@click.option(
-    "--corpus",
-    metavar="C",
-    help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl.",
-)
+@click.option("--corpus", metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl.")
 @click.option(
     "--counts",
     type=click.Path(path_type=Path),
@@ -103,8 +99,7 @@ def build_dict(
     _refuse(context, DictSpecOptions if method == "backoff" else BackoffOptions, method)
     source = None if corpus is None else open_corpus(corpus, on_error=on_error, text_field=text_field)
     target = open_tokenizer(tokenizer)
-    for note in target.notes:
-        say(f"{target.name}: {note}")
+    say_notes(target)
     kind = BackoffOptions if method == "backoff" else DictSpecOptions
     mine = {field.name: chosen[field.name] for field in fields(kind)}
     options = kind(**{name: value for name, value in mine.items() if value is not None})

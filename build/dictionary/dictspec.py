@@ -34,18 +34,12 @@ Ids = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """What each context proposes, before a minimum probability shortens it.
+    """What each context proposes, before a minimum probability shortens it."""
 
-    Attributes:
-        tokens: Token ids, shape ``[longest continuation, contexts]``, -1 behind the end.
-        probabilities: What must reach the minimum for a proposal of 1, 2, ... tokens, same shape, falling;
-            -1 behind the end.
-        counts: Occurrences of the context in n-grams that go on after it, shape ``[contexts]``.
-    """
-
-    tokens: Ids
+    tokens: Ids  # token ids, shape ``[longest continuation, contexts]``, -1 behind the end
+    # what must reach the minimum for a proposal of 1, 2, ... tokens, same shape, falling; -1 behind the end
     probabilities: NDArray[np.float64]
-    counts: Ints
+    counts: Ints  # occurrences of the context in n-grams that go on after it, shape ``[contexts]``
 
     def lengths(self, min_probability: float) -> NDArray[np.int8]:
         """Return the tokens that each context still proposes, shape ``[contexts]``; 0 where nothing is stored."""
@@ -55,15 +49,10 @@ class Proposals:
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """What a dictionary does at every position of a replayed text, should a pass begin there.
+    """What a dictionary does at every position of a replayed text, should a pass begin there."""
 
-    Attributes:
-        proposed: Tokens proposed, shape ``[tokens]``.
-        accepted: How many of them are right, same shape.
-    """
-
-    proposed: NDArray[np.int8]
-    accepted: NDArray[np.int8]
+    proposed: NDArray[np.int8]  # tokens proposed, shape ``[tokens]``
+    accepted: NDArray[np.int8]  # how many of them are right, same shape
 
 
 class NestedDictSpec:

@@ -33,21 +33,13 @@ def split_off(documents: Iterable[Document], held_out: list[str]) -> Iterator[Do
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What was proposed for each token of a text.
+    """What was proposed for each token of a text."""
 
-    Attributes:
-        asked: Whether something was proposed for it, ``[tokens]``.
-        right: Whether that was the token itself, ``[tokens]``.
-        stated: The probability that the entry states, ``[tokens]``, float32.
-        length: Tokens in the entry's context, ``[tokens]``.
-        count: Occurrences of that context in the counted text, ``[tokens]``.
-    """
-
-    asked: NDArray[np.bool_]
-    right: NDArray[np.bool_]
-    stated: NDArray[np.float32]
-    length: NDArray[np.int8]
-    count: NDArray[np.int64]
+    asked: NDArray[np.bool_]  # whether something was proposed for it, ``[tokens]``
+    right: NDArray[np.bool_]  # whether that was the token itself, ``[tokens]``
+    stated: NDArray[np.float32]  # the probability that the entry states, ``[tokens]``, float32
+    length: NDArray[np.int8]  # tokens in the entry's context, ``[tokens]``
+    count: NDArray[np.int64]  # occurrences of that context in the counted text, ``[tokens]``
 
 
 class HeldOutText:

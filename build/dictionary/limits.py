@@ -44,6 +44,7 @@ def write_within(
     """
     limit, asked = limits.max_bytes, limits.entries or _ANY_NUMBER
     most = asked if limit is None else min(asked, int(limit / _BYTES_PER_ENTRY))
+    before = 0, 0  # entries and bytes of the trial before
     for trial in range(_TRIALS):
         again = f" again: about {most:,} come to {limit:,} bytes" if trial else ""
         progress(f"choosing entries{again}")
@@ -56,5 +57,8 @@ def write_within(
         all_of_them = len(entries) < _AIM * most or most == asked
         if limit is None or (size <= limit and (all_of_them or size >= _ENOUGH * limit or trial > 1)):
             return chosen, shape
-        most = min(asked, int(_AIM * len(entries) * limit / size))
+        more_entries, more_bytes = len(entries) - before[0], size - before[1]
+        each = more_bytes / more_entries if more_entries * more_bytes > 0 else size / len(entries)
+        most = max(1, min(asked, int(len(entries) + (_AIM * limit - size) / each)))
+        before = len(entries), size
     return None

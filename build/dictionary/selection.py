@@ -29,17 +29,11 @@ Text = str
 
 
 class Prediction(NamedTuple):
-    """What follows a context.
+    """What follows a context."""
 
-    Attributes:
-        continuation: Tokens proposed.
-        probability: Of the whole continuation, 0..1.
-        occurrences: Of the context in the text.
-    """
-
-    continuation: tuple[int, ...]
-    probability: float
-    occurrences: float
+    continuation: tuple[int, ...]  # tokens proposed
+    probability: float  # of the whole continuation, 0..1
+    occurrences: float  # of the context in the text
 
 
 def as_text(tokens: Iterable[int]) -> Text:

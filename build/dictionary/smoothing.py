@@ -30,21 +30,13 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The counted windows of one order; row numbers are those of the counts.
+    """The counted windows of one order; row numbers are those of the counts."""
 
-    Attributes:
-        prefix: Row of the window without its last token, in the order below, ``[rows]``.
-        symbol: Last token's symbol, ``[rows]``.
-        suffix: Row of the window without its first token, in the order below, ``[rows]``.
-        count: Occurrences, ``[rows]``.
-        keys: ``prefix * symbols + symbol``, ascending, ``[rows]``.
-    """
-
-    prefix: NDArray[np.int32]
-    symbol: NDArray[np.int32]
-    suffix: Rows
-    count: NDArray[np.int64]
-    keys: Rows
+    prefix: NDArray[np.int32]  # row of the window without its last token, in the order below, ``[rows]``
+    symbol: NDArray[np.int32]  # last token's symbol, ``[rows]``
+    suffix: Rows  # row of the window without its first token, in the order below, ``[rows]``
+    count: NDArray[np.int64]  # occurrences, ``[rows]``
+    keys: Rows  # ``prefix * symbols + symbol``, ascending, ``[rows]``
 
     def find(self, keys: Rows) -> Rows:
         """Return the row of each key, -1 where the window is not kept."""

@@ -12,7 +12,6 @@ from spectool.build.editing.scripts import ALPHABETS, SCRIPTS
 
 if TYPE_CHECKING:
     from spectool.artifacts.formats.dictionary import Dictionary
-    from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _FORMATS = ("llama.cpp",)
 
@@ -126,6 +125,7 @@ def restrict_dict(
         spectool restrict-dict web.dict --language uk,crh -o crimea.dict
     """
     from spectool.artifacts.formats.dictionary import FORMAT
+    from spectool.artifacts.tokenizer.opening import open_named
     from spectool.build.dictionary.limits import Limits
     from spectool.build.editing.restriction import restrict_dictionary
 
@@ -137,7 +137,7 @@ def restrict_dict(
         raise click.UsageError("name what to keep: --script or --language")
     opened = _opened(path)
     with stage(out, FORMAT, as_json, {"target": opened.fingerprint}) as finish:
-        target = _tokenizer(tokenizer, str(opened.manifest.tokenizers["target"]["name"]))
+        target = open_named(tokenizer, opened.tokenizer, "the dictionary's")
         finish(restrict_dictionary(opened, target, out, scripts, codes, Limits(entries, max_bytes), say))
 
 
@@ -266,15 +266,3 @@ def _opened(path: Path) -> "Dictionary":
     dictionary = Dictionary(path)
     verify_files(path, dictionary.manifest)
     return dictionary
-
-
-def _tokenizer(given: str | None, recorded: str) -> "Tokenizer":
-    from spectool import TokenizerError
-    from spectool.artifacts.tokenizer.opening import open_tokenizer
-
-    try:
-        return open_tokenizer(given or recorded)
-    except TokenizerError as error:
-        if given:
-            raise
-        raise TokenizerError(f"{error}. Give the dictionary's tokenizer with --tokenizer") from error

@@ -50,17 +50,11 @@ _DISCOUNT = 0.5
 
 
 class Exported(NamedTuple):
-    """N-grams for a cache, and what they leave out.
+    """N-grams for a cache, and what they leave out."""
 
-    Attributes:
-        ngrams: By their tokens.
-        entries: Entries of the dictionary that became n-grams of their own.
-        left_out: Entries that could not, by the reason.
-    """
-
-    ngrams: dict[Ngram, Followers]
-    entries: int
-    left_out: Counter[str]
+    ngrams: dict[Ngram, Followers]  # by their tokens
+    entries: int  # entries of the dictionary that became n-grams of their own
+    left_out: Counter[str]  # entries that could not, by the reason
 
 
 def to_ngrams(entries: Iterable[Entry], kind: Kind, certain: bool, min_probability: float) -> Exported:

@@ -63,12 +63,7 @@ def restrict_dictionary(
         manifest = Manifest(
             format=FORMAT,
             version=VERSION,
-            arguments={
-                "method": "restrict",
-                "scripts": list(scripts),
-                "languages": list(languages),
-                **asdict(limits),
-            },
+            arguments={"method": "restrict", "scripts": list(scripts), "languages": list(languages), **asdict(limits)},
             tokenizers=dictionary.manifest.tokenizers,
             inputs={**joined_inputs([dictionary]), "dictionaries": [account(dictionary)]},
             statistics={"entries_before_restriction": len(everything), **statistics},

@@ -41,13 +41,7 @@ class Run(ABC):
     """Kinds of rows that grow with the run, by file; each row has a ``step``."""
 
     def __init__(
-        self,
-        work: Path,
-        model: Any,
-        optimizer: Optimizer,
-        options: RunOptions,
-        progress: Progress,
-        first: bool = True,
+        self, work: Path, model: Any, optimizer: Optimizer, options: RunOptions, progress: Progress, first: bool = True
     ) -> None:
         """Take up the last checkpoint, if there is one.
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import slug
-from spectool.build.options import option
+from spectool.artifacts.options import option
 
 
 @dataclass(frozen=True, kw_only=True)

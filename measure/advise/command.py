@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, say, show, text_options
-from spectool.build.options import option, options_of
+from spectool.artifacts.options import option, options_of
 
 _SAMPLE = 60_000  # characters of the text
 _PATH, _POSITIVE, _BYTES = click.Path(path_type=Path), Finite(0, min_open=True), click.IntRange(1)

@@ -5,15 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """A number and its origin.
+    """A number and its origin."""
 
-    Attributes:
-        value: The number; None where it is not known.
-        origin: ``measured``, ``stated``, ``assumed``, ``computed`` or ``unknown``, and after a colon how.
-    """
-
-    value: float | None
-    origin: str
+    value: float | None  # the number; None where it is not known
+    origin: str  # ``measured``, ``stated``, ``assumed``, ``computed`` or ``unknown``, and after a colon how
 
     @property
     def kind(self) -> str:

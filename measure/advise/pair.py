@@ -1,17 +1,15 @@
 """What two tokenizers say of a draft, on text of one language; no model is asked."""
 
-import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 from spectool import CorpusError
 from spectool.artifacts.formats.alignment import Alignment
 from spectool.artifacts.tokenizer.same_vocabulary import has_same_vocabulary
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.alignment.intersection import coverage, intersect, occurrences
-from spectool.build.alignment.stage import build_alignment
-from spectool.corpora import open_corpus
+from spectool.build.alignment.stage import passing_alignment
 from spectool.measure.advise.figures import Figure, computed, measured, unknown
 from spectool.measure.alignment.ceiling import measure_ceiling
 from spectool.runtime.loading import DEFAULT_STRATEGY
@@ -97,11 +95,7 @@ def _ceiling(
     draft: Tokenizer, target: Tokenizer, texts: Sequence[str], lengths: Sequence[int], alignment: Alignment | None
 ) -> dict[str, dict[int, float]]:
     """Return the tokens per pass of a perfect draft, nothing where no passage is kept by both tokenizers."""
-    with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
-        if alignment is None:
-            path = Path(scratch) / "pair.align"
-            build_alignment(draft, target, open_corpus("sample:pl"), path, lambda step: None, sample=0)
-            alignment = Alignment(path)
-        ceiling = measure_ceiling(alignment, draft, target, texts, lengths, _CEILING_SAMPLE)["ceiling"]
+    with nullcontext(alignment) if alignment else passing_alignment(draft, target) as opened:
+        ceiling = measure_ceiling(opened, draft, target, texts, lengths, _CEILING_SAMPLE)["ceiling"]
     known = {name: {int(k): value for k, value in found.items() if value} for name, found in ceiling.items()}
     return known if known[DEFAULT_STRATEGY] else {}

@@ -45,11 +45,7 @@ class _Timed(Drafter):
 
 
 def replayed(
-    texts: Sequence[Text],
-    drafter: Drafter,
-    k: int,
-    on: str,
-    plain_step: Callable[[Sequence[int]], float] | None = None,
+    texts: Sequence[Text], drafter: Drafter, k: int, on: str, plain_step: Callable[[Sequence[int]], float] | None = None
 ) -> tuple[Guesses, Figure]:
     """Replay texts as `runtime.decoding.generation` would generate them, each behind its prompt.
 

@@ -18,7 +18,7 @@ from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.build.training.tuning.continuations import prompts_of
 from spectool.build.training.tuning.divergence import measure as measure_divergence
 from spectool.build.training.tuning.examples import Example, paired_example
-from spectool.build.training.tuning.pairing import pairing_of, same_vocabulary
+from spectool.build.training.tuning.pairing import pairing_of
 from spectool.measure.advise.expect import Guesses, Verification, fitted
 from spectool.measure.advise.figures import Figure
 from spectool.measure.advise.replayed import Text, replayed
@@ -115,14 +115,16 @@ class TimedTarget:
 
     def _divergence(self, model: Any, draft: Any, alignment: Path | None) -> dict[str, Any] | None:
         target = self._tokenizer
-        pairing, same = pairing_of(draft, target, alignment), same_vocabulary(draft, target)
+        pairing = pairing_of(draft, target, alignment)
+        if pairing is None:
+            return None
         rows: list[Example] = []
         for text in self._texts:
-            row = paired_example(draft, target, same, text[: 4 * _LONGEST], _LONGEST)
+            row = paired_example(draft, target, pairing.same_vocabulary, text[: 4 * _LONGEST], _LONGEST)
             rows += [] if row is None else [row]
             if len(rows) == _PROMPTS:
                 break
-        if pairing is None or not rows:
+        if not rows:
             return None
         return measure_divergence(model, self._model, pairing, rows, _ROWS)._asdict()
 

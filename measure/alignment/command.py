@@ -5,7 +5,17 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, json_option, out_option, reading, say, show, stage, text_options
+from spectool.artifacts.console import (
+    guarded,
+    json_option,
+    out_option,
+    reading,
+    say,
+    say_notes,
+    show,
+    stage,
+    text_options,
+)
 from spectool.artifacts.default_paths import default_path
 
 
@@ -22,24 +32,14 @@ from spectool.artifacts.default_paths import default_path
     "--target", "--model", "target", required=True, metavar="T", help="Tokenizer of the target model, likewise."
 )
 @click.option(
-    "--corpus",
-    default="sample:pl",
-    show_default=True,
-    metavar="C",
-    help="Text to count on, as for build-dict.",
+    "--corpus", default="sample:pl", show_default=True, metavar="C", help="Text to count on, as for build-dict."
 )
 @out_option
 @text_options
 @json_option
 @guarded
 def align(
-    draft: str,
-    target: str,
-    corpus: str,
-    out: Path | None,
-    text_field: str | None,
-    on_error: Any,
-    as_json: bool,
+    draft: str, target: str, corpus: str, out: Path | None, text_field: str | None, on_error: Any, as_json: bool
 ) -> None:
     """Prepare a draft of another family for a target, and report on the pair.
 
@@ -70,7 +70,7 @@ def align(
     source = open_corpus(corpus, on_error=on_error, text_field=text_field)
     sides = open_tokenizer(draft), open_tokenizer(target)
     for side in sides:
-        _say_notes(side)
+        say_notes(side)
     if sides[0].fingerprint == sides[1].fingerprint:
         say(
             "draft and target have the same tokenizer: no alignment is needed, `generate --draft-model` takes the draft"
@@ -83,11 +83,6 @@ def align(
         _say_what_was_left_out(manifest)
         finish(manifest)
         require_proven(path, manifest)
-
-
-def _say_notes(tokenizer: Any) -> None:
-    for note in tokenizer.notes:
-        say(f"{tokenizer.name}: {note}")
 
 
 def _say_what_was_left_out(manifest: Any) -> None:

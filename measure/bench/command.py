@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, say, show
-from spectool.build.options import option, options_of
+from spectool.artifacts.options import option, options_of
 from spectool.runtime.commands.model_options import DraftLength, min_draft_prob_option, model_option, verify_option
 from spectool.runtime.translation.strategies import STRATEGIES
 

@@ -25,15 +25,10 @@ _PATIENCE = 3.0  # seconds for its first sample, and for its end
 
 
 class Meter(Protocol):
-    """Counts energy.
+    """Counts energy."""
 
-    Attributes:
-        source: ``powermetrics``, ``rapl``, ``stated`` or ``none``.
-        watts: What was stated; None elsewhere.
-    """
-
-    source: str
-    watts: float | None
+    source: str  # ``powermetrics``, ``rapl``, ``stated`` or ``none``
+    watts: float | None  # what was stated; None elsewhere
 
     def joules(self) -> float | None:
         """Return the joules since some moment, the same in all calls; None where they are not known."""

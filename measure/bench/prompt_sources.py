@@ -22,21 +22,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt.
+    """One prompt."""
 
-    Attributes:
-        name: Unlike that of any other prompt.
-        language: Code.
-        kind: Of text.
-        text: The prompt.
-        chat: Whether it goes through the model's chat template, if the model has one.
-    """
-
-    name: str
-    language: str
-    kind: str
-    text: str
-    chat: bool
+    name: str  # unlike that of any other prompt
+    language: str  # code
+    kind: str  # of text
+    text: str  # the prompt
+    chat: bool  # whether it goes through the model's chat template, if the model has one
 
 
 def load_prompts(sources: Sequence[Prompts], tokenizer: Tokenizer, seed: int = 0) -> list[Prompt]:

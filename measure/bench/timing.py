@@ -32,23 +32,15 @@ _WARM_UP = 8  # tokens
 
 @dataclass(frozen=True)
 class Configuration:
-    """A drafter and its settings; by default plain decoding.
+    """A drafter and its settings; by default plain decoding."""
 
-    Attributes:
-        name: The drafter's; `PLAIN` for the host's own loop.
-        strategy: Of translating drafts; None where nothing is translated.
-        num_draft_tokens: k; 0 for plain decoding, None for as many as pay.
-        drafter: The drafter; None for plain decoding.
-        verify: How drafts are verified above temperature 0; None as `generate_step` chooses.
-        languages: Of the prompts that it is for; none for all.
-    """
-
-    name: str = PLAIN
-    strategy: str | None = None
-    num_draft_tokens: int | None = 0
-    drafter: Drafter | None = None
+    name: str = PLAIN  # the drafter's; `PLAIN` for the host's own loop
+    strategy: str | None = None  # of translating drafts; None where nothing is translated
+    num_draft_tokens: int | None = 0  # k; 0 for plain decoding, None for as many as pay
+    drafter: Drafter | None = None  # the drafter; None for plain decoding
+    # how drafts are verified above temperature 0; None as `generate_step` chooses
     verify: Literal["exact", "rejection"] | None = None
-    languages: Sequence[str] = ()
+    languages: Sequence[str] = ()  # of the prompts that it is for; none for all
 
 
 @dataclass(slots=True)

@@ -1,8 +1,7 @@
 """The command ``emulate``: text in the target's place, with drafters of every kind in the loop."""
 
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +9,19 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from spectool import RuntimeUnsupported, TokenizerError
-from spectool.artifacts.console import Finite, guarded, json_option, progress, reading, say, show, table, text_options
+from spectool import RuntimeUnsupported
+from spectool.artifacts.console import (
+    Finite,
+    guarded,
+    json_option,
+    progress,
+    reading,
+    say,
+    say_notes,
+    show,
+    table,
+    text_options,
+)
 from spectool.measure.emulate.sweep.command import OF_SWEEP, sweep, sweep_options
 from spectool.runtime.commands.model_options import DraftLength
 from spectool.runtime.commands.option_sections import SectionedCommand, under
@@ -171,6 +181,7 @@ def _look_up(asked: Any) -> None:
     """Replay with a dictionary, the document's own history, or both."""
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.formats.dictionary import Dictionary
+    from spectool.artifacts.tokenizer.opening import open_named
     from spectool.measure.emulate.replay import replay
     from spectool.runtime.commands.gains import by_source, spelled
     from spectool.runtime.decoding.statistics import DraftStatistics
@@ -185,10 +196,9 @@ def _look_up(asked: Any) -> None:
     if asked.dictionary is None and asked.tokenizer is None:
         raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
     corpus = _open(asked, asked.corpus)
-    recorded = None
-    if asked.tokenizer is None:
-        recorded = Dictionary(find_artifact(asked.dictionary, ".dict")).manifest.tokenizers["target"]["name"]
-    target = _tokenizer(asked.tokenizer, recorded, "the dictionary's")
+    named = asked.tokenizer
+    recorded = {} if named else Dictionary(find_artifact(asked.dictionary, ".dict")).tokenizer
+    target = open_named(named, recorded, "the dictionary's")
     opened = None if asked.dictionary is None else open_dictionary(asked.dictionary, target)
     drafter: Any = LookupDrafter(opened, history, asked.min_draft_prob) if opened or history else None
     if asked.prompt_lookup:
@@ -228,8 +238,9 @@ def _draft_by_model(asked: Any) -> None:
     What can be wrong with the names is found before anything is counted.
     """
     from spectool.artifacts.formats.alignment import Alignment
-    from spectool.artifacts.tokenizer.opening import open_tokenizer
+    from spectool.artifacts.tokenizer.opening import open_named, open_tokenizer
     from spectool.artifacts.tokenizer.round_trips import limits
+    from spectool.build.alignment.stage import passing_alignment
     from spectool.measure.emulate.strategies import StrategyRun, anchored_steps, compare_strategies
     from spectool.runtime.translation.strategies import make_translator
 
@@ -240,12 +251,11 @@ def _draft_by_model(asked: Any) -> None:
     recorded = None if asked.alignment is None else Alignment(asked.alignment)
     source: Any
     source, drafting = _loaded(asked.draft) if counted is None else (None, open_tokenizer(asked.draft))
-    target = _tokenizer(asked.tokenizer, _target_name(recorded, drafting) if recorded else None, "the target's")
+    target = open_named(asked.tokenizer, _recorded_target(recorded, drafting) if recorded else {}, "the target's")
     if recorded is not None:
         recorded.require(drafting, target)
     for side in (drafting, target):
-        for note in side.notes:
-            say(f"{side.name}: {note}")
+        say_notes(side)
         if changes := limits(side):
             say(f"{side.name} does not keep every text: {'; '.join(changes)}")
     name, order = asked.draft, asked.order or _ORDER
@@ -254,7 +264,9 @@ def _draft_by_model(asked: Any) -> None:
         name = f"{order}-gram model counted on {counted.spec}, tokens of {asked.draft}"
     lengths = list(dict.fromkeys(asked.lengths or _DRAFT_LENGTHS))
     runs: list[StrategyRun] = []
-    with _aligned(recorded, drafting, target) as aligned:
+    if recorded is None:
+        say("aligning the two tokenizers; `spectool align` keeps the result for later runs")
+    with nullcontext(recorded) if recorded else passing_alignment(drafting, target) as aligned:
         windows = {name: tokens for name in ("window", "window_back") if (tokens := getattr(asked, name)) is not None}
         translators = {
             each: make_translator(each, aligned, drafting, target, **windows) for each in asked.strategies or STRATEGIES
@@ -365,41 +377,11 @@ def _loaded(draft: str) -> tuple[Any, Any]:
     return ModelSource(model, bos=tokenizer.roles.bos, size=tokenizer.size), tokenizer
 
 
-def _target_name(recorded: Any, draft: Any) -> str:
-    """Return the name of the tokenizer that the alignment gives for the target.
+def _recorded_target(alignment: Any, draft: Any) -> Any:
+    """Return what the alignment says of the target's tokenizer.
 
     In an alignment of the other direction, that is the one on its draft side: the error about it names the right pair.
     """
-    sides = recorded.manifest.tokenizers
+    sides = alignment.manifest.tokenizers
     swapped = sides["target"]["fingerprint"] == draft.fingerprint != sides["draft"]["fingerprint"]
-    name: str = sides["draft" if swapped else "target"]["name"]
-    return name
-
-
-@contextmanager
-def _aligned(recorded: Any, draft: Any, target: Any) -> Iterator[Any]:
-    """Give the alignment named, or one made for this run on a bundled sample."""
-    from spectool.artifacts.formats.alignment import Alignment
-    from spectool.build.alignment.stage import build_alignment
-    from spectool.corpora import open_corpus
-
-    if recorded is not None:
-        yield recorded
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch) / "pair.align"
-        say("aligning the two tokenizers; `spectool align` keeps the result for later runs")
-        build_alignment(draft, target, open_corpus("sample:pl"), path, lambda step: None, sample=0)
-        yield Alignment(path)
-
-
-def _tokenizer(named: str | None, recorded: str | None, whose: str) -> Any:
-    """Open the tokenizer that is named, or the recorded one."""
-    from spectool.artifacts.tokenizer.opening import open_tokenizer
-
-    try:
-        return open_tokenizer(named or recorded or "")
-    except TokenizerError as error:
-        if named is not None:
-            raise
-        raise TokenizerError(f"{error}. Give {whose} tokenizer with --tokenizer") from error
+    return sides["draft" if swapped else "target"]

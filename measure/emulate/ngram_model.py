@@ -33,22 +33,14 @@ Context = list[int]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Level:
-    """All n-grams of one order, and what follows them in the next one.
+    """All n-grams of one order, and what follows them in the next one."""
 
-    Attributes:
-        tokens: Last token of each, ascending among those with the same context. int32 [n-grams].
-        probabilities: p(last token | the others). float32 [n-grams].
-        children: Node i's continuations are nodes ``children[i]`` to ``children[i + 1]`` of the
-            next order. int32 [n-grams + 1].
-        best: The most probable of these, the first of equals; -1 where there are none. int32 [n-grams].
-        left: Probability that the continuations leave to the shorter context. float32 [n-grams].
-    """
-
-    tokens: _Ids
-    probabilities: _Floats
+    tokens: _Ids  # last token of each, ascending among those with the same context. int32 [n-grams]
+    probabilities: _Floats  # p(last token | the others). float32 [n-grams]
+    # node i's continuations are nodes ``children[i]`` to ``children[i + 1]`` of the next order. int32 [n-grams + 1]
     children: _Ids
-    best: _Ids
-    left: _Floats
+    best: _Ids  # the most probable of these, the first of equals; -1 where there are none. int32 [n-grams]
+    left: _Floats  # probability that the continuations leave to the shorter context. float32 [n-grams]
 
 
 class NgramModel:

@@ -19,15 +19,10 @@ _BATCH = 512  # documents encoded at once
 
 
 class EncodedText(NamedTuple):
-    """Documents to replay.
+    """Documents to replay."""
 
-    Attributes:
-        documents: Canonical target ids of each.
-        words: Words of all together, between white space.
-    """
-
-    documents: list[list[int]]
-    words: int
+    documents: list[list[int]]  # canonical target ids of each
+    words: int  # words of all together, between white space
 
     @property
     def tokens(self) -> int:

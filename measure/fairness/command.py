@@ -20,7 +20,7 @@ from spectool.artifacts.console import (
     table,
     text_options,
 )
-from spectool.build.options import option, options_of
+from spectool.artifacts.options import option, options_of
 from spectool.build.training.run_options import named
 
 _several = partial(option, default=(), multiple=True)

@@ -28,15 +28,10 @@ _GIVES_UP_ANY = (KVCache, QuantizedKVCache)  # as they are: these can be trimmed
 
 
 class _Mark(NamedTuple):
-    """The caches before a pass.
+    """The caches before a pass."""
 
-    Attributes:
-        length: Tokens held.
-        saved: Attributes of the leaves that cannot be trimmed, by their place.
-    """
-
-    length: int
-    saved: dict[int, dict[str, Any]]
+    length: int  # tokens held
+    saved: dict[int, dict[str, Any]]  # attributes of the leaves that cannot be trimmed, by their place
 
 
 class Checkpoints:

@@ -80,11 +80,7 @@ def _text(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, A
     begun = messages[-1]["role"] == "assistant"
     try:
         text: str = tokenizer.apply_chat_template(
-            list(messages),
-            tokenize=False,
-            add_generation_prompt=not begun,
-            continue_final_message=begun,
-            **variables,
+            list(messages), tokenize=False, add_generation_prompt=not begun, continue_final_message=begun, **variables
         )
         return text
     except Exception as error:  # whatever a template raises

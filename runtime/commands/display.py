@@ -30,15 +30,10 @@ MOST_HELD = 4
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where the shown text ends.
+    """Where the shown text ends."""
 
-    Attributes:
-        shown: The last tokens whose text is shown.
-        held: Committed tokens after them whose last character is incomplete.
-    """
-
-    shown: tuple[int, ...] = ()
-    held: tuple[int, ...] = ()
+    shown: tuple[int, ...] = ()  # the last tokens whose text is shown
+    held: tuple[int, ...] = ()  # committed tokens after them whose last character is incomplete
 
 
 def legend() -> str:

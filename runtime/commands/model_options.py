@@ -14,7 +14,7 @@ from spectool import ArtifactError, RuntimeUnsupported
 from spectool.artifacts.console import Finite, Text
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.manifest import read_manifest
-from spectool.runtime.commands.option_sections import Decorator, under
+from spectool.runtime.commands.option_sections import Decorator, together, under
 from spectool.runtime.commands.sampling_options import sampling_arguments, sampling_options
 from spectool.runtime.translation.strategies import STRATEGIES
 
@@ -86,7 +86,7 @@ _model = under("Model")
 _drafting = under("Drafting")
 _template = under("Chat template")
 _cache = under("Cache")
-_DRAFTING = (
+drafting_options = together(
     _drafting(
         "--dict",
         "dictionary",
@@ -121,24 +121,15 @@ _DRAFTING = (
     min_draft_prob_option(_drafting),
     verify_option(_drafting),
 )
+"""The options that say what drafts, and how much."""
 
-
-def drafting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say what drafts, and how much."""
-    for option in reversed(_DRAFTING):
-        command = option(command)
-    return command
-
-
-_OPTIONS = (
+model_options = together(
     model_option(_model),
     _model("--adapter-path", type=click.Path(path_type=Path), metavar="DIR", help="Trained adapter of the model."),
     drafting_options,
     _template("--system-prompt", type=Text(), metavar="TEXT", help="What the model is told before anything else."),
     _template(
-        "--chat-template-config",
-        metavar="JSON",
-        help='Variables of the template, such as {"enable_thinking": false}.',
+        "--chat-template-config", metavar="JSON", help='Variables of the template, such as {"enable_thinking": false}.'
     ),
     sampling_options,
     _cache("--max-kv-size", type=click.IntRange(1), help="Keep only so many tokens in the cache."),
@@ -153,13 +144,7 @@ _OPTIONS = (
         help="Tokens in the cache from which on it is quantised.",
     ),
 )
-
-
-def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of model, drafting, template, sampling and cache."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""The options of model, drafting, template, sampling and cache."""
 
 
 def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:

@@ -34,6 +34,22 @@ class SectionedCommand(click.Command):
                 formatter.write_dl(records)
 
 
+def section(heading: str) -> dict[str, Any]:
+    """Return the arguments of ``click.option`` that put an option under ``heading`` in the help."""
+    return {"cls": _Option, "heading": heading}
+
+
 def under(heading: str) -> Callable[..., Decorator]:
     """Return ``click.option`` for options that the help lists under ``heading``."""
-    return partial(click.option, cls=_Option, heading=heading)
+    return partial(click.option, **section(heading))
+
+
+def together(*options: Decorator) -> Decorator:
+    """Return one decorator for several options, in their order."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add

@@ -1,17 +1,16 @@
 """The options that say how tokens are chosen: those of mlx-lm, its logits processors, and stop strings."""
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
 from spectool import SpectoolError
 from spectool.artifacts.console import Finite, Text
-from spectool.runtime.commands.option_sections import under
+from spectool.runtime.commands.option_sections import together, under
 
 _sampling = under("Sampling (the names and meanings of mlx-lm)")
 _ending = under("Where the text ends")
-_OPTIONS = (
+sampling_options = together(
     _sampling("--temp", type=Finite(0), default=0.0, show_default=True, help="0 takes the most probable token."),
     _sampling("--top-p", type=Finite(0, 1), default=1.0, help="Only the most probable tokens up to this mass."),
     _sampling("--top-k", type=click.IntRange(0), default=0, help="Only so many most probable tokens; 0 for all."),
@@ -33,10 +32,7 @@ _OPTIONS = (
     _sampling("--xtc-threshold", type=Finite(0, 0.5), default=0.1, show_default=True, help="See there."),
     _sampling("--seed", type=click.IntRange(0, 2**64 - 1), help="Seed of the sampler."),
     _sampling(
-        "--logit-bias",
-        multiple=True,
-        metavar="ID=BIAS",
-        help="Add to the logit of a token id; may be repeated.",
+        "--logit-bias", multiple=True, metavar="ID=BIAS", help="Add to the logit of a token id; may be repeated."
     ),
     _sampling(
         "--repetition-penalty", type=Finite(0, min_open=True), help="Divide the logits of recent tokens by this."
@@ -67,14 +63,8 @@ _OPTIONS = (
         help="End after this token as well: its text in the vocabulary, or its id; may be repeated.",
     ),
 )
+"""The options of sampling and of the text's end."""
 _PENALTIES = ("repetition", "presence", "frequency")
-
-
-def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of sampling and of the text's end."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 def sampling_arguments(tokenizer: Any, options: dict[str, Any]) -> dict[str, Any]:

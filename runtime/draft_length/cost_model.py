@@ -12,15 +12,10 @@ from typing import NamedTuple
 
 
 class CostModel(NamedTuple):
-    """The two constants of the model.
+    """The two constants of the model."""
 
-    Attributes:
-        r: Seconds of a draft step / seconds of a plain pass.
-        beta: Overhead that grows with the square of the draft length, in plain passes.
-    """
-
-    r: float
-    beta: float
+    r: float  # seconds of a draft step / seconds of a plain pass
+    beta: float  # overhead that grows with the square of the draft length, in plain passes
 
     def cost(self, k: int) -> float:
         """Return the time of a cycle that drafts ``k`` tokens, in plain passes."""

@@ -7,33 +7,19 @@ from spectool.runtime.draft_length.cost_fit import fit_cost_model
 
 
 class ControllerState(NamedTuple):
-    """What a controller has found out, beside what the published cost model makes of the same times.
+    """What a controller has found out, beside what the published cost model makes of the same times."""
 
-    Attributes:
-        draft_length: The length it holds for best; 0 for plain decoding.
-        speedup: Tokens per second expected with it, against plain decoding.
-        acceptance: Share of the draft tokens expected to be accepted with it, with 1 where it is 0.
-        pass_ms: Milliseconds of a target pass by the number of tokens in it, as measured.
-        draft_ms: Milliseconds of the drafter in a cycle, whatever it proposes.
-        draft_token_ms: Milliseconds of the drafter for each token.
-        r: The published model's cost of a draft step, in plain passes.
-        beta: Its overhead, in plain passes by the square of the length.
-        break_even: The acceptance from which on, it says, that length pays.
-        advised: The length it advises.
-        advised_speedup: What it promises for that.
-    """
-
-    draft_length: int
-    speedup: float
-    acceptance: float
-    pass_ms: dict[int, float]
-    draft_ms: float
-    draft_token_ms: float
-    r: float
-    beta: float
-    break_even: float
-    advised: int
-    advised_speedup: float
+    draft_length: int  # the length it holds for best; 0 for plain decoding
+    speedup: float  # tokens per second expected with it, against plain decoding
+    acceptance: float  # share of the draft tokens expected to be accepted with it, with 1 where it is 0
+    pass_ms: dict[int, float]  # milliseconds of a target pass by the number of tokens in it, as measured
+    draft_ms: float  # milliseconds of the drafter in a cycle, whatever it proposes
+    draft_token_ms: float  # milliseconds of the drafter for each token
+    r: float  # the published model's cost of a draft step, in plain passes
+    beta: float  # its overhead, in plain passes by the square of the length
+    break_even: float  # the acceptance from which on, it says, that length pays
+    advised: int  # the length it advises
+    advised_speedup: float  # what it promises for that
 
 
 def controller_state(controller: Controller) -> ControllerState | None:

@@ -5,88 +5,38 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 
-from spectool.artifacts.console import Finite, guarded, say
+from spectool.artifacts.console import guarded, say
 from spectool.artifacts.manifest import read_manifest
+from spectool.artifacts.options import options_of
 from spectool.artifacts.tokenizer.opening import looks_like_hub_id
 from spectool.runtime.commands.model_options import drafting_options, model_option, template_variables
 from spectool.runtime.commands.option_sections import SectionedCommand, under
+from spectool.runtime.serve.options import ServerOptions
 from spectool.runtime.serve.requests import AUTOMATIC, MAX_DRAFT_TOKENS
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_model = under("Model")
+_OF_DRAFTER = ("dictionary", "draft_model", "alignment", "strategy")
 _address = under("Who may ask, and how much")
-_defaults = under("Defaults of requests that do not say")
-_cache = under("Cache")
 _logging = under("Log")
 
 
 @click.command("serve", cls=SectionedCommand)
-@model_option(_model)
-@_model(
-    "--allow-model",
-    "other_models",
-    multiple=True,
-    metavar="M3",
-    help="Another model that requests may name, drafted for from the history alone. Can be repeated.",
-)
+@model_option(under("Model"))
 @drafting_options
 @_address("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @_address(
     "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any that is free."
 )
-@_address(
-    "--allowed-origin",
-    "allowed_origins",
-    multiple=True,
-    metavar="URL",
-    help="Web page that browsers may ask from, such as http://localhost:3000; `*` for all. Can be repeated.",
+@options_of(ServerOptions)
+@under("Defaults of requests that do not say")(
+    "--chat-template-config", metavar="JSON", help='Variables of the chat template, such as {"enable_thinking": false}.'
 )
-@_address(
-    "--max-body",
-    type=click.IntRange(1),
-    default=16 << 20,
-    show_default=True,
-    metavar="BYTES",
-    help="Refuse requests with larger bodies.",
-)
-@_address(
-    "--max-prompt-tokens",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Refuse longer prompts; by default those longer than the model was made for.",
-)
-@_address(
-    "--max-waiting",
-    type=click.IntRange(1),
-    default=64,
-    show_default=True,
-    help="Refuse requests while so many are waiting for their turn.",
-)
-@_defaults("--temp", type=Finite(0), default=0.0, show_default=True, help="Temperature.")
-@_defaults("--top-p", type=Finite(0, 1), default=1.0, show_default=True, help="Sample from tokens up to this mass.")
-@_defaults("--top-k", type=click.IntRange(0), default=0, help="Sample from this many tokens; 0 from all.")
-@_defaults("--min-p", type=Finite(0, 1), default=0.0, help="Least share of the best token's probability.")
-@_defaults("-m", "--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Tokens of an answer.")
-@_defaults(
-    "--chat-template-config",
-    metavar="JSON",
-    help='Variables of the chat template, such as {"enable_thinking": false}.',
-)
-@_cache(
-    "--prompt-cache-size",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Texts whose caches are kept, so that the next turn of a conversation costs that turn only.",
-)
-@_cache("--prompt-cache-bytes", type=click.IntRange(1), metavar="BYTES", help="Drop the oldest of them beyond this.")
-@_cache("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise caches from 5,000 tokens on.")
+@under("Cache")("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise caches from 5,000 tokens on.")
 @_logging(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
@@ -97,15 +47,9 @@ _logging = under("Log")
 @_logging("--json-logs", is_flag=True, help="Log a JSON object a line.")
 @guarded
 def serve(
-    model: str,
-    dictionary: Path | None,
-    draft_model: str | None,
-    alignment: Path | None,
-    strategy: str | None,
-    history: bool,
     num_draft_tokens: int | None,
     min_draft_prob: float,
-    verify: Literal["exact", "rejection"],
+    history: bool,
     host: str,
     port: int,
     kv_bits: str | None,
@@ -127,44 +71,32 @@ def serve(
     """
     if num_draft_tokens is not None and num_draft_tokens > MAX_DRAFT_TOKENS:
         raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {MAX_DRAFT_TOKENS}, got {num_draft_tokens}")
-    _check_names(options["other_models"], options["allowed_origins"])
-    variables = template_variables(chat_template_config)
-    for artifact in (dictionary, alignment):
+    drafting = {name: options.pop(name) for name in _OF_DRAFTER}
+    started = ServerOptions(
+        num_draft_tokens=AUTOMATIC if num_draft_tokens is None else num_draft_tokens,
+        kv_bits=int(kv_bits) if kv_bits else None,
+        chat_template_args=template_variables(chat_template_config),
+        **options,
+    )
+    _check_names(started)
+    for artifact in (drafting["dictionary"], drafting["alignment"]):
         if artifact is not None:
             read_manifest(artifact)  # before the model is loaded, which takes longer
     _log(log_level, json_logs)
 
     from spectool.runtime.loading import load_drafter
     from spectool.runtime.serve.handler import Server
-    from spectool.runtime.serve.model import ServerOptions
 
     def make_drafter(name: str, tokenizer: Any) -> Any:
-        if name != model:
-            return load_drafter(tokenizer, history=history, min_probability=min_draft_prob)
-        return load_drafter(
-            tokenizer,
-            dictionary=dictionary,
-            draft_model=draft_model,
-            alignment=alignment,
-            strategy=strategy,
-            history=history,
-            min_probability=min_draft_prob,
-        )
+        given = drafting if name == started.model else {}
+        return load_drafter(tokenizer, **given, history=history, min_probability=min_draft_prob)
 
-    started = ServerOptions(
-        model=model,
-        num_draft_tokens=AUTOMATIC if num_draft_tokens is None else num_draft_tokens,
-        verify=verify,
-        kv_bits=int(kv_bits) if kv_bits else None,
-        chat_template_args=variables,
-        **options,
-    )
     server = Server(host, port, started, make_drafter)
     try:
         server.wait_until_loaded()
         drafter = server.generator.model_provider.drafter
         source = drafter.name if drafter else "nothing"
-        _tell(f"{server.url}/v1 serves {model}, drafting from {source}. Ctrl-C ends it.", json_logs)
+        _tell(f"{server.url}/v1 serves {started.model}, drafting from {source}. Ctrl-C ends it.", json_logs)
         if host not in _LOOPBACK:
             _tell(
                 "Whoever reaches this address can use the model: there is no access control and no encryption.",
@@ -178,12 +110,12 @@ def serve(
         server.stop()
 
 
-def _check_names(models: Iterable[str], origins: Iterable[str]) -> None:
+def _check_names(options: ServerOptions) -> None:
     """Check what nothing else looks at before a request comes that needs it."""
-    for name in models:
+    for name in options.other_models:
         if not Path(name).is_dir() and not looks_like_hub_id(name):
             raise click.UsageError(f"--allow-model: expected a directory or a hub id (owner/name), got {name!r}")
-    for origin in origins:
+    for origin in options.allowed_origins:
         if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@A-Z]+", origin):
             raise click.UsageError(
                 "--allowed-origin: expected an address as browsers send it, in small letters and without a path, "

@@ -19,7 +19,8 @@ from spectool import SpectoolError, __version__
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.host.server import APIHandler, get_system_fingerprint
 from spectool.runtime.serve.metrics import Metrics
-from spectool.runtime.serve.model import DraftingProvider, ServerOptions
+from spectool.runtime.serve.model import DraftingProvider
+from spectool.runtime.serve.options import ServerOptions
 from spectool.runtime.serve.requests import RequestRefused, parse_body, parse_length, require_model
 from spectool.runtime.serve.server import ClientGone, DraftingGenerator, ServedRequest, Unanswered
 

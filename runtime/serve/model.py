@@ -1,8 +1,7 @@
-"""What a server is started with, and the model that it has loaded."""
+"""The model that a server has loaded, and its drafter."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import mlx.core as mx
 
@@ -11,59 +10,10 @@ from spectool.runtime.commands.model_options import check_kv_bits
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.host.generation import DEFAULT_QUANTIZED_KV_START
 from spectool.runtime.host.server import ModelProvider
 from spectool.runtime.models import cannot_load
-from spectool.runtime.serve.requests import AUTOMATIC, RequestRefused
-
-
-@dataclass(frozen=True)
-class ServerOptions:
-    """What a server is started with, under the names that mlx-lm's server reads.
-
-    Attributes:
-        model: Directory or hub id of the model.
-        other_models: Further models that requests may name; they take the place of the loaded one.
-        max_body: Bytes of a request's body.
-        max_prompt_tokens: Tokens of a prompt; None for the model's ``max_position_embeddings``.
-        max_waiting: Requests in line, beside the one being served.
-        num_draft_tokens: Draft tokens per verification at most; `AUTOMATIC` for as many as pay.
-        verify: How drafts are verified above temperature 0, as in ``generate_step``.
-        allowed_origins: Web pages that may ask, as browsers name them; ``*`` for all.
-    """
-
-    model: str
-    other_models: tuple[str, ...] = ()
-    max_body: int = 16 << 20
-    max_prompt_tokens: int | None = None
-    max_waiting: int = 64
-    allowed_origins: tuple[str, ...] = ()
-    num_draft_tokens: int = AUTOMATIC
-    verify: Literal["exact", "rejection"] = "rejection"
-    max_tokens: int = 512
-    temp: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    chat_template_args: dict[str, Any] = field(default_factory=dict)
-    prefill_step_size: int = 2048
-    prompt_cache_size: int = 10
-    prompt_cache_bytes: int | None = None
-    kv_bits: int | None = None
-    kv_group_size: int = 64
-    quantized_kv_start: int = DEFAULT_QUANTIZED_KV_START
-    # Read by mlx-lm's server and not offered: no remote code, no adapters, no draft models of its own.
-    trust_remote_code: bool = False
-    adapter_path: None = None
-    draft_model: None = None
-    chat_template: None = None
-    use_default_chat_template: bool = False
-    pipeline: bool = False
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Names that requests may use."""
-        return (self.model, *self.other_models)
+from spectool.runtime.serve.options import ServerOptions
+from spectool.runtime.serve.requests import RequestRefused
 
 
 class DraftingProvider(ModelProvider):  # type: ignore[misc]

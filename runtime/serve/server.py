@@ -31,18 +31,12 @@ _TIDY_SECONDS = 0.2
 
 @dataclass
 class ServedRequest(CompletionRequest):  # type: ignore[misc]  # mlx-lm has no types
-    """mlx-lm's request and what becomes of it.
+    """mlx-lm's request and what becomes of it."""
 
-    Attributes:
-        gone: Whether the client has closed the connection.
-        began: When the request came, by ``time.monotonic``.
-        tokens: The whole prompt, once it is tokenized.
-        drafting: Statistics, while it is generated for and afterwards.
-    """
-
-    gone: Callable[[], bool] = lambda: False
-    began: float = field(default_factory=time.monotonic)
-    tokens: list[int] = field(default_factory=list)
+    gone: Callable[[], bool] = lambda: False  # whether the client has closed the connection
+    began: float = field(default_factory=time.monotonic)  # when the request came, by ``time.monotonic``
+    tokens: list[int] = field(default_factory=list)  # the whole prompt, once it is tokenized
+    # statistics, while it is generated for and afterwards
     drafting: DraftStatistics = field(default_factory=DraftStatistics)
 
 
@@ -181,9 +175,7 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
         outside = [token for token in args.logits.logit_bias or () if token >= provider.vocabulary]
         if outside:
             raise RequestRefused(
-                400,
-                f"logit_bias: expected token ids below {provider.vocabulary}, got {outside[0]}",
-                param="logit_bias",
+                400, f"logit_bias: expected token ids below {provider.vocabulary}, got {outside[0]}", param="logit_bias"
             )
         if request.tools and not tokenizer.has_tool_calling:
             raise RequestRefused(

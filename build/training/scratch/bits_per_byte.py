@@ -20,17 +20,11 @@ _BLOCK = 512
 
 
 class CodeLength(NamedTuple):
-    """How well a model knows a text.
+    """How well a model knows a text."""
 
-    Attributes:
-        nats: Sum of the losses.
-        tokens: Tokens that were predicted.
-        bytes: UTF-8 bytes of the text.
-    """
-
-    nats: float
-    tokens: int
-    bytes: int
+    nats: float  # sum of the losses
+    tokens: int  # tokens that were predicted
+    bytes: int  # UTF-8 bytes of the text
 
     @property
     def bits_per_byte(self) -> float:

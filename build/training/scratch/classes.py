@@ -23,17 +23,11 @@ _FREQUENT_SHARE = 4 / 7  # of the classes of a step: always there
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The class of every id.
+    """The class of every id."""
 
-    Attributes:
-        of_id: Class of every id, by falling frequency, the rare ones' last; int32 ``[ids]``.
-        common: Ids that have a class of their own.
-        log_sizes: Logarithm of the number of ids in each class, float32 ``[classes]``.
-    """
-
-    of_id: NDArray[np.int32]
-    common: int
-    log_sizes: NDArray[np.float32]
+    of_id: NDArray[np.int32]  # class of every id, by falling frequency, the rare ones' last; int32 ``[ids]``
+    common: int  # ids that have a class of their own
+    log_sizes: NDArray[np.float32]  # logarithm of the number of ids in each class, float32 ``[classes]``
 
     @property
     def number(self) -> int:

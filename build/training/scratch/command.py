@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
-from spectool.build.options import options_of
+from spectool.artifacts.options import options_of
 from spectool.build.training.run_options import named
 from spectool.build.training.scratch.options import SIZES, TrainOptions, shape_of
 

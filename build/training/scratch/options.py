@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from spectool import SpectoolError
-from spectool.build.options import option
+from spectool.artifacts.options import option
 from spectool.build.training.run_options import RunOptions
 
 
@@ -87,10 +87,7 @@ class TrainOptions(RunOptions):
         click.IntRange(0), "Ids that occur less often share one row of the vocabulary while training.", 3
     )
     softmax_classes: int = option(
-        click.IntRange(0),
-        "Classes in the softmax of a step, the others by sample; 0 for all.",
-        3584,
-        metavar="N",
+        click.IntRange(0), "Classes in the softmax of a step, the others by sample; 0 for all.", 3584, metavar="N"
     )
     boundary: str | None = option(
         str, "Token between documents; by default BOS before and EOS after.", None, metavar="TOKEN"

@@ -31,15 +31,10 @@ _SHARE = 0.01  # of a large one
 
 
 class Boundaries(NamedTuple):
-    """Tokens around every document.
+    """Tokens around every document."""
 
-    Attributes:
-        begin: Id before it.
-        end: Id after it; None where the next document's ``begin`` says it.
-    """
-
-    begin: int
-    end: int | None
+    begin: int  # id before it
+    end: int | None  # id after it; None where the next document's ``begin`` says it
 
     @property
     def last(self) -> int:
@@ -48,29 +43,18 @@ class Boundaries(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Text of one kind, such as a language.
+    """Text of one kind, such as a language."""
 
-    Attributes:
-        corpus: Text to train on.
-        valid: Text to measure on; None for a part of ``corpus``.
-        weight: Its part of the tokens, beside those of the others.
-    """
-
-    corpus: Corpus
-    valid: Corpus | None = None
-    weight: float = 1.0
+    corpus: Corpus  # text to train on
+    valid: Corpus | None = None  # text to measure on; None for a part of ``corpus``
+    weight: float = 1.0  # its part of the tokens, beside those of the others
 
 
 class HeldOut(NamedTuple):
-    """Text to measure on.
+    """Text to measure on."""
 
-    Attributes:
-        documents: Ids of each document, ``begin`` first.
-        bytes: UTF-8 bytes of all of them.
-    """
-
-    documents: tuple[NDArray[np.int32], ...]
-    bytes: int
+    documents: tuple[NDArray[np.int32], ...]  # ids of each document, ``begin`` first
+    bytes: int  # UTF-8 bytes of all of them
 
     @property
     def tokens(self) -> int:
@@ -79,17 +63,11 @@ class HeldOut(NamedTuple):
 
 
 class Text(NamedTuple):
-    """The text of a run.
+    """The text of a run."""
 
-    Attributes:
-        stream: Ids of the training text in the order of reading it, int32 ``[tokens]``.
-        held_out: Text to measure on, by corpus.
-        inputs: What was read, for the record.
-    """
-
-    stream: NDArray[np.int32]
-    held_out: dict[str, HeldOut]
-    inputs: dict[str, Any]
+    stream: NDArray[np.int32]  # ids of the training text in the order of reading it, int32 ``[tokens]``
+    held_out: dict[str, HeldOut]  # text to measure on, by corpus
+    inputs: dict[str, Any]  # what was read, for the record
 
 
 def boundaries_of(tokenizer: Tokenizer, boundary: str | None = None) -> Boundaries:

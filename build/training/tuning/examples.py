@@ -20,37 +20,23 @@ _CHARACTERS = 16  # looked at for each token of a passage; text has fewer in a t
 
 
 class Example(NamedTuple):
-    """One row.
+    """One row."""
 
-    Attributes:
-        draft: Ids of the draft, int32 ``[n]``.
-        counted: Whether token i + 1 counts, bool ``[n - 1]``.
-        target: Ids of the target for the same text, int32 ``[m]``; empty where it is not asked.
-        at: The target's place that predicts what the draft's place i does, int32 ``[n - 1]``; -1 for none.
-    """
-
-    draft: NDArray[np.int32]
-    counted: NDArray[np.bool_]
-    target: NDArray[np.int32]
+    draft: NDArray[np.int32]  # ids of the draft, int32 ``[n]``
+    counted: NDArray[np.bool_]  # whether token i + 1 counts, bool ``[n - 1]``
+    target: NDArray[np.int32]  # ids of the target for the same text, int32 ``[m]``; empty where it is not asked
+    # the target's place that predicts what the draft's place i does, int32 ``[n - 1]``; -1 for none
     at: NDArray[np.int32]
 
 
 class Batch(NamedTuple):
-    """Rows of one shape, zeros at their ends, and the places that count.
+    """Rows of one shape, zeros at their ends, and the places that count."""
 
-    Attributes:
-        draft: Ids of the draft, int32 ``[rows, longest]``.
-        target: Ids of the target, int32 ``[rows, longest]``.
-        rows: Row of each place that counts, int32 ``[places]``.
-        places: Its place in the draft's row, ``[places]``.
-        at: Its place in the target's row, ``[places]``; -1 for none.
-    """
-
-    draft: NDArray[np.int32]
-    target: NDArray[np.int32]
-    rows: NDArray[np.int32]
-    places: NDArray[np.int32]
-    at: NDArray[np.int32]
+    draft: NDArray[np.int32]  # ids of the draft, int32 ``[rows, longest]``
+    target: NDArray[np.int32]  # ids of the target, int32 ``[rows, longest]``
+    rows: NDArray[np.int32]  # row of each place that counts, int32 ``[places]``
+    places: NDArray[np.int32]  # its place in the draft's row, ``[places]``
+    at: NDArray[np.int32]  # its place in the target's row, ``[places]``; -1 for none
 
 
 def batch_of(examples: Sequence[Example], paired: bool) -> Batch:

@@ -7,7 +7,7 @@ import click
 
 from spectool import SpectoolError
 from spectool.artifacts.console import Finite
-from spectool.build.options import option
+from spectool.artifacts.options import option
 from spectool.build.training.run_options import RunOptions
 
 

@@ -10,24 +10,18 @@ import mlx.core as mx
 import numpy as np
 from mlx.nn.layers.activations import log_softmax
 
-from spectool import RuntimeUnsupported
 from spectool.artifacts import Tokenizer
 from spectool.artifacts.formats.alignment import NONE, Alignment
-from spectool.artifacts.tokenizer.same_vocabulary import require_same_vocabulary
+from spectool.artifacts.tokenizer.same_vocabulary import has_same_vocabulary
 
 
 class Pairing(NamedTuple):
-    """Ids of the draft and the ids of the target that are the same.
+    """Ids of the draft and the ids of the target that are the same."""
 
-    Attributes:
-        size: Number of pairs.
-        draft: Ids of the draft, ``[size]``; None where all ids below ``size`` are themselves on both sides.
-        target: Their counterparts, ``[size]``; None likewise.
-    """
-
-    size: int
+    size: int  # number of pairs
+    # ids of the draft, ``[size]``; None where all ids below ``size`` are themselves on both sides
     draft: mx.array | None = None
-    target: mx.array | None = None
+    target: mx.array | None = None  # their counterparts, ``[size]``; None likewise
 
     @property
     def same_vocabulary(self) -> bool:
@@ -45,15 +39,6 @@ class Pairing(NamedTuple):
         return _log_softmax(logits)
 
 
-def same_vocabulary(draft: Tokenizer, target: Tokenizer) -> bool:
-    """Say whether every token that both have has the same id."""
-    try:
-        require_same_vocabulary(draft.vocabulary, target.vocabulary)
-    except RuntimeUnsupported:
-        return False
-    return True
-
-
 def pairing_of(draft: Tokenizer, target: Tokenizer, alignment: Path | None) -> Pairing | None:
     """Return how two models are compared; None where only text can go from one to the other.
 
@@ -65,7 +50,7 @@ def pairing_of(draft: Tokenizer, target: Tokenizer, alignment: Path | None) -> P
     Raises:
         ArtifactError: The alignment is damaged or of other tokenizers.
     """
-    if same_vocabulary(draft, target):
+    if has_same_vocabulary(draft.vocabulary, target.vocabulary):
         return Pairing(min(draft.size, target.size))
     if alignment is None:
         return None

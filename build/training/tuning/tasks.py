@@ -36,35 +36,21 @@ _SHARE, _MOST = 0.01, 0.2  # of a corpus that is held out: of a large one, of a 
 
 
 class Task(NamedTuple):
-    """One task.
+    """One task."""
 
-    Attributes:
-        name: Its name.
-        train: Rows to train on.
-        valid: Rows to measure on.
-    """
-
-    name: str
-    train: list[Example]
-    valid: list[Example]
+    name: str  # its name
+    train: list[Example]  # rows to train on
+    valid: list[Example]  # rows to measure on
 
 
 class Maker(NamedTuple):
-    """Makes rows out of text.
+    """Makes rows out of text."""
 
-    Attributes:
-        draft: The draft's tokenizer.
-        target: The target.
-        pairing: How they are compared, if they can be.
-        options: The tuning's.
-        work: Its work directory.
-    """
-
-    draft: Tokenizer
-    target: Opened
-    pairing: Pairing | None
-    options: TuneOptions
-    work: Path
+    draft: Tokenizer  # the draft's tokenizer
+    target: Opened  # the target
+    pairing: Pairing | None  # how they are compared, if they can be
+    options: TuneOptions  # the tuning's
+    work: Path  # its work directory
 
     def learned(self, name: str, texts: Sequence[str], most: int) -> tuple[list[Example], int]:
         """Return rows to train on, and how many passages or continuations could not become rows."""

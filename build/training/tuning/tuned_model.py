@@ -26,19 +26,12 @@ _SCALE = 20.0  # mlx-lm's own, of what LoRA adds
 
 
 class Opened(NamedTuple):
-    """A model as it lies on disk.
+    """A model as it lies on disk."""
 
-    Attributes:
-        name: Directory or hub id.
-        path: Its directory.
-        model: An mlx-lm model.
-        tokenizer: Its tokenizer.
-    """
-
-    name: str
-    path: Path
-    model: Any
-    tokenizer: Tokenizer
+    name: str  # directory or hub id
+    path: Path  # its directory
+    model: Any  # an mlx-lm model
+    tokenizer: Tokenizer  # its tokenizer
 
     @property
     def files(self) -> list[list[Any]]:

@@ -2,18 +2,17 @@
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from spectool.artifacts.console import say, show
-from spectool.runtime.commands.option_sections import under
+from spectool.runtime.commands.option_sections import together, under
 
 OF_SWEEP = {"out", "workers", "tokenizers", "corpora", "readings"}
 _grid = under("Grids of dictionaries")
-_OPTIONS = (
+sweep_options = together(
     _grid("--sweep", metavar="GRID", help="Build and replay a whole grid: `paper`, or a TOML file that describes it."),
     _grid(
         "-o",
@@ -49,13 +48,7 @@ _OPTIONS = (
         "whole, the paper's literal one.",
     ),
 )
-
-
-def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a sweep to ``emulate``, which hands them on to `sweep`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""The options of a sweep, which ``emulate`` hands on to `sweep`."""
 
 
 def sweep(asked: Any) -> None:

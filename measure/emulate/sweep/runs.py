@@ -39,19 +39,12 @@ _COUNTED = ("passes", "drafted_passes", "proposed", "accepted", "tokens_per_pass
 
 
 class Group(NamedTuple):
-    """Runs that one process measures in one go: all that a method makes at once of a language and a tokenizer.
+    """Runs that one process measures in one go: all that a method makes at once of a language and a tokenizer."""
 
-    Attributes:
-        text: The language's text.
-        source: Where the tokenizer is opened from.
-        limit: Tokens to replay, 0 for all.
-        rows: Of each run the columns of `results.KEY`.
-    """
-
-    text: SweptText
-    source: str
-    limit: int
-    rows: list[Row]
+    text: SweptText  # the language's text
+    source: str  # where the tokenizer is opened from
+    limit: int  # tokens to replay, 0 for all
+    rows: list[Row]  # of each run the columns of `results.KEY`
 
 
 def run_sweep(

@@ -30,23 +30,14 @@ from spectool.measure.emulate.sweep.grid import Language, Order, Script
 
 @dataclass(frozen=True, slots=True)
 class SweptText:
-    """Text to build from and text to replay.
+    """Text to build from and text to replay."""
 
-    Attributes:
-        language: Where they come from.
-        folder: Where counts wait.
-        orders: Of the word n-grams that dictionaries are built from; none where none are.
-        entries: N-grams to keep of each order.
-        on_error: As for `open_corpus`.
-        text_field: Likewise.
-    """
-
-    language: Language
-    folder: Path
-    orders: tuple[Order, ...] = ()
-    entries: int = 0
-    on_error: OnError = "stop"
-    text_field: str | None = None
+    language: Language  # where they come from
+    folder: Path  # where counts wait
+    orders: tuple[Order, ...] = ()  # of the word n-grams that dictionaries are built from; none where none are
+    entries: int = 0  # n-grams to keep of each order
+    on_error: OnError = "stop"  # as for `open_corpus`
+    text_field: str | None = None  # likewise
 
     def open(self, spec: str) -> Corpus:
         """Open one of the two corpora."""

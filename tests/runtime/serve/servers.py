@@ -13,7 +13,7 @@ from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.serve.handler import Server
-from spectool.runtime.serve.model import ServerOptions
+from spectool.runtime.serve.options import ServerOptions
 
 TARGET = str(demo_path("target"))
 
