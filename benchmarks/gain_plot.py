@@ -1,57 +1,77 @@
-"""Draw docs/figures/gain.svg, README's plot: tokens per pass by language, our dictionaries beside DictSpec's.
+"""Draw docs/figures/gain.svg, README's plot: tokens per pass with pretrained models, the published methods beside ours.
 
     python benchmarks/gain_plot.py
 
-It reads the saved sweeps (`spectool emulate --sweep`, see docs/results.md): the best DictSpec dictionary of any
-size and order in its two readings of the minimum probability, and ours of at most 5 MB, with the drafting
-threshold of `generate` and with none. Bars are means of five tokenizers, dots the tokenizers.
+It reads what ``real_drafters.py`` and ``real_ladder.py`` have saved: look-ups on text that models wrote at temperature
+0.7, and drafts of a model with another tokenizer, four draft tokens a cycle. Lines are 95% intervals.
 """
 
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.axes import Axes
 
 from spectool.artifacts.plot_style import COLOURS, STYLE
 
 RESULTS = Path(__file__).parent / "results"
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "gain.svg"
-LANGUAGES = {"uk": "Ukrainian", "crh-cyrl": "Crimean Tatar\n(Cyrillic)", "crh-latn": "Crimean Tatar\n(Latin)"}
-BYTES = 5_000_000
-DRAFTED = 0.2  # the least probability that `generate` drafts
+SHORT = {
+    "gemma3-270m": "Gemma 3 270M",
+    "qwen2.5-coder-1.5b": "Qwen2.5 1.5B",
+    "smollm2-135m": "SmolLM2 135M",
+    "bielik-11b-v2.5": "Bielik 11B",
+}
+LOOKUPS = {
+    "prompt look-up (vLLM)": "prompt look-up",
+    "DictSpec and prompt look-up": "DictSpec's hybrid",
+    "dictionary and history": "spectool, dictionary and history",
+}
+STRATEGIES = {
+    "context": "strings, windows both ways",
+    "intersection": "shared tokens",
+    "+ head absorption": "spectool, anchored",
+}
 
 
-def best() -> dict[str, pd.Series]:
-    """Return tokens per pass by language and tokenizer, for each kind of dictionary."""
-    paper = pd.read_parquet(RESULTS / "sweep_paper.parquet")
-    ours = pd.read_parquet(RESULTS / "sweep_backoff.parquet").query("max_bytes == @BYTES")
-    kinds = {
-        "DictSpec paper, threshold on the whole": paper.query("reading == 'whole'"),
-        "DictSpec paper, threshold on the path": paper.query("reading == 'path'"),
-        f"spectool, 5 MB, threshold {DRAFTED} as in generate": ours.query("min_prob == @DRAFTED"),
-        "spectool, 5 MB, no threshold": ours.query("min_prob == 0"),
-    }
-    return {name: rows.groupby(["language", "tokenizer"])["tokens_per_pass"].max() for name, rows in kinds.items()}
+def bars(axes: Axes, rows: pd.DataFrame, methods: dict[str, str], title: str) -> None:
+    """Draw a group of bars for each value of ``group``, in the order of ``methods``."""
+    groups = list(dict.fromkeys(rows.group))
+    for place, (method, label) in enumerate(methods.items()):
+        values = rows[rows.method == method].set_index("group")["tokens per pass"]
+        found = [(x, *values[group]) for x, group in enumerate(groups) if group in values]
+        xs, means, lows, highs = map(list, zip(*found, strict=True))
+        errors = [
+            [m - low for m, low in zip(means, lows, strict=True)],
+            [h - m for m, h in zip(means, highs, strict=True)],
+        ]
+        own = COLOURS[0] if label.startswith("spectool") else COLOURS[place + 1]
+        axes.bar(
+            [x + 0.27 * (place - 1) for x in xs], [m - 1 for m in means], 0.25, 1, yerr=errors, label=label, color=own
+        )
+        print(title, label, dict(zip([groups[x] for x in xs], means, strict=True)))
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_title(title)
+    axes.legend(frameon=False)
 
 
 def main() -> None:
-    """Draw the bars and print what they show."""
+    """Draw both panels and print what they show."""
+    drafters = (
+        pd.read_json(RESULTS / "real_drafters.jsonl", lines=True, precise_float=True)
+        .query("temperature == 0.7")
+        .sort_values("model")
+    )
+    drafters["group"] = drafters.model.map(SHORT).str.replace(" ", "\n", n=1) + "\n" + drafters.language.map({"pl": "Polish", "uk": "Ukrainian"})
+    ladder = pd.read_json(RESULTS / "real_ladder.jsonl", lines=True).query("k == 4")
+    language = ladder.language.map({"pl": "Polish", "en": "English"})
+    ladder["group"] = ladder.draft.map(SHORT) + "\n→ " + ladder.target.map(SHORT) + "\n" + language
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
-        width = 0.2
-        for place, (name, values) in enumerate(best().items()):
-            for number, language in enumerate(LANGUAGES):
-                at, points = number + (place - 1.5) * width, values[language]
-                label = name if number == 0 else None
-                axes.bar(at, points.mean() - 1, width * 0.92, bottom=1, color=COLOURS[place], label=label)
-                axes.plot([at] * len(points), points, ".", color="black", markersize=3)
-                axes.text(at, 1.005, f"{points.mean():.2f}", ha="center", va="bottom", fontsize=7, color="white")
-                print(f"{language:<9} {name:<32} {points.mean():.3f}  ({points.min():.3f} to {points.max():.3f})")
-        axes.set_xticks(range(len(LANGUAGES)), list(LANGUAGES.values()))
-        axes.set_ylabel("tokens per pass (plain: 1.0)")
-        figure.legend(loc="outside upper center", ncols=2)
+        figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)
+        bars(axes[0], drafters.rename(columns={"drafter": "method"}), LOOKUPS, "No draft model")
+        bars(axes[1], ladder.rename(columns={"strategy": "method"}), STRATEGIES, "A draft model with another tokenizer")
+        axes[0].set_ylabel("tokens per pass")
         figure.savefig(FIGURE)
-    print(FIGURE)
 
 
 if __name__ == "__main__":
