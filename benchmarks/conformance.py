@@ -180,7 +180,6 @@ def translator(draft: Variant, target: Variant) -> AnchoredTranslator:
         draft=side(draft, target),
         target=side(target, draft),
         prefix_index=np.zeros(0, np.int32),
-        absorption=None,
         require=lambda *sides: sides,
     )
     return AnchoredTranslator(pair, draft.tokenizer, target.tokenizer)  # type: ignore[arg-type]

@@ -1,13 +1,13 @@
-"""Where should a proposal end? Fixed lengths, probabilities of draft tokens, and the risk that the last is absorbed.
+"""Where should a proposal end? One length for all, or the probabilities of draft tokens.
 
     python benchmarks/real_text.py --model gemma3-270m --language pl --temperature 0.7
     python benchmarks/proposal_ends.py --draft smollm2-135m --target gemma3-270m --language pl
 
 The text that the target wrote is replayed, a real draft model proposing through anchored translation. Of each proposal
-are kept: the probability P that its first tokens are right, by the draft's own probabilities; how often text merged the
-last one away (the alignment's absorption); what was accepted. Then proposals are cut to one length, or where P falls
-below a threshold, or P (1 - risk). Speed is tokens / (passes + rows beside the first x the cost of a row), drafting not
-counted; each rule gets its best setting. Intervals: 95%, bootstrapped over cycles. Prints a Markdown table.
+are kept: the probability P that its first tokens are right, by the draft's own probabilities; what was accepted. Then
+proposals are cut to one length, or where P falls below a threshold. Speed is tokens / (passes + rows beside the first x
+the cost of a row), drafting not counted; each rule gets its best setting. Intervals: 95%, bootstrapped over cycles.
+Prints a Markdown table.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,10 +36,9 @@ _RESAMPLED = 500
 
 
 class Cycle(NamedTuple):
-    """A proposal: P of its first 1, 2, … tokens; the risk of the last one; how many were accepted."""
+    """A proposal: P of its first 1, 2, … tokens; how many were accepted."""
 
     right: list[float]
-    risk: float
     accepted: int
 
 
@@ -71,7 +70,6 @@ def replay(
 ) -> None:
     """Replay a text, and note what was proposed."""
     draft, target = (side.surfaces for side in sides)
-    risks = alignment.absorption.absorbed / np.maximum(1, alignment.absorption.ends)
     source = Source(row, bos=sides[0].roles.bos, size=sides[0].size)
     translator, place = make_translator("anchored", alignment, *sides), 0
     translator.commit(text.prompt)
@@ -84,7 +82,7 @@ def replay(
         ends = np.cumsum([len(target[token]) for token in ids])
         right = [float(np.prod(np.array(source.probabilities)[begins < end])) for end in ends]
         accepted = accepted_length(ids, text.output[place : place + len(ids) + 1])
-        cycles.append(Cycle(right, float(risks[ids[-1]]) if ids else 0.0, accepted))
+        cycles.append(Cycle(right, accepted))
         translator.commit(text.output[place : place + accepted + 1])
         place += accepted + 1
 
@@ -97,12 +95,6 @@ def kept_by_length(cycle: Cycle, length: float) -> int:
 def kept_by_probability(cycle: Cycle, threshold: float) -> int:
     """Return how many tokens are kept."""
     return next((place for place, p in enumerate(cycle.right) if p < threshold), len(cycle.right))
-
-
-def kept_with_risk(cycle: Cycle, threshold: float) -> int:
-    """Return how many are kept where the last one may be absorbed."""
-    kept, whole = kept_by_probability(cycle, threshold), len(cycle.right)
-    return kept - (0 < kept == whole and cycle.right[-1] * (1 - cycle.risk) < threshold)
 
 
 def best(
@@ -146,12 +138,12 @@ def main(draft: str, target: str, language: str, temperature: float, texts: int,
     cycles: list[Cycle] = []
     lockstep.run(partial(replay, alignment, sides, k, cycles, text) for text in written)
     lengths = range(max(len(cycle.right) for cycle in cycles) + 1)
-    click.echo("| cost of a row | whole proposals | best fixed length | by probability | with the risk as well |")
-    click.echo("|---:|---:|---:|---:|---:|")
+    click.echo("| cost of a row | whole proposals | best fixed length | by probability |")
+    click.echo("|---:|---:|---:|---:|")
     for cost in (0.02, 0.05, 0.1, 0.2):
         whole, fixed = best(cycles, cost, kept_by_length, lengths[-1:]), best(cycles, cost, kept_by_length, lengths)
-        likely, risky = (best(cycles, cost, rule, THRESHOLDS) for rule in (kept_by_probability, kept_with_risk))
-        cells = f"{whole[0]:.3f} | {fixed[0]:.3f} | {said(likely, fixed)} | {said(risky, likely)}"
+        likely = best(cycles, cost, kept_by_probability, THRESHOLDS)
+        cells = f"{whole[0]:.3f} | {fixed[0]:.3f} | {said(likely, fixed)}"
         click.echo(f"| {cost:g} | {cells} |")
     last = sum(len(cycle.right) - 1 <= cycle.accepted for cycle in cycles if cycle.right)
     accepted = np.array([cycle.accepted for cycle in cycles])

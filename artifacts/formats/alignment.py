@@ -14,7 +14,6 @@ For each side (``draft``, ``target``), with the other one as ``<other>``:
 and once:
 
     prefix_index.arrow         draft int32[ids with bytes]  draft ids in the order of their surfaces
-    absorption.arrow           counts uint32[target ids], next_bytes binary(32)[target ids]
 
 The token, merge, alphabet and boundary files are absent for a side without the merge-site lemma. The manifest's
 statistics hold the report on the pair.
@@ -54,8 +53,6 @@ _MERGES = {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()}
 _ALPHABET = {"start": pa.uint32(), "class": pa.uint8()}
 _BOUNDARIES = {"verdict": pa.uint8()}
 _PREFIX_INDEX = {"draft": pa.int32()}
-_COUNTS = ("ends", "absorbed", "frontiers", "refused")
-_ABSORPTION = {**dict.fromkeys(_COUNTS, pa.uint32()), "next_bytes": pa.binary(32)}
 
 
 class IdLists(Sequence[tuple[int, ...]]):
@@ -89,19 +86,6 @@ class Spellings:
 
 
 @dataclass(frozen=True)
-class Absorption:
-    """What became of target boundaries in a corpus, by the target token before them."""
-
-    ends: NDArray[np.uint32]  # how often text up to the end of a draft token ends canonically in this token
-    absorbed: NDArray[np.uint32]  # how often of these the rest of the text merged that last token away (tail)
-    frontiers: NDArray[np.uint32]  # how often this token was the last committed one
-    # how often of these the right draft, one token long, would seem to merge into it (head)
-    refused: NDArray[np.uint32]
-    # bit b of byte b // 8 is set when text that goes on with byte b absorbed this token; uint8 ``[ids, 32]``
-    next_bytes: NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
 class Side:
     """One side of an alignment."""
 
@@ -127,7 +111,6 @@ class Alignment:
         draft: The draft's side.
         target: The target's side.
         prefix_index: Draft ids in the order of their surfaces; int32.
-        absorption: Counts by target id.
     """
 
     def __init__(self, path: Path) -> None:
@@ -145,7 +128,6 @@ class Alignment:
             verify_file(path, self.manifest, name)
         self.draft, self.target = (self._side(*sides) for sides in SIDES)
         self.prefix_index: NDArray[np.int32] = self._array("prefix_index.arrow", _PREFIX_INDEX)["draft"]
-        self.absorption = self._absorption()
 
     def require(self, draft: Tokenizer, target: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
         """Check that the alignment was built for these two tokenizers, in this direction.
@@ -202,9 +184,6 @@ class Alignment:
             if side.merges is not None and side.boundaries is not None:
                 yield from _merge_problems(role, side.merges, side.boundaries, sizes[role])
         yield from _outside("prefix_index.arrow", self.prefix_index, 0, sizes["draft"])
-        counts = self.absorption
-        if (counts.absorbed > counts.ends).any() or (counts.refused > counts.frontiers).any():
-            yield "absorption.arrow", "a part is more than its whole"
 
     def _side(self, role: str, other: str) -> Side:
         size = self.manifest.tokenizers[role]["size"]
@@ -224,13 +203,6 @@ class Alignment:
         verdicts = self._array(f"{role}_boundaries.arrow", _BOUNDARIES, math.prod(shape))["verdict"]
         boundaries = BoundaryTable(alphabet, verdicts.reshape(shape))
         return Side(partner, spellings, MergeTable(*tokens.values(), *merges.values()), boundaries, surfaces)
-
-    def _absorption(self) -> Absorption:
-        file, size = "absorption.arrow", self.manifest.tokenizers["target"]["size"]
-        columns = self._columns(file, _ABSORPTION, size)
-        counts = {name: as_numpy(columns[name]) for name in _COUNTS}
-        masks = np.frombuffer(columns["next_bytes"].buffers()[1], np.uint8, 32 * size)
-        return Absorption(**counts, next_bytes=masks.reshape(size, 32))
 
     def _mapped(self, file: str, kind: str, size: int | None) -> NDArray[Any]:
         require_files(self.path, self.manifest, [file], "Align again")
@@ -279,9 +251,7 @@ def _merge_problems(role: str, table: MergeTable, boundaries: BoundaryTable, siz
         yield f"{role}_alphabet.arrow", "runs out of order"
 
 
-def write_alignment(
-    directory: Path, draft: Side, target: Side, prefix_index: NDArray[np.int32], absorption: Absorption
-) -> None:
+def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: NDArray[np.int32]) -> None:
     """Write the data files of an alignment into the scratch directory of `replacing.writing`."""
 
     def write(file: str, types: dict[str, Any], *columns: Any) -> None:
@@ -302,5 +272,3 @@ def write_alignment(
         write(f"{role}_alphabet.arrow", _ALPHABET, alphabet.starts, alphabet.classes)
         write(f"{role}_boundaries.arrow", _BOUNDARIES, side.boundaries.verdicts.ravel())
     write("prefix_index.arrow", _PREFIX_INDEX, prefix_index)
-    masks = [row.tobytes() for row in absorption.next_bytes]
-    write("absorption.arrow", _ABSORPTION, *(getattr(absorption, name) for name in _COUNTS), masks)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spectool.artifacts.canonical.by_ids import CanonicalIds
-from spectool.artifacts.formats.alignment import Absorption, Spellings
+from spectool.artifacts.formats.alignment import Spellings
 from spectool.artifacts.proof import Engine, is_whole, respell
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
@@ -31,6 +31,10 @@ class Replayed:
     merge_sites: int = 0  # boundaries between two of them where the spellings side by side are not canonical
     windows: int = 0  # runs of `WINDOW` tokens
     windows_with_strings: int = 0  # those in which text had to be encoded or decoded
+    ends: int = 0  # ends of source tokens; as all that follows, counted only where it is asked for
+    absorbed: int = 0  # those whose last id the rest of the text merged away (tail absorption)
+    frontiers: int = 0  # boundaries of ``other`` inside the documents
+    refused: int = 0  # those behind which the right draft, one token long, would seem to merge (head absorption)
 
     def as_dict(self) -> dict[str, int | float | None]:
         """Return the counts and their ratios as JSON values; None where there was nothing to count."""
@@ -48,7 +52,7 @@ def replay_text(
     engine: Engine,
     spellings: Spellings,
     documents: Iterable[tuple[bytes, Written, Written]],
-    absorption: Absorption | None = None,
+    absorption: bool = False,
 ) -> Replayed:
     """Spell documents of ``source`` in ids of ``other``.
 
@@ -58,7 +62,7 @@ def replay_text(
         engine: Joins ids of ``other``.
         spellings: The translation table.
         documents: Bytes, and the document as ``source`` and as ``other`` write it.
-        absorption: Counts by id of ``other`` to add to.
+        absorption: Whether absorption is counted, too.
     """
     counts = Replayed()
     for data, (tokens, ends), (true_ids, true_ends) in documents:
@@ -77,35 +81,32 @@ def replay_text(
                 continue
             ids = step.ids
             counts.merge_sites += step.repaired
-            if absorption is not None and ids:
-                last = ids[-1]
-                absorption.ends[last] += 1
-                if tokens_at.get(step.end) != last and step.end < len(data):
-                    absorption.absorbed[last] += 1
-                    absorption.next_bytes[last, data[step.end] >> 3] |= 1 << (data[step.end] & 7)
+            if absorption and ids:
+                counts.ends += 1
+                counts.absorbed += tokens_at.get(step.end) != ids[-1] and step.end < len(data)
         counts.different_texts += ids != true_ids
         windows = range(0, len(calls) - 1, WINDOW)
         counts.windows += len(windows)
         counts.windows_with_strings += sum(calls[min(i + WINDOW, len(calls) - 1)] > calls[i] for i in windows)
-        if absorption is not None and isinstance(engine, CanonicalIds):
-            _count_refusals(engine, absorption, data, ends, list(zip(true_ids, true_ends, strict=True)))
+        if absorption and isinstance(engine, CanonicalIds):
+            _count_refusals(engine, counts, data, ends, list(zip(true_ids, true_ends, strict=True)))
     return counts
 
 
 def _count_refusals(
-    engine: CanonicalIds, absorption: Absorption, data: bytes, ends: list[int], written: list[tuple[int, int]]
+    engine: CanonicalIds, counts: Replayed, data: bytes, ends: list[int], written: list[tuple[int, int]]
 ) -> None:
     """Count frontiers after which the right draft, cut after one token, would seem to be absorbed."""
     ids = [token for token, _ in written]
     upcoming = 0
-    for count, (last, end) in enumerate(written[:-1], 1):
+    for count, (_, end) in enumerate(written[:-1], 1):
         while ends[upcoming] <= end:
             upcoming += 1
         surplus = data[end : ends[upcoming]]
         if is_whole(surplus):
-            absorption.frontiers[last] += 1
+            counts.frontiers += 1
             context = ids[max(0, count - _CONTEXT) : count]
-            absorption.refused[last] += not engine.stays(context, engine.spell(surplus))
+            counts.refused += not engine.stays(context, engine.spell(surplus))
 
 
 def share(part: int, whole: int) -> float | None:

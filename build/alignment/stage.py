@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spectool.artifacts.canonical.pretokens import boundary_table
 from spectool.artifacts.canonical.steps import reasons_for_text
-from spectool.artifacts.formats.alignment import FORMAT, SIDES, VERSION, Absorption, Alignment, Side, write_alignment
+from spectool.artifacts.formats.alignment import FORMAT, SIDES, VERSION, Alignment, Side, write_alignment
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.proof import Oracle, hard_texts, prove
 from spectool.artifacts.replacing import writing
@@ -73,10 +73,9 @@ def build_alignment(
         progress("proving what joins ids")
         proofs = _prove({"draft": draft, "target": target}, sides, hard_texts(draft, target, SEED, texts))
         progress("replaying a sample")
-        absorption = _no_absorption(target.size)
-        report = _replay(draft, target, sides, texts, absorption)
+        report = _replay(draft, target, sides, texts)
         progress("writing")
-        write_alignment(directory, sides["draft"], sides["target"], _prefix_index(draft), absorption)
+        write_alignment(directory, sides["draft"], sides["target"], _prefix_index(draft))
         manifest = Manifest(
             format=FORMAT,
             version=VERSION,
@@ -133,31 +132,24 @@ def _prove(
     return found
 
 
-def _replay(
-    draft: Tokenizer, target: Tokenizer, sides: dict[str, Side], texts: Sequence[str], absorption: Absorption
-) -> dict[str, Any]:
-    """Replay the sample in both directions; fill ``absorption``; return the report."""
+def _replay(draft: Tokenizer, target: Tokenizer, sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:
+    """Replay the sample in both directions; return the report."""
     engines = sides["draft"].engine(draft), sides["target"].engine(target)
     written = [list(Oracle(tokenizer).read(texts)) for tokenizer in (draft, target)]
     data = [text.encode() for text in texts]
     forth = zip(data, written[0], written[1], strict=True)
     back = zip(data, written[1], written[0], strict=True)
-    proposals = replay_text(draft, target, engines[1], sides["draft"].spellings, forth, absorption)
+    proposals = replay_text(draft, target, engines[1], sides["draft"].spellings, forth, absorption=True)
     commits = replay_text(target, draft, engines[0], sides["target"].spellings, back)
     return {
         "sample": {"texts": len(texts), "characters": sum(map(len, texts))},
         "draft_to_target": proposals.as_dict(),
         "target_to_draft": commits.as_dict(),
         "absorption": {
-            "tail": share(int(absorption.absorbed.sum()), int(absorption.ends.sum())),
-            "head": share(int(absorption.refused.sum()), int(absorption.frontiers.sum())),
+            "tail": share(proposals.absorbed, proposals.ends),
+            "head": share(proposals.refused, proposals.frontiers),
         },
     }
-
-
-def _no_absorption(size: int) -> Absorption:
-    ends, absorbed, frontiers, refused = (np.zeros(size, np.uint32) for _ in range(4))
-    return Absorption(ends, absorbed, frontiers, refused, np.zeros((size, 32), np.uint8))
 
 
 def _prefix_index(draft: Tokenizer) -> NDArray[np.int32]:

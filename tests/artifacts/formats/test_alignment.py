@@ -19,7 +19,7 @@ from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.by_text import CanonicalText
 from spectool.artifacts.canonical.merges import MergeTable
 from spectool.artifacts.canonical.pretokens import JOIN, BoundaryTable
-from spectool.artifacts.formats.alignment import FORMAT, VERSION, Absorption, Side, Spellings, write_alignment
+from spectool.artifacts.formats.alignment import FORMAT, VERSION, Side, Spellings, write_alignment
 from spectool.artifacts.formats.arrays import save_array
 from spectool.artifacts.formats.columns import read_columns, write_columns
 from spectool.artifacts.manifest import seal
@@ -30,7 +30,6 @@ from spectool.artifacts.tokenizer.roles import Roles
 FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
 SIZES = {"draft": len(FORTH), "target": len(BACK)}
 FILES = (
-    "absorption.arrow",
     "draft_alphabet.arrow",
     "draft_boundaries.arrow",
     "draft_in_target.arrow",
@@ -67,8 +66,6 @@ TARGET = Side(
     ints(BACK), Spellings([(1,), (0,), ()], [(1,), (0,), ()], [(2,), (0,), ()]), None, None, [b"b", b"a", b"c"]
 )
 PREFIXES = ints([0, 2, 1])
-COUNTS = tuple(np.array([4 - place, 5, 7], np.uint32) for place in range(4))
-ABSORPTION = Absorption(*COUNTS, np.arange(96, dtype=np.uint8).reshape(3, 32))
 
 
 def reseal(
@@ -87,7 +84,7 @@ def reseal(
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     with writing(tmp_path / "x.align") as directory:
-        write_alignment(directory, DRAFT, TARGET, PREFIXES, ABSORPTION)
+        write_alignment(directory, DRAFT, TARGET, PREFIXES)
         reseal(directory)
     return tmp_path / "x.align"
 
@@ -120,22 +117,20 @@ def test_what_is_written_is_read(path: Path) -> None:
     assert alignment.draft.boundaries.alphabet.representatives == "\0a"
     assert alignment.target.merges is None and alignment.target.boundaries is None
     assert alignment.prefix_index.tolist() == PREFIXES.tolist()
-    for name in ("ends", "absorbed", "frontiers", "refused", "next_bytes"):
-        assert np.array_equal(getattr(alignment.absorption, name), getattr(ABSORPTION, name)), name
     alignment.verify()
 
 
 def test_what_is_read_cannot_be_changed(path: Path) -> None:
     alignment = Alignment(path)
     assert alignment.draft.merges is not None
-    for array in (alignment.draft.partner, alignment.draft.merges.pairs, alignment.absorption.next_bytes):
+    for array in (alignment.draft.partner, alignment.draft.merges.pairs, alignment.prefix_index):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
 
 
 def test_equal_contents_are_equal_bytes(path: Path, tmp_path: Path) -> None:
     with writing(tmp_path / "y.align") as directory:
-        write_alignment(directory, DRAFT, TARGET, PREFIXES, ABSORPTION)
+        write_alignment(directory, DRAFT, TARGET, PREFIXES)
         reseal(directory)
     for file in (*FILES, "manifest.json"):
         assert (path / file).read_bytes() == (tmp_path / "y.align" / file).read_bytes(), file

