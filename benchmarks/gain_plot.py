@@ -62,7 +62,8 @@ def main() -> None:
         .query("temperature == 0.7")
         .sort_values("model")
     )
-    drafters["group"] = drafters.model.map(SHORT).str.replace(" ", "\n", n=1) + "\n" + drafters.language.map({"pl": "Polish", "uk": "Ukrainian"})
+    model = drafters.model.map(SHORT).str.replace(" ", "\n", n=1)
+    drafters["group"] = model + "\n" + drafters.language.map({"pl": "Polish", "uk": "Ukrainian"})
     ladder = pd.read_json(RESULTS / "real_ladder.jsonl", lines=True).query("k == 4")
     language = ladder.language.map({"pl": "Polish", "en": "English"})
     ladder["group"] = ladder.draft.map(SHORT) + "\n→ " + ladder.target.map(SHORT) + "\n" + language
