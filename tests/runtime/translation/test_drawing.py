@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, ClassVar
 
 import mlx.core as mx
 import numpy as np
@@ -112,8 +113,29 @@ def test_the_table_has_what_is_written_token_by_token() -> None:
 Propose = Callable[[ToyPair, AnchoredTranslator, int], tuple[list[int], mx.array | None]]
 
 
+class _Remembered(NextTokens):
+    """The same, worked out once for each text: what is stated is a function of what was committed and drawn."""
+
+    _known: ClassVar[dict[tuple[Any, ...], tuple[NDArray[np.int32], NDArray[np.float64]] | None]] = {}
+
+    def __init__(self, pair: ToyPair, translator: AnchoredTranslator) -> None:
+        self._pair, self._translator, self._drawn = pair, translator, (id(pair), *translator._committed, None)
+
+    def stated(self) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
+        if self._drawn not in self._known:
+            ahead = following(self._pair, self._translator)
+            for token in self._drawn[self._drawn.index(None) + 1 :]:
+                ahead.stated()
+                ahead.follow(token)
+            self._known[self._drawn] = ahead.stated()
+        return self._known[self._drawn]
+
+    def follow(self, token: int) -> None:
+        self._drawn += (token,)
+
+
 def right(pair: ToyPair, translator: AnchoredTranslator, limit: int) -> tuple[list[int], mx.array | None]:
-    return draw_tokens(following(pair, translator), limit, pair.target.size)
+    return draw_tokens(_Remembered(pair, translator), limit, pair.target.size)
 
 
 class _NotRenormalised(NextTokens):
