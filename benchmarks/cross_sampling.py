@@ -6,30 +6,34 @@
 The target goes on with held-out text, many texts at once, and its probabilities are kept (`.scratch/`). The text it has
 drawn is then replayed with every rule. That gives the passes of generating it, without more passes of the target: a
 draft is accepted and equal to the target's token y with probability min(p(y), q(y)), so given y it is accepted with
-probability min(1, q(y) / p(y)), and exact match accepts it where it is y. All rules replay the same texts, with the
-same coins, and share what the draft model has computed.
+probability min(1, q(y) / p(y)), and exact match accepts it where it is y. From every position of a text it is drafted
+once, and the chances that come out give the expected passes, without any coins. All rules replay the same texts and
+share what the draft model has computed; all texts are replayed in lockstep.
 
 `first` is the chance that a first draft token is accepted, over all positions: p of the greedy one, or the sum of
-min(p, q). Intervals: 95%, bootstrapped over texts. Adds to ``benchmarks/results/cross_sampling.jsonl``. Preload
-OpenBLAS as README says.
+min(p, q). Behind a rule stands the temperature of the draft, in parts of the request's. Intervals: 95%, bootstrapped
+over texts. Adds to ``benchmarks/results/cross_sampling.jsonl``. Preload OpenBLAS as README says.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import mlx.core as mx
+import mlx.nn as nn
 import numpy as np
+from lockstep import Lockstep, Row
 from mlx_lm.models.cache import make_prompt_cache
 from real_artifacts import alignment_of
 from real_data import encoded, real_corpus
 from real_models import real_model
 from tqdm import tqdm
 
-from spectool.artifacts import Alignment, open_tokenizer
+from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
 from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.rejection import Draw
@@ -43,8 +47,9 @@ from spectool.runtime.translation.anchored import AnchoredTranslator
 RESULTS = Path(__file__).parent / "results" / "cross_sampling.jsonl"
 SCRATCH = Path(__file__).parent.parent / ".scratch" / "cross_sampling"
 PROMPT = 48  # target tokens of held-out text that the target goes on with
+EXACT, DRAWN, REJECTION = "exact match, greedy", "exact match, drawn", "rejection"
 _RESAMPLED = 2000
-Coin = Callable[[float], bool]
+_REMEMBERED = 40  # places of the draft
 
 
 @dataclass(frozen=True)
@@ -75,11 +80,11 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 class RememberingCache(DraftCache):
-    """A draft model's cache that computes what follows a prefix once, whoever asks."""
+    """A draft model's cache that computes what follows a prefix once, whoever asks; it remembers the last few."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self.known: dict[tuple[int, ...], mx.array] = {}
+        self._known: dict[tuple[int, ...], mx.array] = {}
         self._ids: list[int] = []  # what this cache seems to hold
         self._real = DraftCache(model)
 
@@ -99,106 +104,136 @@ class RememberingCache(DraftCache):
         before = len(self._ids)
         self._ids += tokens.tolist()
         keys = [tuple(self._ids[:end]) for end in range(before + 1, len(self._ids) + 1)]
-        if any(key not in self.known for key in keys):
+        if any(key not in self._known for key in keys):
             kept = min(accepted_length(self._real.tokens, self._ids), before)
             self._real.rewind(kept)
             kept = len(self._real.tokens)
             new = self._ids[kept:]
             logits = self._real.feed(mx.array(new))
-            mx.eval(logits)
             self._real.tokens += new
             for place, row in enumerate(logits):
-                self.known.setdefault(tuple(self._ids[: kept + place + 1]), row)
-        return mx.stack([self.known[key] for key in keys])
+                self._known[tuple(self._ids[: kept + place + 1])] = row
+        found = mx.stack([self._known[key] for key in keys])
+        self._known = dict(list(self._known.items())[-_REMEMBERED:])
+        return found
 
 
-class Rules:
-    """The ways to draft and to verify that are compared."""
+class Chances:
+    """What comes of drafting from every position of one text.
 
-    def __init__(self, draft: str, target: str) -> None:
-        model, loaded = load_model(real_model(draft))
-        where = Path(real_model(target))
-        sides = open_tokenizer(loaded), open_tokenizer(str(where))
-        alignment = Alignment(alignment_of(f"{draft}-{target}-pl", Path(real_model(draft)), where, "pl"))
-        self.source = ModelSource(model, bos=sides[0].roles.bos, size=sides[0].size)
-        self.source.cache = self.cache = RememberingCache(model)
-        self.translator = AnchoredTranslator(alignment, *sides)
-        self.greedy = TranslatedDrafter(self.source, self.translator)
+    Attributes:
+        chances: By rule, for each position the chances of its draft tokens, one after the other, to be accepted.
+        first: By rule, for each position the chance of a first draft token.
+    """
 
-    def next_tokens(self, text: Text, limit: int) -> drawing.NextTokens:
-        """Return what may follow the present frontier."""
-        context, constraint, speller = self._asked()
-        draw = Draw(Sampling(temp=text.temperature), (), text.logits.shape[1])
-        return drawing.NextTokens(self.source.scorer(), speller, context, constraint, draw, (), limit)
+    def __init__(self) -> None:
+        self.chances: dict[str, list[list[float]]] = {}
+        self.first: dict[str, list[float]] = {}
 
-    def _asked(self) -> tuple[Any, Any, Any]:
-        return self.translator.draft_context(), self.translator.constraint(), self.translator.speller()
+    def note(self, rule: str, chances: list[float], first: float) -> None:
+        """Add a position."""
+        self.chances.setdefault(rule, []).append(chances)
+        self.first.setdefault(rule, []).append(first)
 
 
-def exact_match(rules: Rules, text: Text, at: int, limit: int, accepts: Coin) -> int:
-    """Return how many greedy draft tokens are accepted from output token ``at`` on."""
-    for count in range(1, limit + 1):  # no further than what a repair of the last tokens could still make right
-        tokens = rules.greedy.propose(count).tokens
-        right = accepted_length(tokens[:limit], text.ids[PROMPT + at :])
-        if right < len(tokens) - 2:
-            break
-    return right
+def same_tokenizer(model: Any, text: Text, length: int, flatters: Sequence[float]) -> Chances:
+    """Draft with a model of the target's tokenizer: one pass over the text has all that it would say."""
+    found, outputs = Chances(), text.ids[PROMPT:]
+    said = np.array(model(mx.array([text.ids[:-1]]))[0, PROMPT - 1 :].astype(mx.float32), np.float64)
+    p = [text.probabilities(place) for place in range(len(outputs))]
+    best = said.argmax(axis=1).tolist()
+    for at in range(len(outputs)):
+        end = min(at + length, len(outputs) - 1)
+        hits = accepted_length(best[at:end], outputs[at:end])
+        found.note(EXACT, [1.0] * hits, float(p[at][best[at]]))
+    for flatter in flatters:
+        q = [softmax(row / (flatter * text.temperature)) for row in said]
+        drawn = [float(row[token]) for row, token in zip(q, outputs, strict=True)]
+        kept = [min(1.0, own / row[token]) for own, row, token in zip(drawn, p, outputs, strict=True)]
+        for at in range(len(outputs)):
+            end = min(at + length, len(outputs) - 1)
+            found.note(f"{DRAWN} {flatter}", drawn[at:end], float(p[at] @ q[at]))
+            found.note(f"{REJECTION} {flatter}", kept[at:end], float(np.minimum(p[at], q[at]).sum()))
+    return found
 
 
-def by_probability(rejection: bool) -> Callable[[Rules, Text, int, int, Coin], int]:
-    """Return the rule for drawn tokens: rejection sampling, or exact match."""
+class Rules(Chances):
+    """Drafts of a model with another tokenizer, translated."""
 
-    def rule(rules: Rules, text: Text, at: int, limit: int, accepts: Coin) -> int:
-        following = rules.next_tokens(text, limit)
-        for count in range(limit):
-            token = text.ids[PROMPT + at + count]
+    def __init__(self, model: Any, sides: tuple[Tokenizer, Tokenizer], alignment: Alignment, text: Text) -> None:
+        super().__init__()
+        source = ModelSource(model, bos=sides[0].roles.bos, size=sides[0].size)
+        source.cache = RememberingCache(model)
+        self._source, self._translator = source, AnchoredTranslator(alignment, *sides)
+        self._greedy, self._text = TranslatedDrafter(source, self._translator), text
+
+    def walk(self, length: int, flatters: Sequence[float]) -> None:
+        """Draft from every position, as far as the text agrees."""
+        outputs = self._text.ids[PROMPT:]
+        self._greedy.start(self._text.ids[:PROMPT])
+        p: list[np.ndarray] = []
+        for at, token in enumerate(outputs):
+            limit = min(length, len(outputs) - at - 1)
+            p = [*p[1:], *map(self._text.probabilities, range(at + len(p[1:]), at + max(1, limit)))]
+            best = self._greedy.propose(1).tokens
+            self.note(EXACT, self._agreed(at, limit), float(p[0][best[0]]) if best else 0.0)
+            for flatter in flatters:
+                self._draw(at, limit, p, flatter)
+            self._greedy.commit([token])
+
+    def _agreed(self, at: int, limit: int) -> list[float]:
+        """Return a chance of 1 for each greedy draft token that the text has."""
+        right = 0
+        for count in range(1, limit + 1):  # no further than what a repair of the last tokens could still make right
+            tokens = self._greedy.propose(count).tokens
+            right = accepted_length(tokens[:limit], self._text.ids[PROMPT + at :])
+            if right < len(tokens) - 2:
+                break
+        return [1.0] * right
+
+    def _draw(self, at: int, limit: int, p: Sequence[np.ndarray], flatter: float) -> None:
+        """Note the chances of drawn tokens to be accepted, given that they are those of the text."""
+        drawing.FLATTER = flatter
+        context, constraint, speller = (
+            self._translator.draft_context(),
+            self._translator.constraint(),
+            self._translator.speller(),
+        )
+        assert speller is not None
+        draw = Draw(Sampling(temp=self._text.temperature), (), self._text.logits.shape[1])
+        following = drawing.NextTokens(self._source.scorer(), speller, context, constraint, draw, (), max(1, limit))
+        drawn, kept, first = [], [], (0.0, 0.0)
+        for place, probabilities in enumerate(p):
+            token = self._text.ids[PROMPT + at + place]
             known = following.stated()
             if known is None:
-                return count
+                break
             q = float(known[1][known[0] == token].sum())
-            if not accepts(q / text.probabilities(at + count)[token] if rejection else q):
-                return count
+            if not place:
+                first = (
+                    float(probabilities[known[0]] @ known[1]),
+                    float(np.minimum(probabilities[known[0]], known[1]).sum()),
+                )
+            drawn.append(q)
+            kept.append(min(1.0, q / probabilities[token]))
+            if not q:
+                break
             following.follow(token)
-        return limit
-
-    return rule
-
-
-RULES = {
-    "exact match, greedy": exact_match,
-    "exact match, drawn": by_probability(False),
-    "rejection": by_probability(True),
-}
+        self.note(f"{DRAWN} {flatter}", drawn[:limit], first[0])
+        self.note(f"{REJECTION} {flatter}", kept[:limit], first[1])
 
 
-def replay(rules: Rules, text: Text, name: str, length: int, seed: int) -> tuple[int, int, int]:
-    """Return tokens, passes of the target and passes of the draft."""
-    rng, at, passes, drafted = np.random.default_rng(seed), 0, 0, rules.source.passes
-    outputs = len(text.ids) - PROMPT
-    rules.greedy.start(text.ids[:PROMPT])
-    while at < outputs:
-        limit = min(length, outputs - at - 1)
-        right = RULES[name](rules, text, at, limit, lambda chance: rng.random() < chance) if limit else 0
-        rules.greedy.commit(text.ids[PROMPT + at : PROMPT + at + right + 1])
-        at, passes = at + right + 1, passes + 1
-    return at, passes, rules.source.passes - drafted
-
-
-def first_tokens(rules: Rules, text: Text) -> tuple[float, float, float]:
-    """Return the mean chance that the first draft token is accepted: greedy, drawn, by rejection sampling."""
-    found = []
-    rules.greedy.start(text.ids[:PROMPT])
-    for at, token in enumerate(text.ids[PROMPT:]):
-        p = text.probabilities(at)
-        greedy = rules.greedy.propose(1).tokens
-        known = rules.next_tokens(text, 1).stated()
-        q = np.zeros_like(p)
-        if known is not None:
-            q[known[0]] = known[1]
-        found.append((p[greedy[0]] if greedy else 0.0, p @ q, np.minimum(p, q).sum()))
-        rules.greedy.commit([token])
-    greedy, same, kept = np.mean(found, axis=0).tolist()
-    return greedy, same, kept
+def passes(chances: Sequence[Sequence[float]]) -> float:
+    """Return the expected passes of a text, from the chances of the draft tokens after each position."""
+    reached = np.zeros(len(chances) + 1)
+    reached[0] = 1
+    for at, own in enumerate(chances):
+        left = reached[at]
+        for place, chance in enumerate(own):
+            reached[at + place + 1] += left * (1 - chance)
+            left *= chance
+        reached[at + len(own) + 1] += left
+    return float(reached[:-1].sum())
 
 
 def written(
@@ -254,6 +289,32 @@ def interval(sums: np.ndarray) -> list[float]:
     return [round(float(value), 4) for value in (whole[0] / whole[1], *np.quantile(ratios, (0.025, 0.975)))]
 
 
+def translated(
+    model: Any,
+    names: tuple[str, str],
+    drafting: Tokenizer,
+    texts: Sequence[Text],
+    length: int,
+    flatters: Sequence[float],
+) -> list[tuple[Text, Chances]]:
+    """Draft for all texts at once with a model of another tokenizer."""
+    where = [Path(real_model(name)) for name in names]
+    sides = drafting, open_tokenizer(str(where[1]))
+    alignment = Alignment(alignment_of(f"{'-'.join(names)}-pl", *where, "pl"))
+    lockstep = Lockstep(model, len(texts), 4 * len(texts[0].ids))
+    progress = tqdm(total=len(texts), unit="texts", mininterval=30)
+    found: list[tuple[Text, Chances]] = []
+
+    def walk(text: Text, row: Row) -> None:
+        rules = Rules(row, sides, alignment, text)
+        rules.walk(length, flatters)
+        found.append((text, rules))
+        progress.update()
+
+    lockstep.run(partial(walk, text) for text in texts)
+    return found
+
+
 @click.command()
 @click.option("--draft", default="gemma3-270m", show_default=True)
 @click.option("--target", default="qwen2.5-coder-0.5b", show_default=True)
@@ -263,9 +324,14 @@ def interval(sums: np.ndarray) -> list[float]:
 @click.option("--texts", default=4, show_default=True, help="Of each language and temperature.")
 @click.option("--tokens", default=64, show_default=True, help="Of each text.")
 @click.option(
-    "--flatter", "flatters", type=float, multiple=True, help="Temperatures of the draft, in parts of the request's."
+    "--flatter",
+    "flatters",
+    type=float,
+    multiple=True,
+    default=(drawing.FLATTER,),
+    help="Temperatures of the draft, in parts of the request's.",
 )
-@click.option("--replayed", type=int, help="Texts that are replayed of these; all by default.")
+@click.option("--bits", type=int, help="Of the draft's weights, if it is quantised; with the target itself as --draft.")
 @click.option("--only-write", is_flag=True)
 def main(
     draft: str,
@@ -276,54 +342,39 @@ def main(
     texts: int,
     tokens: int,
     flatters: tuple[float, ...],
-    replayed: int | None,
+    bits: int | None,
     only_write: bool,
 ) -> None:
     """Write, replay, print a table."""
     everything = written(target, languages, temperatures, texts, tokens)
     if only_write:
         return
-    rules = Rules(draft, target)
+    model, loaded = load_model(real_model(draft))
+    if bits is not None:
+        nn.quantize(model, bits=bits)
+    walked: list[tuple[Text, Chances]] = []
+    if draft == target:
+        walked += [(text, same_tokenizer(model, text, length, flatters)) for text in everything]
+    else:
+        walked += translated(model, (draft, target), open_tokenizer(loaded), everything, length, flatters)
     for heat in temperatures:
         for language in languages:
-            own = [text for text in everything if (text.language, text.temperature) == (language, heat)][:replayed]
-            for row in measured(rules, own, length, flatters or (drawing.FLATTER,)):
+            own = [rules for text, rules in walked if (text.language, text.temperature) == (language, heat)]
+            for rule in own[0].chances:
                 row = {
-                    "draft": draft,
+                    "draft": draft if bits is None else f"{draft}, {bits} bits",
                     "target": target,
                     "language": language,
                     "temperature": heat,
                     "k": length,
                     "tokens": len(own) * tokens,
-                } | row
+                    "rule": rule,
+                    "first": round(float(np.mean([rules.first[rule] for rules in own])), 4),
+                    "tokens per pass": interval(np.array([(tokens, passes(rules.chances[rule])) for rules in own])),
+                }
                 with RESULTS.open("a") as results:
                     results.write(json.dumps(row) + "\n")
                 click.echo(json.dumps(row))
-
-
-def measured(rules: Rules, texts: Sequence[Text], length: int, flatters: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """Replay texts of one language and temperature with every rule and draft temperature."""
-    runs: dict[tuple[str, float], list[tuple[int, int, int]]] = {}
-    firsts: dict[float, list[tuple[float, float, float]]] = {}
-    for number, text in enumerate(tqdm(texts, mininterval=30)):
-        rules.cache.known.clear()
-        for flatter in flatters:
-            drawing.FLATTER = flatter
-            firsts.setdefault(flatter, []).append(first_tokens(rules, text))
-            for name in RULES:
-                if name != "exact match, greedy" or flatter == flatters[0]:
-                    runs.setdefault((name, flatter), []).append(replay(rules, text, name, length, number))
-    for (name, flatter), found in runs.items():
-        sums = np.array(found)
-        yield {
-            "rule": name,
-            "draft temperature": None if name == "exact match, greedy" else flatter,
-            "first": round(float(np.mean([first[list(RULES).index(name)] for first in firsts[flatter]])), 4),
-            "tokens per pass": interval(sums[:, :2]),
-            "draft passes per pass": None
-            if name == "exact match, greedy"
-            else round(float(sums[:, 2].sum() / sums[:, 1].sum()), 2),
-        }
 
 
 if __name__ == "__main__":
