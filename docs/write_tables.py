@@ -289,11 +289,11 @@ def real_speed() -> str:
     parts = []
     for (target, language, temperature, tokens, plain), group in rows.groupby(keys, sort=False):
         first = group.iloc[0]
-        costs = ", ".join(f"{size} tokens {cost:.2f}" for size, cost in first["pass cost"].items())
+        sizes, costs = (listed(side) for side in zip(*first["pass cost"].items(), strict=True))
         parts.append(
             f"**{target}**, {language}, temperature {temperature:g}: {first.prompts} answers of {tokens} tokens, "
-            f"{first['repeated 4-grams']:.0%} repeated 4-grams. A plain token takes {plain / 1000:.2f} s; "
-            f"a pass over more, in passes over one: {costs}.\n"
+            f"{first['repeated 4-grams']:.0%} repeated 4-grams. A plain token takes {plain / 1000:.2f} s. "
+            f"Passes over {sizes} tokens cost {costs} plain ones.\n"
         )
         lines = (
             (r.way, f"{r.speed:.2f} ({r.quartiles[0]:.2f}–{r.quartiles[1]:.2f})", *map(_blank, (r.tpp, r.acceptance)))
@@ -333,8 +333,14 @@ def exact_rows() -> str:
     return table(head, rows[list(columns)].itertuples(index=False))
 
 
+def listed(values: Iterable[Any]) -> str:
+    """Return ``a, b and c``."""
+    *others, last = map(str, values)
+    return f"{', '.join(others)} and {last}"
+
+
 def _blank(value: Any) -> Any:
-    return "–" if value == "" or value != value else value
+    return "–" if value == "" or value != value else f"{value:.2f}"
 
 
 def hybrid_order() -> str:
