@@ -162,13 +162,15 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
             else f"text, encoded anew in every cycle: {figures['reason']}"
         )
         facts[f"{side} proof"] = str(Proof(**figures["proof"]))
+    if counted := manifest.statistics.get("counted"):  # older alignments counted all of the corpus
+        facts["shares counted on"] = _extent(counted)
     return facts | _replayed(manifest.statistics)
 
 
 def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures that were counted on a sample of the text."""
     sample, absorption = statistics["sample"], statistics["absorption"]
-    facts: dict[str, Any] = {"sample": f"{sample['texts']:,} texts, {sample['characters']:,} characters"}
+    facts: dict[str, Any] = {"sample": _extent(sample)}
     for side, other in _SIDES:
         counts = statistics[f"{side}_to_{other}"]
         replayed = f"{counts['texts']:,} texts, {counts['tokens']:,} tokens"
@@ -189,6 +191,10 @@ def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
     if "ceiling" in statistics:
         facts["ceiling"] = _ceiling(statistics["ceiling"])
     return facts
+
+
+def _extent(texts: Mapping[str, int]) -> str:
+    return f"{texts['texts']:,} texts, {texts['characters']:,} characters"
 
 
 def _percent(share: float | None) -> str:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 LOOK, SPLIT, JOIN = 0, 1, 2  # has to look further, always splits, never splits
 
 _SPLIT_SEEN, _JOINED_SEEN, _DISTURBED = 1, 2, 4
-_Bits = NDArray[np.uint16] | np.uint16  # bit i: a pre-token begins at character i
+_OPEN = (0, _SPLIT_SEEN, _JOINED_SEEN)  # all that is not `LOOK` yet, whatever is seen later
 _LONGEST = 16  # characters of a string that is tried, one bit each
 _TRIED = 100_000  # strings of one length, at most; all strings of that length or none
 _DRAWN = 20_000  # longer strings, drawn at random
@@ -146,18 +147,19 @@ class _Trial:
                 near = range(max(0, at - 2), at + 1)
                 folded = np.bitwise_or.reduce(flags, axis=tuple(axis for axis in range(length) if axis not in near))
                 before = [self._size] if at == 1 else classes
-                self._seen[np.ix_(before, classes, classes)] |= folded.reshape(-1, size, size)
+                self._seen[np.ix_(before, classes, classes)] |= folded.reshape(-1, size, size).astype(np.uint8)
         return by_length
 
     def _try(self, classes: bytes) -> None:
-        """Note what is seen at each boundary of one string."""
-        found = self._split(classes)
+        """Note what is seen at each boundary of one string; of those that are `LOOK` already, nothing more."""
+        seen = self._seen.data  # single numbers are read faster than from the array
+        before = self._size
         for at in range(1, len(classes)):
-            flags = _flags(
-                np.uint16(found), at, np.uint16(self._split(classes[:at])), np.uint16(self._split(classes[at:]))
-            )
-            before = classes[at - 2] if at > 1 else self._size
-            self._seen[before, classes[at - 1], classes[at]] |= flags
+            place = before, classes[at - 1], classes[at]
+            if seen[place] in _OPEN:
+                parts = self._split(classes[:at]), self._split(classes[at:])
+                seen[place] |= _flags(self._split(classes), at, *parts)
+            before = classes[at - 1]
 
     def _split(self, classes: bytes) -> int:
         found = self._known.get(classes)
@@ -196,9 +198,10 @@ def spelled(words: frozenset[tuple[str, ...]], alphabet: Alphabet) -> Iterator[b
         yield from (classes for classes in found if len(classes) <= _LONGEST - 2)
 
 
-def _flags(found: _Bits, at: int, left: _Bits, right: _Bits) -> NDArray[np.uint8]:
-    """Compare the splits of whole strings with those of their two parts, cut before character ``at``."""
-    split = found >> at & 1
+def _flags(found: Any, at: int, left: Any, right: Any) -> Any:
+    """Compare the splits of whole strings with those of their two parts, cut before character ``at``.
+
+    Splits are bits: a pre-token begins at character i. Those of one string are a number, those of many an array.
+    """
     disturbed = (found & (1 << at) - 1 != left) | (found >> at | 1 != right | 1)
-    flags: NDArray[np.uint8] = (np.where(split, _SPLIT_SEEN, _JOINED_SEEN) | _DISTURBED * disturbed).astype(np.uint8)
-    return flags
+    return _JOINED_SEEN - (found >> at & 1) | _DISTURBED * disturbed

@@ -1,10 +1,12 @@
 """The stage behind ``spectool align``: two tokenizers and a corpus in, alignment artifact out."""
 
+import random
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from itertools import islice
+from heapq import heappop, heappush
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,8 @@ from spectool.build.inputs import Reader as CorpusReader
 from spectool.corpora import Corpus, open_corpus
 
 SAMPLE = 200_000  # characters
-SEED = 11  # of the texts that a proof makes
+COUNTED = 5_000_000  # characters
+SEED = 11  # of the texts that a proof makes, and of those that are drawn
 _BATCH = 1024  # documents encoded at once
 
 Measure = Callable[[Alignment, Tokenizer, Tokenizer, Sequence[str]], Mapping[str, Any]]
@@ -44,6 +47,7 @@ def build_alignment(
     reader: CorpusReader = iter,
     sample: int = SAMPLE,
     measure: Measure | None = None,
+    counted: int = COUNTED,
 ) -> Manifest:
     """Align two tokenizers, prove what joins their ids, and write the artifact to ``out``.
 
@@ -53,16 +57,19 @@ def build_alignment(
     Args:
         draft: Tokenizer of the draft model.
         target: Tokenizer of the target model.
-        corpus: Text on which occurrences are counted; read once.
+        corpus: Text on which is counted; read once.
         out: Directory of the artifact; replaced in one step when everything is written.
         progress: Called with a phrase when a step begins.
         reader: Iterates over the corpus.
         sample: Characters from the corpus's beginning on which merge sites and absorption are counted.
         measure: Adds figures to the report, such as those of `measure.alignment.ceiling`.
+        counted: Characters, at most, on which occurrences are counted: all of a smaller corpus, and documents drawn
+            from a larger one, each equally likely.
     """
     with writing(out) as directory:
         progress("counting occurrences")
-        texts, counts = _count(draft, target, (document.text for document in reader(corpus)), sample)
+        texts, drawn = draw((document.text for document in reader(corpus)), sample, counted)
+        counts = [_count(tokenizer, drawn) for tokenizer in (draft, target)]
         progress("deriving merges and splits")
         tables = {role: _tables(tokenizer) for role, tokenizer in (("draft", draft), ("target", target))}
         progress("spelling both vocabularies in each other's ids")
@@ -79,12 +86,14 @@ def build_alignment(
         manifest = Manifest(
             format=FORMAT,
             version=VERSION,
-            arguments={"sample": sample, "seed": SEED},
+            arguments={"sample": sample, "counted": counted, "seed": SEED},
             tokenizers={"draft": draft.identity, "target": target.identity},
             inputs=describe_corpus(corpus),
             statistics={
                 "draft": _side(draft, coverage(draft, sides["draft"].counterpart, counts[0])) | proofs["draft"],
                 "target": _side(target, coverage(target, sides["target"].counterpart, counts[1])) | proofs["target"],
+                "counted": _extent(drawn),
+                "sample": _extent(texts),
                 **report,
             },
         )
@@ -142,7 +151,6 @@ def _replay(draft: Tokenizer, target: Tokenizer, sides: dict[str, Side], texts: 
     proposals = replay_text(draft, target, engines[1], sides["draft"].spellings, forth, absorption=True)
     commits = replay_text(target, draft, engines[0], sides["target"].spellings, back)
     return {
-        "sample": {"texts": len(texts), "characters": sum(map(len, texts))},
         "draft_to_target": proposals.as_dict(),
         "target_to_draft": commits.as_dict(),
         "absorption": {
@@ -150,6 +158,10 @@ def _replay(draft: Tokenizer, target: Tokenizer, sides: dict[str, Side], texts: 
             "head": share(proposals.refused, proposals.frontiers),
         },
     }
+
+
+def _extent(texts: Sequence[str]) -> dict[str, int]:
+    return {"texts": len(texts), "characters": sum(map(len, texts))}
 
 
 def _prefix_index(draft: Tokenizer) -> NDArray[np.int32]:
@@ -171,18 +183,24 @@ def _side(tokenizer: Tokenizer, covered: Coverage) -> dict[str, Any]:
     }
 
 
-def _count(
-    draft: Tokenizer, target: Tokenizer, texts: Iterator[str], sample: int
-) -> tuple[list[str], tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Count ids over the whole corpus; keep its first ``sample`` characters."""
-    kept: list[str] = []
-    room = sample
-    counts = np.zeros(draft.size, np.int64), np.zeros(target.size, np.int64)
-    while batch := list(islice(texts, _BATCH)):
-        for tokenizer, sums in ((draft, counts[0]), (target, counts[1])):
-            sums += occurrences(tokenizer.encode_batch(batch), tokenizer.size)
-        for text in batch:
-            if room > 0:
-                kept.append(text[:room])
-                room -= len(text)
-    return kept, counts
+def draw(texts: Iterable[str], sample: int, counted: int) -> tuple[list[str], list[str]]:
+    """Read texts once; return the first ``sample`` characters, and texts drawn from all of ``counted`` characters."""
+    first: list[str] = []
+    rng = random.Random(SEED)
+    drawn: list[tuple[float, str]] = []  # a heap: where there are too many, those with the highest numbers go
+    size = 0
+    for text in texts:
+        if sample > 0:
+            first.append(text[:sample])
+            sample -= len(text)
+        heappush(drawn, (-rng.random(), text))
+        size += len(text)
+        while size > counted and len(drawn) > 1:
+            size -= len(heappop(drawn)[1])
+    return first, [text[:counted] for _, text in drawn]
+
+
+def _count(tokenizer: Tokenizer, texts: Sequence[str]) -> NDArray[np.int64]:
+    """Count the ids of texts."""
+    batches = (texts[begin : begin + _BATCH] for begin in range(0, len(texts), _BATCH))
+    return occurrences(chain.from_iterable(map(tokenizer.encode_batch, batches)), tokenizer.size)

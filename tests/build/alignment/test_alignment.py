@@ -1,5 +1,7 @@
 """The stage behind ``align``: the artifact holds what the parts say."""
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +99,10 @@ def test_the_report_in_words(built: tuple[Path, Manifest]) -> None:
     counts = built[1].statistics["draft_to_target"]
     assert facts["draft to target"][0] == f"2 texts, {counts['tokens']} tokens"
     assert facts["draft to target"][1] == f"{counts['several']:.1%} of the draft's tokens are several target tokens"
+    characters = built[1].statistics["sample"]["characters"]
+    assert facts["shares counted on"] == facts["sample"] == f"2 texts, {characters} characters"
+    older = {name: figures for name, figures in built[1].statistics.items() if name != "counted"}
+    assert "shares counted on" not in describe(replace(built[1], statistics=older))
     assert facts["draft joins"].startswith("ids: ")
     proof = built[1].statistics["draft"]["proof"]
     assert (
@@ -124,8 +130,25 @@ def test_every_document_is_counted_and_the_sample_ends(tmp_path: Path, bundled: 
     expected = sum(len(bundled.encode(f"kot {number}")) for number in range(2500))
     assert manifest.statistics["draft"]["coverage"]["occurrences"] == expected
     assert manifest.statistics["sample"] == {"texts": 2, "characters": 8}
-    assert manifest.arguments == {"sample": 8, "seed": stage.SEED}
+    assert manifest.statistics["counted"]["texts"] == 2500
+    assert manifest.arguments == {"sample": 8, "counted": stage.COUNTED, "seed": stage.SEED}
     assert len(steps) == len(set(steps)) == 6
+
+
+def test_of_a_large_text_documents_from_all_of_it_are_counted(tmp_path: Path, bundled: Tokenizer) -> None:
+    numbers = [f"{number:04}" for number in range(2500)]
+    first, drawn = stage.draw(iter(numbers), 6, 2003)
+    assert first == ["0000", "00"]
+    assert len(set(drawn)) == len(drawn) == 500 and set(drawn) < set(numbers)
+    by_fifth = Counter(int(number) // 500 for number in drawn)
+    assert all(70 <= by_fifth[fifth] <= 130 for fifth in range(5)), "a hundred each, give or take three deviations"
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(numbers), encoding="utf-8")
+    corpus = open_corpus(str(path))
+    statistics = build_alignment(bundled, bundled, corpus, tmp_path / "x", quiet, sample=8, counted=2003).statistics
+    assert statistics["counted"] == {"texts": 500, "characters": 2000}
+    assert statistics["draft"]["coverage"]["occurrences"] == sum(map(len, map(bundled.encode, drawn)))
+    assert stage.draw(["one", "a longer one"], 0, 5)[1] in (["one"], ["a lon"]), "one document is always counted"
 
 
 def test_a_tokenizer_with_itself_shares_everything(tmp_path: Path, corpus: Path, bundled: Tokenizer) -> None:
