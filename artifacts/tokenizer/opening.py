@@ -25,6 +25,10 @@ _HUB_SECONDS = 10.0  # to wait for an answer
 
 # What transformers loads as the file says, whatever the model.
 _AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
+# Keys of tokenizer_config.json: special tokens, which it adds where they are missing, and what changes no ids.
+_NAMED = frozenset(f"{role}_token" for role in ("bos", "eos", "unk", "pad", "sep", "cls", "mask"))
+_ADDING_NOTHING = frozenset(("tokenizer_class", "clean_up_tokenization_spaces", "model_max_length", "chat_template"))
+_ADDING = ("config.json", "special_tokens_map.json", "added_tokens.json")  # files that may change more
 
 
 def open_tokenizer(source: Any, recorded: Mapping[str, Any] | None = None) -> Tokenizer:
@@ -102,12 +106,26 @@ def _from_directory(path: Path, recorded: Mapping[str, Any]) -> Tokenizer:
                 "config.json and tokenizer_config.json beside it, or a tokenizer.json"
             )
         return tokenizer
-    plain = _from_file(file)
-    if plain.source in recorded.get("sources", ()) or not (config or (path / "config.json").is_file()):
-        return _assemble(str(path), plain.backend, config, eos, file=file)
+    backend = _read_backend(file)
+    plain = _assemble(str(path), backend, config, eos, file=file)
+    alone = not (config or (path / "config.json").is_file()) or _says_all(path, config, backend)
+    if alone or plain.source in recorded.get("sources", ()):
+        return plain
     rebuilt = _load_with_transformers(str(path))
     notes = _compare(plain.backend, rebuilt)
     return _of_loaded(str(path), rebuilt, eos, notes)
+
+
+def _says_all(path: Path, config: Mapping[str, Any], backend: tokenizers.Tokenizer) -> bool:
+    """Return whether transformers would take a directory's ``tokenizer.json`` as it is: importing it takes a second."""
+    specials = [token.content for token in backend.get_added_tokens_decoder().values() if token.special]
+    return (
+        config.get("tokenizer_class") in _AS_THE_FILE
+        and config.keys() <= _ADDING_NOTHING.union(_NAMED)
+        and all(config[name] in specials for name in _NAMED & config.keys())
+        and backend.padding is None
+        and not any((path / name).exists() for name in _ADDING)
+    )
 
 
 def _from_hub(name: str) -> Tokenizer:

@@ -131,6 +131,55 @@ def test_a_real_folder_that_is_not_rebuilt(shared: Path, real: Callable[[str], T
     assert tokenizer.fingerprint == real("bielik-11b-v2.5").fingerprint
 
 
+def check_as_transformers_loads_it(directory: Path) -> Tokenizer:
+    """Hold a directory's tokenizer against what transformers makes of it; return it."""
+    from transformers import AutoTokenizer
+
+    opened, loaded = open_tokenizer(directory), open_tokenizer(AutoTokenizer.from_pretrained(directory))
+    assert (opened.spec, opened.fingerprint) == (loaded.spec, loaded.fingerprint)
+    assert (opened.roles, opened.rebuilt_as, opened.source) == (loaded.roles, loaded.rebuilt_as, loaded.source)
+    assert opened.notes == ()
+    return opened
+
+
+def test_real_folders_are_what_transformers_makes_of_them(shared: Path) -> None:
+    directories = [path.parent for path in sorted((shared / "tokenizers").glob("*/tokenizer.json"))]
+    assert len(directories) >= 17
+    for directory in directories:
+        check_as_transformers_loads_it(directory)
+
+
+def test_transformers_is_not_imported_where_the_files_say_all(shared: Path) -> None:
+    look = "import sys; from spectool.artifacts import open_tokenizer; open_tokenizer(sys.argv[1])"
+    look += "; sys.exit('transformers' in sys.modules)"
+    directory = shared / "tokenizers" / "bielik-11b-v2.5"
+    subprocess.run([sys.executable, "-c", look, str(directory)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<new>"}),
+        ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "mask_token": "the"}),
+        ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "image_token": "<image>"}),
+        ("special_tokens_map.json", {"pad_token": "<new>"}),
+        ("added_tokens.json", {"<new>": 5000}),
+    ],
+)
+def test_transformers_is_asked_where_other_files_or_keys_may_add_tokens(
+    folder: Path, name: str, content: dict[str, str | int]
+) -> None:
+    plain = check_as_transformers_loads_it(folder)
+    (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    assert check_as_transformers_loads_it(folder).spec["added_tokens"] != plain.spec["added_tokens"]
+
+
+def test_padding_of_the_file_names_the_padding_token(folder: Path, byte_level: Backend) -> None:
+    byte_level.enable_padding(pad_id=5, pad_token=str(byte_level.id_to_token(5)))
+    byte_level.save(str(folder / "tokenizer.json"))
+    assert check_as_transformers_loads_it(folder).roles.pad == 5
+
+
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(
         TokenizerError, match=r"/no-such: no such file or directory, and not a hub id .*Give a directory"
