@@ -45,7 +45,7 @@ from spectool.runtime.translation import drawing
 from spectool.runtime.translation.anchored import AnchoredTranslator
 
 RESULTS = Path(__file__).parent / "results" / "cross_sampling.jsonl"
-EXACT, DRAWN, REJECTION = "exact match, greedy", "exact match, drawn", "rejection"
+EXACT, DRAWN, REJECTION, BLOCK = "exact match, greedy", "exact match, drawn", "rejection", "block"
 _RESAMPLED = 2000
 _REMEMBERED = 40  # places of the draft
 
@@ -183,7 +183,7 @@ class Rules(Chances):
         assert speller is not None
         draw = Draw(Sampling(temp=self._text.temperature), (), self._text.logits.shape[1])
         following = drawing.NextTokens(self._source.scorer(), speller, context, constraint, draw, (), max(1, limit))
-        drawn, kept, first = [], [], (0.0, 0.0)
+        drawn, kept, ratios, first = [], [], [], (0.0, 0.0)
         for place, probabilities in enumerate(p):
             token = self._text.ids[PROMPT + at + place]
             known = following.stated()
@@ -197,11 +197,23 @@ class Rules(Chances):
                 )
             drawn.append(q)
             kept.append(min(1.0, q / probabilities[token]))
+            ratios.append(q / probabilities[token])
             if not q:
                 break
             following.follow(token)
         self.note(f"{DRAWN} {flatter}", drawn[:limit], first[0])
         self.note(f"{REJECTION} {flatter}", kept[:limit], first[1])
+        self.note(f"{BLOCK} {flatter}", block_chances(ratios[:limit]), first[1])
+
+
+def block_chances(ratios: Sequence[float]) -> list[float]:
+    """Return the chance of each draft token under block verification, from q / p of each.
+
+    Sun et al. 2024, Block Verification Accelerates Speculative Decoding: all tokens up to one are accepted with the
+    least of the products of these ratios, so that a token the draft is too sure of makes up for one before it.
+    """
+    products = np.minimum.accumulate([1.0, *np.cumprod(ratios)])
+    return [float(after / before) if before else 0.0 for before, after in itertools.pairwise(products)]
 
 
 def passes(chances: Sequence[Sequence[float]]) -> float:
@@ -218,10 +230,11 @@ def passes(chances: Sequence[Sequence[float]]) -> float:
 
 
 def by_place(chances: Sequence[Sequence[float]], length: int) -> list[float]:
-    """Return the chance of the first, second, … draft token where those before it were accepted."""
+    """Return the chance of the first, second, … draft token, if those before it were accepted; 0 if they never were."""
     padded = np.array([[*own, *[0.0] * (length - len(own))] for own in chances])
     reached = np.cumprod(padded, axis=1).sum(axis=0)
-    return [round(float(p), 4) for p in reached / np.array([len(padded), *reached[:-1]])]
+    before = [len(padded), *reached[:-1]]
+    return [round(float(p / n), 4) if n else 0.0 for p, n in zip(reached, before, strict=True)]
 
 
 def interval(sums: np.ndarray) -> list[float]:

@@ -67,7 +67,7 @@ class Proposer:
     def start(self, prompt: Sequence[int]) -> None:
         """Start the drafter with the prompt (token ids)."""
         if self.controller is not None:
-            self.controller.begin()
+            self.controller.begin(len(prompt))
         if self._drafter is not None:
             try:
                 self._drafter.draw_with(self._draw)

@@ -1,15 +1,17 @@
-"""Rejection sampling: drafts drawn from a known distribution, and the target's verdict on them.
+"""Rejection sampling: drafts drawn from a known distribution, and the target's verdict on them, a block at a time.
 
-Drafts are drawn from a distribution q over the target's vocabulary, and p is the target's. A draft x is right with
-probability min(1, p(x) / q(x)). In place of a wrong one stands a token drawn from max(0, p - q), normalised. A wrong
-one has p(x) < q(x) and is never drawn again. So the draft is right where the two tokens are equal, as for exact match.
+Drafts are drawn from a distribution q over the target's vocabulary, and p is the target's. Alone, a draft x is right
+with probability min(1, p(x) / q(x)). In a block a token that the target likes better than the draft makes up for one
+before it that it likes less. So the longest beginning that may stand does, never a shorter one than token by token.
+After it stands a token drawn from what p has left. A wrong draft is never drawn again. So the draft is right where the
+two tokens are equal, as for exact match.
 
-Both rules leave the distribution as it is. A guess without a distribution (dictionary, history, translated text) has
+All rules leave the distribution as it is. A guess without a distribution (dictionary, history, translated text) has
 all of q on x. It would be right with probability p(x), which is what exact match gives.
 
-Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding, Algorithm 1
-and Appendix A.1; Chen et al. 2023, Accelerating Large Language Model Decoding with Speculative
-Sampling, Algorithm 2.
+Source: Sun et al. 2024, Block Verification Accelerates Speculative Decoding, Algorithm 2, Theorems 1 and 2. Token by
+token: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding, Algorithm 1 and Appendix A.1;
+Chen et al. 2023, Accelerating Large Language Model Decoding with Speculative Sampling, Algorithm 2.
 """
 
 import math
@@ -80,7 +82,11 @@ def draw_for(
 
 
 def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array) -> mx.array:
-    """Keep the leading drafts that stand, and draw one token after them, by rejection sampling; lazy.
+    """Keep the leading drafts that stand, and draw one token after them, by block verification; lazy.
+
+    With w_0 = 1 and w_i = min(1, w_{i-1} p(x_i) / q(x_i)), the first i drafts stand with probability w_i, and what is
+    left of p behind them is max(0, w_i p - q). Its sum r_i makes the verdict i where a uniform number is below
+    r_i / (r_i + 1 - w_i), and no later place has that. Behind the last draft q is 0, and this is w_i.
 
     Args:
         target: p of each position, float32 [..., rows, vocabulary].
@@ -95,20 +101,25 @@ def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array
     rows, drawn = target.shape[-2], min(distribution.shape[-2], target.shape[-2])
     distribution = distribution[..., :drawn, :]
     draft = mx.pad(draft.astype(mx.int32), [(0, 0)] * (draft.ndim - 1) + [(0, 1)], constant_values=-1)
-    valid, at = draft >= 0, mx.maximum(draft, 0)[..., None]
-    p = mx.where(valid, mx.take_along_axis(target, at, axis=-1)[..., 0], 0)
+    at = mx.maximum(draft, 0)[..., None]
+    p = mx.where(draft >= 0, mx.take_along_axis(target, at, axis=-1)[..., 0], 0)
     q = mx.take_along_axis(distribution, at[..., :drawn, :], axis=-1)[..., 0]
     q = mx.concatenate([q, mx.ones_like(p[..., drawn:])], axis=-1)
-    kept = mx.random.uniform(shape=p.shape) * q < p
-    # The first row that is not kept, at the latest the one after all drafts. Only there a token is drawn.
-    verdict = mx.sum(mx.cumprod(kept.astype(mx.int32), axis=-1), axis=-1, keepdims=True)
-    p = _row(target, verdict)
+    ratios = mx.where(p > 0, mx.log(p) - mx.log(q), -math.inf)[..., :-1]
+    joint = mx.cumsum(mx.concatenate([mx.zeros_like(p[..., :1]), ratios], axis=-1), axis=-1)
+    weight = mx.exp(joint - mx.cummax(joint, axis=-1))
+    left = mx.sum(mx.maximum(weight[..., :drawn, None] * target[..., :drawn, :] - distribution, 0), axis=-1)
+    left = mx.concatenate([left, (weight * (1 - p))[..., drawn:]], axis=-1)
+    sums = left + 1 - weight
+    stands = mx.random.uniform(shape=p.shape) < mx.where(sums > 0, left / sums, 1)
+    place = mx.arange(rows)
+    verdict = mx.max(mx.where(stands, place, 0), axis=-1, keepdims=True)
+    p = _row(target, verdict) * mx.take_along_axis(weight, verdict, axis=-1)
     q = (mx.arange(p.shape[-1]) == mx.take_along_axis(draft, verdict, axis=-1)).astype(p.dtype)  # of a guess
     q = mx.where(verdict < drawn, _row(distribution, mx.minimum(verdict, drawn - 1)), q) if drawn else q
     rest = mx.maximum(p - q, 0)
-    # Where p = q, rounding may reject and leave nothing.
+    # Where p = q, rounding may leave nothing.
     rest = mx.where(mx.sum(rest, axis=-1, keepdims=True) > 0, rest, p)
-    place = mx.arange(rows)
     return mx.where(place < verdict, draft, mx.where(place == verdict, draw_from(rest)[..., None], -1))
 
 

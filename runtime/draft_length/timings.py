@@ -127,7 +127,7 @@ class DraftTimes:
     Attributes:
         fixed: Seconds of a cycle in which it was asked, whatever it proposed.
         per_token: Seconds of each token proposed.
-        per_missed: Seconds of each committed token that it has yet to take in when it was not asked for long.
+        per_missed: Seconds of each token that it has yet to take in: of the prompt, or when it was not asked for long.
     """
 
     def __init__(self, longest: int) -> None:
@@ -146,7 +146,7 @@ class DraftTimes:
     def add(self, tokens: int, missed: int, seconds: float) -> None:
         """Take note of a proposal of ``tokens`` after ``missed`` tokens of which the drafter was not asked.
 
-        The first one prepares the others and does not count, unless it was faster by far than these are expected to be.
+        The first one of a generation tells at most what reading the prompt takes, unless it was faster by far.
         """
         first, self._begun = not self._begun, True
         expected = self(tokens)
@@ -154,7 +154,7 @@ class DraftTimes:
             self._scale(seconds / expected)
             if tokens in self._points:
                 self._drop(tokens)
-        elif first:
+        elif first and (not self._points or missed <= _LAG):
             return
         elif self._points and missed > _LAG:
             self._lags.append(max(0.0, seconds - expected) / missed)

@@ -10,6 +10,9 @@ get ``a + a^2 + ... + a^k`` accepted, at ``k`` passes of its own. It is asked wh
 where the cost is that of a draft token in target passes. What it then guesses is continued by a look-up, which
 finishes the word that it has begun.
 
+What a model has cost beyond what it has brought is summed up, its reading of prompts included. Beyond `ALLOWANCE`
+target passes, and `MARGIN` of those since, it is not asked: one that does not pay costs the look-ups beside it no more.
+
 Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3.1 and 3.3.
 """
 
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 PRIOR = 0.5  # of a token being right, or of what a drafter says of it
 _PRIOR_TOKENS = 4.0  # observed tokens that the prior counts for
 _KEPT = 0.98  # of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
+ALLOWANCE = 4.0  # target passes that a model may cost beyond what it has brought
+MARGIN = 0.02  # the same for each pass since
+_MOST = 32.0  # passes won that may be lost again, or lost that must be made up for
 _UNMEASURED = 0.1  # cost of a draft token before the first is measured
 _LATEST = 0.1  # weight of the latest measurement
 
@@ -84,6 +90,7 @@ class _Source:
     acceptance: Acceptance = field(default_factory=lambda: Acceptance(PRIOR, _PRIOR_TOKENS))
     proposal: Proposal = field(default_factory=lambda: Proposal((), ""))  # that of this cycle
     fed: bool = False  # whether it was asked before: a model reads the prompt at the first time
+    allowance: float = ALLOWANCE  # target passes that it may still cost; counts for models only
 
     def probabilities(self, proposal: Proposal) -> list[float]:
         """Return the probability of each token of a proposal of this member."""
@@ -98,6 +105,10 @@ class _Source:
         self.acceptance.right += right
         self.acceptance.asked += sum(list(_stated(self.proposal))[:judged])
         self.proposal = Proposal((), "")
+
+    def book(self, passes: float) -> None:
+        """Note that it won so many target passes; below 0: that it cost them."""
+        self.allowance = max(-_MOST, min(_MOST, self.allowance + passes))
 
 
 class HybridDrafter(Drafter):
@@ -136,6 +147,8 @@ class HybridDrafter(Drafter):
         self._clock = clock
         self._draft_seconds = self._pass_seconds = 0.0  # of a draft token, of a target pass
         self._proposed_at: float | None = None
+        # The model asked in this cycle, what was proposed by it, and how many tokens look-ups would have had accepted.
+        self._bet: tuple[_Source, Proposal, float] | None = None
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Pass it on to the members that can draw."""
@@ -162,7 +175,7 @@ class HybridDrafter(Drafter):
             guess, likely = self._extend(source, self._ask(source, length), limit)
             # Drafts once drawn are used, whatever they are: the output would lean towards those that please.
             if guess.distribution is not None or likely > expected:
-                best = guess
+                best, self._bet = guess, (source, guess, expected)
         self._proposed_at = self._clock()
         return best
 
@@ -172,7 +185,12 @@ class HybridDrafter(Drafter):
             self._pass_seconds = _averaged(self._pass_seconds, self._clock() - self._proposed_at)
             self._proposed_at = None
         self._draft_seconds *= _KEPT  # until it is measured anew
+        if self._bet is not None:
+            model, guess, expected = self._bet
+            model.book(accepted_length(guess.tokens, tokens) - expected)
+            self._bet = None
         for source in tuple(self._sources):
+            source.book(min(MARGIN, max(0.0, ALLOWANCE - source.allowance)))
             source.learn(tokens)
             try:
                 source.drafter.commit(tokens)
@@ -205,7 +223,7 @@ class HybridDrafter(Drafter):
         """Return the model that promises most, above ``rate`` tokens in the time of a target pass, and for how many."""
         found: tuple[_Source | None, int] = (None, 0)
         for source in self._sources:
-            if source.drafter.costs_a_pass:
+            if source.drafter.costs_a_pass and source.allowance > 0:
                 length, promised = best_draft_length(source.acceptance.rate, self.draft_cost, limit)
                 if promised > rate:
                     found, rate = (source, length), promised
@@ -215,9 +233,13 @@ class HybridDrafter(Drafter):
         """Ask a model, and measure what a token of it costs."""
         begun = self._clock()
         source.proposal = self._asked(source, partial(source.drafter.propose, limit), limit)
-        if source.fed and source.proposal.tokens:
-            seconds = (self._clock() - begun) / len(source.proposal.tokens)
-            self._draft_seconds = _averaged(self._draft_seconds, seconds)
+        seconds, count = self._clock() - begun, len(source.proposal.tokens)
+        if source.fed and count:
+            self._draft_seconds = _averaged(self._draft_seconds, seconds / count)
+        if self._draft_cost is not None:
+            source.book(-count * self._draft_cost)
+        elif self._draft_seconds and self._pass_seconds:  # the first prompt is read on trust
+            source.book(-seconds / self._pass_seconds)
         source.fed = True
         return source.proposal
 

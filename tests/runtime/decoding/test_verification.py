@@ -192,6 +192,27 @@ def test_a_drawn_token_that_was_cut_leaves_its_row() -> None:
     assert check("row forgotten, seed 6", np.where(valid, inside, forgotten)[:, None], exact) < FALSE_ALARM
 
 
+def test_a_block_accepts_as_much_as_any_rule_may() -> None:
+    """The first i drafts stand with probability w_i, and no right rule lets more stand (Sun et al. 2024)."""
+    rng = np.random.default_rng(13)
+    p, q = (np.array(mx.softmax(mx.array(rng.normal(0, 1.2, (rows, SMALL))), axis=-1)) for rows in (4, 3))
+    mx.random.seed(14)
+    draft = np.array([mx.random.categorical(mx.log(mx.array(row)), num_samples=DRAWS) for row in q]).T
+    whole = (
+        mx.broadcast_to(mx.array(p), (DRAWS, *p.shape)),
+        mx.array(draft),
+        mx.broadcast_to(mx.array(q), (DRAWS, *q.shape)),
+    )
+    stood = np.cumprod(np.array(accept_or_resample(*whole))[:, :3] == draft, axis=1)
+    weight, alone = np.ones(DRAWS), np.ones(DRAWS)
+    for place in range(3):
+        ratio = p[place][draft[:, place]] / q[place][draft[:, place]]
+        weight, alone = np.minimum(1, weight * ratio), alone * np.minimum(1, ratio)
+        off = abs(stood[:, place].mean() - weight.mean())
+        assert off < 5 * math.sqrt(weight.mean() * (1 - weight.mean()) / DRAWS), f"draft {place}, seed 14"
+        assert weight.mean() > alone.mean() + 0.01 or not place, "more than token by token"
+
+
 def test_rare_tokens_are_drawn_as_often_as_they_should() -> None:
     """Half of the mass lies on one token, and half on a hundred thousand others."""
     weights = np.full(100_001, 0.5 / 100_000, dtype=np.float32)

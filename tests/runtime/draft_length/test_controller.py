@@ -62,6 +62,7 @@ class Machine:
     growth: float = 0.0  # share by which a pass gets slower with each token of the context
     pace: Callable[[int], float] = lambda at: 1.0  # times as long as everything takes, by tokens committed so far
     consumer: float = 0.0  # seconds that a consumer takes for a token, during which a pass begun early goes on
+    prompt: int = 0  # tokens that the drafter reads when it is first asked in a generation, as missed ones
     seen: set[int] = field(default_factory=set)
 
     def run(self, tokens: int) -> tuple[Controller, list[Step]]:
@@ -72,7 +73,7 @@ class Machine:
 
     def generate(self, controller: Controller, tokens: int, rng: random.Random, context: int = 0) -> list[Step]:
         """Generate after a context of so many tokens."""
-        steps, at, missed, before = list[Step](), 0, 0, context
+        steps, at, missed, before = list[Step](), 0, self.prompt, context
         following: int | None = None  # length of the next cycle, where that is settled before this one ends
         begun, waited = False, None
         while at < tokens:
@@ -110,7 +111,7 @@ class Machine:
         print(f"seed {self.seed}")
         rng, controller, answers = random.Random(self.seed), Controller(), list[list[Step]]()
         for _ in range(count):
-            controller.begin()
+            controller.begin(self.prompt)
             answers.append(self.generate(controller, tokens, rng, rng.choice(contexts)))
         return answers
 
@@ -201,6 +202,17 @@ def test_a_machine_that_was_busy_once_is_found_free_again(draft: str, times: flo
         assert speedup([step for answer in answers[30:] for step in answer], 0) >= 0.85 * best
         machine.pace = lambda at: times if at < 200 else 1.0
         assert speedup(machine.run(10_000)[1], 5000) >= 0.6 * best
+
+
+@pytest.mark.parametrize("prompt", [200, 2000])
+def test_a_useless_drafter_does_not_read_every_prompt(prompt: int) -> None:
+    """Reading a prompt of 200 tokens takes it as long as six plain passes, and each answer has 100."""
+    for seed in (1, 2, 3, 4):
+        reading = {"per_missed": 0.03, "prompt": prompt}
+        machine = Machine(CURVES["flat, a GPU"], DRAFTERS["large model"], lambda at: 0.1, seed, **reading, **NOISY)
+        answers = machine.answer(100, 60, (0,))
+        read = sum(any(step.length for step in answer) for answer in answers[10:])
+        assert speedup([step for answer in answers[10:] for step in answer], 0) >= 0.97, f"{read} of 50 prompts read"
 
 
 def test_a_slow_consumer_is_forgotten() -> None:

@@ -1,5 +1,6 @@
 """Which source a hybrid asks, which proposal it takes and what it learns."""
 
+import random
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -7,7 +8,13 @@ from collections.abc import Sequence
 import pytest
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal
-from spectool.runtime.drafters.hybrid import HybridDrafter, best_draft_length, expected_accepted_length
+from spectool.runtime.drafters.hybrid import (
+    ALLOWANCE,
+    MARGIN,
+    HybridDrafter,
+    best_draft_length,
+    expected_accepted_length,
+)
 
 from ..fake_drafters import Failing, Fixed
 
@@ -121,6 +128,38 @@ def test_a_useless_model_is_asked_less_and_less_and_then_again() -> None:
         asked.append(costly.asked - before)
         hybrid.commit([1])
     assert all(asked[:3]) and 0 < sum(asked[100:]) < 25
+
+
+@pytest.mark.parametrize(("right", "prompt"), [(0.0, 2.0), (0.1, 20.0), (0.6, 20.0)])
+def test_a_model_costs_no_more_than_its_allowance_and_what_it_brings(right: float, prompt: float) -> None:
+    """A draft token takes 0.3 passes, and reading a prompt several, once in each of ten texts."""
+    print("seed 1")
+    rng, now = random.Random(1), 0.0
+
+    class Reading(Costly):
+        def start(self, prompt_ids: Sequence[int]) -> None:
+            self.read = False
+
+        def propose(self, limit: int) -> Proposal:
+            nonlocal now, spent
+            seconds = 0.3 + prompt * (not self.read)
+            now, spent, self.read = now + seconds, spent + seconds, True
+            return super().propose(1)
+
+    spent = won = 0.0
+    hybrid, cycles = HybridDrafter([Fixed([]), Reading([4])], clock=lambda: now), 0
+    for _ in range(10):
+        hybrid.start([9])
+        for _ in range(150):
+            guess = hybrid.propose(8).tokens
+            now += 1.0
+            accepted = bool(guess) and rng.random() < right
+            won, cycles = won + accepted, cycles + 1
+            hybrid.commit([4, 5] if accepted else [5])
+    # The first prompt is read on trust, and one more token or prompt may be under way when the allowance is spent.
+    assert spent - won <= ALLOWANCE + MARGIN * cycles + 2 * prompt + 1
+    if right > 0.5:
+        assert won > 0.5 * right * cycles, "one that pays is asked"
 
 
 def test_a_guess_of_the_model_is_gone_on_with_by_look_up() -> None:
