@@ -161,7 +161,7 @@ def counterparts_alone(counterparts: _Ids) -> Speller:
 
 
 def _write(row: _Ids, ids: Sequence[int], unfinished: bool = False) -> None:
-    """Write a spelling into a row that is all `CUT`; none is left where there is nothing to write."""
-    row[: len(ids)] = ids[:LONGEST]
-    if unfinished or 0 < len(ids) <= LONGEST:
+    """Write a spelling into a row that is all `CUT`; a longer one than fits stays cut behind its last id."""
+    row[: min(len(ids), LONGEST)] = ids[:LONGEST]
+    if len(ids) <= LONGEST and (ids or unfinished):
         row[len(ids) :] = OVER

@@ -30,7 +30,7 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.drawing import NextTokens, draw_tokens
 from spectool.runtime.translation.protocol import Constraint
-from spectool.runtime.translation.spelling import CUT, LONGEST, OVER, spelling_table
+from spectool.runtime.translation.spelling import CUT, LONGEST, OVER, Speller, spelling_table
 
 from ..distributions import FALSE_ALARM, p_value
 from ..models import tiny_model
@@ -90,6 +90,18 @@ def test_what_is_stated_is_what_whole_strings_say(name: str, translator: Callabl
                 reached += [(*drawn, token) for token in expected]
     print(f"{name}: {compared} distributions")
     assert compared > 50
+
+
+@pytest.mark.parametrize("count", [0, 1, LONGEST, LONGEST + 1, LONGEST + 5])
+def test_a_spelling_longer_than_a_row_is_cut(count: int) -> None:
+    """A draft token of a text's start is written with care, not by the table."""
+    ids = tuple(range(10, 10 + count))
+    table = np.full((1, LONGEST + 1), CUT, np.int32)
+    speller = Speller(table, (b"x",), None, {}, [], 0, (b"", b""), [ids], False, False)
+    rows, carried = speller.first(np.array([0]), np.array([True]), False)
+    more = OVER if 0 < count <= LONGEST else CUT
+    assert rows.tolist() == [[*ids[:LONGEST], *[more] * (LONGEST + 1 - min(count, LONGEST))]]
+    assert not carried
 
 
 def test_the_table_has_what_is_written_token_by_token() -> None:
