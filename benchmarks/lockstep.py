@@ -135,7 +135,8 @@ class Lockstep:
         asked = sorted(asked, key=lambda question: -len(question.tokens))
         longest = len(asked[0].tokens)
         rows = max(1, _MOST_LOGITS // (longest * self.vocabulary))
-        group = [question for question in asked if len(question.tokens) * 2 >= longest or longest <= 3][:rows]
+        fitting = (question for question in asked if question.offset + longest <= self.length)  # padded, too
+        group = [question for question in fitting if len(question.tokens) * 2 >= longest or longest <= 3][:rows]
         return sorted(group, key=lambda question: question.row)
 
     def _pass(self, asked: list[_Asked]) -> mx.array:

@@ -259,28 +259,28 @@ def ladder() -> str:
 
 
 def cross_sampling() -> str:
-    """Drafts of another tokenizer above temperature 0: greedy ones by exact match beside rejection sampling."""
+    """Drafts of another tokenizer above temperature 0: greedy ones by exact match beside both rules for drawn ones."""
     rows = saved("cross_sampling").rename(columns={"first, shared boundaries": "shared", "tokens per pass": "passes"})
-    rows = rows.query("draft == 'gemma3-270m' and tokens > 128")  # as many are of an earlier version
-    rows = rows[rows.rule.isin(["exact match, greedy", "rejection 1.0"])]
+    rows = rows.query("not draft.str.contains('bits') and tokens > 128")  # as many are of an earlier version
     lines = []
-    for (target, held, temperature, language), group in rows.assign(held=rows["held out"] == 1).groupby(
-        ["target", "held", "temperature", "language"]
+    for (draft, target, held, temperature, language), group in rows.assign(held=rows["held out"] == 1).groupby(
+        ["draft", "target", "held", "temperature", "language"]
     ):
-        exact, rejection = group.drop_duplicates("rule", keep="last").sort_values("rule").itertuples()
-        firsts = [("held-out" if held else "its own", exact.first, rejection.first)]
+        by_rule = {row.rule: row for row in group.drop_duplicates("rule", keep="last").itertuples()}
+        exact, alone, block = (by_rule.get(rule) for rule in ("exact match, greedy", "rejection 1.0", "block 1.0"))
+        firsts = [("held-out" if held else "its own", exact.first, alone.first)]
         if held and exact.shared == exact.shared:
-            firsts.append(("held-out, boundaries of both", exact.shared, rejection.shared))
+            firsts.append(("held-out, boundaries of both", exact.shared, alone.shared))
         for text, one, other in firsts:
-            cells = ["–"] * 3
-            if not held:
-                cells = [with_interval(side.passes) for side in (exact, rejection)]
-                cells.append(f"{rejection.passes[0] / exact.passes[0]:.2f}")
+            sides = [] if held else [side for side in (exact, alone, block) if side is not None]
+            cells = [with_interval(side.passes) for side in sides] + ["–"] * (3 - len(sides))
+            ratio = f"{sides[-1].passes[0] / exact.passes[0]:.2f}" if sides else "–"
             chances = f"{one:.3f}", f"{other:.3f}", f"{other / one:.2f}"
-            lines.append((target, text, f"{temperature:.1f}", language, exact.tokens, *chances, *cells))
-    head = ["target", "text", "temperature", "language", "tokens"]
+            pair = f"{draft} → {target}"
+            lines.append((pair, text, f"{temperature:.1f}", language, exact.tokens, *chances, *cells, ratio))
+    head = ["pair", "text", "temperature", "language", "tokens"]
     head += ["first, exact match", "first, rejection", "ratio"]
-    return table([*head, "passes, exact match", "passes, rejection", "ratio"], lines)
+    return table([*head, "exact match", "token by token", "as a block", "ratio"], lines)
 
 
 def hybrid_order() -> str:
