@@ -209,8 +209,8 @@ class Rules(Chances):
 def block_chances(ratios: Sequence[float]) -> list[float]:
     """Return the chance of each draft token under block verification, from q / p of each.
 
-    Sun et al. 2024, Block Verification Accelerates Speculative Decoding: all tokens up to one are accepted with the
-    least of the products of these ratios, so that a token the draft is too sure of makes up for one before it.
+    All tokens up to one are accepted with the least of the products of these ratios. So a token that the draft is too
+    sure of makes up for one before it (Sun et al. 2024, Block Verification Accelerates Speculative Decoding).
     """
     products = np.minimum.accumulate([1.0, *np.cumprod(ratios)])
     return [float(after / before) if before else 0.0 for before, after in itertools.pairwise(products)]

@@ -84,9 +84,11 @@ def draw_for(
 def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array) -> mx.array:
     """Keep the leading drafts that stand, and draw one token after them, by block verification; lazy.
 
-    With w_0 = 1 and w_i = min(1, w_{i-1} p(x_i) / q(x_i)), the first i drafts stand with probability w_i, and what is
-    left of p behind them is max(0, w_i p - q). Its sum r_i makes the verdict i where a uniform number is below
-    r_i / (r_i + 1 - w_i), and no later place has that. Behind the last draft q is 0, and this is w_i.
+        w_0 = 1,  w_i = min(1, w_{i-1} p(x_i) / q(x_i))    the probability that the first i drafts stand
+        r_i = sum of max(0, w_i p - q)                     what is left of p behind them
+
+    The verdict is the last i at which a uniform number is below r_i / (r_i + 1 - w_i). Behind the last draft q is 0,
+    and this is w_i. The token is drawn from what is left.
 
     Args:
         target: p of each position, float32 [..., rows, vocabulary].

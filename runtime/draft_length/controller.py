@@ -20,7 +20,7 @@ Nothing here reads a clock or runs a model: `Proposer` measures.
 
 from collections import deque
 
-from spectool.runtime.draft_length.acceptance import AcceptanceByPosition
+from spectool.runtime.draft_length.by_position import AcceptanceByPosition
 from spectool.runtime.draft_length.timings import STALE, WINDOW, DraftTimes, PassTimes, median
 
 LONGEST = 16  # draft tokens

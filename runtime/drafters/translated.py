@@ -12,6 +12,7 @@ from spectool.runtime.translation.protocol import DraftSource, Translator
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.rejection import Draw
+    from spectool.runtime.drafters.drawn import DrawnDrafts
 
 
 class TranslatedDrafter(Drafter):
@@ -43,12 +44,19 @@ class TranslatedDrafter(Drafter):
         self._source = source
         self._translator = translator
         self._num_draft_tokens = num_draft_tokens
-        self._draw: Draw | None = None
+        self._drawn: DrawnDrafts | None = None
         self._tokens: list[int] = []  # committed target ids
 
     def draw_with(self, draw: "Draw | None") -> None:
-        """Draw drafts by ``draw``, where strategy and source allow it; None takes the most probable ones again."""
-        self._draw = draw
+        """Draw drafts by ``draw`` where that is possible and pays; None takes the most probable ones."""
+        if draw is None:
+            self._drawn = None
+        elif self._drawn is None:
+            from spectool.runtime.drafters.drawn import DrawnDrafts
+
+            self._drawn = DrawnDrafts(self._source, self._translator, draw)
+        else:
+            self._drawn.begin(draw)
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a generation after ``prompt`` (target ids)."""
@@ -62,21 +70,18 @@ class TranslatedDrafter(Drafter):
         """Return the translated draft, cut to ``limit`` target tokens; nothing is guessed where that is 0."""
         if limit <= 0:
             return Proposal((), self.name)
-        context, constraint = self._translator.draft_context(), self._translator.constraint()
         count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)
-        if self._draw is not None:
-            scorer, speller = self._source.scorer(), self._translator.speller()
-            if scorer is not None and speller is not None:
-                from spectool.runtime.translation.drawing import NextTokens, draw_tokens
-
-                following = NextTokens(scorer, speller, context, constraint, self._draw, self._tokens, count)
-                drawn, distribution = draw_tokens(following, limit, self._draw.vocabulary)
-                return Proposal(drawn, self.name, distribution=distribution)
-        drafts, healed = self._source.draft(context, constraint, count)
-        tokens = self._translator.translate(drafts, healed) if drafts else []
-        return Proposal(tokens[:limit], self.name)
+        if self._drawn and (proposal := self._drawn.propose(self.name, self._tokens, count, limit)):
+            return proposal
+        drafts, healed = self._source.draft(self._translator.draft_context(), self._translator.constraint(), count)
+        tokens = (self._translator.translate(drafts, healed) if drafts else [])[:limit]
+        if self._drawn:
+            self._drawn.guessed(tokens)
+        return Proposal(tokens, self.name)
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Pass on to the translator what the target committed."""
+        if self._drawn:
+            self._drawn.learn(tokens)
         self._translator.commit(tokens)
         self._tokens += tokens

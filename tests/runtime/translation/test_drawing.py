@@ -320,6 +320,29 @@ def test_the_loop_keeps_the_distribution_with_models(translator: Callable[[str],
     assert min(values) * len(PARTS) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("drawn_right", [True, False])
+def test_the_way_that_has_more_accepted_is_asked(
+    drawn_right: bool, translator: Callable[[str], AnchoredTranslator]
+) -> None:
+    """Drawn or guessed: a text that agrees with one of the two alone, and then with the other."""
+    pair = PAIRS[name := "SentencePiece to byte-level"]
+    known = sorted(pair.target_model.known)
+    draft = tiny_model(vocabulary=pair.draft.size, seed=3, scale=2.0)
+    drafter = TranslatedDrafter(ModelSource(draft, size=pair.draft.size), translator(name))
+    mx.random.seed(48)
+    for right in (drawn_right, not drawn_right):
+        drafter.draw_with(Draw(SAMPLING, (), pair.target.size))
+        drafter.start(pair.prompt_ids[1])
+        drawn = []
+        for _ in range(200):
+            proposal = drafter.propose(3)
+            drawn.append(proposal.distribution is not None)
+            other = next(id_ for id_ in known if id_ not in proposal.tokens[:1])
+            drafter.commit([*proposal.tokens[:2], other] if drawn[-1] == right else [other])
+        share = np.mean(drawn[100:])
+        assert share > 0.8 if right else share < 0.2, f"{share:.2f} drawn, seed 48"
+
+
 def test_a_target_without_the_lemma_is_drafted_for_by_guesses(real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
     draft, target = real("gpt2"), real("t5-small")
     (tmp_path / "text.txt").write_text("a word\n")
