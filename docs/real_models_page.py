@@ -46,10 +46,13 @@ def real_drafters() -> str:
 def real_speed() -> str:
     """Speed of every configuration over plain decoding, with real models."""
     rows = saved("real_speed")
-    keys = ["target", "language", "temperature", "tokens", "plain ms a token"]
     parts = []
-    for (target, language, temperature, tokens, plain), group in rows.groupby(keys, sort=False):
-        first = group.iloc[0]
+    for (target, language, temperature, tokens), group in rows.groupby(
+        ["target", "language", "temperature", "tokens"], sort=False
+    ):
+        first = group.iloc[-1]
+        plain = first["plain ms a token"]
+        group = group[group["plain ms a token"] == plain]  # the latest run
         sizes, costs = (_listed(side) for side in zip(*first["pass cost"].items(), strict=True))
         parts.append(
             f"**{target}**, {language}, temperature {temperature:g}: {first.prompts} answers of {tokens} tokens, "
