@@ -4,8 +4,8 @@ Drawn drafts come from a distribution over target ids that is stated. Guesses ar
 translated. Drawn ones stand more often where the draft's tokens are as long as the target's. Of shorter ones several
 make a target token: guesses join them, and a stated distribution hardly knows it.
 
-So both ways are tried, and the one that has had more tokens accepted is asked. It is settled before anything is drawn,
-as it must be (docs/sampling.md).
+Drawing is the better way for most pairs. So the other one is tried now and then, and asked where it has had more tokens
+accepted. It is settled before anything is drawn, as it must be (docs/sampling.md).
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,15 @@ from spectool.runtime.translation.drawing import NextTokens, draw_tokens
 from spectool.runtime.translation.protocol import DraftSource, Translator
 
 _KEPT = 0.99  # of what was learnt, from cycle to cycle: texts change
+_PRIOR = 4.0  # proposals that what is expected counts for
 
 
 class Way:
     """One way to draft: how many tokens a proposal of it has had accepted."""
 
-    def __init__(self) -> None:
-        """Expect one token, as of one proposal."""
-        self._accepted = self._asked = 1.0
+    def __init__(self, expected: float) -> None:
+        """Expect so many accepted tokens of a proposal."""
+        self._accepted, self._asked = expected * _PRIOR, _PRIOR
 
     @property
     def promise(self) -> float:
@@ -45,7 +46,7 @@ class DrawnDrafts:
     def __init__(self, source: DraftSource, translator: Translator, draw: Draw) -> None:
         """Draw by ``draw`` what ``source`` says, spelt by ``translator``."""
         self._source, self._translator = source, translator
-        self._drawing, self._guessing = Way(), Way()
+        self._drawing, self._guessing = Way(1.0), Way(0.5)
         self._proposed: Sequence[int] = ()
         self.begin(draw)
 

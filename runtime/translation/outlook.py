@@ -80,6 +80,8 @@ class Outlook:
             spelled: Their rows [tokens, columns], and by place the bytes that are carried behind.
             weights: Of each [tokens].
         """
+        if not tokens.size:  # no draft token begins with what is pending
+            return
         rows, carried = spelled
         named = {int(tokens[place]): data for place, data in carried.items()}
         self._branches.append(_Branch(path, tokens, rows, named, weights))

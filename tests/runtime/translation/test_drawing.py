@@ -320,6 +320,20 @@ def test_the_loop_keeps_the_distribution_with_models(translator: Callable[[str],
     assert min(values) * len(PARTS) > FALSE_ALARM
 
 
+def test_nothing_is_stated_where_no_draft_token_begins_with_what_is_pending(
+    translator: Callable[[str], AnchoredTranslator],
+) -> None:
+    pair = PAIRS[name := "pending bytes"]
+    frontier = translator(name)
+    frontier.start()
+    frontier.commit(pair.prompt_ids[0])
+    speller, context = frontier.speller(), frontier.draft_context()
+    assert speller is not None
+    nothing = Constraint(first=np.zeros(0, np.int32))
+    draw, scorer = Draw(SAMPLING, (), pair.target.size), TableScorer(pair.draft_model)
+    assert draw_tokens(NextTokens(scorer, speller, context, nothing, draw, (), 8), 3, pair.target.size) == ([], None)
+
+
 @pytest.mark.parametrize("drawn_right", [True, False])
 def test_the_way_that_has_more_accepted_is_asked(
     drawn_right: bool, translator: Callable[[str], AnchoredTranslator]
@@ -334,12 +348,12 @@ def test_the_way_that_has_more_accepted_is_asked(
         drafter.draw_with(Draw(SAMPLING, (), pair.target.size))
         drafter.start(pair.prompt_ids[1])
         drawn = []
-        for _ in range(200):
+        for _ in range(300):
             proposal = drafter.propose(3)
             drawn.append(proposal.distribution is not None)
             other = next(id_ for id_ in known if id_ not in proposal.tokens[:1])
             drafter.commit([*proposal.tokens[:2], other] if drawn[-1] == right else [other])
-        share = np.mean(drawn[100:])
+        share = np.mean(drawn[200:])
         assert share > 0.8 if right else share < 0.2, f"{share:.2f} drawn, seed 48"
 
 
