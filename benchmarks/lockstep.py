@@ -21,7 +21,7 @@ from mlx_lm.models.cache import KVCache
 from spectool.artifacts import Tokenizer
 
 _MOST_LOGITS = 1 << 27  # of one pass; 0.5 GB
-_ROOM = 96  # draft tokens of a row beside its text
+_ROOM = 160  # draft tokens of a row beside its text
 
 
 def row_length(texts: Iterable[Iterable[int]], draft: Tokenizer, target: Tokenizer) -> int:
@@ -135,8 +135,10 @@ class Lockstep:
         asked = sorted(asked, key=lambda question: -len(question.tokens))
         longest = len(asked[0].tokens)
         rows = max(1, _MOST_LOGITS // (longest * self.vocabulary))
-        fitting = (question for question in asked if question.offset + longest <= self.length)  # padded, too
-        group = [question for question in fitting if len(question.tokens) * 2 >= longest or longest <= 3][:rows]
+        # What is padded to the longest must fit, too; the longest itself fits, or `_pass` says so.
+        fitting = [question for question in asked[1:] if question.offset + longest <= self.length]
+        alike = [question for question in fitting if len(question.tokens) * 2 >= longest or longest <= 3]
+        group = [asked[0], *alike][:rows]
         return sorted(group, key=lambda question: question.row)
 
     def _pass(self, asked: list[_Asked]) -> mx.array:

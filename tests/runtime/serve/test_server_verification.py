@@ -68,7 +68,7 @@ def test_drafts_of_another_tokenizer_are_verified_by_rejection_sampling_by_defau
     shares = []
     for options in {}, {"verify": "exact"}:
         with serving(lambda _, tokenizer: load_drafter(tokenizer, **made), num_draft_tokens=4, **options) as server:
-            for seed in 3, 4, 5:
+            for seed in range(3, 11):
                 answer(server, temperature=1.5, seed=seed)
             text = urlopen(f"{server.url}/metrics").read().decode()
         drafted, accepted = (
@@ -78,4 +78,5 @@ def test_drafts_of_another_tokenizer_are_verified_by_rejection_sampling_by_defau
         print(f"{options}: {accepted:.0f} of {drafted:.0f} drafts accepted")
         assert drafted >= TOKENS
         shares.append(accepted / drafted)
-    assert shares[0] > 0.9 and shares[1] < 0.7
+    # A perfect draft: not all of it stands, since what would merge into the last token is never stated.
+    assert shares[0] > shares[1] + 0.25
