@@ -79,4 +79,4 @@ def test_drafts_of_another_tokenizer_are_verified_by_rejection_sampling_by_defau
         assert drafted >= TOKENS
         shares.append(accepted / drafted)
     # A perfect draft: not all of it stands, since what would merge into the last token is never stated.
-    assert shares[0] > shares[1] + 0.25
+    assert shares[0] > 0.7 and shares[1] < 0.4
