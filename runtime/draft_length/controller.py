@@ -60,7 +60,7 @@ class Controller:
         self._proposed = AcceptanceByPosition(longest)
         self._callers: deque[float] = deque(maxlen=WINDOW)  # seconds of the caller for each token of a cycle
         self._missed = 0  # tokens committed since the drafter was last asked
-        self._unread = 0  # the same, with the prompt of a generation in which it was not asked yet
+        self._prompt = 0  # tokens of the prompt, until the drafter is asked: it has not read them
         self._unasked = 0  # the same, those of earlier generations included
         self._committed = 1  # tokens of the latest cycle
         self._loss_allowance = ALLOWANCE  # plain passes that drafting may still lose
@@ -77,7 +77,7 @@ class Controller:
         self.drafts.begin()
         self._callers.clear()
         self._missed = self._holds = 0
-        self._unread = prompt
+        self._prompt = prompt
 
     def choose(self) -> int:
         """Return how many tokens the drafter is to be asked for; 0: do not ask it at all."""
@@ -138,14 +138,13 @@ class Controller:
             self.passes.add(proposed + 1, pass_seconds)
         plain = max(self.passes.curve[1], self.caller_seconds) if self.passes.curve[1] else 0.0
         if asked:
-            self.drafts.add(proposed, self._unread, draft_seconds)
+            self.drafts.add(proposed, self._prompt + self._missed, draft_seconds)
             weight = MEMORY * FADING**self._missed
             self._accepted.observe(accepted, asked, weight)
             self._proposed.observe(proposed, asked, weight)
-            self._missed = self._unread = self._unasked = 0
+            self._missed = self._prompt = self._unasked = 0
         else:
             self._missed += committed
-            self._unread += committed
             self._unasked += committed
         if asked or again:
             spent = min(draft_seconds, OUTLIER * self.drafts(proposed)) if asked else 0.0
@@ -175,7 +174,7 @@ class Controller:
         self._plain_cost = speed * seconds[0] - 1
         self.chosen = best if self._plain_cost > MARGIN else 0
         self._exploration = self._to_explore(speed, tokens, seconds)
-        lag = self.drafts.per_missed * self._unread / seconds[0]
+        lag = self.drafts.per_missed * (self._prompt + self._missed) / seconds[0]
         price = seconds[self._exploration] / seconds[0] - tokens[self._exploration]
         self._exploration_cost = max(0.0, price * COST_FADING ** max(0, self._unasked - STALE) + lag)
         self._exploration_budget = min(self._exploration_budget, max(EXPLORATION_BUDGET, self._exploration_cost))

@@ -43,15 +43,15 @@ class Way:
 class DrawnDrafts:
     """Draws drafts where that promises more than guessing; what was learnt stays from text to text."""
 
-    def __init__(self, source: DraftSource, translator: Translator, draw: Draw) -> None:
-        """Draw by ``draw`` what ``source`` says, spelt by ``translator``."""
+    def __init__(self, source: DraftSource, translator: Translator) -> None:
+        """Draw what ``source`` says, spelt by ``translator``."""
         self._source, self._translator = source, translator
         self._drawing, self._guessing = Way(1.0), Way(0.5)
         self._proposed: Sequence[int] = ()
-        self.begin(draw)
+        self.begin(None)
 
-    def begin(self, draw: Draw) -> None:
-        """Draw by ``draw`` from now on, in another text."""
+    def begin(self, draw: Draw | None) -> None:
+        """Draw by ``draw`` from now on, in another text; None draws nothing."""
         self._draw = draw
         self._asked: Way | None = None  # in this cycle
 
@@ -64,6 +64,8 @@ class DrawnDrafts:
             count: Draft tokens at most.
             limit: Target tokens at most.
         """
+        if self._draw is None:
+            return None
         scorer, speller = self._source.scorer(), self._translator.speller()
         if scorer is None or speller is None:
             return None

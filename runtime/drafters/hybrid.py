@@ -11,7 +11,7 @@ where the cost is that of a draft token in target passes. What it then guesses i
 finishes the word that it has begun.
 
 What a model has cost beyond what it has brought is summed up, its reading of prompts included. Beyond `ALLOWANCE`
-target passes, and `MARGIN` of those since, it is not asked: one that does not pay costs the look-ups beside it no more.
+target passes, and `MARGIN` of those since, it is not asked, and the look-ups beside it go on alone.
 
 Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3.1 and 3.3.
 """
@@ -157,7 +157,7 @@ class HybridDrafter(Drafter):
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a generation with all members, also those switched off in an earlier one; what was learnt stays."""
-        self._sources, self._proposed_at = [], None
+        self._sources, self._proposed_at, self._bet = [], None, None
         for source in self._members:
             source.proposal, source.fed = Proposal((), ""), False
             try:

@@ -49,13 +49,11 @@ class TranslatedDrafter(Drafter):
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Draw drafts by ``draw`` where that is possible and pays; None takes the most probable ones."""
-        if draw is None:
-            self._drawn = None
-        elif self._drawn is None:
+        if self._drawn is None and draw is not None:
             from spectool.runtime.drafters.drawn import DrawnDrafts
 
-            self._drawn = DrawnDrafts(self._source, self._translator, draw)
-        else:
+            self._drawn = DrawnDrafts(self._source, self._translator)
+        if self._drawn is not None:
             self._drawn.begin(draw)
 
     def start(self, prompt: Sequence[int]) -> None:

@@ -355,6 +355,12 @@ def test_the_way_that_has_more_accepted_is_asked(
             drafter.commit([*proposal.tokens[:2], other] if drawn[-1] == right else [other])
         share = np.mean(drawn[200:])
         assert share > 0.8 if right else share < 0.2, f"{share:.2f} drawn, seed 48"
+        assert right == drawn_right or drawn[0] == drawn_right, "what was learnt stays, whatever came between"
+        drafter.draw_with(None)
+        drafter.start(pair.prompt_ids[1])
+        greedy = drafter.propose(3)
+        drafter.commit(greedy.tokens)
+        assert greedy.tokens and greedy.distribution is None
 
 
 def test_a_target_without_the_lemma_is_drafted_for_by_guesses(real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
