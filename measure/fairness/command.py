@@ -133,7 +133,7 @@ def fairness(out: Path | None, as_json: bool, on_error: Any, text_field: str | N
     from spectool.build.training.tuning.tuned_model import open_model
     from spectool.corpora import open_corpus
     from spectool.measure.bench.running import contents
-    from spectool.measure.fairness.measuring import MeasuredDraft, measure, work
+    from spectool.measure.fairness.measuring import MeasuredDraft, Measurement
     from spectool.measure.fairness.page import write
     from spectool.measure.fairness.texts import fertility, read_text
     from spectool.runtime.loading import open_dictionary
@@ -166,9 +166,10 @@ def fairness(out: Path | None, as_json: bool, on_error: Any, text_field: str | N
     passages = hashlib.sha256(repr([text.passages for text in texts.values()]).encode()).hexdigest()
     key = {"asked": arguments, "passages": passages, **contents((target, *sources.values()), options.alignments)}
     with working(path, json.loads(json.dumps(key)), what="measurement", begin_anew=False) as kept:
-        with progress("measuring", work(texts, len(choices), len(opened)), "rows") as done:
-            of_all = partial(measure, open_model(target), choices, opened, texts, options.gamma, temperatures)
-            figures = of_all(open_model, kept, done)
+        rows = sum(len(text.passages) for text in texts.values()) * (1 + 2 * len(choices) + len(opened))
+        with progress("measuring", rows, "rows") as done:
+            asked = Measurement(open_model(target), texts, options.gamma, temperatures, kept, done)
+            figures = asked.figures(choices, opened)
         figures["fertility"] = known
         manifest = write(path, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
     if as_json:

@@ -23,7 +23,7 @@ from spectool.build.training.scratch.text import HeldOut, delimiters_of
 from spectool.build.training.tuning.corrective import unfairness
 from spectool.build.training.tuning.divergence import Pairing, pairing_of
 from spectool.build.training.tuning.examples import NOWHERE, paired_example
-from spectool.build.training.tuning.tuned_model import Opened
+from spectool.build.training.tuning.tuned_model import Opened, open_model
 from spectool.measure.emulate.replay import replay
 from spectool.measure.fairness import formulas
 from spectool.measure.fairness.places import compare
@@ -50,142 +50,140 @@ class MeasuredDraft:
     cost: float | None  # of a pass, in passes of the target; None for the ratio of the weights' bytes
 
 
-def measure(
-    target: Opened,
-    drafts: Mapping[str, MeasuredDraft],
-    dictionaries: Mapping[str, Dictionary],
-    texts: Mapping[str, TaskText],
-    gamma: int,
-    temperatures: Sequence[float],
-    open_model: Callable[[str], Opened],
-    kept: Path,
-    on_rows: Callable[[int], object] = lambda rows: None,
-) -> dict[str, Any]:
-    """Measure all drafts and dictionaries on all tasks.
+@dataclass(frozen=True)
+class Measurement:
+    """What is measured on all tasks, whatever drafts."""
 
-    Args:
-        target: The target.
-        drafts: By name.
-        dictionaries: By name, of the target's tokenizer.
-        texts: By task.
-        gamma: Draft tokens a pass.
-        temperatures: Of both models, to know the acceptance at beside that at 1.
-        open_model: Loads a draft.
-        kept: Work directory: a task that the target or a draft has finished there is not measured again.
-        on_rows: Called with the number of rows that were measured, `work` in all.
+    target: Opened  # the target
+    texts: Mapping[str, TaskText]  # by task
+    gamma: int  # draft tokens a pass
+    temperatures: Sequence[float]  # of both models, to know the acceptance at beside that at 1
+    kept: Path  # work directory: a task that the target or a draft has finished there is not measured again
+    on_rows: Callable[[int], object]  # called with the number of rows that were measured
 
-    Returns:
-        Figures without those of fertility.
+    def figures(self, drafts: Mapping[str, MeasuredDraft], dictionaries: Mapping[str, Dictionary]) -> dict[str, Any]:
+        """Measure drafts, and dictionaries of the target's tokenizer, by name; one draft at a time is in memory.
 
-    Raises:
-        SpectoolError: A model cannot be loaded, or draft and target have no place in common in a task.
-    """
-    weights = _bytes(target.model)
-    tasks = {
-        name: _once(kept, f"target-{n}", len(text.passages), on_rows, partial(_task, target, text, on_rows))
-        for n, (name, text) in enumerate(texts.items())
-    }
-    found: dict[str, Any] = {
-        "gamma": gamma,
-        "target": {"name": target.name, "bytes": weights},
-        "tasks": tasks,
-        "drafts": {},
-        "dictionaries": {},
-    }
-    for number, (name, choice) in enumerate(drafts.items()):
-        pairing = pairing_of(choice.tokenizer, target.tokenizer, choice.alignment)
-        draft = open_model(choice.source)
-        cost = _bytes(draft.model) / weights if choice.cost is None else choice.cost
-        by_task = {
-            task: _once(
-                kept,
-                f"draft-{number}-{n}",
-                2 * len(text.passages),
-                on_rows,
-                partial(_compared, draft, target, pairing, task, text, gamma, cost, temperatures, on_rows),
-            )
-            for n, (task, text) in enumerate(texts.items())
+        Returns:
+            Figures without those of fertility.
+
+        Raises:
+            SpectoolError: A model cannot be loaded, or draft and target have no place in common in a task.
+        """
+        weights = _bytes(self.target.model)
+        found: dict[str, Any] = {
+            "gamma": self.gamma,
+            "target": {"name": self.target.name, "bytes": weights},
+            "tasks": self._by_task("target", 1, self._of_target),
+            "drafts": {name: self._of_draft(n, draft, weights) for n, (name, draft) in enumerate(drafts.items())},
+            "dictionaries": {
+                name: {
+                    "path": str(dictionary.path),
+                    "tasks": {task: self._replayed(dictionary, text) for task, text in self.texts.items()},
+                }
+                for name, dictionary in dictionaries.items()
+            },
         }
-        found["drafts"][name] = {
+        return found | {"verdict": verdict(found)}
+
+    def _by_task(self, name: str, times: int, measured: Callable[[str], Figures]) -> dict[str, Figures]:
+        """Measure every task by going so many ``times`` through its rows, unless it was measured before."""
+        found = {}
+        for number, (task, text) in enumerate(self.texts.items()):
+            before = finished(self.kept, f"{name}-{number}")
+            if before is not None:
+                self.on_rows(times * len(text.passages))
+            found[task] = before or perform(lambda _, of: measured(of), self.kept, f"{name}-{number}", task)
+        return found
+
+    def _of_target(self, task: str) -> Figures:
+        text = self.texts[task]
+        known = self._code_length(self.target, text)
+        return {
+            "documents": len(text.documents),
+            "words": text.words,
+            "rows": len(text.passages),
+            "tokens": known.tokens,
+            "left_out": text.left_out,
+            "bits_per_byte": known.bits_per_byte,
+            "nats_per_token": known.nats_per_token,
+        }
+
+    def _of_draft(self, number: int, choice: MeasuredDraft, weights: int) -> Figures:
+        pairing = pairing_of(choice.tokenizer, self.target.tokenizer, choice.alignment)
+        draft = open_model(choice.source)
+        size = _bytes(draft.model)
+        cost = size / weights if choice.cost is None else choice.cost
+        by_task = self._by_task(f"draft-{number}", 2, partial(self._compared, draft, pairing, cost))
+        compared: dict[str, Any] = dict.fromkeys(("unfairness", "unfairness_kl", "spearman", "sure_gaps"))
+        if pairing is not None:
+            compared = {
+                "unfairness": unfairness([at["cross_entropy"] for at in by_task.values()]),
+                "unfairness_kl": unfairness([at["kl"] for at in by_task.values()]),
+                **_fitness(by_task),
+            }
+        return {
             "path": choice.source,
-            "bytes": _bytes(draft.model),
+            "bytes": size,
             "cost": cost,
             "cost_stated": choice.cost is not None,
             "compared": _how(pairing),
             "shared_ids": None if pairing is None or pairing.same_vocabulary else pairing.size,
-            "unfairness": None if pairing is None else unfairness([at["cross_entropy"] for at in by_task.values()]),
-            "unfairness_kl": None if pairing is None else unfairness([at["kl"] for at in by_task.values()]),
-            **(dict.fromkeys(("spearman", "sure_gaps")) if pairing is None else _fitness(by_task)),
+            **compared,
             "tasks": by_task,
         }
-    for name, dictionary in dictionaries.items():
-        found["dictionaries"][name] = {
-            "path": str(dictionary.path),
-            "tasks": {
-                task: _replayed(dictionary, target.tokenizer, text, gamma, on_rows) for task, text in texts.items()
-            },
-        }
-    return found | {"verdict": verdict(found)}
 
+    def _compared(self, draft: Opened, pairing: Pairing | None, cost: float, task: str) -> Figures:
+        """Return the figures of a draft on a task."""
+        target, text = self.target, self.texts[task]
+        known = self._code_length(draft, text)
+        found: dict[str, Any] = {"bits_per_byte": known.bits_per_byte, "nats_per_token": known.nats_per_token}
+        if pairing is None:
+            self.on_rows(len(text.passages))
+            return found | {"rows": 0, "places": 0, "share": 0.0} | dict.fromkeys(_COMPARED)
+        same = pairing.same_vocabulary
+        made = [paired_example(draft.tokenizer, target.tokenizer, same, passage, _WHOLE) for passage in text.passages]
+        examples = [example for example in made if example is not None and (example.at != NOWHERE).any()]
+        if len(examples) < 2:
+            raise SpectoolError(
+                f"{draft.name}: can be compared with {target.name} in {len(examples)} rows of {task}, expected at "
+                "least 2 where some boundaries of their tokens are the same. Give more text (--rows), or see what the "
+                "two share: spectool inspect ALIGNMENT"
+            )
+        places = compare(draft.model, target.model, pairing, examples, self.on_rows, self.temperatures)
+        self.on_rows(len(text.passages) - len(examples))
+        figures = places.figures(self.gamma)
+        return found | figures | _speeds(figures, self.gamma, cost, same)
 
-def work(texts: Mapping[str, TaskText], drafts: int, dictionaries: int) -> int:
-    """Return the rows that `measure` goes through, each of them as often as it does."""
-    return sum(len(text.passages) for text in texts.values()) * (1 + 2 * drafts + dictionaries)
-
-
-def _once(
-    kept: Path, name: str, rows: int, on_rows: Callable[[int], object], measured: Callable[[], Figures]
-) -> Figures:
-    """Return what was measured before under a name, or measure it now, and keep it."""
-    found = finished(kept, name)
-    if found is None:
-        return perform(lambda _: measured(), kept, name)
-    on_rows(rows)
-    return found
-
-
-def _task(target: Opened, text: TaskText, on_rows: Callable[[int], object]) -> dict[str, Any]:
-    known = _code_length(target, text, on_rows)
-    return {
-        "documents": len(text.documents),
-        "words": text.words,
-        "rows": len(text.passages),
-        "tokens": known.tokens,
-        "left_out": text.left_out,
-        "bits_per_byte": known.bits_per_byte,
-        "nats_per_token": known.nats_per_token,
-    }
-
-
-def _compared(
-    draft: Opened,
-    target: Opened,
-    pairing: Pairing | None,
-    task: str,
-    text: TaskText,
-    gamma: int,
-    cost: float,
-    temperatures: Sequence[float],
-    on_rows: Callable[[int], object],
-) -> dict[str, Any]:
-    """Return the figures of a draft on a task."""
-    known = _code_length(draft, text, on_rows)
-    found: dict[str, Any] = {"bits_per_byte": known.bits_per_byte, "nats_per_token": known.nats_per_token}
-    if pairing is None:
-        on_rows(len(text.passages))
-        return found | {"rows": 0, "places": 0, "share": 0.0} | dict.fromkeys(_COMPARED)
-    same = pairing.same_vocabulary
-    made = [paired_example(draft.tokenizer, target.tokenizer, same, passage, _WHOLE) for passage in text.passages]
-    examples = [example for example in made if example is not None and (example.at != NOWHERE).any()]
-    if len(examples) < 2:
-        raise SpectoolError(
-            f"{draft.name}: can be compared with {target.name} in {len(examples)} rows of {task}, expected at least 2 "
-            "where some boundaries of their tokens are the same. Give more text (--rows), or see what the two share: "
-            "spectool inspect ALIGNMENT"
+    def _replayed(self, dictionary: Dictionary, text: TaskText) -> Figures:
+        """Return the figures of a dictionary on a task: its passages, each a generation of its own."""
+        drafter = LookupDrafter(dictionary)
+        runs = []
+        for ids in self.target.tokenizer.encode_batch(list(text.passages)):
+            runs.append(replay([ids], drafter, self.gamma))
+            self.on_rows(1)
+        tokens_per_pass, error = formulas.ratio([run.tokens for run in runs], [run.passes for run in runs])
+        passes, proposed, accepted = (
+            sum(getattr(run, name) for run in runs) for name in ("passes", "proposed", "accepted")
         )
-    places = compare(draft.model, target.model, pairing, examples, on_rows, temperatures).figures(gamma)
-    on_rows(len(text.passages) - len(examples))
-    return found | places | _speeds(places, gamma, cost, same)
+        read = {file["sha256"] for file in text.inputs["files"]}
+        return {
+            "tokens_per_pass": tokens_per_pass,
+            "error": error,
+            "coverage": sum(run.drafted_passes for run in runs) / passes,
+            "acceptance": accepted / proposed if proposed else 0.0,
+            "built_from_it": any(file["sha256"] in read for file in dictionary.manifest.inputs.get("files", ())),
+        }
+
+    def _code_length(self, model: Opened, text: TaskText) -> CodeLength:
+        """Return how well a model knows the passages."""
+        begin = delimiters_of(model.tokenizer).begin
+        measured = []
+        for passage in text.passages:
+            row = np.array([begin, *model.tokenizer.encode(passage)], dtype=np.int32)
+            measured.append(code_length(model.model, HeldOut((row,), len(passage.encode())), len(row)))
+            self.on_rows(1)
+        return total(measured)
 
 
 def _fitness(by_task: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -212,40 +210,6 @@ def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabular
             for name, least in bounds.items()
         },
     }
-
-
-def _replayed(
-    dictionary: Dictionary, tokenizer: Tokenizer, text: TaskText, gamma: int, on_rows: Callable[[int], object]
-) -> dict[str, Any]:
-    """Return the figures of a dictionary on a task: its passages, each a generation of its own."""
-    drafter = LookupDrafter(dictionary)
-    runs = []
-    for ids in tokenizer.encode_batch(list(text.passages)):
-        runs.append(replay([ids], drafter, gamma))
-        on_rows(1)
-    tokens_per_pass, error = formulas.ratio([run.tokens for run in runs], [run.passes for run in runs])
-    passes, proposed, accepted = (
-        sum(getattr(run, name) for run in runs) for name in ("passes", "proposed", "accepted")
-    )
-    read = {file["sha256"] for file in text.inputs["files"]}
-    return {
-        "tokens_per_pass": tokens_per_pass,
-        "error": error,
-        "coverage": sum(run.drafted_passes for run in runs) / passes,
-        "acceptance": accepted / proposed if proposed else 0.0,
-        "built_from_it": any(file["sha256"] in read for file in dictionary.manifest.inputs.get("files", ())),
-    }
-
-
-def _code_length(model: Opened, text: TaskText, on_rows: Callable[[int], object]) -> CodeLength:
-    """Return how well a model knows the passages."""
-    begin = delimiters_of(model.tokenizer).begin
-    measured = []
-    for passage in text.passages:
-        row = np.array([begin, *model.tokenizer.encode(passage)], dtype=np.int32)
-        measured.append(code_length(model.model, HeldOut((row,), len(passage.encode())), len(row)))
-        on_rows(1)
-    return total(measured)
 
 
 def _how(pairing: Pairing | None) -> str:

@@ -17,8 +17,8 @@ from spectool.artifacts.formats.fairness import Fairness
 from spectool.artifacts.work import work_path
 from spectool.build.training.tuning.corrective import unfairness
 from spectool.cli import main
-from spectool.measure.fairness import measuring
 from spectool.measure.fairness.formulas import least_by_divergence, speedup
+from spectool.measure.fairness.measuring import Measurement
 from spectool.runtime.demo_models import demo_path
 
 pytestmark = pytest.mark.system
@@ -186,14 +186,14 @@ def test_an_interruption_keeps_finished_tasks_and_the_same_command_goes_on(
 ) -> None:
     out, measured = tmp_path / "out", []
 
-    def until_the_second(draft: Any, target: Any, pairing: Any, task: str, *rest: Any) -> Any:
+    def until_the_second(asked: Measurement, draft: Any, pairing: Any, cost: float, task: str) -> Any:
         measured.append(task)
         if measured == ["pl", "uk"]:
             raise KeyboardInterrupt
-        return compared(draft, target, pairing, task, *rest)
+        return compared(asked, draft, pairing, cost, task)
 
-    compared = measuring._compared
-    monkeypatch.setattr(measuring, "_compared", until_the_second)
+    compared = Measurement._compared
+    monkeypatch.setattr(Measurement, "_compared", until_the_second)
     result = run("--draft", DRAFT, *tasks(work), "-o", out)
     assert result.exit_code == 130 and "the same command goes on from there" in result.output
     assert list(tmp_path.iterdir()) == [work_path(out)]
