@@ -9,7 +9,6 @@ from .counting.options import CountOptions as CountOptions
 from .counting.stage import count as count
 from .dictionary.backoff_stage import build_backoff as build_backoff
 from .dictionary.backoff_stage import count_and_build as count_and_build
-from .dictionary.dictspec_stage import CountedCorpus as CountedCorpus
 from .dictionary.dictspec_stage import WordNgrams as WordNgrams
 from .dictionary.dictspec_stage import build_dictspec as build_dictspec
 from .dictionary.dictspec_stage import count_corpus as count_corpus

@@ -127,11 +127,8 @@ def _backoff(target: Any, source: Any, counts: Path | None, path: Path, options:
 def _dictspec(target: Any, source: Any, counts: Path | None, path: Path, options: Any, limits: Any) -> Any:
     from spectool.build.dictionary.dictspec_stage import build_dictspec, count_corpus, open_counts
 
-    if counts is not None:
-        counted = open_counts(counts, options.orders)
-    else:
-        counted = count_corpus(source, options.orders, limits.language, options=limits)
-    return build_dictspec(target, counted, path, options, say)
+    known = count_corpus(source, options.orders, limits) if counts is None else open_counts(counts, options.orders)
+    return build_dictspec(target, known, path, options, say)
 
 
 def _refuse(context: click.Context, kind: type, method: str) -> None:

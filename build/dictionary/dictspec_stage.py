@@ -4,7 +4,7 @@ import heapq
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.dictspec import NestedDictSpec
 from spectool.build.dictionary.options import DictSpecOptions
-from spectool.build.inputs import Progress, Reader, quiet
+from spectool.build.inputs import Progress, quiet
 from spectool.corpora import Corpus
 
 _BLOCK = 1 << 18  # rows looked at together
@@ -31,6 +31,8 @@ _BLOCK = 1 << 18  # rows looked at together
 
 class WordNgrams:
     """Exact counts of the word n-grams of a corpus that occur often enough.
+
+    They depend on no tokenizer: one count serves any number of dictionaries.
 
     Attributes:
         counts: Their artifact, of the kind ``words``.
@@ -51,17 +53,21 @@ class WordNgrams:
         return self.counts.total
 
     @property
+    def inputs(self) -> Mapping[str, Any]:
+        """What the manifest says of where they come from."""
+        return self.counts.manifest.inputs
+
+    @property
     def figures(self) -> Mapping[int, Mapping[str, Any]]:
         """What the manifest says of every order: how many n-grams there are, and how many are kept."""
         return {int(order): figures for order, figures in self.counts.manifest.statistics["orders"].items()}
 
-    def most_frequent(self, size: int, max_order: int = 3, min_count: int = 1) -> tuple[list[str], NDArray[np.int64]]:
+    def most_frequent(self, size: int, max_order: int = 3) -> tuple[list[str], NDArray[np.int64]]:
         """Return the most frequent n-grams of orders 1..max_order together.
 
         Args:
             size: How many, over all orders.
             max_order: Highest order to take part.
-            min_count: Leave out n-grams that occur less often.
 
         Returns:
             Texts and counts by falling count; ties by order, then by text, so that the choice
@@ -70,7 +76,7 @@ class WordNgrams:
         if not size:
             return [], np.zeros(0, dtype=np.int64)
         orders = range(1, max_order + 1)
-        threshold = max(min_count, self._kth_largest(size, orders))
+        threshold = self._kth_largest(size, orders)
         above = sorted(
             (-count, order, text) for order in orders for text, count in self._texts(order, threshold + 1, None)
         )
@@ -112,46 +118,27 @@ EVERYTHING = CountOptions(min_count=1)
 """Keeps n-grams that occur once."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountedCorpus:
-    """Word n-grams of a corpus, and what a manifest says of where they come from.
-
-    They depend on no tokenizer: one count serves any number of dictionaries.
-    """
-
-    ngrams: WordNgrams
-    inputs: Mapping[str, Any]
-
-
-def count_corpus(
-    corpus: Corpus,
-    orders: str = "n123",
-    language: str | None = None,
-    reader: Reader = iter,
-    options: CountOptions = EVERYTHING,
-) -> CountedCorpus:
+def count_corpus(corpus: Corpus, orders: str = "n123", options: CountOptions = EVERYTHING) -> WordNgrams:
     """Read a corpus once and count its word n-grams, in a temporary directory that goes with the result.
 
     Args:
         corpus: The text.
         orders: ``n1``, ``n12`` or ``n123``.
-        language: ISO 639 code, for splitting words.
-        reader: Iterates over the corpus.
-        options: Memory, engine and minimum count of the counting stage. By default every n-gram is kept. For a choice
-            of the most frequent ones that ends above single occurrences, a minimum of 2 gives the same.
+        options: All else that the counting stage is asked. By default every n-gram is kept. For a choice of the most
+            frequent ones that ends above single occurrences, a minimum of 2 gives the same.
 
     Raises:
         CorpusError: The text cannot be read.
     """
     scratch = tempfile.TemporaryDirectory(prefix="spectool-")
     path = Path(scratch.name) / "words.counts"
-    count(corpus, path, replace(options, orders=ORDERS[orders], language=language), None, quiet, reader)
-    counted = open_counts(path, orders)
-    weakref.finalize(counted.ngrams, scratch.cleanup)
-    return counted
+    count(corpus, path, replace(options, orders=ORDERS[orders]), None, quiet)
+    ngrams = open_counts(path, orders)
+    weakref.finalize(ngrams, scratch.cleanup)
+    return ngrams
 
 
-def open_counts(path: Path, orders: str = "n123") -> CountedCorpus:
+def open_counts(path: Path, orders: str = "n123") -> WordNgrams:
     """Open counts that ``spectool count`` has written.
 
     Raises:
@@ -164,17 +151,17 @@ def open_counts(path: Path, orders: str = "n123") -> CountedCorpus:
             f"{path}: n-grams of up to {counts.orders} words, expected {ORDERS[orders]} for --orders {orders}. "
             f"Count again with --orders {ORDERS[orders]}, or build with fewer"
         )
-    return CountedCorpus(ngrams, counts.manifest.inputs)
+    return ngrams
 
 
 def build_dictspec(
-    tokenizer: Tokenizer, counted: CountedCorpus, out: Path, options: DictSpecOptions, progress: Progress
+    tokenizer: Tokenizer, ngrams: WordNgrams, out: Path, options: DictSpecOptions, progress: Progress
 ) -> Manifest:
     """Build a DictSpec dictionary and write it to ``out``.
 
     Args:
         tokenizer: The target's.
-        counted: N-grams, at least of the orders that ``options`` asks for.
+        ngrams: At least of the orders that ``options`` asks for.
         out: Directory of the artifact; replaced in one step when everything is written.
         options: See `DictSpecOptions`.
         progress: Called with a phrase when a step begins.
@@ -185,7 +172,6 @@ def build_dictspec(
     Raises:
         SpectoolError: There is nothing to build from.
     """
-    ngrams = counted.ngrams
     with writing(out) as directory:
         progress("choosing the most frequent n-grams")
         texts, counts = ngrams.most_frequent(options.entries, ORDERS[options.orders])
@@ -199,7 +185,7 @@ def build_dictspec(
         kept = dictionaries.kept(proposals, lengths)
         if not len(kept):
             raise SpectoolError(
-                f"{counted.inputs['corpus']}: no entry to store from {ngrams.total_words} words at a minimum "
+                f"{ngrams.inputs['corpus']}: no entry to store from {ngrams.total_words} words at a minimum "
                 f"probability of {options.min_probability}. Give more text, or a lower --min-prob"
             )
         progress("writing")
@@ -217,7 +203,7 @@ def build_dictspec(
             version=VERSION,
             arguments={"method": "dictspec", **asdict(options)},
             tokenizers={"target": tokenizer.identity},
-            inputs=counted.inputs,
+            inputs=ngrams.inputs,
             statistics=statistics,
         )
         return seal(directory, manifest)

@@ -57,11 +57,11 @@ class SweptText:
 
     def most_frequent(self, order: Order) -> tuple[list[str], NDArray[np.int64]]:
         """Return the most frequent word n-grams up to ``order``, by falling count: texts and counts."""
-        return open_counts(self._counts, order).ngrams.most_frequent(self.entries, ORDERS[order])
+        return open_counts(self._counts, order).most_frequent(self.entries, ORDERS[order])
 
     def build_words(self) -> int | None:
         """Return the number of words that were counted; None where none were."""
-        return open_counts(self._counts, self.orders[0]).ngrams.total_words if self.orders else None
+        return open_counts(self._counts, self.orders[0]).total_words if self.orders else None
 
     def replayed(self, tokenizer: Tokenizer, limit: int) -> EncodedText:
         """Encode the documents to replay, whole ones until there are ``limit`` tokens, 0 for all.

@@ -40,22 +40,22 @@ def expected(texts: list[str], size: int, max_order: int, min_count: int) -> lis
     return sorted(rows)[:size]
 
 
-def agree(ngrams: WordNgrams, texts: list[str], size: int, max_order: int, min_count: int) -> None:
-    found, counts = ngrams.most_frequent(size, max_order, min_count)
-    rows = expected(texts, size, max_order, max(min_count, ngrams.counts.min_count))
+def agree(ngrams: WordNgrams, texts: list[str], size: int, max_order: int) -> None:
+    found, counts = ngrams.most_frequent(size, max_order)
+    rows = expected(texts, size, max_order, ngrams.counts.min_count)
     assert found == [text for _, _, text in rows]
     assert counts.tolist() == [-count for count, _, _ in rows]
 
 
 @settings(max_examples=25, deadline=None)
-@given(lines, st.integers(0, 30), st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.randoms())
+@given(lines, st.integers(0, 30), st.integers(1, 3), st.integers(1, 4), st.randoms())
 def test_most_frequent_is_a_sorted_counter(
-    texts: list[str], size: int, max_order: int, min_count: int, counted_from: int, rng: random.Random
+    texts: list[str], size: int, max_order: int, min_count: int, rng: random.Random
 ) -> None:
     for _ in range(2):  # the second time in another order, with the same result
         with tempfile.TemporaryDirectory() as scratch:
-            ngrams = count_corpus(corpus_of(Path(scratch), texts), options=CountOptions(min_count=counted_from)).ngrams
-            agree(ngrams, texts, size, max_order, min_count)
+            ngrams = count_corpus(corpus_of(Path(scratch), texts), options=CountOptions(min_count=min_count))
+            agree(ngrams, texts, size, max_order)
         rng.shuffle(texts)
 
 
@@ -63,30 +63,30 @@ def test_most_frequent_is_a_sorted_counter(
 def test_most_frequent_of_a_sample(size: int) -> None:
     corpus = open_corpus("sample:pl")
     texts = [document.text for document in corpus]
-    agree(count_corpus(corpus).ngrams, texts, size, 3, 1)
+    agree(count_corpus(corpus), texts, size, 3)
 
 
 def test_blocks_of_rows_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = open_corpus("sample:uk")
     texts = [document.text for document in corpus]
-    ngrams = count_corpus(corpus).ngrams
+    ngrams = count_corpus(corpus)
     monkeypatch.setattr(word_ngrams, "_BLOCK", 7)
     for size in (5, 600, 2000):
-        agree(ngrams, texts, size, 3, 1)
+        agree(ngrams, texts, size, 3)
 
 
 def test_by_hand(tmp_path: Path) -> None:
     counted = count_corpus(corpus_of(tmp_path, ["u nas w domu", "u nas", "w"]))
-    assert counted.ngrams.total_words == 7
-    texts, counts = counted.ngrams.most_frequent(5)
+    assert counted.total_words == 7
+    texts, counts = counted.most_frequent(5)
     assert texts == ["nas", "u", "w", "u nas", "domu"]
     assert counts.tolist() == [2, 2, 2, 2, 1]
-    assert counted.ngrams.most_frequent(0)[0] == []
+    assert counted.most_frequent(0)[0] == []
 
 
 def test_the_scratch_goes_with_the_counts() -> None:
     counted = count_corpus(open_corpus("sample:pl"), "n1")
-    path = counted.ngrams.counts.path
+    path = counted.counts.path
     assert path.is_dir()
     del counted
     assert not path.parent.exists()
@@ -95,7 +95,7 @@ def test_the_scratch_goes_with_the_counts() -> None:
 def test_counts_that_do_not_fit_are_refused(tmp_path: Path, bundled: Tokenizer) -> None:
     corpus = open_corpus("sample:pl")
     count(corpus, tmp_path / "pairs", CountOptions(orders=2), None, lambda step: None)
-    assert open_counts(tmp_path / "pairs", "n12").ngrams.total_words > 0
+    assert open_counts(tmp_path / "pairs", "n12").total_words > 0
     with pytest.raises(ArtifactError, match=r"pairs: n-grams of up to 2 words, expected 3 .* --orders 3"):
         open_counts(tmp_path / "pairs", "n123")
     count(corpus, tmp_path / "tokens", CountOptions(orders=2), bundled, lambda step: None)

@@ -15,7 +15,7 @@ from tokenizers import models, pre_tokenizers
 
 from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts import Dictionary, Tokenizer, open_tokenizer
-from spectool.build import DictSpecOptions, build_dictspec, count_corpus
+from spectool.build import CountOptions, DictSpecOptions, build_dictspec, count_corpus
 from spectool.build.dictionary.dictspec_stage import ORDERS
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
@@ -67,7 +67,7 @@ def test_every_entry_is_a_piece_of_an_ngram(tmp_path: Path, bundled: Tokenizer) 
     counted = count_corpus(open_corpus("sample:uk"))
     options = DictSpecOptions(entries=500, min_probability=0.5)
     build_dictspec(bundled, counted, tmp_path / "x.dict", options, quiet)
-    texts, _ = counted.ngrams.most_frequent(500)
+    texts, _ = counted.most_frequent(500)
     spelled = {tuple(ids) for ids in bundled.encode_after_space(texts)}
     pieces = {ids[a:b] for ids in spelled for a in range(len(ids)) for b in range(a + 1, len(ids) + 1)}
     dictionary = Dictionary(tmp_path / "x.dict")
@@ -233,7 +233,8 @@ def test_many_killed_builds(tmp_path: Path) -> None:
 
 def test_the_manifest_is_plain_json(tmp_path: Path, corpus: Path, bundled: Tokenizer) -> None:
     out = tmp_path / "x.dict"
-    build_dictspec(bundled, count_corpus(open_corpus(str(corpus)), language="en"), out, DictSpecOptions(), quiet)
+    counted = count_corpus(open_corpus(str(corpus)), options=CountOptions(min_count=1, language="en"))
+    build_dictspec(bundled, counted, out, DictSpecOptions(), quiet)
     text = (out / "manifest.json").read_text(encoding="utf-8")
     value = json.loads(text)
     assert value["inputs"]["language"] == "en"
