@@ -1,8 +1,10 @@
-"""What every stage that reads text shares: how it is read, and what a manifest says of it."""
+"""What every stage that reads text shares: how it is read and encoded, and what a manifest says of it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
+from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.corpora import Corpus, Document
 
 Reader = Callable[[Corpus], Iterable[Document]]
@@ -10,6 +12,15 @@ Reader = Callable[[Corpus], Iterable[Document]]
 
 Progress = Callable[[str], None]
 """Is told, in a phrase, when a step begins."""
+
+_BATCH = 1000  # texts encoded at once
+
+
+def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
+    """Yield each text with its canonical ids; encodes a batch at a time."""
+    rest = iter(texts)
+    while batch := list(islice(rest, _BATCH)):
+        yield from zip(batch, tokenizer.encode_batch(batch), strict=True)
 
 
 def describe_corpus(corpus: Corpus) -> dict[str, Any]:

@@ -11,8 +11,6 @@ from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _Merges = dict[tuple[int, int], tuple[int, int]]  # two parts -> rank, token that they make
-_EMPTY = np.zeros(0, np.int32)
-NO_MERGES = MergeTable(_EMPTY, _EMPTY, _EMPTY, np.zeros(0, np.int64), _EMPTY, _EMPTY)
 
 
 def has_lemma(tokenizer: Tokenizer) -> bool:

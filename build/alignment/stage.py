@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from heapq import heappop, heappush
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,13 @@ from spectool.build.alignment.intersection import Coverage, coverage, duplicate_
 from spectool.build.alignment.merge_table import has_lemma, merge_table
 from spectool.build.alignment.replayed_text import replay_text, share
 from spectool.build.alignment.translation_table import spellings
-from spectool.build.inputs import Progress, describe_corpus, quiet
+from spectool.build.inputs import Progress, describe_corpus, encoded, quiet
 from spectool.build.inputs import Reader as CorpusReader
 from spectool.corpora import Corpus, open_corpus
 
 SAMPLE = 200_000  # characters
 COUNTED = 5_000_000  # characters
 SEED = 11  # of the texts that a proof makes, and of those that are drawn
-_BATCH = 1024  # documents encoded at once
 
 Measure = Callable[[Alignment, Tokenizer, Tokenizer, Sequence[str]], Mapping[str, Any]]
 """Takes a finished alignment, its two tokenizers and a sample; gives further statistics."""
@@ -69,7 +67,7 @@ def build_alignment(
     with writing(out) as directory:
         progress("counting occurrences")
         texts, drawn = draw((document.text for document in reader(corpus)), sample, counted)
-        counts = [_count(tokenizer, drawn) for tokenizer in (draft, target)]
+        counts = [occurrences((ids for _, ids in encoded(side, drawn)), side.size) for side in (draft, target)]
         progress("deriving merges and splits")
         tables = {role: _tables(tokenizer) for role, tokenizer in (("draft", draft), ("target", target))}
         progress("spelling both vocabularies in each other's ids")
@@ -198,9 +196,3 @@ def draw(texts: Iterable[str], sample: int, counted: int) -> tuple[list[str], li
         while size > counted and len(drawn) > 1:
             size -= len(heappop(drawn)[1])
     return first, [text[:counted] for _, text in drawn]
-
-
-def _count(tokenizer: Tokenizer, texts: Sequence[str]) -> NDArray[np.int64]:
-    """Count the ids of texts."""
-    batches = (texts[begin : begin + _BATCH] for begin in range(0, len(texts), _BATCH))
-    return occurrences(chain.from_iterable(map(tokenizer.encode_batch, batches)), tokenizer.size)

@@ -353,12 +353,12 @@ def _cell(name: str, value: Any) -> str:
 
 def _ngrams(tokenizer: Any, corpus: Any, order: int) -> Any:
     """Count an n-gram model over the draft's tokens."""
+    from spectool.build.inputs import encoded
     from spectool.measure.emulate.ngram_model import NgramModel, NgramSource
-    from spectool.measure.emulate.replay import encode_documents
 
     say(f"counting {order}-grams of {tokenizer.name} on {corpus.spec}")
-    encoded = encode_documents(tokenizer, (document.text for document in reading(corpus)))
-    return NgramSource(NgramModel.count((ids for _, ids in encoded), tokenizer.size, order))
+    documents = (ids for _, ids in encoded(tokenizer, (document.text for document in reading(corpus))))
+    return NgramSource(NgramModel.count(documents, tokenizer.size, order))
 
 
 def _loaded(draft: str) -> tuple[Any, Any]:

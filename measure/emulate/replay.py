@@ -7,15 +7,14 @@ Source: DictSpec, section 4.5 and 4.5.1 (emulated speed-up, draft coverage, mean
 length, acceptance rate).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.build.inputs import encoded
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.decoding.statistics import DraftStatistics
-
-_BATCH = 512  # documents encoded at once
 
 
 class EncodedText(NamedTuple):
@@ -42,16 +41,10 @@ class EncodedText(NamedTuple):
         return [*self.documents[:-1], self.documents[-1][:-over]]
 
 
-def encode_documents(tokenizer: Tokenizer, texts: Iterator[str]) -> Iterator[tuple[str, list[int]]]:
-    """Yield each text with its canonical ids; encodes a batch at a time."""
-    while batch := list(islice(texts, _BATCH)):
-        yield from zip(batch, tokenizer.encode_batch(batch), strict=True)
-
-
-def encode_text(tokenizer: Tokenizer, texts: Iterator[str], limit: int = 0) -> EncodedText:
+def encode_text(tokenizer: Tokenizer, texts: Iterable[str], limit: int = 0) -> EncodedText:
     """Encode whole documents until there are ``limit`` tokens, 0 for all."""
     documents, words, tokens = [], 0, 0
-    for text, ids in encode_documents(tokenizer, texts):
+    for text, ids in encoded(tokenizer, texts):
         documents.append(ids)
         words += len(text.split())
         tokens += len(ids)

@@ -10,8 +10,8 @@ text of its own, a corpus gives some of its documents (`corpora.split`), the sam
 run's seed. No text that is held out is trained on, wherever it stands.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,10 +22,9 @@ from spectool import CorpusError, TokenizerError
 from spectool.artifacts import Tokenizer
 from spectool.artifacts import work as work_directory
 from spectool.artifacts.work import read_json, save, write_json
-from spectool.build.inputs import Progress, Reader, describe_corpus
+from spectool.build.inputs import Progress, Reader, describe_corpus, encoded
 from spectool.corpora import Corpus, in_valid
 
-_BATCH = 1000  # documents encoded at once
 _FEW = 10  # documents to hold out of a small corpus
 _SHARE = 0.01  # of a large one
 
@@ -135,7 +134,7 @@ def prepare(
         training = [text for text in documents if text not in out]
         measured: list[list[int]] = []
         tokens = size = 0
-        for text, ids in _encoded(tokenizer, kept_out):
+        for text, ids in filter(itemgetter(1), encoded(tokenizer, kept_out)):
             if tokens >= valid_tokens:
                 break
             measured.append([delimiters.begin, *ids])
@@ -147,7 +146,8 @@ def prepare(
                 "on. Give more text, or other text to measure on with --valid"
             )
         left = share = round(limit * source.weight / weights)
-        for _, ids in _encoded(tokenizer, (training[place] for place in rng.permutation(len(training)))):
+        shuffled = (training[place] for place in rng.permutation(len(training)))
+        for _, ids in filter(itemgetter(1), encoded(tokenizer, shuffled)):
             if left <= 0:
                 break
             parts.append(np.array([delimiters.begin, *ids, *end], dtype=np.int32)[:left])
@@ -183,14 +183,6 @@ def _read(source: TrainingCorpus, reader: Reader) -> tuple[list[str], list[str]]
         return texts, [document.text for document in reader(source.valid)]
     share = max(_SHARE, min(0.5, _FEW / max(1, len(documents))))
     return texts, [text for name, text in documents if in_valid(name, share)]
-
-
-def _encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
-    """Yield texts that have tokens, with their ids."""
-    rest = iter(texts)
-    while batch := list(islice(rest, _BATCH)):
-        pairs = zip(batch, tokenizer.encode_batch(batch), strict=True)
-        yield from ((text, ids) for text, ids in pairs if ids)
 
 
 def tokens_needed(steps: int, step_tokens: int, length: int) -> int:
