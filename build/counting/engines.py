@@ -64,13 +64,7 @@ def dask(workers: int, scheduler: str | None) -> Iterator[Executor]:
     Raises:
         SpectoolError: Dask is not installed, or the scheduler does not answer.
     """
-    distributed = _distributed()
-    if scheduler is not None:
-        with _client(scheduler) as client:
-            yield client.get_executor(pure=False)
-        return
-    options = {"threads_per_worker": 1, "memory_limit": None, "dashboard_address": None}
-    with distributed.LocalCluster(workers, **options) as cluster, distributed.Client(cluster) as client:
+    with _client(scheduler, workers) as client:
         yield client.get_executor(pure=False)
 
 
@@ -87,19 +81,18 @@ def dask_threads(scheduler: str) -> int:
     return int(threads)
 
 
-def _client(scheduler: str) -> Any:
+def _client(scheduler: str | None, workers: int | None = None) -> Any:
+    """Return the client of a running cluster, or of one that is started on this machine and ends with the client."""
     try:
-        return _distributed().Client(scheduler, timeout=5)
-    except (OSError, ValueError) as error:
-        raise SpectoolError(f"{scheduler}: no Dask scheduler answers there ({error}). Check --scheduler") from error
-
-
-def _distributed() -> Any:
-    try:
-        import distributed
+        from distributed import Client
     except ImportError as error:
         raise SpectoolError("--engine dask needs Dask. Install it: pip install spectool[cluster]") from error
-    return distributed
+    if scheduler is None:
+        return Client(n_workers=workers, threads_per_worker=1, memory_limit=None, dashboard_address=None)
+    try:
+        return Client(scheduler, timeout=5)
+    except (OSError, ValueError) as error:
+        raise SpectoolError(f"{scheduler}: no Dask scheduler answers there ({error}). Check --scheduler") from error
 
 
 def _start_worker() -> None:

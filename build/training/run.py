@@ -90,27 +90,6 @@ def finished(out: Path, key: Mapping[str, Any], progress: Progress) -> dict[str,
     return record
 
 
-def finish(folder: Path, out: Path, record: dict[str, Any]) -> dict[str, Any]:
-    """Write the record of a run into the model's directory, and put that in its place.
-
-    Returns:
-        The record, with sizes and hashes of the files, the device and the versions of what made them.
-    """
-    record = {
-        **record,
-        "files": file_entries(folder),
-        "device": str(mx.default_device()),
-        "versions": {
-            "spectool": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("mlx", "mlx-lm", "numpy")},
-        },
-    }
-    write_json(folder / RECORD, record)
-    folder.replace(out.resolve())
-    return record
-
-
 class Run(ABC):
     """A training in its work directory.
 
@@ -212,8 +191,24 @@ class Run(ABC):
         if find_spec("matplotlib") is not None:
             self.draw(folder)
         last = self.points[-1]
-        curve = {"steps": last.step, "tokens": last.tokens, "seconds": round(last.seconds, 1), "loss": last.loss}
-        return finish(folder, out, {"arguments": key, **curve, **facts})
+        record = {
+            "arguments": key,
+            "steps": last.step,
+            "tokens": last.tokens,
+            "seconds": round(last.seconds, 1),
+            "loss": last.loss,
+            **facts,
+            "files": file_entries(folder),
+            "device": str(mx.default_device()),
+            "versions": {
+                "spectool": __version__,
+                "python": platform.python_version(),
+                **{name: version(name) for name in ("mlx", "mlx-lm", "numpy")},
+            },
+        }
+        write_json(folder / RECORD, record)
+        folder.replace(out.resolve())
+        return record
 
     def _save(self) -> None:
         # In this order: the curves may be longer than the checkpoint says, but never shorter.

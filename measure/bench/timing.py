@@ -9,7 +9,7 @@ import copy
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
@@ -58,17 +58,16 @@ class _Generated:
     peak_memory: int = 0
 
 
+@dataclass
 class Target:
     """A target that decodes prompts in many configurations."""
 
-    def __init__(self, name: str, model: Any, stop_tokens: frozenset[int], tokens: int, meter: Meter) -> None:
-        """Decode with ``model``: ``tokens`` at most, until one of ``stop_tokens``. ``name`` is for the tables."""
-        self._name = name
-        self._model = model
-        self._stop_tokens = stop_tokens
-        self._tokens = tokens
-        self._meter = meter
-        self._warm: set[tuple[int, bool]] = set()  # configurations that have run, and whether tokens were drawn
+    name: str  # for the tables
+    model: Any  # an mlx-lm model
+    stop_tokens: frozenset[int]  # end an output
+    tokens: int  # of an output, at most
+    meter: Meter  # counts energy
+    _warm: set[tuple[int, bool]] = field(default_factory=set)  # what has run: a configuration, and whether it drew
 
     def measure(
         self,
@@ -105,7 +104,7 @@ class Target:
             mx.eval([entry.state for entry in copied])
             mx.random.seed(drawn)
             mx.reset_peak_memory()
-            generated = self._generate(configurations[place], prompt, copied, self._tokens, temperature)
+            generated = self._generate(configurations[place], prompt, copied, self.tokens, temperature)
             generated.peak_memory = mx.get_peak_memory()
             found.append((configurations[place], generated))
             on_generation(1)
@@ -121,7 +120,7 @@ class Target:
                     "block": number,
                     "order": order,
                     **labels,
-                    "model": self._name,
+                    "model": self.name,
                     "drafter": each.name,
                     "strategy": each.strategy,
                     "num_draft_tokens": each.num_draft_tokens,
@@ -143,12 +142,12 @@ class Target:
         cold = [each for each in configurations if (id(each), temperature > 0) not in self._warm]
         cache = self._begin(prompt) if cold else []
         for each in cold:
-            self._generate(each, prompt, copy.deepcopy(cache), min(_WARM_UP, self._tokens), temperature)
+            self._generate(each, prompt, copy.deepcopy(cache), min(_WARM_UP, self.tokens), temperature)
             self._warm.add((id(each), temperature > 0))
 
     def _begin(self, prompt: Sequence[int]) -> list[Any]:
-        cache: list[Any] = make_prompt_cache(self._model)
-        prefill(self._model, cache, mx.array(list(prompt[:-_LEFT]), dtype=mx.int32))
+        cache: list[Any] = make_prompt_cache(self.model)
+        prefill(self.model, cache, mx.array(list(prompt[:-_LEFT]), dtype=mx.int32))
         return cache
 
     def _generate(
@@ -159,7 +158,7 @@ class Target:
             "sampler": Sampling(temp=temperature) if temperature else None,
             "prompt_cache": cache,
         }
-        with wired_limit(self._model, [generation_stream]):
+        with wired_limit(self.model, [generation_stream]):
             if configuration.drafter is None:
                 return self._plainly(mx.array(list(prompt[-_LEFT:])), options)
             return self._drafted(configuration, configuration.drafter, prompt, options)
@@ -167,7 +166,7 @@ class Target:
     def _plainly(self, rest: mx.array, options: Row) -> _Generated:
         """Decode with the host's own loop, which computes the next token while the last one is read."""
         found = _Generated([], DraftStatistics(), [])
-        energy, asked = self._meter.joules(), time.perf_counter()
+        energy, asked = self.meter.joules(), time.perf_counter()
         began = ended = asked
 
         def fed(count: int, total: int) -> None:
@@ -175,11 +174,11 @@ class Target:
             if count < total:  # the last call comes after the first token
                 began = time.perf_counter()
 
-        for token, _ in plain_generate_step(rest, self._model, prompt_progress_callback=fed, **options):
+        for token, _ in plain_generate_step(rest, self.model, prompt_progress_callback=fed, **options):
             ended = time.perf_counter()
             found.output.append(int(token))
             found.statistics.record("", 0, 0, 1)
-            if token in self._stop_tokens:
+            if token in self.stop_tokens:
                 break
         self._clock(found, energy, asked, began, ended)
         return found
@@ -193,7 +192,7 @@ class Target:
             _read_prompt(drafter, prompt)
         except Exception as error:
             raise self._failed(configuration, f"{type(error).__name__}: {error}") from error
-        energy, asked = self._meter.joules(), time.perf_counter()
+        energy, asked = self.meter.joules(), time.perf_counter()
         found.draft_prompt_seconds = asked - started
         began = last = ended = asked
 
@@ -219,11 +218,11 @@ class Target:
 
         steps = generate_step(
             mx.array(list(prompt[-_LEFT:])),
-            self._model,
+            self.model,
             drafter=drafter,
             num_draft_tokens=configuration.num_draft_tokens,
             verify=configuration.verify,
-            stop_tokens=self._stop_tokens,
+            stop_tokens=self.stop_tokens,
             cached_tokens=list(prompt[:-_LEFT]),
             statistics=found.statistics,
             on_cycle=on_cycle,
@@ -242,7 +241,7 @@ class Target:
 
     def _clock(self, found: _Generated, energy: float | None, asked: float, began: float, ended: float) -> None:
         """Note time and energy from ``began`` on; of the energy, what came before since ``asked`` takes its share."""
-        now, joules = time.perf_counter(), self._meter.joules()
+        now, joules = time.perf_counter(), self.meter.joules()
         found.seconds = ended - began
         if energy is not None and joules is not None:
             found.joules = (joules - energy) * found.seconds / (now - asked)
@@ -258,13 +257,13 @@ class Target:
         if list(plain) == list(output):
             return None, None
         place = accepted_length(output, plain)
-        logits = self._model(mx.array([*prompt, *plain[:place]])[None])[0, -1]
+        logits = self.model(mx.array([*prompt, *plain[:place]])[None])[0, -1]
         best: list[float] = np.array(mx.sort(logits)[-2:].astype(mx.float32)).tolist()
         return place, best[1] - best[0]
 
     def _failed(self, configuration: Configuration, reason: str) -> SpectoolError:
         return SpectoolError(
-            f"{self._name}: drafter {configuration.name} fails and cannot be measured: {reason}. Leave it out"
+            f"{self.name}: drafter {configuration.name} fails and cannot be measured: {reason}. Leave it out"
         )
 
 
