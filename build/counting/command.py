@@ -9,15 +9,14 @@ from spectool.artifacts.console import guarded, json_option, out_option, say, sa
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.artifacts.options import options_of
 from spectool.build.counting.options import CountOptions
+from spectool.build.naming_options import tokenizer_option
 
 
 @click.command("count")
 @click.option(
     "--corpus", required=True, metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl."
 )
-@click.option(
-    "--tokenizer", "--model", "tokenizer", metavar="T", help="Count windows of this tokenizer's tokens, not words."
-)
+@tokenizer_option(help="Count windows of this tokenizer's tokens, not words.")
 @out_option
 @options_of(CountOptions)
 @text_options

@@ -13,24 +13,16 @@ from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.artifacts.options import options_of
 from spectool.build.counting.options import Resources
 from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
+from spectool.build.naming_options import path_option, tokenizer_option
 
 _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a dictionary of such a text
 
 
 @click.command("build-dict")
-@click.option(
-    "--tokenizer",
-    "--model",
-    "--target",
-    "tokenizer",
-    required=True,
-    metavar="T",
-    help="Directory, tokenizer.json or hub id of the target model.",
-)
+@tokenizer_option("--target", required=True, help="Directory, tokenizer.json or hub id of the target model.")
 @click.option("--corpus", metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl.")
-@click.option(
+@path_option(
     "--counts",
-    type=click.Path(path_type=Path),
     metavar="DIR",
     help="What `spectool count` wrote, in place of a corpus: windows of T's tokens, or words for dictspec.",
 )

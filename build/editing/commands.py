@@ -9,6 +9,7 @@ from spectool.artifacts.console import Finite, guarded, json_option, say, show, 
 from spectool.artifacts.options import options_of
 from spectool.build.dictionary.options import Limits
 from spectool.build.editing.scripts import ALPHABETS, SCRIPTS
+from spectool.build.naming_options import path_option, tokenizer_option
 
 if TYPE_CHECKING:
     from spectool.artifacts.formats.dictionary import Dictionary
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 _FORMATS = ("llama.cpp",)
 
 
-_out = click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), metavar="OUT", help="Directory to write."
-)
+_out = path_option("-o", "--out", required=True, metavar="OUT", help="Directory to write.")
 _format = click.option(
     "--format", "format_name", required=True, type=click.Choice(_FORMATS), help="The other program's format."
 )
@@ -76,13 +75,7 @@ def merge_dict(
     metavar="CODES",
     help=f"Languages whose alphabets to keep, such as uk,crh; of {', '.join(ALPHABETS)}.",
 )
-@click.option(
-    "--tokenizer",
-    "--model",
-    "tokenizer",
-    metavar="T",
-    help="The dictionary's tokenizer, if the recorded one has moved.",
-)
+@tokenizer_option(help="The dictionary's tokenizer, if the recorded one has moved.")
 @_out
 @options_of(Limits)
 @json_option
@@ -126,7 +119,7 @@ def restrict_dict(
 @click.command("export-dict")
 @click.argument("path", metavar="DIR", type=click.Path(path_type=Path))
 @_format
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File to write.")
+@path_option("-o", "--out", required=True, metavar="FILE", help="File to write.")
 @click.option(
     "--cache",
     "kind",
@@ -192,14 +185,7 @@ def export_dict(
 @click.command("import-dict")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @_format
-@click.option(
-    "--tokenizer",
-    "--model",
-    "tokenizer",
-    required=True,
-    metavar="T",
-    help="Tokenizer of the model that the file was made with.",
-)
+@tokenizer_option(required=True, help="Tokenizer of the model that the file was made with.")
 @click.option(
     "--min-count",
     type=click.IntRange(1),

@@ -17,20 +17,12 @@ from spectool.artifacts.console import (
     text_options,
 )
 from spectool.artifacts.default_paths import default_path
+from spectool.build.naming_options import draft_option, target_option
 
 
 @click.command("align")
-@click.option(
-    "--draft",
-    "--draft-model",
-    "draft",
-    required=True,
-    metavar="D",
-    help="Tokenizer of the draft model: directory, tokenizer.json or hub id.",
-)
-@click.option(
-    "--target", "--model", "target", required=True, metavar="T", help="Tokenizer of the target model, likewise."
-)
+@draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
+@target_option(metavar="T", help="Tokenizer of the target model, likewise.")
 @click.option(
     "--corpus", default="sample:pl", show_default=True, metavar="C", help="Text to count on, as for build-dict."
 )

@@ -8,25 +8,14 @@ import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
 from spectool.artifacts.options import options_of
+from spectool.build.naming_options import corpora_option, tokenizer_option
 from spectool.build.training.run_options import named
 from spectool.build.training.scratch.options import SIZES, TrainOptions, shape_of
 
 
 @click.command("train-draft")
-@click.option(
-    "--tokenizer",
-    "--model",
-    "tokenizer",
-    required=True,
-    metavar="T",
-    help="Directory, tokenizer.json or hub id; mostly the target's.",
-)
-@click.option(
-    "--corpus",
-    "corpora",
-    required=True,
-    multiple=True,
-    metavar="[NAME=]SPEC",
+@tokenizer_option(required=True, help="Directory, tokenizer.json or hub id; mostly the target's.")
+@corpora_option(
     help="Text to train on: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl. It is held in memory. "
     "May be repeated.",
 )

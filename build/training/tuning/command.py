@@ -7,28 +7,15 @@ import click
 
 from spectool.artifacts.console import guarded, json_option, out_option, reading, say, show, text_options
 from spectool.artifacts.options import options_of
+from spectool.build.naming_options import corpora_option, draft_option, target_option
 from spectool.build.training.run_options import named
 from spectool.build.training.tuning.options import TuneOptions
 
 
 @click.command("tune-draft")
-@click.option(
-    "--draft", "--draft-model", "draft", required=True, metavar="MODEL", help="Model to tune: directory or hub id."
-)
-@click.option(
-    "--target",
-    "--model",
-    "target",
-    required=True,
-    metavar="MODEL",
-    help="Model to tune it towards; it is never changed.",
-)
-@click.option(
-    "--corpus",
-    "corpora",
-    required=True,
-    multiple=True,
-    metavar="[NAME=]SPEC",
+@draft_option(metavar="MODEL", help="Model to tune: directory or hub id.")
+@target_option(metavar="MODEL", help="Model to tune it towards; it is never changed.")
+@corpora_option(
     help="Text of a task, such as a language: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl. "
     "May be repeated.",
 )
