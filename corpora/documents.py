@@ -18,21 +18,13 @@ class Document:
 
 @dataclass(slots=True)
 class ReadCounts:
-    """What one iteration over a corpus has read so far. Mutable: the readers add to it.
+    """What one iteration over a corpus has read so far. Mutable: the readers add to it."""
 
-    Attributes:
-        documents: Documents yielded.
-        characters: Code points in their texts.
-        bytes_read: Bytes consumed on disk, compressed where the file is; 0 for data sets read
-            through `datasets`.
-        repaired: What had to be changed or left out, by kind. ``invalid_bytes`` counts bytes, ``surrogates`` and
-            ``control_characters`` characters, ``not_nfc`` documents. ``null`` counts rows without a text, ``empty``
-            files without a document.
-    """
-
-    documents: int = 0
-    characters: int = 0
-    bytes_read: int = 0
+    documents: int = 0  # documents yielded
+    characters: int = 0  # code points in their texts
+    bytes_read: int = 0  # on disk, compressed where the file is; 0 for data sets read through `datasets`
+    # What had to be changed or left out, by kind: ``invalid_bytes`` in bytes, ``surrogates`` and ``control_characters``
+    # in characters, ``not_nfc`` in documents, ``null`` in rows without a text, ``empty`` in files without a document.
     repaired: Counter[str] = field(default_factory=Counter)
 
 

@@ -19,19 +19,12 @@ from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of one side the other side shares.
+    """How much of one side the other side shares."""
 
-    Attributes:
-        shared: Ids with a counterpart, special tokens included.
-        size: All ids that have a surface or a role.
-        occurrences: Tokens of the corpus, encoded by this side.
-        shared_occurrences: Those with a counterpart.
-    """
-
-    shared: int
-    size: int
-    occurrences: int
-    shared_occurrences: int
+    shared: int  # ids with a counterpart, special tokens included
+    size: int  # all ids that have a surface or a role
+    occurrences: int  # tokens of the corpus, encoded by this side
+    shared_occurrences: int  # those with a counterpart
 
     @property
     def by_vocabulary(self) -> float:

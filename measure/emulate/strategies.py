@@ -25,22 +25,14 @@ class TranslationCounts:
     """What translating cost. Mutable: the translator adds to it cycle by cycle.
 
     A cycle is a draft context that was asked for and what follows, the commit included. A prompt is no part of any.
-
-    Attributes:
-        cycles: Cycles so far.
-        with_proposal: Those whose draft became target tokens.
-        with_strings: Those in which text was decoded or encoded.
-        drafted: Draft tokens that were translated.
-        translated: Target tokens that these became.
-        nanoseconds: Time in the translator: resync, constraint, boundary checks, translation.
     """
 
-    cycles: int = 0
-    with_proposal: int = 0
-    with_strings: int = 0
-    drafted: int = 0
-    translated: int = 0
-    nanoseconds: int = 0
+    cycles: int = 0  # cycles so far
+    with_proposal: int = 0  # those whose draft became target tokens
+    with_strings: int = 0  # those in which text was decoded or encoded
+    drafted: int = 0  # draft tokens that were translated
+    translated: int = 0  # target tokens that these became
+    nanoseconds: int = 0  # time in the translator: resync, constraint, boundary checks, translation
 
     @property
     def without_proposal(self) -> float:
@@ -132,19 +124,12 @@ _MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
 
 
 class StrategyRun(NamedTuple):
-    """What one strategy did with one draft length.
+    """What one strategy did with one draft length."""
 
-    Attributes:
-        strategy: Name.
-        num_draft_tokens: Draft tokens a cycle (k).
-        statistics: Passes, tokens, acceptance.
-        counts: What translating cost.
-    """
-
-    strategy: str
-    num_draft_tokens: int
-    statistics: DraftStatistics
-    counts: TranslationCounts
+    strategy: str  # its name
+    num_draft_tokens: int  # draft tokens a cycle (k)
+    statistics: DraftStatistics  # passes, tokens, acceptance
+    counts: TranslationCounts  # what translating cost
 
 
 def anchored_steps(alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> dict[str, Translator]:

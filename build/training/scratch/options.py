@@ -18,25 +18,15 @@ from spectool.build.training.run_options import RunOptions
 
 
 class Size(NamedTuple):
-    """A shape by name, with a training step that suits it.
+    """A shape by name, with a training step that suits it."""
 
-    Attributes:
-        hidden_size: Width of the residual stream.
-        num_hidden_layers: Number of layers.
-        num_attention_heads: Attention heads of each.
-        intermediate_size: Width of the feed-forward part.
-        rate: Peak learning rate.
-        step_tokens: Tokens predicted in a step.
-        length: Tokens predicted in a row of it.
-    """
-
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    rate: float
-    step_tokens: int
-    length: int
+    hidden_size: int  # width of the residual stream
+    num_hidden_layers: int  # number of layers
+    num_attention_heads: int  # attention heads of each
+    intermediate_size: int  # width of the feed-forward part
+    rate: float  # peak learning rate
+    step_tokens: int  # tokens predicted in a step
+    length: int  # tokens predicted in a row of it
 
 
 # Rates and steps: 4m was tried, the others follow it.
@@ -64,19 +54,12 @@ _NOT_OF_THE_SHAPE = (
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(RunOptions):
-    """Arguments of a training; those of the command have their help.
+    """Arguments of a training; those of the command have their help."""
 
-    Attributes:
-        shape: A Llama configuration without the vocabulary; see `shape_of`.
-        rate: Peak learning rate.
-        step_tokens: Tokens predicted in a step.
-        length: Tokens predicted in a row; in the first two thirds of the steps half as many.
-    """
-
-    shape: dict[str, Any]
-    rate: float
-    step_tokens: int
-    length: int
+    shape: dict[str, Any]  # a Llama configuration without the vocabulary; see `shape_of`
+    rate: float  # peak learning rate
+    step_tokens: int  # tokens predicted in a step
+    length: int  # tokens predicted in a row; in the first two thirds of the steps half as many
     tokens: int | None = option(
         click.IntRange(1),
         "Tokens of the corpora to use, from documents in random order; by default as many as the steps take.",
