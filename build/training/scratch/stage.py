@@ -128,7 +128,15 @@ def train_draft(
     group = mx.distributed.init()
     check(options, group.size())
     delimiters = delimiters_of(tokenizer, options.boundary)
-    key = _key(sources, tokenizer, delimiters, options, group.size(), reading or {})
+    key = options.key(
+        tokens=options.tokens or tokens_needed(options.steps, options.step_tokens, options.length),
+        delimiters=delimiters._asdict(),
+        tokenizer=tokenizer.fingerprint,
+        corpora={name: source.identity for name, source in sources.items()},
+        reading=reading or {},
+        processes=group.size(),
+        version=_VERSION,
+    )
     first = group.rank() == 0
     record = finished(out, key, progress) if first else None
     if _any_of(group, record is not None):
@@ -241,33 +249,3 @@ def _figures(measured: CodeLength, documents: int) -> dict[str, Any]:
         "bytes": measured.bytes,
         "documents": documents,
     }
-
-
-def _key(
-    sources: Mapping[str, TrainingCorpus],
-    tokenizer: Tokenizer,
-    delimiters: Delimiters,
-    options: TrainOptions,
-    processes: int,
-    reading: dict[str, Any],
-) -> dict[str, Any]:
-    """Return what the result depends on, as JSON values."""
-    return options.key(
-        tokens=options.tokens or tokens_needed(options.steps, options.step_tokens, options.length),
-        delimiters=delimiters._asdict(),
-        tokenizer=tokenizer.fingerprint,
-        corpora={
-            name: {
-                "corpus": source.corpus.spec,
-                "valid": None if source.valid is None else source.valid.spec,
-                "weight": source.weight,
-                "files": [
-                    list(file) for text in (source.corpus, source.valid) if text for file in text.describe_inputs()
-                ],
-            }
-            for name, source in sources.items()
-        },
-        reading=reading,
-        processes=processes,
-        version=_VERSION,
-    )

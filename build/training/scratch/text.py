@@ -48,6 +48,17 @@ class TrainingCorpus(NamedTuple):
     valid: Corpus | None = None  # text to measure on; None for a part of ``corpus``
     weight: float = 1.0  # its part of the tokens, beside those of the others
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What it is, as JSON has it."""
+        texts = [text for text in (self.corpus, self.valid) if text]
+        return {
+            "corpus": self.corpus.spec,
+            "valid": None if self.valid is None else self.valid.spec,
+            "weight": self.weight,
+            "files": [list(file) for text in texts for file in text.describe_inputs()],
+        }
+
 
 class HeldOut(NamedTuple):
     """Text to measure on."""

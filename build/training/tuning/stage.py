@@ -78,15 +78,25 @@ def tune_draft(
     """
     pairing = pairing_of(draft.tokenizer, target.tokenizer, alignment)
     check(draft.name, target.name, len(corpora), pairing is not None, options)
-    key = _key(draft, target, corpora, options, alignment, reading or {})
+    key = options.key(
+        command="tune-draft",
+        draft=draft.identity,
+        target=target.identity,
+        alignment=None if alignment is None else str(alignment),
+        corpora={name: corpus.spec for name, corpus in corpora.items()},
+        files=[list(file) for corpus in corpora.values() for file in corpus.describe_inputs()],
+        reading=reading or {},
+        version=_VERSION,
+    )
     record = finished(out, key, progress)
     if record is not None:
         return record
     target.model.freeze()
     target.model.eval()
     with working(out, key, what="training", keep=(CHECKPOINT, KEPT), begin_anew=False) as work:
-        prepare(Maker(draft.tokenizer, target, pairing, options, work), corpora, progress, reader)
-        run = _Tuning(draft, target, pairing, options, work, progress)
+        maker = Maker(draft.tokenizer, target, pairing, options, work)
+        prepare(maker, corpora, progress, reader)
+        run = _Tuning(draft, maker, progress)
         run.train()
         return run.write(key, out)
 
@@ -95,25 +105,18 @@ class _Tuning(Run):
     title = "tuning"
     tables = MappingProxyType({CURVE: Point, TASKS: TaskPoint, STEPS: StepPoint})
 
-    def __init__(
-        self,
-        draft: Opened,
-        target: Opened,
-        pairing: Pairing | None,
-        options: TuneOptions,
-        work: Path,
-        progress: Progress,
-    ) -> None:
-        self._draft, self._target, self._pairing, self._tune = draft, target.model, pairing, options
-        self._tasks, self._facts = load_tasks(work)
+    def __init__(self, draft: Opened, maker: Maker, progress: Progress) -> None:
+        self._draft, self._target, self._pairing, options = draft, maker.target.model, maker.pairing, maker.options
+        self._tune = options
+        self._tasks, self._facts = load_tasks(maker.work)
         self._draws = [Draws(len(t.train), options.batch, [options.seed, n]) for n, t in enumerate(self._tasks)]
         self._trainable = Trainable(draft, options.lora, options.seed)
         model = self._trainable.model
         if self._trainable.unpacked:
             progress(f"{draft.name}: quantized; all of it is tuned and stored unpacked (--lora keeps it so)")
         for name, facts in self._facts.items():
-            progress(f"{name}: {_said(facts, pairing)}")
-        super().__init__(work, model, make_optimizer(model, options.steps, options.rate), options, progress)
+            progress(f"{name}: {_said(facts, maker.pairing)}")
+        super().__init__(maker.work, model, make_optimizer(model, options.steps, options.rate), options, progress)
         if not self.rows[TASKS]:
             progress("measuring the draft as it is")
             self.measure(0)
@@ -196,27 +199,3 @@ def _said(facts: dict[str, Any], pairing: Pairing | None) -> str:
 def _number(value: mx.array) -> float:
     number: Any = value.item()
     return float(number)
-
-
-def _key(
-    draft: Opened,
-    target: Opened,
-    corpora: dict[str, Corpus],
-    options: TuneOptions,
-    alignment: Path | None,
-    reading: dict[str, Any],
-) -> dict[str, Any]:
-    """Return what the result depends on, as JSON values."""
-    models = {
-        role: {"name": model.name, "files": model.files, "tokenizer": model.tokenizer.fingerprint}
-        for role, model in (("draft", draft), ("target", target))
-    }
-    return options.key(
-        command="tune-draft",
-        **models,
-        alignment=None if alignment is None else str(alignment),
-        corpora={name: corpus.spec for name, corpus in corpora.items()},
-        files=[list(file) for corpus in corpora.values() for file in corpus.describe_inputs()],
-        reading=reading,
-        version=_VERSION,
-    )

@@ -34,10 +34,11 @@ class Opened(NamedTuple):
     tokenizer: Tokenizer  # its tokenizer
 
     @property
-    def files(self) -> list[list[Any]]:
-        """Names, bytes and times of its weights: another model has others."""
+    def identity(self) -> dict[str, Any]:
+        """Return its name and tokenizer, and names, bytes and times of its weights, as JSON has them."""
         found = [(path.name, path.stat()) for path in sorted(self.path.glob("*.safetensors"))]
-        return [[name, at.st_size, int(at.st_mtime)] for name, at in found]
+        files = [[name, at.st_size, int(at.st_mtime)] for name, at in found]
+        return {"name": self.name, "files": files, "tokenizer": self.tokenizer.fingerprint}
 
 
 def open_model(name: str) -> Opened:
