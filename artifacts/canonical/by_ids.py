@@ -48,6 +48,7 @@ class CanonicalIds:
     """Joins ids of one BPE tokenizer. Holds caches only; texts belong to the caller.
 
     Attributes:
+        surfaces: Bytes of each id.
         merges: The tokenizer's merges.
         string_calls: How often text was encoded.
     """
@@ -61,16 +62,16 @@ class CanonicalIds:
             boundaries: Its `boundary_table`.
         """
         self.string_calls = 0
-        self._surfaces = tokenizer.surfaces
-        byte_tokens = {token: self._surfaces[token][0] for token in tokenizer.byte_tokens}
+        self.surfaces = tokenizer.surfaces
+        byte_tokens = {token: self.surfaces[token][0] for token in tokenizer.byte_tokens}
         found = np.flatnonzero(table.left == SYMBOL).tolist()
-        symbols = {self._surfaces[token]: token for token in reversed(found) if token not in byte_tokens}
+        symbols = {self.surfaces[token]: token for token in reversed(found) if token not in byte_tokens}
         self.merges = Merges(table, symbols, byte_tokens)
         self._pre_tokens = PreTokens(tokenizer, boundaries.alphabet)
         self._tokenizer = tokenizer
         self._added = AddedTokens(tokenizer)
         self._adds = self._added.longest > 0
-        self._boundaries = Boundaries(self._surfaces, boundaries, self._added)
+        self._boundaries = Boundaries(self.surfaces, boundaries, self._added)
         self._whole = self._whole_pre_tokens(tokenizer, table)
         self._whole_pairs = {pair for ids in self._whole for pair in pairwise(ids)}
         self._verdicts: dict[tuple[int, int, int], int] = {}
@@ -157,7 +158,7 @@ class CanonicalIds:
         if start < len(ids):
             return None not in map(shape, ids[start:]) and self._boundaries.settled(ids[start - 1], tail[0])
         if shape(ids[-1]) is None:  # the end of a character: enough if the last two ids are two or more
-            return len(_characters_of(self._surfaces[ids[-2]] + self._surfaces[ids[-1]])) > 1
+            return len(_characters_of(self.surfaces[ids[-2]] + self.surfaces[ids[-1]])) > 1
         return shape(ids[-2]) is not None
 
     def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
@@ -184,8 +185,8 @@ class CanonicalIds:
         if verdict == _MERGE and not self.merges.is_byte(run[0]):  # bytes may stay bytes
             return False
         start, tail = self._repair(verdict, ids, run, begin, begin)
-        end = sum(len(self._surfaces[token]) for token in ids[start:])
-        return end == 0 or end in _ends(self._surfaces, tail)
+        end = sum(len(self.surfaces[token]) for token in ids[start:])
+        return end == 0 or end in _ends(self.surfaces, tail)
 
     def _verdict(self, ids: Sequence[int], at: int, after: int, begin: int) -> int:
         """Judge the boundary before ``after`` when ``ids[begin:at]`` come before it."""
@@ -203,7 +204,7 @@ class CanonicalIds:
         merges = self.merges
         if before in self._added or after in self._added:
             return _KEEP
-        if merges.is_byte(before) and merges.is_byte(after) and self._surfaces[after][0] & 0xC0 == 0x80:
+        if merges.is_byte(before) and merges.is_byte(after) and self.surfaces[after][0] & 0xC0 == 0x80:
             return _MERGE  # together they may be a character that has a token
         kind = self._boundaries.kind(tail, after)
         if kind == SPLIT:
@@ -258,7 +259,7 @@ class CanonicalIds:
         added = next((place for place, token in enumerate(run) if token in self._added), len(run))
         run, rest = run[:added], run[added:]
         tokens = [*ids[start:], *run]
-        data = b"".join(map(self._surfaces.__getitem__, tokens))
+        data = b"".join(map(self.surfaces.__getitem__, tokens))
         places = [place for place, byte in enumerate(data) if byte & 0xC0 != 0x80]
         shapes = list(map(self._boundaries.shape, tokens))
         if None in shapes:  # characters split over tokens
@@ -270,8 +271,8 @@ class CanonicalIds:
         splits = self._pre_tokens.starts(seen)
         cuts = [places[split] for split in splits] + [len(data)]
         kept = list(ids[start : max(start, floor)])
-        fixed = sum(len(self._surfaces[token]) for token in kept)
-        ends = {0: 0} | {end: count for count, end in enumerate(_ends(self._surfaces, tokens), 1)}
+        fixed = sum(len(self.surfaces[token]) for token in kept)
+        ends = {0: 0} | {end: count for count, end in enumerate(_ends(self.surfaces, tokens), 1)}
         for low, high in pairwise(cuts):
             if high > fixed:
                 inside = self._merged(tokens, data, ends, max(low, fixed), high)
@@ -299,9 +300,9 @@ class CanonicalIds:
         back = _BACK
         while True:
             start = max(begin, len(ids) - back)
-            while start > begin and b"\x80" <= self._surfaces[ids[start]][:1] < b"\xc0":  # inside a character
+            while start > begin and b"\x80" <= self.surfaces[ids[start]][:1] < b"\xc0":  # inside a character
                 start -= 1
-            data = b"".join(map(self._surfaces.__getitem__, (*ids[start:], *run)))
+            data = b"".join(map(self.surfaces.__getitem__, (*ids[start:], *run)))
             try:
                 found = self._encode_text((data if start > begin else self._added.at_start(data)).decode())
             except UnicodeDecodeError:  # no text
@@ -311,8 +312,8 @@ class CanonicalIds:
             back *= 2
         if start >= floor:
             return start, found
-        fixed = sum(len(self._surfaces[token]) for token in ids[start:floor])
-        ends = _ends(self._surfaces, found)
+        fixed = sum(len(self.surfaces[token]) for token in ids[start:floor])
+        ends = _ends(self.surfaces, found)
         if fixed in ends:
             return floor, found[ends.index(fixed) + 1 :]
         rest = data[fixed:]
@@ -326,7 +327,7 @@ class CanonicalIds:
 
     def _agrees(self, ids: Sequence[int], start: int, found: list[int]) -> bool:
         """Return whether an encoding that began at ``start`` begins as the ids there do."""
-        far = sum(len(self._surfaces[token]) for token in ids[start:]) > self._added.longest
+        far = sum(len(self.surfaces[token]) for token in ids[start:]) > self._added.longest
         return far and list(ids[start : start + 2]) == found[:2]
 
     def _whole_pre_tokens(self, tokenizer: Tokenizer, table: MergeTable) -> dict[tuple[int, ...], int]:
@@ -338,8 +339,8 @@ class CanonicalIds:
         whole: dict[tuple[int, ...], int] = {}
         if tokenizer.spec["model"].get("ignore_merges"):
             for token in np.flatnonzero(table.left < SYMBOL).tolist():
-                if self._surfaces[token]:
-                    whole[tuple(self.merges.merge(self.merges.spell(self._surfaces[token])))] = token
+                if self.surfaces[token]:
+                    whole[tuple(self.merges.merge(self.merges.spell(self.surfaces[token])))] = token
         return whole
 
 

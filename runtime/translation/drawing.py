@@ -16,7 +16,7 @@ from spectool.runtime.translation.protocol import Constraint, DraftContext
 from spectool.runtime.translation.spelling import CHECKED, Speller
 
 FLATTER = 1.0  # temperature of the draft, in parts of the request's (docs/sampling.md has others)
-SMALL = 0.25  # share of the outlook that is not worth a pass of the draft
+SMALL = 0.5  # share of the outlook that is not worth a pass of the draft
 _LEAST = -1e30
 _Ids = NDArray[np.int32]
 _Floats = NDArray[np.float64]
@@ -68,7 +68,7 @@ class NextTokens:
         """Return ids [n] and their probabilities [n], which sum to 1; None where the draft cannot say."""
         while self._over is not None and self._passes > 0:
             self._look(self._over, first=not self._tokens and self._over.path == self._begin)
-            self._over = self._outlook.take_over(SMALL)
+            self._over = self._take_over()
         ids, probabilities = self._outlook.next(self._draw.vocabulary)
         if self._draw.processors and ids.size:
             probabilities = self._processed(ids, probabilities)
@@ -79,7 +79,10 @@ class NextTokens:
         """Go on behind a token, one of those that were stated."""
         self._tokens.append(token)
         self._outlook.follow(token)
-        self._over = self._outlook.take_over(SMALL)
+        self._over = self._take_over()
+
+    def _take_over(self) -> Over | None:
+        return self._outlook.take_over(SMALL, hold=self._speller.check and self._passes > 0)
 
     def _processed(self, ids: _Ids, probabilities: _Floats) -> _Floats:
         """Return the probabilities as the request's processors change them."""
@@ -105,7 +108,7 @@ class NextTokens:
         if first:
             spelled = self._speller.first(ids, likely, False)
         else:
-            spelled = self._speller.following(ids, likely, self._tokens, over.carried)
+            spelled = self._speller.following(ids, likely, self._tokens, over.carried, over.held)
         self._outlook.add(over.path, ids, spelled, over.weight * weights)
 
 

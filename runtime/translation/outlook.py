@@ -4,8 +4,12 @@
     in target ids         Qu i     Quick      The
     stated, drawn from    Qu .5    Quick .3   The .2           drawn: Qu
     left                     i .5
-    stated, drawn from       i 1                               drawn: i
-    over                  `Qui` is said: the draft is asked what comes after it
+    the draft goes on        Qui te .4   Qui et .1
+    in target ids            ite         i et
+    stated, drawn from       ite .8      i .2
+
+A draft token is *over* where one target id of it is left. That one is held back, since it may merge with what comes
+next. The draft is asked for that, and both are spelled together.
 
 Only target ids are drawn. What is stated for the next one follows from those drawn so far and from nothing else. So
 what is left of several draft tokens is stated together.
@@ -44,11 +48,12 @@ class Scorer(Protocol):
 
 
 class Over(NamedTuple):
-    """A draft token of which everything is drawn."""
+    """A draft token of which everything is drawn, but perhaps for its last target id."""
 
     path: tuple[int, ...]  # draft ids up to it, from where the outlook begins
     carried: bytes  # bytes of a character that it has begun
     weight: float  # its probability, up to a factor that all weights have
+    held: int | None = None  # the last target id of its spelling, which may merge with what follows
 
 
 @dataclass(slots=True)
@@ -86,21 +91,27 @@ class Outlook:
         named = {int(tokens[place]): data for place, data in carried.items()}
         self._branches.append(_Branch(path, tokens, rows, named, weights))
 
-    def take_over(self, least: float) -> Over | None:
-        """Take out the heaviest token that is over; None if its share of all weight is below ``least``."""
+    def take_over(self, least: float, hold: bool) -> Over | None:
+        """Take out the heaviest token that is over; None if its share of all weight is below ``least``.
+
+        With ``hold``, one that has a single target id left is taken out as well: what follows may change it.
+        """
         total, best = 0.0, (0.0, 0, 0)
         for number, branch in enumerate(self._branches):
-            over = np.where(branch.rows[:, 0] == OVER, branch.weights, 0)
-            place = int(over.argmax())
+            over = branch.rows[:, 0] == OVER
+            if hold:
+                over |= (branch.rows[:, 0] >= 0) & (branch.rows[:, 1:2] == OVER).any(axis=1)
+            weights = np.where(over, branch.weights, 0)
+            place = int(weights.argmax())
             total += float(branch.weights[branch.rows[:, 0] != CUT].sum())
-            best = max(best, (float(over[place]), number, place))
+            best = max(best, (float(weights[place]), number, place))
         weight, number, place = best
         if weight <= 0 or weight < least * total:
             return None
         branch = self._branches[number]
+        token, left = int(branch.tokens[place]), int(branch.rows[place, 0])
         branch.rows[place, 0] = CUT
-        token = int(branch.tokens[place])
-        return Over((*branch.path, token), branch.carried.get(token, b""), weight)
+        return Over((*branch.path, token), branch.carried.get(token, b""), weight, None if left == OVER else left)
 
     def next(self, vocabulary: int) -> tuple[_Ids, _Floats]:
         """Return the next target ids below ``vocabulary``, ascending [n], and their probabilities [n]; n may be 0."""

@@ -88,11 +88,11 @@ class Speller:
             for place in np.flatnonzero(likely & (tokens < len(self.surfaces))).tolist():
                 _write(rows[place], self.text_start[tokens[place]])
         if self.check_first:
-            self._leave_out_merging(rows, likely, ())
+            rows[self._merging(rows, likely, ())] = CUT
         return rows, carried
 
     def following(
-        self, tokens: _Ids, likely: NDArray[np.bool_], drawn: Sequence[int], carried: bytes
+        self, tokens: _Ids, likely: NDArray[np.bool_], drawn: Sequence[int], carried: bytes, held: int | None = None
     ) -> tuple[_Ids, dict[int, bytes]]:
         """Spell draft tokens that stand after others.
 
@@ -101,14 +101,26 @@ class Speller:
             likely: Which of them are looked at with care, where a table is not enough [tokens].
             drawn: Target ids after the committed ones.
             carried: Bytes of a character that the draft has begun and that are not drawn.
+            held: Last target id before them, if it is not drawn; where the two would merge, both are spelled together.
 
         Returns:
             A row of each, int32 [tokens, LONGEST + 1]; and by place the bytes of a character that a token begins
             behind its row.
         """
         rows, left = self._spell(tokens, likely, b"", carried)
+        if held is not None and self.engine is not None:
+            merging = self._merging(rows, likely, (*drawn, held))
+            said = rows[:, 0] != CUT
+            rows[said, 1:] = rows[said, :-1]
+            rows[said, 0] = held
+            rows[rows[:, -1] >= 0, -1] = CUT
+            rows[merging] = CUT
+            before = self.engine.surfaces[held] + carried
+            for place in np.flatnonzero(merging & likely).tolist():
+                ids, left[place] = self._spell_bytes(int(tokens[place]), b"", before)
+                _write(rows[place], ids, bool(left[place]))
         if self.check:
-            self._leave_out_merging(rows, likely, drawn)
+            rows[self._merging(rows, likely, drawn)] = CUT
         return rows, left
 
     def _spell(
@@ -123,8 +135,7 @@ class Speller:
         if self.engine is None:
             return rows, left
         for place in np.flatnonzero(care & inside & likely).tolist():
-            key = int(tokens[place]), behind, carried
-            ids, rest = self.known[key] if key in self.known else self._spell_bytes(*key)
+            ids, rest = self._spell_bytes(int(tokens[place]), behind, carried)
             _write(rows[place], ids, bool(rest))
             if rest:
                 left[place] = rest
@@ -132,26 +143,29 @@ class Speller:
 
     def _spell_bytes(self, token: int, behind: bytes, carried: bytes) -> tuple[tuple[int, ...], bytes]:
         """Return the target ids of a token's whole characters, and the bytes behind them."""
-        surface = self.surfaces[token]
-        found: tuple[tuple[int, ...], bytes] = (), b""
-        if self.engine is not None and surface.startswith(behind):
-            data = carried + surface[len(behind) :]
-            whole = whole_characters(data)
-            found = self.engine.spell(data[:whole]), data[whole:]
-        self.known[token, behind, carried] = found
+        found = self.known.get((token, behind, carried))
+        if found is None:
+            surface, found = self.surfaces[token], ((), b"")
+            if self.engine is not None and surface.startswith(behind):
+                data = carried + surface[len(behind) :]
+                whole = whole_characters(data)
+                found = self.engine.spell(data[:whole]), data[whole:]
+            self.known[token, behind, carried] = found
         return found
 
-    def _leave_out_merging(self, rows: _Ids, likely: NDArray[np.bool_], drawn: Sequence[int]) -> None:
-        """Cut the rows of likely tokens whose first target id would merge into the one before it."""
+    def _merging(self, rows: _Ids, likely: NDArray[np.bool_], drawn: Sequence[int]) -> NDArray[np.bool_]:
+        """Return which rows begin with a target id that likely ones have and that would merge into the one before."""
+        merging: list[int] = []
         floor = len(self.committed)
         self.committed.extend(drawn)
         try:
             asked = likely & (rows[:, 0] >= 0) & (rows[:, 1] != CUT)
             for token in np.unique(rows[asked, 0]).tolist():
                 if self.engine is not None and not self.engine.boundary_holds(self.committed, (token,), self.begin):
-                    rows[rows[:, 0] == token] = CUT
+                    merging.append(token)
         finally:
             del self.committed[floor:]
+        return np.isin(rows[:, 0], merging)
 
 
 def counterparts_alone(counterparts: _Ids) -> Speller:

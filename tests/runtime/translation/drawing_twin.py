@@ -34,12 +34,17 @@ class Said:
 
 
 class DrawingTwin:
-    """Enumerates what may follow committed and drawn tokens."""
+    """Enumerates what may follow committed and drawn tokens.
+
+    Attributes:
+        merged: Draft tokens so far that were spelled together with an id that was held back.
+    """
 
     def __init__(self, pair: ToyPair, temperature: float) -> None:
         self._pair = pair
         self._twin = TranslationTwin(pair.draft, pair.target)
         self._temperature = FLATTER * temperature
+        self.merged = 0
 
     def stated(self, committed: Sequence[int], drawn: Sequence[int]) -> dict[int, float]:
         """Return the distribution of the token after ``drawn``."""
@@ -83,13 +88,14 @@ class DrawingTwin:
         return found
 
     def _expand(self, known: list[Said], before: Sequence[int]) -> None:
-        """Replace the heaviest of those that are over by what follows it, again and again."""
-        while over := [said for said in known if not said.ids and not said.ended]:
+        """Replace the heaviest of those that have one id left or none by what follows it, again and again."""
+        while over := [said for said in known if len(said.ids) < 2 and not said.ended]:
             heaviest = max(over, key=lambda said: said.weight)
             if heaviest.weight < SMALL * sum(said.weight for said in known):
                 break
             known.remove(heaviest)
-            for said in self._said(self._softmax(heaviest.view), CHECKED, heaviest.view, before, b"", heaviest.carried):
+            after = self._softmax(heaviest.view)
+            for said in self._said(after, CHECKED, heaviest.view, before, b"", heaviest.carried, held=heaviest.ids):
                 said.weight *= heaviest.weight
                 known.append(said)
 
@@ -102,6 +108,7 @@ class DrawingTwin:
         repeated: bytes,
         carried: bytes,
         checked: bool = True,
+        held: Sequence[int] = (),
     ) -> list[Said]:
         """Return what draft tokens say, those that say anything.
 
@@ -113,14 +120,14 @@ class DrawingTwin:
             repeated: Bytes of theirs that stand in ``before``.
             carried: Bytes before them that do not.
             checked: Whether what would merge into the last of ``before`` is left out.
+            held: A target id between ``before`` and them, spelled together with those that would merge into it.
         """
         draft, target = self._pair.draft, self._pair.target
-        found: list[Said] = []
-        merging = set()
+        found: list[tuple[bool, Said]] = []
         for token, weight in weights.items():
             surface = draft.surfaces[token]
             if not surface:
-                ended = [Said(weight, [], [target.roles.eos[0]], ended=True)]
+                ended = [(False, Said(weight, [], [*held, target.roles.eos[0]], ended=True))]
                 found += ended if token in draft.roles.eos and weight > 0 else []
                 continue
             data = carried + surface[len(repeated) :]
@@ -128,11 +135,35 @@ class DrawingTwin:
             simple = not repeated and not carried and _is_text(surface)
             if weight <= 0 or (not simple and weight < least):
                 continue
-            ids = encode_bytes(target, ready)
-            if ids and checked and weight >= least and not boundary_holds(target, before, ids[0]):
-                merging.add(ids[0])
-            found.append(Said(weight, [*view, token], ids, data[len(ready) :]))
-        return [said for said in found if said.ended or not said.ids or said.ids[0] not in merging]
+            likely = weight >= least
+            found.append((likely, Said(weight, [*view, token], encode_bytes(target, ready), data[len(ready) :])))
+        if held:
+            found = self._with_held(found, [*before, *held], held[0])
+        merging = self._merging(found, before) if checked else set()
+        return [said for _, said in found if not said.ids or said.ids[0] not in merging]
+
+    def _merging(self, found: Sequence[tuple[bool, Said]], before: Sequence[int]) -> set[int]:
+        """Return the first ids of likely ones that would merge into the last of ``before``."""
+        first = {said.ids[0] for likely, said in found if likely and said.ids}
+        return {token for token in first if not boundary_holds(self._pair.target, before, token)}
+
+    def _with_held(self, found: list[tuple[bool, Said]], before: Sequence[int], held: int) -> list[tuple[bool, Said]]:
+        """Return them with ``held``, the last of ``before``, in front: merged where the target would."""
+        target = self._pair.target
+        merging = self._merging(found, before)
+        for likely, said in found:
+            if said.ended:
+                continue
+            if not said.ids or said.ids[0] not in merging:
+                said.ids.insert(0, held)
+            elif likely:
+                self.merged += 1
+                data = b"".join(target.surfaces[token] for token in (held, *said.ids)) + said.carried
+                ready = data[: len(data) - len(_unfinished(data))]
+                said.ids, said.carried = encode_bytes(target, ready), data[len(ready) :]
+            else:
+                said.weight = 0.0
+        return [(likely, said) for likely, said in found if said.weight > 0]
 
     def _scores(self, view: Sequence[int]) -> np.ndarray:
         return self._pair.draft_model.logits(view) / self._temperature

@@ -50,14 +50,14 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Anch
 
 
 def following(
-    pair: ToyPair, translator: AnchoredTranslator, kind: type[NextTokens] = NextTokens, passes: int = 8
+    pair: ToyPair, translator: AnchoredTranslator, kind: type[NextTokens] = NextTokens, sampling: Sampling = SAMPLING
 ) -> NextTokens:
     """Return what the draft says at the translator's frontier."""
     speller = translator.speller()
     assert speller is not None
-    draw = Draw(SAMPLING, (), pair.target.size)
+    draw = Draw(sampling, (), pair.target.size)
     context, constraint = translator.draft_context(), translator.constraint()
-    return kind(TableScorer(pair.draft_model), speller, context, constraint, draw, (), passes)
+    return kind(TableScorer(pair.draft_model), speller, context, constraint, draw, (), 8)
 
 
 def p_of(pair: ToyPair, ids: Sequence[int]) -> NDArray[np.float64]:
@@ -69,27 +69,28 @@ def p_of(pair: ToyPair, ids: Sequence[int]) -> NDArray[np.float64]:
 @pytest.mark.parametrize("name", list(PAIRS))
 def test_what_is_stated_is_what_whole_strings_say(name: str, translator: Callable[[str], AnchoredTranslator]) -> None:
     pair, anchored = PAIRS[name], translator(name)
-    twin = DrawingTwin(pair, SAMPLING.temp)
-    compared = 0
-    for prompt in pair.prompt_ids:
+    compared = merged = 0
+    for heat, prompt in itertools.product((0.4, 0.9), pair.prompt_ids):
+        twin = DrawingTwin(pair, heat)
         anchored.start()
         anchored.commit(prompt)
         reached: list[tuple[int, ...]] = [()]
         while reached:
             drawn = reached.pop()
-            ahead = following(pair, anchored)
+            ahead = following(pair, anchored, sampling=Sampling(temp=heat))
             for token in drawn:
                 ahead.stated()
                 ahead.follow(token)
             known = ahead.stated()
             found = {} if known is None else dict(zip(known[0].tolist(), known[1].tolist(), strict=True))
             expected = twin.stated(prompt, drawn)
-            assert found == pytest.approx(expected, abs=1e-6), (prompt, drawn)
+            assert found == pytest.approx(expected, abs=1e-6), (heat, prompt, drawn)
             compared += 1
             if len(drawn) < LENGTH - 1:
                 reached += [(*drawn, token) for token in expected]
-    print(f"{name}: {compared} distributions")
-    assert compared > 50
+        merged += twin.merged
+    print(f"{name}: {compared} distributions, {merged} merges of a held id with what follows it")
+    assert compared > 100 and merged > 20
 
 
 @pytest.mark.parametrize("count", [0, 1, LONGEST, LONGEST + 1, LONGEST + 5])
