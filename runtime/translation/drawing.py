@@ -4,6 +4,7 @@ The design and the proof that nothing is lost: docs/sampling.md.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import mlx.core as mx
 import numpy as np
@@ -122,12 +123,14 @@ def draw_tokens(following: NextTokens, limit: int, vocabulary: int) -> tuple[lis
     stated: list[tuple[_Ids, _Floats]] = []
     coins = mx.random.uniform(shape=(limit,))
     mx.async_eval(coins)  # type: ignore[no-untyped-call]  # ready before the draft is
+    tossed: list[float] = []
     for place in range(limit):
         known = following.stated()
         if known is None:
             break
+        tossed = tossed or cast("list[float]", coins.tolist())
         sums = np.cumsum(known[1])
-        tokens.append(int(known[0][np.searchsorted(sums, coins[place].item() * sums[-1], side="right")]))
+        tokens.append(int(known[0][np.searchsorted(sums, tossed[place] * sums[-1], side="right")]))
         stated.append(known)
         following.follow(tokens[-1])
     return tokens, _rows(stated, vocabulary) if stated else None
