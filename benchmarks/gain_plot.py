@@ -21,6 +21,8 @@ SHORT = {
     "qwen2.5-coder-1.5b": "Qwen2.5 1.5B",
     "smollm2-135m": "SmolLM2 135M",
     "bielik-11b-v2.5": "Bielik 11B",
+    "llama-3.2": "Llama 3.2",
+    "qwen2.5-coder-0.5b": "Qwen2.5 0.5B",
 }
 LOOKUPS = {
     "prompt look-up (vLLM)": "prompt look-up",
@@ -66,12 +68,14 @@ def main() -> None:
     drafters["group"] = model + "\n" + drafters.language.map({"pl": "Polish", "uk": "Ukrainian"})
     ladder = pd.read_json(RESULTS / "real_ladder.jsonl", lines=True).query("k == 4")
     language = ladder.language.map({"pl": "Polish", "en": "English"})
-    ladder["group"] = ladder.draft.map(SHORT) + "\n→ " + ladder.target.map(SHORT) + "\n" + language
+    ladder["group"] = ladder.draft.map(SHORT).str.rsplit(n=1).str[0] + "\n→ " + ladder.target.map(SHORT) + "\n" + language
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)
+        ratios = [drafters.group.nunique(), ladder.group.nunique()]
+        figure, axes = plt.subplots(1, 2, figsize=(11, 3.8), layout="constrained", sharey=True, width_ratios=ratios)
         bars(axes[0], drafters.rename(columns={"drafter": "method"}), LOOKUPS, "No draft model")
         bars(axes[1], ladder.rename(columns={"strategy": "method"}), STRATEGIES, "A draft model with another tokenizer")
         axes[0].set_ylabel("tokens per pass")
+        axes[0].set_ylim(1, 3)  # room for the legends
         figure.savefig(FIGURE)
 
 

@@ -31,6 +31,21 @@ def lines(files: list[Path]) -> int:
     return sum(len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in files)
 
 
+def lines_by_kind(files: list[Path]) -> dict[str, int]:
+    """Return how many lines are docstrings, imports, blank, and code with its comments."""
+    kinds = {"docstrings": 0, "imports": 0, "blank": 0}
+    for file in files:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)):
+            inside = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            kind = "docstrings" if inside else "imports" if isinstance(node, ast.Import | ast.ImportFrom) else None
+            if kind:
+                numbers = range(node.lineno - 1, (node.end_lineno or node.lineno))
+                kinds[kind] += sum(bool(text.splitlines()[number].strip()) for number in numbers)
+        kinds["blank"] += sum(not line.strip() for line in text.splitlines())
+    return {"code": lines(files) - sum(kinds.values()), **kinds}
+
+
 def undocumented(files: list[Path]) -> tuple[int, int]:
     """Return public functions of three parameters and more, and those of them without ``Args:``."""
     functions = [
@@ -57,6 +72,7 @@ def counts() -> dict[str, Any]:
     measured = lines([file for file in files if file.parts[0] == "measure"])
     return {
         "lines in the package": lines(files),
+        **{f"  of {kind}": count for kind, count in lines_by_kind(files).items()},
         "modules": len(modules),
         "median lines of a module": median(lines([file]) for file in modules),
         "longest module": max((lines([file]), str(file)) for file in modules),
