@@ -68,7 +68,8 @@ def main() -> None:
     drafters["group"] = model + "\n" + drafters.language.map({"pl": "Polish", "uk": "Ukrainian"})
     ladder = pd.read_json(RESULTS / "real_ladder.jsonl", lines=True).query("k == 4")
     language = ladder.language.map({"pl": "Polish", "en": "English"})
-    ladder["group"] = ladder.draft.map(SHORT).str.rsplit(n=1).str[0] + "\n→ " + ladder.target.map(SHORT) + "\n" + language
+    draft = ladder.draft.map(SHORT).str.rsplit(n=1).str[0]
+    ladder["group"] = draft + "\n→ " + ladder.target.map(SHORT) + "\n" + language
     with plt.rc_context(STYLE):
         ratios = [drafters.group.nunique(), ladder.group.nunique()]
         figure, axes = plt.subplots(1, 2, figsize=(11, 3.8), layout="constrained", sharey=True, width_ratios=ratios)

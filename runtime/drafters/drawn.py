@@ -2,7 +2,7 @@
 
 Drawn drafts come from a distribution over target ids that is stated. Guesses are the most probable draft tokens,
 translated. Drawn ones stand more often where the draft's tokens are as long as the target's. Of shorter ones several
-make a target token: guesses join them, and a stated distribution hardly knows it.
+make a target token: guesses join all of them, and a stated distribution the likely ones.
 
 Drawing is the better way for most pairs. So the other one is tried now and then, and asked where it has had more tokens
 accepted. It is settled before anything is drawn, as it must be (docs/sampling.md).
