@@ -41,10 +41,17 @@ _PROPOSED = 8  # look-ups of a proposal that is shown
     metavar="T",
     help="Tokenizer for showing tokens as text, if the recorded one has moved.",
 )
+@click.option("--as-loaded", is_flag=True, help="With a tokenizer: as mlx-lm loads it, and its fingerprint.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @guarded
 def inspect(
-    path: str, lookup: str | None, entries: int, text: Path | None, tokenizer: str | None, as_json: bool
+    path: str,
+    lookup: str | None,
+    entries: int,
+    text: Path | None,
+    tokenizer: str | None,
+    as_loaded: bool,
+    as_json: bool,
 ) -> None:
     """Explain an artifact, or a tokenizer.
 
@@ -60,10 +67,10 @@ def inspect(
     if not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file()):
         if lookup is not None:
             raise click.UsageError(f"--lookup works on dictionaries; {path} is not one")
-        _inspect_tokenizer(path, text, as_json)
+        _inspect_tokenizer(path, text, as_loaded, as_json)
         return
-    if text is not None:
-        raise click.UsageError(f"--text works on tokenizers; {path} is an artifact")
+    if text is not None or as_loaded:
+        raise click.UsageError(f"--text and --as-loaded work on tokenizers; {path} is an artifact")
     manifest = read_manifest(directory)
     facts: dict[str, Any] = describe(manifest)
     if as_json:
@@ -154,16 +161,19 @@ def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: i
         click.echo(line)
 
 
-def _inspect_tokenizer(source: str, text: Path | None, as_json: bool) -> None:
-    from spectool.artifacts.tokenizer.opening import open_tokenizer
-    from spectool.artifacts.tokenizer.round_trips import limits
+def _inspect_tokenizer(source: str, text: Path | None, as_loaded: bool, as_json: bool) -> None:
+    from spectool.artifacts.tokenizer.fingerprint import file_digest
+    from spectool.artifacts.tokenizer.opening import open_tokenizer, read_tokenizer
+    from spectool.artifacts.tokenizer.round_trips import LIMITS_READ, limits
 
-    tokenizer = open_tokenizer(source)
+    read = None if as_loaded or text else read_tokenizer(source, LIMITS_READ)
+    tokenizer = read or open_tokenizer(source)
     facts: dict[str, Any] = {
         "tokenizer": tokenizer.name,
         "kind": tokenizer.kind,
         "ids": tokenizer.size,
-        "fingerprint": tokenizer.fingerprint,
+        **({"file": file_digest(tokenizer.file)} if tokenizer.file else {}),
+        **({} if read else {"fingerprint": tokenizer.fingerprint}),
         "roles": tokenizer.roles.as_dict(),
         "limits": list(limits(tokenizer)) or ([] if as_json else "none: every text survives"),
         "notes": list(tokenizer.notes),
@@ -196,17 +206,12 @@ def _sample(
     dictionary: "Dictionary", lookup: str | None, count: int, source: str | None, as_json: bool
 ) -> dict[str, Any]:
     """Sample entries, and the answer to ``--lookup``, spelled with the dictionary's tokenizer."""
-    from spectool.artifacts.tokenizer.surfaces import token_surfaces
-
-    tokenizer = _tokenizer_of(dictionary, source, needed=lookup is not None)
+    tokenizer = _tokenizer_of(dictionary, source, lookup)
 
     def spell(tokens: Sequence[int]) -> str:
         if tokenizer is None:
             return " ".join(map(str, tokens))
-        # The surfaces of these alone: those of 262,000 ids take half a second.
-        names = {tokenizer.backend.id_to_token(token) or "": token for token in tokens}
-        surfaces = token_surfaces(tokenizer.spec, names, tokenizer.specials)
-        return b"".join(map(surfaces.__getitem__, tokens)).decode("utf-8", "replace")
+        return b"".join(map(tokenizer.surfaces.__getitem__, tokens)).decode("utf-8", "replace")
 
     def line(context: Sequence[int], tokens: Sequence[int], probability: float) -> Any:
         if as_json:
@@ -240,16 +245,20 @@ def _proposal(
     return steps if as_json else "".join(f"{step['text']}" for step in steps) + f"  ({probability:.0%} for all of it)"
 
 
-def _tokenizer_of(dictionary: "Dictionary", source: str | None, needed: bool) -> "Tokenizer | None":
+def _tokenizer_of(dictionary: "Dictionary", source: str | None, lookup: str | None) -> "Tokenizer | None":
     from spectool import TokenizerError
-    from spectool.artifacts.tokenizer.opening import open_named
+    from spectool.artifacts.tokenizer.opening import open_named, read_tokenizer
 
+    recorded, texts = dictionary.tokenizer, [] if lookup is None else [lookup, f" {lookup}"]
+    named, file = source or recorded["name"], recorded.get("file", "")
     try:
-        tokenizer = open_named(source, dictionary.tokenizer, "the dictionary's")
+        if read := read_tokenizer(named, texts, dictionary.alphabet.tolist(), file):
+            return read
+        tokenizer = open_named(source, recorded, "the dictionary's")
     except TokenizerError:
-        if source or needed:
+        if source or lookup is not None:
             raise
-        say(f"{dictionary.tokenizer['name']}: tokenizer not found, showing ids; give it with --tokenizer to see text")
+        say(f"{recorded['name']}: tokenizer not found, showing ids; give it with --tokenizer to see text")
         return None
-    tokenizer.require(dictionary.tokenizer, str(dictionary.path), f"spectool build-dict --tokenizer {tokenizer.name} …")
+    tokenizer.require(recorded, str(dictionary.path), f"spectool build-dict --tokenizer {tokenizer.name} …")
     return tokenizer

@@ -29,9 +29,9 @@ def describe(manifest: Manifest) -> dict[str, Any]:
 def _describe(manifest: Manifest) -> dict[str, Any]:
     facts: dict[str, Any] = {"format": f"{manifest.format} {manifest.version}", "written by": manifest.tool}
     for role, tokenizer in manifest.tokenizers.items():
-        facts[f"{role} tokenizer"] = (
-            f"{tokenizer['name']} ({tokenizer['size']:,} ids, {short(tokenizer['fingerprint'])})"
-        )
+        file = f", file {short(tokenizer['file'])}" if "file" in tokenizer else ""
+        known = f"{tokenizer['size']:,} ids, {short(tokenizer['fingerprint'])}{file}"
+        facts[f"{role} tokenizer"] = f"{tokenizer['name']} ({known})"
     # Formats by name: to import what reads them all takes longer than to read a manifest.
     match manifest.format:
         case "spectool-benchmark":

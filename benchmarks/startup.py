@@ -44,7 +44,8 @@ TOGETHER = 4
 @click.option("--pair", "pairs", multiple=True, metavar="DRAFT:TARGET", help="Only these pairs.")
 @click.option("--turns", default=3, show_default=True, help="Processes for each row; medians are shown.")
 @click.option("--prompts/--no-prompts", default=True, help="Measure what prompts of growing length cost.")
-def main(label: str, pairs: tuple[str, ...], turns: int, prompts: bool) -> None:
+@click.option("--answers", is_flag=True, help="Measure `inspect` and `verify` alone, and keep all other rows.")
+def main(label: str, pairs: tuple[str, ...], turns: int, prompts: bool, answers: bool) -> None:
     """Measure every pair and every command; print, and save each pair when it is done."""
     rows: list[dict[str, Any]] = []
 
@@ -54,10 +55,11 @@ def main(label: str, pairs: tuple[str, ...], turns: int, prompts: bool) -> None:
 
     for draft, target in [tuple(pair.split(":")) for pair in pairs] or PAIRS:
         place = _artifacts(draft, target)
-        for step in ("dictionary", "alignment", "pair"):
+        for step in () if answers else ("dictionary", "alignment", "pair"):
             note(draft=draft, target=target, step=step, **_median([_child(step, place) for _ in range(turns)]))
-        note(draft=draft, target=target, step="shared", **_together(place))
-        if prompts and (draft, target) == PAIRS[0]:
+        if not answers:
+            note(draft=draft, target=target, step="shared", **_together(place))
+        if prompts and not answers and (draft, target) == PAIRS[0]:
             for step in ("prompt dictionary", "prompt pair"):
                 for figures in _child(step, place)["prompts"]:
                     note(draft=draft, target=target, step=step, **figures)
@@ -65,11 +67,12 @@ def main(label: str, pairs: tuple[str, ...], turns: int, prompts: bool) -> None:
             runs = [_timed_command(command) for _ in range(turns)]
             note(draft=draft, target=target, step=name, **_median(runs))
         with TemporaryDirectory() as scratch:
-            for name, command in _builds(place["draft"], place["target"]).items():
+            for name, command in () if answers else _builds(place["draft"], place["target"]).items():
                 note(draft=draft, target=target, step=name, **_timed_command([*command, "-o", f"{scratch}/{name}"]))
         others = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-        kept = [row for row in others if (row["label"], row["draft"], row["target"]) != (label, draft, target)]
         done = [row for row in rows if (row["draft"], row["target"]) == (draft, target)]
+        measured = {(label, draft, target, row["step"]) for row in done}
+        kept = [row for row in others if (row["label"], row["draft"], row["target"], row["step"]) not in measured]
         RESULTS.write_text("".join(json.dumps(row) + "\n" for row in kept + done))
     _print(rows)
 

@@ -86,6 +86,7 @@ class Dictionary:
     Attributes:
         path: Its directory.
         manifest: Its manifest.
+        alphabet: Ids of all tokens in it; uint32, most frequent first.
         max_context: Longest context, in tokens; a look-up needs no more history than that.
         chained: Whether a proposal goes on with further look-ups after its first continuation.
     """
@@ -104,7 +105,7 @@ class Dictionary:
         expect_format(path, self.manifest, FORMAT, VERSION, ("target",), REBUILD)
         require_files(path, self.manifest, FILES, "Build the dictionary again")
         alphabet = map_array(path / "alphabet.npy", "uint32")
-        self._alphabet = alphabet
+        self.alphabet = alphabet
         self._symbols, self._tokens = _Symbols(alphabet), _Tokens(alphabet)
         self._continuations = _open_trie(path, self.manifest, "continuations.marisa")
         self._contexts = _open_trie(path, self.manifest, "contexts.marisa")
@@ -185,7 +186,7 @@ class Dictionary:
         """
         verify_files(self.path, self.manifest)
         size = self.manifest.tokenizers["target"]["size"]
-        alphabet = self._alphabet
+        alphabet = self.alphabet
         contexts, continuations = _Keys(self._contexts), _Keys(self._continuations)
         checks = {
             "alphabet.npy: token ids repeat": len(np.unique(alphabet)) == len(alphabet),

@@ -4,12 +4,17 @@ Writing a tokenizer with 262k ids as JSON and reading it takes seconds; its step
 milliseconds. Copies share the model, which is most of the memory.
 """
 
+import gc
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import tokenizers
+from pydantic_core import from_json, to_json
+
+from spectool.artifacts.tokenizer.surfaces import byte_symbols
 
 _STEPS = ("normalizer", "pre_tokenizer", "decoder")
 
@@ -50,6 +55,59 @@ def around_model(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str, Any
     copy.no_truncation()
     copy.no_padding()
     return copy
+
+
+def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str]) -> tokenizers.Tokenizer | None:
+    """Return a backend with that part of a ``tokenizer.json`` which some texts need; they get the ids of the whole.
+
+    The library takes a second for 262k ids and their merges. BPE can only need those that have no other characters than
+    the text, once normalizer and pre-tokenizer have written it. Whether the library accepts the rest is not tried.
+
+    Args:
+        file: The file.
+        texts: All that may be encoded.
+        keep: Further tokens, by id or name. Added ones, those for bytes and the one with the highest id always are.
+
+    Returns:
+        The backend; None for other models, and where the library may give other ids than are written.
+    """
+    collects = gc.isenabled()
+    gc.disable()  # which would look through a million strings again and again
+    try:
+        spec = from_json(file.read_bytes(), allow_inf_nan=False, cache_strings="none")
+        model, added = spec["model"], {token["content"]: token["id"] for token in spec["added_tokens"]}
+        ids = model["vocab"] | {name: index for name, index in added.items() if name not in model["vocab"]}
+        places = list(ids.values())
+        plain = not any(map(model.get, ("continuing_subword_prefix", "end_of_word_suffix", "dropout")))
+        sure = len(ids) in (len(model["vocab"]), places[-1] + 1)  # the library numbers added tokens that are not in it
+        if model["type"] != "BPE" or not (plain and sure) or places != sorted(set(places)):
+            return None
+
+        def made(vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]]) -> tokenizers.Tokenizer:
+            part = {**spec, "model": {**model, "vocab": vocabulary, "merges": merges}}
+            return tokenizers.Tokenizer.from_str(to_json(part).decode())
+
+        spelled = set(filter(_characters(made(added, []), texts).issuperset, ids))
+        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
+        merges = [pair for pair in pairs if pair[0] in spelled and pair[1] in spelled]
+        always = {*added, *keep, *byte_symbols(), *map("<0x{:02X}>".format, range(256)), model.get("unk_token")}
+        always |= spelled | {places[-1]}
+        return made({name: index for name, index in ids.items() if name in always or index in always}, merges)
+    except Exception:  # the library's own for whatever it cannot read, which it explains when it reads the file
+        return None
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _characters(steps: tokenizers.Tokenizer, texts: Iterable[str]) -> set[str]:
+    """Return all characters of texts, as they are and as a backend's normalizer and pre-tokenizer write them."""
+    found = set[str]()
+    for written in (part for text in texts for part in (text, *text)):
+        normal = written if steps.normalizer is None else steps.normalizer.normalize_str(written)
+        pieces = [] if steps.pre_tokenizer is None else steps.pre_tokenizer.pre_tokenize_str(normal)
+        found.update(written, normal, *(piece for piece, _ in pieces))
+    return found
 
 
 def _added(tokens: Iterable[Mapping[str, Any]]) -> Iterable[tokenizers.AddedToken]:

@@ -58,10 +58,8 @@ def source_digest(file: Path, rebuilt_as: str, backend: tokenizers.Tokenizer, sp
     Returns:
         64 hex digits; nothing where the file cannot be read.
     """
-    try:
-        with file.open("rb") as stream:
-            content = hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
+    content = file_digest(file)
+    if not content:
         return ""
     size = backend.get_vocab_size(with_added_tokens=True)
     sample = [backend.id_to_token(index) or "" for index in range(0, size, 1 + size // _SAMPLE)]
@@ -78,12 +76,13 @@ def source_digest(file: Path, rebuilt_as: str, backend: tokenizers.Tokenizer, sp
     return hashlib.sha256(json.dumps(loaded, sort_keys=True).encode()).hexdigest()
 
 
-def fingerprint(backend: tokenizers.Tokenizer) -> str:
-    """Return the SHA-256 (64 hex digits) of a backend's canonical JSON.
-
-    Cost: serialises the vocabulary, 0.1 s for 32k tokens, about 3 s for 262k.
-    """
-    return fingerprint_of_json(json.loads(backend.to_str()))
+def file_digest(file: Path) -> str:
+    """Return the SHA-256 of a file, 64 hex digits; nothing where it cannot be read. Some 20 ms for 33 MB."""
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return ""
 
 
 def fingerprint_of_json(spec: dict[str, Any]) -> str:

@@ -8,15 +8,16 @@ differently from ``tokenizer.json``, the ids that mlx-lm will use win, and a not
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.artifacts.tokenizer.backend import around_model, sections
-from spectool.artifacts.tokenizer.fingerprint import PROBES
+from spectool.artifacts.tokenizer.backend import around_model, part_of, sections
+from spectool.artifacts.tokenizer.fingerprint import PROBES, file_digest
 from spectool.artifacts.tokenizer.roles import find_roles
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
@@ -28,6 +29,7 @@ _AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # Keys of tokenizer_config.json: special tokens, which it adds where they are missing, and what changes no ids.
 _NAMED = frozenset(f"{role}_token" for role in ("bos", "eos", "unk", "pad", "sep", "cls", "mask"))
 _ADDING_NOTHING = frozenset(("tokenizer_class", "clean_up_tokenization_spaces", "model_max_length", "chat_template"))
+_NOT_COMPARED = "as tokenizer.json says; mlx-lm lets transformers load the directory, which may change it. To compare"
 _ADDING = ("config.json", "special_tokens_map.json", "added_tokens.json")  # files that may change more
 
 
@@ -52,11 +54,42 @@ def open_tokenizer(source: Any, recorded: Mapping[str, Any] | None = None) -> To
         except OSError as error:
             raise TokenizerError(f"{source}: cannot be read ({error.strerror}). Check name and permissions") from error
         if is_file:
-            return _from_file(path)
+            return _plain(path, path)[0]
         if is_directory:
             return _from_directory(path, recorded or {})
         return _from_hub(str(source))
     return _from_loaded(source)
+
+
+def read_tokenizer(
+    source: str, texts: Iterable[str], keep: Iterable[int] = (), sha256: str | None = None
+) -> Tokenizer | None:
+    """Return what a ``tokenizer.json`` says, whatever transformers makes of it, and no more of it than texts need.
+
+    With 262k ids that takes a second less, and without transformers another one. Fingerprint, vocabulary and surfaces
+    are not those of the whole (`part_of`).
+
+    Args:
+        source: A directory or a file.
+        texts: All that will be encoded.
+        keep: Ids whose surfaces are needed.
+        sha256: What the file must be; None for any.
+
+    Returns:
+        The tokenizer; None where no such file is.
+
+    Raises:
+        TokenizerError: It cannot be read.
+    """
+    path = Path(source).expanduser()
+    try:
+        file = path / "tokenizer.json" if path.is_dir() else path
+        if not file.is_file() or sha256 not in (None, file_digest(file)):
+            return None
+    except OSError:  # `open_tokenizer` says which
+        return None
+    plain, alone = _plain(path, file, texts, keep)
+    return plain if alone else replace(plain, notes=(f"{_NOT_COMPARED}: spectool inspect {source} --as-loaded",))
 
 
 def open_named(named: str | None, recorded: Mapping[str, Any], whose: str) -> Tokenizer:
@@ -78,18 +111,31 @@ def open_named(named: str | None, recorded: Mapping[str, Any], whose: str) -> To
         raise TokenizerError(f"{error}. Give {whose} tokenizer with --tokenizer") from error
 
 
-def _from_file(path: Path) -> Tokenizer:
-    backend = _read_backend(path)
-    siblings = {name: _read_json(path.with_name(name)) for name in ("tokenizer_config.json", "generation_config.json")}
-    return _assemble(
-        str(path), backend, siblings["tokenizer_config.json"], _eos_ids(siblings["generation_config.json"]), file=path
-    )
+def _plain(
+    path: Path, file: Path, texts: Iterable[str] | None = None, keep: Iterable[int] = ()
+) -> tuple[Tokenizer, bool]:
+    """Return what a ``tokenizer.json`` says, all of it or enough for some texts, and whether nothing may change it."""
+    config, eos = _settings(path, file)
+    backend = None
+    if texts is not None:
+        contents = (value.get("content") if isinstance(value, dict) else value for value in map(config.get, _NAMED))
+        names = (content for content in contents if isinstance(content, str))
+        backend = part_of(file, texts, {*keep, *eos, *names})
+    backend = backend or _read_backend(file)
+    alone = path == file or not (config or (path / "config.json").is_file()) or _says_all(path, config, backend)
+    return _assemble(str(path), backend, config, eos, file=file), alone
+
+
+def _settings(path: Path, file: Path) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Return the ``tokenizer_config.json`` beside a file, and ids that end a text; a model's directory knows more."""
+    names = ("generation_config.json",) if path == file else ("generation_config.json", "config.json")
+    eos = tuple(index for name in names for index in _eos_ids(_read_json(file.with_name(name))))
+    return _read_json(file.with_name("tokenizer_config.json")), eos
 
 
 def _from_directory(path: Path, recorded: Mapping[str, Any]) -> Tokenizer:
     file = path / "tokenizer.json"
-    config = _read_json(path / "tokenizer_config.json")
-    eos = _eos_ids(_read_json(path / "generation_config.json")) + _eos_ids(_read_json(path / "config.json"))
+    config, eos = _settings(path, file)
     if not file.is_file():
         others = [other for pattern in _OTHERS for other in sorted(path.glob(pattern))]
         if not others or not (config or (path / "config.json").is_file()):
@@ -106,9 +152,7 @@ def _from_directory(path: Path, recorded: Mapping[str, Any]) -> Tokenizer:
                 "config.json and tokenizer_config.json beside it, or a tokenizer.json"
             )
         return tokenizer
-    backend = _read_backend(file)
-    plain = _assemble(str(path), backend, config, eos, file=file)
-    alone = not (config or (path / "config.json").is_file()) or _says_all(path, config, backend)
+    plain, alone = _plain(path, file)
     if alone or plain.source in recorded.get("sources", ()):
         return plain
     rebuilt = _load_with_transformers(str(path))

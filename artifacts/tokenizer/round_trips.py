@@ -23,6 +23,8 @@ _DROPS_PIECES = "drops what its pre-tokenizer splits at"
 _ADDS_SPACE = "writes a space before every text"
 _LEAVES_OUT = "leaves out what it has no token for"
 _NO_DECODER = "has no decoder: a space is written between any two tokens"
+LIMITS_READ = ("a",)
+"""All that `limits` encodes."""
 _WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"})
 
 
@@ -154,7 +156,7 @@ def _drops_pieces(tokenizer: Tokenizer, text: str) -> bool:
 
 def _adds_space(tokenizer: Tokenizer) -> bool:
     """Whether encoding puts a space before a text that decoding leaves there."""
-    return tokenizer.bytes_of(tokenizer.encode("a")) == b" a"
+    return tokenizer.bytes_of(tokenizer.encode(LIMITS_READ[0])) == b" a"
 
 
 def _unread(tokenizer: Tokenizer) -> Iterator[str]:

@@ -17,7 +17,7 @@ import tokenizers
 
 from spectool import FingerprintMismatch
 from spectool.artifacts.tokenizer.backend import around_model, sections
-from spectool.artifacts.tokenizer.fingerprint import fingerprint_of_json, short, source_digest
+from spectool.artifacts.tokenizer.fingerprint import file_digest, fingerprint_of_json, short, source_digest
 from spectool.artifacts.tokenizer.roles import Roles
 from spectool.artifacts.tokenizer.surfaces import Edges, edges, flatten, token_surfaces
 
@@ -123,13 +123,16 @@ class Tokenizer:
     def identity(self) -> dict[str, Any]:
         """What manifests say of this tokenizer: name, fingerprint, number of ids, and the sources that are equal to it.
 
-        Where transformers rebuilds it to the same, the file as it is is such a source too.
+        Where what was loaded is the same as the file says, that is such a source too, and its SHA-256 is recorded.
         """
-        sources = [self.source] if self.source else []
-        if self.file and self.rebuilt_as:
-            plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
-            sources += [plain.source] if plain.fingerprint == self.fingerprint else []
-        return {"name": self.name, "fingerprint": self.fingerprint, "size": self.size, "sources": sources}
+        found = {"name": self.name, "fingerprint": self.fingerprint, "size": self.size}
+        if not self.file or not self.source:
+            return found | {"sources": []}
+        plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
+        if plain.source != self.source and plain.fingerprint != self.fingerprint:
+            return found | {"sources": [self.source]}
+        sources = list(dict.fromkeys((self.source, plain.source)))
+        return found | {"sources": sources, "file": file_digest(self.file)}
 
     @cached_property
     def byte_tokens(self) -> frozenset[int]:

@@ -11,7 +11,12 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import FingerprintMismatch
 from spectool.artifacts import Tokenizer, open_tokenizer
-from spectool.artifacts.tokenizer.fingerprint import fingerprint, fingerprint_of_json, short
+from spectool.artifacts.tokenizer.fingerprint import fingerprint_of_json, short
+
+
+def fingerprint(backend: Backend) -> str:
+    """The fingerprint of a backend as it is now."""
+    return open_tokenizer(backend).fingerprint
 
 
 def changed(backend: Backend, change: Callable[[dict[str, Any]], object]) -> str:

@@ -1,0 +1,90 @@
+"""A tokenizer read for a few texts alone: it must say and write what the library's own reading of the file does."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer as Backend
+
+from spectool.artifacts import Tokenizer
+from spectool.artifacts.tokenizer.backend import part_of
+from spectool.artifacts.tokenizer.fingerprint import file_digest
+from spectool.artifacts.tokenizer.opening import open_tokenizer, read_tokenizer
+from spectool.artifacts.tokenizer.round_trips import LIMITS_READ, limits
+
+NAMES = [
+    *("bert-base-uncased", "bielik-11b-v2.5", "bielik-4.5b-v3-apt4", "claude-legacy", "falcon-7b", "gpt2"),
+    *("herbert-base-cased", "mistral-7b-v0.1", "phi-3-mini", "t5-small"),
+    *("gemma-3", "gpt4o-o200k", "llama-3.2", "mistral-nemo", "nanochat-pl-ours6-nfkc", "qwen2.5"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_part_is_as_the_whole(name: str, real: Callable[[str], Tokenizer], shared: Path, rng: random.Random) -> None:
+    whole, file = real(name), shared / "tokenizers" / name / "tokenizer.json"
+    strings = json.loads((shared / "tokenizers" / "test_strings.json").read_text(encoding="utf-8"))
+    texts = [*(text for _, text in rng.sample(strings, 4)), f" kot{whole.backend.id_to_token(3)}kot"]
+    ids = rng.sample(range(whole.size), 300)
+    for chosen in ([text] for text in texts):
+        part = read_tokenizer(str(file), [*chosen, *LIMITS_READ], ids)
+        assert part is not None
+        assert [part.encode(text) for text in chosen] == [whole.encode(text) for text in chosen]
+    assert (part.name, part.kind, part.size, part.roles, limits(part), part.spec) == (
+        *(whole.name, whole.kind, whole.size, whole.roles, limits(whole), whole.spec),
+    )
+    assert [part.surfaces[index] for index in ids] == [whole.surfaces[index] for index in ids]
+    cut = name not in ("bert-base-uncased", "herbert-base-cased", "t5-small")
+    assert (part.backend.get_vocab_size() < whole.backend.get_vocab_size() / 2) == cut
+
+
+def _gap(spec: dict[str, Any]) -> None:
+    spec["added_tokens"][-1]["id"] += 5
+
+
+def _twice(spec: dict[str, Any]) -> None:
+    spec["model"]["vocab"]["kot"] = spec["model"]["vocab"]["ko"]
+
+
+def _prefix(spec: dict[str, Any]) -> None:
+    spec["model"]["end_of_word_suffix"] = "</w>"
+
+
+@pytest.mark.parametrize("change", [_gap, _twice, _prefix])
+def test_where_the_library_may_give_other_ids_it_is_asked(
+    change: Callable[[dict[str, Any]], None], byte_level: Backend, tmp_path: Path
+) -> None:
+    file = tmp_path / "tokenizer.json"
+    byte_level.save(str(file))
+    assert part_of(file, ["kot"], ()) is not None
+    spec = json.loads(file.read_text())
+    change(spec)
+    file.write_text(json.dumps(spec))
+    assert part_of(file, ["kot"], ()) is None
+
+
+def test_what_is_not_compared_is_said(byte_level: Backend, tmp_path: Path) -> None:
+    byte_level.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "eos_token_id": 7}')
+    read = read_tokenizer(str(tmp_path), LIMITS_READ)
+    assert read is not None and read.notes[0].endswith(f"To compare: spectool inspect {tmp_path} --as-loaded")
+    assert 7 in read.roles.eos
+    alone = read_tokenizer(str(tmp_path / "tokenizer.json"), LIMITS_READ)
+    assert alone is not None and alone.notes == () and 7 not in alone.roles.eos
+    digest = file_digest(tmp_path / "tokenizer.json")
+    assert read_tokenizer(str(tmp_path), LIMITS_READ, sha256=digest) is not None
+    assert read_tokenizer(str(tmp_path), LIMITS_READ, sha256=digest[::-1]) is None
+    assert read_tokenizer(str(tmp_path / "no-such"), LIMITS_READ) is None
+
+
+def test_the_file_is_recorded_where_it_says_what_was_loaded(byte_level: Backend, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    byte_level.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert open_tokenizer(loaded).identity["file"] == file_digest(tmp_path / "tokenizer.json")
+    loaded.add_tokens(["<new>"])
+    assert "file" not in open_tokenizer(loaded).identity
