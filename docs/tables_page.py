@@ -199,7 +199,8 @@ def starts() -> str:
     for (draft, target), group in rows.groupby(["draft", "target"], sort=False):
         found = group[group.step.isin([*steps, "shared"])].set_index(["label", "step"])
         cells = [_start(found, label, step) for step in steps for label in ("before", "now")]
-        parts.append((f"{draft} → {target}", *cells, _start(found, "now", "shared")))
+        if any(cells):
+            parts.append((f"{draft} → {target}", *cells, _start(found, "now", "shared")))
     heads = (f"{name}, {label}" for name in steps.values() for label in ("before", "now"))
     return table(("draft → target", *heads, "each of four, private and PSS"), parts)
 
