@@ -41,7 +41,7 @@ _PROPOSED = 8  # look-ups of a proposal that is shown
     metavar="T",
     help="Tokenizer for showing tokens as text, if the recorded one has moved.",
 )
-@click.option("--as-loaded", is_flag=True, help="With a tokenizer: as mlx-lm loads it, and its fingerprint.")
+@click.option("--as-loaded", is_flag=True, help="With a tokenizer: all of it, as mlx-lm loads it, and its fingerprint.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @guarded
 def inspect(
@@ -172,7 +172,7 @@ def _inspect_tokenizer(source: str, text: Path | None, as_loaded: bool, as_json:
         "tokenizer": tokenizer.name,
         "kind": tokenizer.kind,
         "ids": tokenizer.size,
-        **({"file": file_digest(tokenizer.file)} if tokenizer.file else {}),
+        **({"file": file_digest(tokenizer.file)} if tokenizer.file and (read or not tokenizer.rebuilt_as) else {}),
         **({} if read else {"fingerprint": tokenizer.fingerprint}),
         "roles": tokenizer.roles.as_dict(),
         "limits": list(limits(tokenizer)) or ([] if as_json else "none: every text survives"),

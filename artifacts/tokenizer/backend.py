@@ -80,6 +80,8 @@ def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str]) -> to
         places = list(ids.values())
         plain = not any(map(model.get, ("continuing_subword_prefix", "end_of_word_suffix", "dropout")))
         sure = len(ids) in (len(model["vocab"]), places[-1] + 1)  # the library numbers added tokens that are not in it
+        outside = [token for token in spec["added_tokens"] if token["content"] not in model["vocab"]]
+        sure &= not any(token["single_word"] or token["content"] == model.get("unk_token") for token in outside)
         if model["type"] != "BPE" or not (plain and sure) or places != sorted(set(places)):
             return None
 

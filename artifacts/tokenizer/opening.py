@@ -29,7 +29,7 @@ _AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # Keys of tokenizer_config.json: special tokens, which it adds where they are missing, and what changes no ids.
 _NAMED = frozenset(f"{role}_token" for role in ("bos", "eos", "unk", "pad", "sep", "cls", "mask"))
 _ADDING_NOTHING = frozenset(("tokenizer_class", "clean_up_tokenization_spaces", "model_max_length", "chat_template"))
-_NOT_COMPARED = "as tokenizer.json says; mlx-lm lets transformers load the directory, which may change it. To compare"
+_NOT_COMPARED = "ids, roles and limits are those of tokenizer.json; mlx-lm lets transformers change them. To compare"
 _ADDING = ("config.json", "special_tokens_map.json", "added_tokens.json")  # files that may change more
 
 
@@ -84,7 +84,7 @@ def read_tokenizer(
     path = Path(source).expanduser()
     try:
         file = path / "tokenizer.json" if path.is_dir() else path
-        if not file.is_file() or sha256 not in (None, file_digest(file)):
+        if not file.is_file() or sha256 == "" or sha256 not in (None, file_digest(file)):
             return None
     except OSError:  # `open_tokenizer` says which
         return None

@@ -119,7 +119,7 @@ class Tokenizer:
         """Number of ids: highest id + 1. A model's embedding may have more rows."""
         return len(self.surfaces)
 
-    @property
+    @cached_property
     def identity(self) -> dict[str, Any]:
         """What manifests say of this tokenizer: name, fingerprint, number of ids, and the sources that are equal to it.
 

@@ -119,7 +119,7 @@ class Speller:
             for place in np.flatnonzero(merging & likely).tolist():
                 ids, left[place] = self._spell_bytes(int(tokens[place]), b"", before)
                 _write(rows[place], ids, bool(left[place]))
-        if self.check:
+        if self.check if drawn else self.check_first:
             rows[self._merging(rows, likely, drawn)] = CUT
         return rows, left
 

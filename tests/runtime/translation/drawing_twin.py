@@ -50,7 +50,7 @@ class DrawingTwin:
         """Return the distribution of the token after ``drawn``."""
         known = self._frontier(committed)
         for count in range(len(drawn) + 1):
-            self._expand(known, [*committed, *drawn[:count]])
+            self._expand(known, [*committed, *drawn[:count]], checked=count > 0 or not self._pending(committed))
             if count < len(drawn):
                 known = [said for said in known if said.ids and said.ids[0] == drawn[count]]
                 for said in known:
@@ -62,11 +62,15 @@ class DrawingTwin:
         total = sum(sums.values())
         return {token: weight / total for token, weight in sums.items() if weight > 0}
 
+    def _pending(self, committed: Sequence[int]) -> bytes:
+        """Return the bytes of an unfinished character at the end."""
+        so_far = text_bytes(self._twin.target, committed)
+        return so_far[len(whole(so_far)) :]
+
     def _frontier(self, committed: Sequence[int]) -> list[Said]:
         """Return all first draft tokens: plain ones, and those in place of the last context token."""
         draft, twin = self._pair.draft, self._twin
-        so_far = text_bytes(twin.target, committed)
-        pending = so_far[len(whole(so_far)) :]
+        pending = self._pending(committed)
         view = twin.context(committed)
         found: list[Said] = []
         own = 1.0
@@ -87,7 +91,7 @@ class DrawingTwin:
             found += [said] if said.weight > 0 else []
         return found
 
-    def _expand(self, known: list[Said], before: Sequence[int]) -> None:
+    def _expand(self, known: list[Said], before: Sequence[int], checked: bool) -> None:
         """Replace the heaviest of those that have one id left or none by what follows it, again and again."""
         while over := [said for said in known if len(said.ids) < 2 and not said.ended]:
             heaviest = max(over, key=lambda said: said.weight)
@@ -95,7 +99,7 @@ class DrawingTwin:
                 break
             known.remove(heaviest)
             after = self._softmax(heaviest.view)
-            for said in self._said(after, CHECKED, heaviest.view, before, b"", heaviest.carried, held=heaviest.ids):
+            for said in self._said(after, CHECKED, heaviest.view, before, b"", heaviest.carried, checked, heaviest.ids):
                 said.weight *= heaviest.weight
                 known.append(said)
 
