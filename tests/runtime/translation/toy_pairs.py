@@ -159,7 +159,14 @@ PAIRS = {
         byte_level("k+o", "¼+e", "a+Å", "Å+¼"),
         (b"k", b"ko", b"o", b"a", "ż".encode(), "że".encode(), "ża".encode(), b"\xc5", b"\xbc", b"o\xc5", b"e"),
         (b"k", b"o", b"ko", b"a", b"e", b"\xc5", b"\xbc", b"\xbce", b"a\xc5"),
-        ((b"o", b"\xc5"), (b"k", b"\xc5"), (b"ko", b"a\xc5"), (b"\xc5",), (b"o", b"\xc5", b"\xbc"), (b"k", b"a", b"\xc5")),
+        (
+            (b"o", b"\xc5"),
+            (b"k", b"\xc5"),
+            (b"ko", b"a\xc5"),
+            (b"\xc5",),
+            (b"o", b"\xc5", b"\xbc"),
+            (b"k", b"a", b"\xc5"),
+        ),
     ),
     "healing": ToyPair(
         byte_level("k+o", "ko+t", "kot+a", "t+a", "kot+e", "kote+k", "ta+k", "tak+t"),
