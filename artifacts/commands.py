@@ -206,12 +206,17 @@ def _sample(
     dictionary: "Dictionary", lookup: str | None, count: int, source: str | None, as_json: bool
 ) -> dict[str, Any]:
     """Sample entries, and the answer to ``--lookup``, spelled with the dictionary's tokenizer."""
+    from spectool.artifacts.tokenizer.surfaces import token_surfaces
+
     tokenizer = _tokenizer_of(dictionary, source, lookup)
 
     def spell(tokens: Sequence[int]) -> str:
         if tokenizer is None:
             return " ".join(map(str, tokens))
-        return b"".join(map(tokenizer.surfaces.__getitem__, tokens)).decode("utf-8", "replace")
+        # The surfaces of these alone: those of 262,000 ids take half a second.
+        names = {tokenizer.backend.id_to_token(token) or "": token for token in tokens}
+        surfaces = token_surfaces(tokenizer.spec, names, tokenizer.specials)
+        return b"".join(map(surfaces.__getitem__, tokens)).decode("utf-8", "replace")
 
     def line(context: Sequence[int], tokens: Sequence[int], probability: float) -> Any:
         if as_json:

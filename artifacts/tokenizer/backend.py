@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from pydantic_core import from_json, to_json
 
 from spectool.artifacts.tokenizer.surfaces import byte_symbols
 
@@ -71,6 +70,8 @@ def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str]) -> to
     Returns:
         The backend; None for other models, and where the library may give other ids than are written.
     """
+    from pydantic_core import from_json, to_json  # 30 ms that a generation does without
+
     collects = gc.isenabled()
     gc.disable()  # which would look through a million strings again and again
     try:
