@@ -16,6 +16,7 @@ import tokenizers
 from spectool.artifacts.tokenizer.surfaces import byte_symbols
 
 _STEPS = ("normalizer", "pre_tokenizer", "decoder")
+_NEVER = "\U0010ffff"  # a noncharacter
 
 
 def sections(backend: tokenizers.Tokenizer) -> dict[str, Any]:
@@ -59,8 +60,10 @@ def around_model(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str, Any
 def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str]) -> tokenizers.Tokenizer | None:
     """Return a backend with that part of a ``tokenizer.json`` which some texts need; they get the ids of the whole.
 
-    The library takes a second for 262k ids and their merges. BPE can only need those that have no other characters than
-    the text, once normalizer and pre-tokenizer have written it. Whether the library accepts the rest is not tried.
+    The library takes a second for 262k ids and their merges. BPE and Unigram can only need those that have no other
+    characters than the text, once normalizer and pre-tokenizer have written it. BPE does without the rest. Unigram
+    numbers its pieces by their place, so the rest become one that no text has. Whether the library accepts them is not
+    tried.
 
     Args:
         file: The file.
@@ -68,7 +71,7 @@ def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str]) -> to
         keep: Further tokens, by id or name. Added ones, those for bytes and the one with the highest id always are.
 
     Returns:
-        The backend; None for other models, and where the library may give other ids than are written.
+        The backend; None for other models than BPE and Unigram, and where the library may give other ids than are written.
     """
     from pydantic_core import from_json, to_json  # 30 ms that a generation does without
 
@@ -77,25 +80,29 @@ def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str]) -> to
     try:
         spec = from_json(file.read_bytes(), allow_inf_nan=False, cache_strings="none")
         model, added = spec["model"], {token["content"]: token["id"] for token in spec["added_tokens"]}
-        ids = model["vocab"] | {name: index for name, index in added.items() if name not in model["vocab"]}
+        unigram = model["type"] == "Unigram"
+        known = {name: place for place, (name, _) in enumerate(model["vocab"])} if unigram else model["vocab"]
+        ids = known | {name: index for name, index in added.items() if name not in known}
         places = list(ids.values())
         plain = not any(map(model.get, ("continuing_subword_prefix", "end_of_word_suffix", "dropout")))
-        sure = len(ids) in (len(model["vocab"]), places[-1] + 1)  # the library numbers added tokens that are not in it
-        outside = [token for token in spec["added_tokens"] if token["content"] not in model["vocab"]]
+        sure = len(ids) in (len(known), places[-1] + 1)  # the library numbers added tokens that are not in it
+        outside = [token for token in spec["added_tokens"] if token["content"] not in known]
         sure &= not any(token["single_word"] or token["content"] == model.get("unk_token") for token in outside)
-        if model["type"] != "BPE" or not (plain and sure) or places != sorted(set(places)):
+        if model["type"] not in ("BPE", "Unigram") or not (plain and sure) or places != sorted(set(places)):
             return None
 
-        def made(vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]]) -> tokenizers.Tokenizer:
-            part = {**spec, "model": {**model, "vocab": vocabulary, "merges": merges}}
-            return tokenizers.Tokenizer.from_str(to_json(part).decode())
+        def made(**part: Any) -> tokenizers.Tokenizer:
+            return tokenizers.Tokenizer.from_str(to_json({**spec, "model": {**model, **part}}).decode())
 
-        spelled = set(filter(_characters(made(added, []), texts).issuperset, ids))
-        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
-        merges = [pair for pair in pairs if pair[0] in spelled and pair[1] in spelled]
+        steps = made(type="BPE", vocab=added, merges=[])
+        spelled = set(filter(_characters(steps, texts).issuperset, ids))
         always = {*added, *keep, *byte_symbols(), *map("<0x{:02X}>".format, range(256)), model.get("unk_token")}
-        always |= spelled | {places[-1]}
-        return made({name: index for name, index in ids.items() if name in always or index in always}, merges)
+        always |= spelled | {places[-1], model.get("unk_id")}
+        kept = {name: index for name, index in ids.items() if name in always or index in always}
+        if unigram:
+            return made(vocab=[[name if name in kept else _NEVER, score] for name, score in model["vocab"]])
+        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
+        return made(vocab=kept, merges=[pair for pair in pairs if pair[0] in spelled and pair[1] in spelled])
     except Exception:  # the library's own for whatever it cannot read, which it explains when it reads the file
         return None
     finally:

@@ -19,6 +19,7 @@ NAMES = [
     *("bert-base-uncased", "bielik-11b-v2.5", "bielik-4.5b-v3-apt4", "claude-legacy", "falcon-7b", "gpt2"),
     *("herbert-base-cased", "mistral-7b-v0.1", "phi-3-mini", "t5-small"),
     *("gemma-3", "gpt4o-o200k", "llama-3.2", "mistral-nemo", "nanochat-pl-ours6-nfkc", "qwen2.5"),
+    "xlm-roberta-base",
 ]
 
 
@@ -37,7 +38,7 @@ def test_a_part_is_as_the_whole(name: str, real: Callable[[str], Tokenizer], sha
     )
     assert [part.surfaces[index] for index in ids] == [whole.surfaces[index] for index in ids]
     cut = name not in ("bert-base-uncased", "herbert-base-cased", "t5-small")
-    assert (part.backend.get_vocab_size() < whole.backend.get_vocab_size() / 2) == cut
+    assert (len(part.backend.get_vocab()) < len(whole.backend.get_vocab()) / 2) == cut
 
 
 def _gap(spec: dict[str, Any]) -> None:
