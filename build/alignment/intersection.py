@@ -94,7 +94,7 @@ def _role_pairs(source: Tokenizer, other: Tokenizer) -> list[tuple[int, int]]:
     pairs: list[tuple[int | None, int | None]] = [
         (index, other.vocabulary[name])
         for index, name in sorted(names.items())
-        if other.vocabulary.get(name) in other.specials
+        if other.vocabulary.get(name) in other.specials - {other.unknown}
     ]
     pairs += [(mine.pad, theirs.pad), (mine.bos, theirs.bos)]
     pairs += [(end, theirs.eos[0]) for end in mine.eos if theirs.eos]

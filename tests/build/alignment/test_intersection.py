@@ -74,6 +74,16 @@ def test_roles_never_meet_through_text() -> None:
     assert back[right.roles.bos] == -1
 
 
+def test_an_unknown_token_has_no_counterpart() -> None:
+    """Mistral Nemo has `<unk>` as one more special token, and Bielik 11B writes it for what it cannot spell."""
+    left, right = byte_level(), sentence_piece()
+    left.backend.add_special_tokens(["<unk>"])
+    left = open_tokenizer(left.backend)
+    assert left.vocabulary["<unk>"] in left.specials and left.unknown is None
+    assert intersect(left, right)[left.vocabulary["<unk>"]] == -1
+    assert intersect(right, left)[right.vocabulary["<unk>"]] == -1
+
+
 def test_the_declared_end_of_text_is_the_counterpart() -> None:
     left = byte_level()
     right = replace(sentence_piece(), roles=Roles(eos=(2, 1)))
