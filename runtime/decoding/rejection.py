@@ -21,7 +21,7 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, Sampling, log_probabilities
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, Sampling, in_blocks, log_probabilities, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Draw:
         chosen = self.sampling.probabilities(log_probabilities(logits, self.processors, history))
         # A processor may force a token that the draft does not have.
         chosen = mx.where(logits > -math.inf, chosen, 0)
-        mass = mx.sum(chosen, axis=-1, keepdims=True)
+        mass = total(chosen)[..., None]
         chosen = mx.where(mass > 0, chosen / mass, mx.softmax(logits.astype(mx.float32), axis=-1))
         return draw_from(chosen), chosen
 
@@ -110,8 +110,8 @@ def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array
     ratios = mx.where(p > 0, mx.log(p) - mx.log(q), -math.inf)[..., :-1]
     joint = mx.cumsum(mx.concatenate([mx.zeros_like(p[..., :1]), ratios], axis=-1), axis=-1)
     weight = mx.exp(joint - mx.cummax(joint, axis=-1))
-    left = mx.sum(mx.maximum(weight[..., :drawn, None] * target[..., :drawn, :] - distribution, 0), axis=-1)
-    left = mx.concatenate([left, (weight * (1 - p))[..., drawn:]], axis=-1)
+    shared = total(mx.minimum(weight[..., :drawn, None] * target[..., :drawn, :], distribution))
+    left = weight - mx.concatenate([shared, (weight * p)[..., drawn:]], axis=-1)
     sums = left + 1 - weight
     stands = mx.random.uniform(shape=p.shape) < mx.where(sums > 0, left / sums, 1)
     place = mx.arange(rows)
@@ -127,7 +127,8 @@ def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array
 
 def _row(rows: mx.array, number: mx.array) -> mx.array:
     """Return one row [..., vocabulary] of ``rows`` [..., rows, vocabulary]: ``number`` [..., 1]."""
-    return mx.take_along_axis(rows, number[..., None], axis=-2)[..., 0, :]
+    first = rows.shape[-2] * mx.arange(number.size).reshape(number.shape)
+    return rows.reshape(-1, rows.shape[-1])[(first + number)[..., 0]]
 
 
 def draw_from(weights: mx.array) -> mx.array:
@@ -136,11 +137,9 @@ def draw_from(weights: mx.array) -> mx.array:
     By inversion: first a block of tokens, then a token of it. Sums over a block are short, so that rare tokens are not
     rounded away. One number is drawn for each block, not for each token.
     """
-    blocks = math.isqrt(weights.shape[-1] - 1) + 1
-    padded = mx.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, blocks * blocks - weights.shape[-1])])
-    padded = padded.reshape(*weights.shape[:-1], blocks, blocks)
-    block = _invert(mx.sum(padded, axis=-1))[..., None]
-    return (blocks * block + _invert(_row(padded, block))[..., None])[..., 0]
+    blocks = in_blocks(weights)
+    block = _invert(mx.sum(blocks, axis=-1))[..., None]
+    return (blocks.shape[-1] * block + _invert(_row(blocks, block))[..., None])[..., 0]
 
 
 def _invert(weights: mx.array) -> mx.array:

@@ -10,7 +10,7 @@ import pytest
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool.runtime.decoding.rejection import Draw
-from spectool.runtime.decoding.sampling import Sampling, log_probabilities
+from spectool.runtime.decoding.sampling import Sampling, log_probabilities, total
 
 from ..distributions import FALSE_ALARM, filtered, p_value
 
@@ -48,6 +48,18 @@ def logits_of(seed: int, rows: int = 1, vocabulary: int = VOCABULARY) -> np.ndar
 
 def normalised(logits: np.ndarray, dtype: mx.Dtype = mx.float32) -> mx.array:
     return log_probabilities(mx.array(logits).astype(dtype), (), None)
+
+
+def test_many_rare_tokens_are_not_lost_in_a_sum() -> None:
+    """A float32 sum of 262,144 tokens one after the other leaves out a part of them."""
+    for tokens in (262_144, 151_936, 50_257):  # a square, and not
+        weights = np.full(tokens, 0.03 / tokens, np.float32)
+        weights[0] = 0.9
+        whole = weights.astype(np.float64).sum()
+        assert float(total(mx.array(weights))) == pytest.approx(whole, rel=2e-5)
+        chosen = Sampling(temp=1.0).probabilities(mx.log(mx.array(weights)))
+        assert float(chosen[0]) == pytest.approx(0.9 / whole, rel=5e-5)
+        assert np.array(chosen).astype(np.float64).sum() == pytest.approx(1, abs=5e-5)
 
 
 @pytest.mark.parametrize("name", list(SETTINGS))
