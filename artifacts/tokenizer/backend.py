@@ -71,7 +71,7 @@ def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str]) -> to
         keep: Further tokens, by id or name. Added ones, those for bytes and the one with the highest id always are.
 
     Returns:
-        The backend; None for other models than BPE and Unigram, and where the library may give other ids than are written.
+        The backend; None for other models, and where the library may give other ids than are written.
     """
     from pydantic_core import from_json, to_json  # 30 ms that a generation does without
 

@@ -107,7 +107,7 @@ def total(weights: mx.array) -> mx.array:
 
 
 def in_blocks(weights: mx.array) -> mx.array:
-    """Return ``weights`` [..., vocabulary] as blocks of neighbours, with zeros at the end: [..., blocks, blocks]; lazy."""
+    """Return ``weights`` [..., vocabulary] as blocks of neighbours [..., blocks, blocks], zeros at the end; lazy."""
     blocks = math.isqrt(weights.shape[-1] - 1) + 1
     if missing := blocks * blocks - weights.shape[-1]:
         weights = mx.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
