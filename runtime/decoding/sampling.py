@@ -42,11 +42,7 @@ class Sampling:
     xtc_special_tokens: tuple[int, ...] = ()
 
     def __call__(self, logprobs: mx.array) -> mx.array:
-        """Draw a token for each row, with mlx-lm's own sampler; lazy.
-
-        Args:
-            logprobs: Log-probabilities [rows, vocabulary].
-        """
+        """Draw a token from each row of log-probabilities [rows, vocabulary], with mlx-lm's own sampler; lazy."""
         if self.temp and self.xtc_probability > 0:
             return row_by_row(self._host, logprobs)  # it tosses one coin a call
         return self._host(logprobs)
@@ -78,9 +74,8 @@ class Sampling:
         """Apply what comes after XTC."""
         if self.top_k > 0:
             logprobs = sample_utils.apply_top_k(logprobs, self.top_k)
-        scores = logprobs.astype(mx.float32) * (1 / self.temp)
-        weights = mx.exp(scores - mx.max(scores, axis=-1, keepdims=True))
-        return weights / total(weights)[..., None]
+        chosen = mx.softmax(logprobs.astype(mx.float32) * (1 / self.temp), axis=-1)
+        return chosen / total(chosen)[..., None]
 
     @cached_property
     def _host(self) -> Sampler:
@@ -98,11 +93,7 @@ class Sampling:
 
 
 def total(weights: mx.array) -> mx.array:
-    """Return the sum of each of ``weights`` [..., vocabulary]; lazy.
-
-    A sum over 262k float32 one after the other loses those of 1e-8 beside a token of 0.9, and all of them can be 0.1.
-    MLX's sum on a CPU is such a one, and so is its softmax.
-    """
+    """Return the sum of each of ``weights`` [..., vocabulary]; MLX's own loses rare tokens on a CPU; lazy."""
     return mx.sum(mx.sum(in_blocks(weights), axis=-1), axis=-1)
 
 
