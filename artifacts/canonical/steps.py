@@ -51,10 +51,10 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
                 f"{tokenizer.name}: its {section} {kind} {_REFUSED.get(kind, 'is not known to this version')}, so that "
                 "drafts cannot be translated. Use a tokenizer without this step"
             )
-    if tokenizer.kind == "Unigram" and tokenizer.unknown is None:
+    if lacking := tokenizer.lacking:
         raise TokenizerError(
-            f"{tokenizer.name}: its model Unigram has no unk_id, and stops with an error at text that it has no token "
-            "for. Set one in tokenizer.json, or use another tokenizer"
+            f"{tokenizer.name}: its model {tokenizer.kind} has no {lacking}, and stops with an error at text that it "
+            "has no token for. Give it one in tokenizer.json, or use another tokenizer"
         )
     return tuple(dict.fromkeys([*_of_kinds(steps), *_of_options(tokenizer, dict(steps)["model"], steps)]))
 

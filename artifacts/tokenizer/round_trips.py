@@ -18,6 +18,7 @@ from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _SPACE = "▁"
 _UNKNOWN = "replaces what it cannot spell by an unknown token"
+_STOPS = "stops with an error at what it cannot spell"
 _DROPS_SPACES = "keeps no spaces, and writes one between any two words or signs"
 _DROPS_PIECES = "drops what its pre-tokenizer splits at"
 _ADDS_SPACE = "writes a space before every text"
@@ -66,7 +67,7 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     if missing:
         found.append(f"has no symbol for {len(missing)} of 256 bytes")
     if not tokenizer.byte_tokens and (tokenizer.unknown is not None or tokenizer.kind != "byte-level BPE"):
-        found.append(_LEAVES_OUT if tokenizer.unknown is None else _UNKNOWN)
+        found.append(_STOPS if tokenizer.lacking else _LEAVES_OUT if tokenizer.unknown is None else _UNKNOWN)
     return tuple(found + list(_unread(tokenizer)))
 
 

@@ -6,7 +6,8 @@ transformers rebuilds some tokenizers from their class name instead of reading
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import Any
 
 import tokenizers
 
-from spectool import FingerprintMismatch
+from spectool import FingerprintMismatch, TokenizerError
 from spectool.artifacts.tokenizer.backend import around_model, sections
 from spectool.artifacts.tokenizer.fingerprint import file_digest, fingerprint_of_json, short, source_digest
 from spectool.artifacts.tokenizer.roles import Roles
@@ -83,6 +84,15 @@ class Tokenizer:
             return int(model["unk_id"])
         index: int | None = self.backend.token_to_id(model.get("unk_token") or "")
         return index
+
+    @cached_property
+    def lacking(self) -> str:
+        """What a model lacks that stops with an error at text it has no token for; empty where it goes on."""
+        if self.kind == "Unigram":
+            return "unk_id" if self.unknown is None else ""
+        named = self.spec["model"].get("unk_token")
+        known = named is None or self.kind == "byte-level BPE" or self.backend.model.token_to_id(named) is not None
+        return "" if known else f"token {named!r}"
 
     @cached_property
     def surfaces(self) -> Sequence[bytes]:
@@ -195,12 +205,25 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the canonical ids of a whole text, without BOS, EOS or other template tokens."""
-        ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
+        with self._encoding():
+            ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
         return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many texts at once, on all cores."""
-        return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+        with self._encoding():
+            return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+    @contextmanager
+    def _encoding(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # the library raises nothing narrower
+            lacks = f", since it has no {self.lacking}" if self.lacking else ""
+            raise TokenizerError(
+                f"{self.name}: the tokenizers library cannot encode a text ({error}){lacks}. Mend tokenizer.json, or "
+                "use another tokenizer"
+            ) from error
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode texts as they are spelled in the middle of a sentence, after a space.

@@ -1,6 +1,7 @@
 """Every kind of step that the `tokenizers` library has: joined on ids, through text, or refused by name."""
 
 import json
+import re
 from itertools import islice
 from typing import Any
 
@@ -16,6 +17,7 @@ from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.pretokens import boundary_table
 from spectool.artifacts.canonical.steps import _KINDS, _REFUSED, reasons_for_text
 from spectool.artifacts.tokenizer.roles import Roles
+from spectool.artifacts.tokenizer.round_trips import limits
 from spectool.artifacts.tokenizer.surfaces import DECODERS, byte_symbols
 from spectool.build.alignment.merge_table import merge_table
 
@@ -184,9 +186,32 @@ def test_pieces_of_a_fixed_length_are_refused(byte_level: Backend) -> None:
         reasons_for_text(made(byte_level, pre_tokenizer=pre_tokenizers.FixedLength(3)))
 
 
-def test_a_model_that_stops_at_unknown_text_is_refused() -> None:
-    with pytest.raises(TokenizerError, match="model Unigram has no unk_id"):
-        reasons_for_text(made(Backend(models.Unigram([("a", -1.0)]))))
+STOPPING = {
+    "Unigram has no unk_id": models.Unigram([("a", -1.0)]),
+    "BPE has no token '<unk>'": models.BPE({"a": 0}, [], unk_token="<unk>"),
+    "WordLevel has no token '?'": models.WordLevel({"a": 0}, unk_token="?"),
+    "WordPiece has no token '[UNK]'": models.WordPiece({"a": 0}),
+}
+
+
+@pytest.mark.parametrize("what", STOPPING)
+def test_a_model_that_stops_at_unknown_text_is_refused(what: str) -> None:
+    tokenizer = made(Backend(STOPPING[what]))
+    with pytest.raises(TokenizerError, match=re.escape(f"model {what}")):
+        reasons_for_text(tokenizer)
+    for encode in (tokenizer.encode, lambda text: tokenizer.encode_batch([text])):
+        with pytest.raises(
+            TokenizerError, match=re.escape(f"since it has no {tokenizer.lacking}. Mend tokenizer.json")
+        ):
+            encode("b")
+    assert any("stops with an error" in limit for limit in limits(tokenizer))
+    tokenizer.backend.add_special_tokens(["<unk>", "?", "[UNK]"])  # added tokens are not of the model
+    assert made(tokenizer.backend).lacking == tokenizer.lacking
+
+
+def test_a_byte_level_model_needs_no_unknown_token(byte_level: Backend) -> None:
+    byte_level.model.unk_token = "<none>"
+    assert not made(byte_level).lacking and made(byte_level).encode("kot ♞")
 
 
 def test_a_kind_that_the_library_may_add_is_refused(byte_level: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
