@@ -6,6 +6,7 @@ transformers rebuilds some tokenizers from their class name instead of reading
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -97,7 +98,23 @@ class Tokenizer:
     @cached_property
     def surfaces(self) -> Sequence[bytes]:
         """Surface of every id, length ``size``; empty for special and missing ids."""
-        return token_surfaces(self.spec, self.vocabulary, self.specials)
+        return token_surfaces(self.spec, self._names(), self.specials)
+
+    def _names(self) -> Mapping[str, int]:
+        """Return the vocabulary with one name for each id: an added token's where it has one."""
+        names = self.vocabulary
+        if len(set(names.values())) == len(names):
+            return names
+        added = {token["id"]: token["content"] for token in self.spec["added_tokens"]}
+        kept = {name: index for name, index in sorted(names.items()) if added.get(index, name) == name}
+        several = next((index for index, times in Counter(kept.values()).items() if times > 1), None)
+        if several is not None:
+            raise TokenizerError(
+                f"{self.name}: id {several} has several tokens, "
+                f"{', '.join(repr(name) for name, index in kept.items() if index == several)}, so that nothing says which "
+                "of them it stands for. Use a tokenizer with an id for each"
+            )
+        return kept
 
     @cached_property
     def edges(self) -> Edges:

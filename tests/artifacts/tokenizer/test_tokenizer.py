@@ -8,6 +8,7 @@ import pytest
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
+from spectool import TokenizerError
 from spectool.artifacts import Tokenizer, open_tokenizer
 from spectool.artifacts.tokenizer.backend import around_model, sections
 
@@ -71,3 +72,29 @@ def test_copies_around_one_model_encode_as_copies_of_the_file(family: str, reque
     twin.encode_special_tokens = True
     for text in ("kot <tool>kok kokot", "<s>kot</s>", "<|endoftext|>ż kot <think>"):
         assert tokenizer.plain_backend.encode(text).ids == twin.encode(text).ids
+
+
+def _with_names(backend: Backend, names: dict[str, int], path: Path) -> Tokenizer:
+    spec = json.loads(backend.to_str())
+    spec["model"]["vocab"] |= names
+    path.write_text(json.dumps(spec))
+    return open_tokenizer(path)
+
+
+def test_an_id_with_several_tokens_is_refused(byte_level: Backend, tmp_path: Path) -> None:
+    """Which of them its bytes are would differ from start to start, and with it the fingerprint."""
+    tokenizer = _with_names(byte_level, {"another": 40}, tmp_path / "tokenizer.json")
+    with pytest.raises(TokenizerError, match="id 40 has several tokens, .*'another'"):
+        _ = tokenizer.surfaces
+
+
+def test_an_added_token_names_its_id(byte_level: Backend, tmp_path: Path) -> None:
+    """As `<|padding|>` of OLMo 1, which is `{-` as well."""
+    size = byte_level.get_vocab_size(with_added_tokens=False)
+    spec = json.loads(byte_level.to_str())
+    spec["added_tokens"] = []
+    byte_level = Backend.from_str(json.dumps(spec))
+    byte_level.add_tokens(["<own>"])
+    for names in ({"<own>": size, "another": size}, {"another": size, "<own>": size}):
+        tokenizer = _with_names(byte_level, names, tmp_path / "tokenizer.json")
+        assert tokenizer.surfaces[size] == b"<own>" and tokenizer.size == size + 1
