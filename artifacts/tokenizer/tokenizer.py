@@ -109,10 +109,10 @@ class Tokenizer:
         kept = {name: index for name, index in sorted(names.items()) if added.get(index, name) == name}
         several = next((index for index, times in Counter(kept.values()).items() if times > 1), None)
         if several is not None:
+            tokens = ", ".join(repr(name) for name, index in kept.items() if index == several)
             raise TokenizerError(
-                f"{self.name}: id {several} has several tokens, "
-                f"{', '.join(repr(name) for name, index in kept.items() if index == several)}, so that nothing says which "
-                "of them it stands for. Use a tokenizer with an id for each"
+                f"{self.name}: id {several} has several tokens, {tokens}, so that nothing says which of them it stands "
+                "for. Use a tokenizer with an id for each"
             )
         return kept
 

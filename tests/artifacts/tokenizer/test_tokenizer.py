@@ -84,7 +84,7 @@ def _with_names(backend: Backend, names: dict[str, int], path: Path) -> Tokenize
 def test_an_id_with_several_tokens_is_refused(byte_level: Backend, tmp_path: Path) -> None:
     """Which of them its bytes are would differ from start to start, and with it the fingerprint."""
     tokenizer = _with_names(byte_level, {"another": 40}, tmp_path / "tokenizer.json")
-    with pytest.raises(TokenizerError, match="id 40 has several tokens, .*'another'"):
+    with pytest.raises(TokenizerError, match=r"id 40 has several tokens, .*'another'"):
         _ = tokenizer.surfaces
 
 
