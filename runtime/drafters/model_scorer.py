@@ -11,7 +11,7 @@ from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import DraftContext
 
 WIDTH = 1024  # draft tokens that are known at each place: the most probable ones
-_BLOCK = 32  # neighbouring ids that are sifted together
+_BLOCK = 8  # neighbouring ids that are sifted together
 _Ids = NDArray[np.int32]
 _Floats = NDArray[np.float64]
 
