@@ -256,6 +256,8 @@ def _tokenizer_of(dictionary: "Dictionary", source: str | None, lookup: str | No
 
     recorded, texts = dictionary.tokenizer, [] if lookup is None else [lookup, f" {lookup}"]
     named, file = source or recorded["name"], recorded.get("file", "")
+    if lookup is None:  # to show tokens takes their surfaces alone
+        file = file or recorded.get("surfaces_file", "")
     try:
         if read := read_tokenizer(named, texts, dictionary.alphabet.tolist(), file):
             return read

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import FingerprintMismatch
 from spectool.artifacts import Tokenizer, open_tokenizer
-from spectool.artifacts.tokenizer.fingerprint import fingerprint_of_json, short
+from spectool.artifacts.tokenizer.fingerprint import file_digest, fingerprint_of_json, short
 
 
 def fingerprint(backend: Backend) -> str:
@@ -177,3 +177,16 @@ def test_what_transformers_rebuilds_to_the_same_is_remembered(shared: Path, tmp_
     same = rebuilt.fingerprint == plain.fingerprint
     assert (plain.source in rebuilt.identity["sources"]) == same
     assert open_tokenizer(tmp_path, rebuilt.identity).rebuilt_as == ("" if same else "Qwen2Tokenizer")
+
+
+def test_a_file_that_spells_what_transformers_rebuilds_is_recorded(shared: Path, tmp_path: Path) -> None:
+    """Joined otherwise, so that no source is equal, but with the same surfaces; changed ones are not recorded."""
+    source = json.loads((shared / "tokenizers" / "mistral-7b-v0.1" / "tokenizer.json").read_text(encoding="utf-8"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "LlamaTokenizer"}))
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(source), encoding="utf-8")
+    identity = open_tokenizer(tmp_path).identity
+    assert "file" not in identity and identity["surfaces_file"] == file_digest(file)
+    source["decoder"] = {"type": "Fuse"}  # the sign that stands for a space stays
+    file.write_text(json.dumps(source), encoding="utf-8")
+    assert open_tokenizer(tmp_path).identity.keys().isdisjoint({"file", "surfaces_file"})
