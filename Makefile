@@ -6,6 +6,7 @@ BIN := .venv/bin
 
 demo: .venv/installed            ## the main job, offline, on what the package bundles
 	@$(BIN)/spectool demo
+	@echo "spectool is in .venv; to type it without a path: . $(BIN)/activate"
 
 test: .venv/installed            ## every room in minutes: units, twins, lossless on tiny models, a run of each command
 	$(BIN)/python -m pytest -n auto --dist loadfile

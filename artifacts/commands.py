@@ -174,7 +174,7 @@ def _inspect_tokenizer(source: str, text: Path | None, as_loaded: bool, as_json:
         "ids": tokenizer.size,
         **({"file": file_digest(tokenizer.file)} if tokenizer.file and (read or not tokenizer.rebuilt_as) else {}),
         **({} if read else {"fingerprint": tokenizer.fingerprint}),
-        "roles": tokenizer.roles.as_dict(),
+        "roles": tokenizer.roles.as_dict() if as_json else str(tokenizer.roles),
         "limits": list(limits(tokenizer)) or ([] if as_json else "none: every text survives"),
         "notes": list(tokenizer.notes),
     }

@@ -65,12 +65,13 @@ def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], 
     """
     from tqdm import tqdm
 
-    with tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=True, disable=None) as bar:
+    scaled = total >= 1000
+    with tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=scaled, disable=None) as bar:
         if not bar.disable:
             yield bar.update
             return
         began = said = time.monotonic()
-        done = 0.0
+        done: float = 0
 
         def update(more: float) -> None:
             nonlocal done, said
@@ -80,7 +81,7 @@ def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], 
                 said = now
                 shape = "{desc}: {n_fmt} of {total_fmt}{unit}, {elapsed} so far, {remaining} to go"
                 meter = tqdm.format_meter(
-                    done, total, now - began, prefix=title, unit=f" {unit}", unit_scale=True, bar_format=shape
+                    done, total, now - began, prefix=title, unit=f" {unit}", unit_scale=scaled, bar_format=shape
                 )
                 say(meter)
 

@@ -29,7 +29,7 @@ _PROMPTS = (
 )
 @guarded
 def demo(max_tokens: int, keep: Path | None) -> None:
-    """Do the main job offline on what the package bundles, in about a minute.
+    """Do the main job offline on what the package bundles, in a minute or two.
 
     A tiny target and a tinier draft, trained on the bundled samples, show the way from text to
     artifacts to generation. They have learned the samples by heart: the figures say that the path

@@ -7,12 +7,13 @@ from spectool import RuntimeUnsupported, TokenizerError
 from spectool.artifacts.tokenizer.opening import looks_like_hub_id, require_on_hub, where
 
 
-def load_model(name: str, adapter_path: Path | None = None) -> tuple[Any, Any]:
+def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) -> tuple[Any, Any]:
     """Load a model and its tokenizer through mlx-lm; remote code is never executed.
 
     Args:
         name: Directory or hub id.
         adapter_path: Directory of a trained adapter to put on it.
+        lazy: Leave the weights on disk until ``mx.eval`` or the first pass reads them.
 
     Returns:
         The model and mlx-lm's ``TokenizerWrapper``.
@@ -32,7 +33,9 @@ def load_model(name: str, adapter_path: Path | None = None) -> tuple[Any, Any]:
         except TokenizerError as error:
             raise RuntimeUnsupported(str(error)) from error
     try:
-        model, tokenizer = mlx_lm.load(name, adapter_path=None if adapter_path is None else str(adapter_path))
+        model, tokenizer = mlx_lm.load(
+            name, adapter_path=None if adapter_path is None else str(adapter_path), lazy=lazy
+        )
     except Exception as error:
         raise cannot_load(name, error) from error
     return model, tokenizer

@@ -43,6 +43,9 @@ class Roles:
         """Return the roles as JSON values."""
         return {"bos": self.bos, "eos": list(self.eos), "pad": self.pad, "unk": self.unk}
 
+    def __str__(self) -> str:
+        return ", ".join(f"{role} {ids}" for role, ids in self.as_dict().items())
+
 
 def find_roles(
     id_of: Callable[[str], int | None],

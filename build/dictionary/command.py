@@ -104,7 +104,9 @@ def build_dict(
     with stage(path, DICTIONARY, as_json, {"target": target.fingerprint}) as finish:
         finish(build(target, source, counts, path, options, limits))
     if not as_json:
-        say(f"next: spectool generate --model {shlex.quote(tokenizer)} --dict {shlex.quote(str(path))} --prompt …")
+        alone = Path(tokenizer).exists() and not (Path(tokenizer) / "config.json").is_file()
+        model = "MODEL" if alone else shlex.quote(tokenizer)
+        say(f"next: spectool generate --model {model} --dict {shlex.quote(str(path))} --prompt …")
 
 
 def _backoff(target: Any, source: Any, counts: Path | None, path: Path, options: Any, limits: Any) -> Any:

@@ -63,8 +63,9 @@ def align(
     for side in sides:
         say_notes(side)
     if sides[0].fingerprint == sides[1].fingerprint:
-        say(
-            "draft and target have the same tokenizer: no alignment is needed, `generate --draft-model` takes the draft"
+        raise click.UsageError(
+            "draft and target have the same tokenizer: no alignment is needed. Give the draft alone: "
+            "spectool generate --draft-model"
         )
     path = out or default_path(f"{sides[0].fingerprint[:8]}-{sides[1].fingerprint[:8]}.align")
     with stage(path, ALIGNMENT, as_json, {"draft": sides[0].fingerprint, "target": sides[1].fingerprint}) as finish:

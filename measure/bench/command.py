@@ -201,14 +201,15 @@ def differences(counts: Mapping[str, Any]) -> str:
 def figures_table(figures: Sequence[Mapping[str, Any]]) -> str:
     """Lay out the main figures of all configurations; intervals are of 95%, over prompts."""
     several, drawn = len({each["model"] for each in figures}) > 1, any(each["temperature"] for each in figures)
-    header = ["drafter", "strategy", *(["temperature"] if drawn else []), "k", "speed-up", "95% interval"]
+    translated = any(each["strategy"] for each in figures)
+    header = ["drafter", *(["strategy"] if translated else []), *(["temperature"] if drawn else []), "k", "speed-up"]
     rows = []
     for each in figures:
         low, high = each["low"], each["high"]
         rows.append(
             [
                 f"{each['model']}: {each['drafter']}" if several else each["drafter"],
-                each["strategy"] or "",
+                *([each["strategy"] or ""] if translated else []),
                 *([f"{each['temperature']:g}"] if drawn else []),
                 "auto" if each["num_draft_tokens"] is None else str(each["num_draft_tokens"]),
                 f"{each['speedup']:.2f}",
@@ -218,4 +219,4 @@ def figures_table(figures: Sequence[Mapping[str, Any]]) -> str:
                 str(each["prompts"]),
             ]
         )
-    return table([*header, "acceptance", "tokens per pass", "prompts"], rows)
+    return table([*header, "95% interval", "acceptance", "tokens per pass", "prompts"], rows)

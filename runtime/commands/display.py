@@ -1,10 +1,10 @@
-"""Cycles as coloured text: which tokens were guessed, which guesses were thrown away; and who guessed them.
+"""Cycles as coloured or marked text: which tokens were guessed, which guesses were thrown away; and who guessed them.
 
 A character may be spread over several tokens, also over tokens of two cycles. Text is shown
 once its bytes are complete; what is held back travels to the next call in ``Tail``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,14 +16,22 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 
 Decode = Callable[[Sequence[int]], str]
 
-Paint = Callable[[str], str]
-STYLES: dict[str, Paint] = {
+Styles = Mapping[str, Callable[[str], str]]
+COLOURS: Styles = {
     "accepted": partial(click.style, fg="green"),
     "rejected": partial(click.style, fg="red", strikethrough=True),
     "corrected": partial(click.style, fg="yellow"),
     "bonus": partial(click.style, fg="cyan"),
     "undrafted": str,
 }
+MARKS: Styles = {
+    "accepted": "[{}]".format,
+    "rejected": "[-{}-]".format,
+    "corrected": "{{{}}}".format,
+    "bonus": "<{}>".format,
+    "undrafted": str,
+}
+"""For files and pipes, where colours would be control characters."""
 REPLACEMENT = "\ufffd"
 # Tokens of shown text that a decoder needs to see, to tell a space inside a text from one at its start.
 CONTEXT_TOKENS = 8
@@ -39,13 +47,13 @@ class Tail:
     held: tuple[int, ...] = ()  # committed tokens after them whose last character is incomplete
 
 
-def legend() -> str:
-    """Return one line that explains the colours."""
-    return "  ".join(style(name) for name, style in STYLES.items())
+def legend(styles: Styles = COLOURS) -> str:
+    """Return one line that explains the styles."""
+    return "  ".join(style(name) for name, style in styles.items())
 
 
-def render(cycle: Cycle, decode: Decode, tail: Tail = Tail()) -> tuple[str, Tail]:
-    """Return the text of ``cycle`` with terminal colours, and the tail for the next call.
+def render(cycle: Cycle, decode: Decode, tail: Tail = Tail(), styles: Styles = COLOURS) -> tuple[str, Tail]:
+    """Return the text of ``cycle``, every token in the style of its fate, and the tail for the next call.
 
     Rejected draft tokens stand before the token that the target put in their place.
 
@@ -53,20 +61,26 @@ def render(cycle: Cycle, decode: Decode, tail: Tail = Tail()) -> tuple[str, Tail
         cycle: Proposal and committed tokens.
         decode: Text of token ids, with U+FFFD for incomplete characters.
         tail: What the call for the cycle before returned; ``Tail()`` or ``Tail(prompt)`` at first.
+        styles: `COLOURS` or `MARKS`.
     """
+
+    def add(text: str, fate: str) -> None:
+        if text:
+            parts.append(styles[fate](text))
+
     drafted = min(cycle.accepted, len(cycle.committed))
     parts: list[str] = []
     for token in cycle.committed[:drafted]:
         text, tail = _advance(token, decode, tail)
-        parts.append(_paint(text, "accepted"))
+        add(text, "accepted")
     own = cycle.committed[drafted:]
     rejected = cycle.proposal[cycle.accepted :] if own else ()
     fate = "corrected" if rejected else "bonus" if cycle.proposal else "undrafted"
     if rejected:
-        parts.append(_paint(_text_after(rejected, decode, tail).replace(REPLACEMENT, ""), "rejected"))
+        add(_text_after(rejected, decode, tail).replace(REPLACEMENT, ""), "rejected")
     for token in own:
         text, tail = _advance(token, decode, tail)
-        parts.append(_paint(text, fate))
+        add(text, fate)
     return "".join(parts), tail
 
 
@@ -89,11 +103,6 @@ def _text_after(tokens: Sequence[int], decode: Decode, tail: Tail) -> str:
     before = decode(tail.shown) if tail.shown else ""
     after = decode((*tail.shown, *tail.held, *tokens))
     return after[accepted_length(before, after) :]
-
-
-def _paint(text: str, style: str) -> str:
-    """Return ``text`` in the colours of ``style``."""
-    return STYLES[style](text) if text else ""
 
 
 def by_source(statistics: DraftStatistics) -> dict[str, dict[str, int]]:

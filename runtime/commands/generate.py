@@ -43,7 +43,7 @@ _ENOUGH = 16  # draft tokens proposed, from which on something can be said of th
     metavar="FILE",
     help="Save the prompt as the model and the draft model have read it, and end without an answer.",
 )
-@click.option("--show-drafts", is_flag=True, help="Colour accepted, rejected, corrected, bonus and undrafted tokens.")
+@click.option("--show-drafts", is_flag=True, help="Colour (in files: mark) tokens by what became of their drafts.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON at the end instead of streaming.")
 @guarded
 def generate(
@@ -116,13 +116,15 @@ def generate(
     def decode(tokens: Any) -> str:
         return str(tokenizer.decode(list(tokens), skip_special_tokens=True))
 
+    styles = display.COLOURS if sys.stdout.isatty() else display.MARKS
+
     def paint(cycle: Cycle) -> None:
         nonlocal tail
-        shown, tail = display.render(cycle, decode, tail)
-        click.echo(shown, nl=False, color=True)
+        shown, tail = display.render(cycle, decode, tail, styles)
+        click.echo(shown, nl=False)
 
     if show_drafts:
-        say(display.legend())
+        say(display.legend(styles))
     pieces: list[str] = []
     response = None
     for response in stream_generate(target, tokenizer, encoded, on_cycle=paint if show_drafts else None, **arguments):

@@ -164,15 +164,18 @@ def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
         if artifact is not None:
             read_manifest(artifact)  # before the model is loaded, which takes longer
 
+    import mlx.core as mx
+
     from spectool.runtime.loading import load_drafter
     from spectool.runtime.models import load_model
 
-    model, tokenizer = load_model(options.pop("model"), options.pop("adapter_path"))
+    model, tokenizer = load_model(options.pop("model"), options.pop("adapter_path"), lazy=True)
     kv_bits, group_size = (int(options.pop(name) or 0) for name in ("kv_bits", "kv_group_size"))
     if kv_bits:
         check_kv_bits(model, group_size)
     cache = {name: options.pop(name) for name in ("max_kv_size", "prefill_step_size", "quantized_kv_start")}
     drafter = load_drafter(tokenizer, **drafting, min_probability=options.pop("min_draft_prob"))
+    mx.eval(model.parameters())  # gigabytes, after all that may be wrong with a drafter
     return (
         model,
         tokenizer,

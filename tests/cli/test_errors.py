@@ -141,3 +141,8 @@ def test_a_model_directory_is_no_unfinished_build(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path))
     assert "a model directory, and no spectool artifact" in error_of(run("verify", tmp_path))
+
+
+def test_a_mistyped_command_gets_a_suggestion() -> None:
+    result = run("bild-dict")
+    assert result.exit_code == 2 and "Did you mean 'build-dict'?" in result.stderr

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from spectool.runtime.commands.display import Tail, finish, legend, render
+from spectool.runtime.commands.display import MARKS, Tail, finish, legend, render
 from spectool.runtime.decoding.drafter import Cycle
 
 GREEN, RED, YELLOW = "\x1b[32m", "\x1b[31m", "\x1b[33m"
@@ -38,6 +38,12 @@ def shown(cycles: list[Cycle], decode=letters) -> str:
         text, tail = render(cycle, decode, tail)
         parts.append(text)
     return "".join(parts) + finish(decode, tail)
+
+
+def test_marks_say_the_same_as_colours() -> None:
+    shown, _ = render(Cycle((97, 98, 120), "test", 2, (97, 98, 99)), letters, styles=MARKS)
+    assert shown == "[a][b][-x-]{c}"
+    assert legend(MARKS) == "[accepted]  [-rejected-]  {corrected}  <bonus>  undrafted"
 
 
 def test_each_fate_has_its_colour() -> None:
