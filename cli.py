@@ -5,7 +5,6 @@ Command modules are light: what they need is imported when a command runs, so th
 """
 
 import importlib
-from difflib import get_close_matches
 
 import click
 
@@ -55,18 +54,6 @@ class _LazyGroup(click.Group):
             with formatter.section(purpose):
                 formatter.write_dl(rows)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; name the nearest where there is none."""
-        near = [] if args[0] in _COMMANDS else get_close_matches(args[0], _COMMANDS, 1)
-        if near:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
-        return super().resolve_command(ctx, args)
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
@@ -80,7 +67,9 @@ def _imported(module: str, name: str) -> click.Command:
     return command
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_LazyGroup, commands=dict.fromkeys(_COMMANDS), context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="spectool")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:

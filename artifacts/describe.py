@@ -7,6 +7,7 @@ from spectool import ArtifactError
 from spectool.artifacts.console import repairs, table
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.tokenizer.fingerprint import short
+from spectool.artifacts.tokenizer.roles import Roles
 
 _SIDES = (("draft", "target"), ("target", "draft"))
 
@@ -146,7 +147,7 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for side, other in _SIDES:
         figures = manifest.statistics[side]
-        cover, roles = figures["coverage"], figures["roles"]
+        cover = figures["coverage"]
         facts[f"{side} kind"] = figures["kind"]
         facts[f"{side} limits"] = _limits(figures["limits"])
         facts[f"{side} ids shared with {other}"] = (
@@ -155,7 +156,7 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
         facts[f"{side} tokens shared in the text"] = (
             f"{cover['shared_occurrences']:,} of {cover['occurrences']:,} ({cover['by_occurrence']:.1%} by occurrence)"
         )
-        facts[f"{side} roles"] = f"bos {roles['bos']}, eos {roles['eos']}, pad {roles['pad']}, unk {roles['unk']}"
+        facts[f"{side} roles"] = str(Roles(**figures["roles"]))
         facts[f"{side} joins"] = (
             "ids: boundaries are repaired by merges, without strings"
             if figures["lemma"]

@@ -1,5 +1,6 @@
 """The command ``align``."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def align(
     if sides[0].fingerprint == sides[1].fingerprint:
         raise click.UsageError(
             "draft and target have the same tokenizer: no alignment is needed. Give the draft alone: "
-            "spectool generate --draft-model"
+            f"spectool generate --model {shlex.quote(target)} --draft-model {shlex.quote(draft)}"
         )
     path = out or default_path(f"{sides[0].fingerprint[:8]}-{sides[1].fingerprint[:8]}.align")
     with stage(path, ALIGNMENT, as_json, {"draft": sides[0].fingerprint, "target": sides[1].fingerprint}) as finish:
