@@ -9,8 +9,9 @@
 
 Every committed token is a choice that the target made after the true history, so a drafter can change the speed and
 nothing else. With a sampler this is exact-match verification. Each position is sampled on its own, and its sample is
-the committed token whether or not the draft had guessed it. Drafts drawn from a known distribution are verified by
-rejection sampling instead, which keeps the distribution too and accepts more of them (docs/sampling.md).
+the committed token whether or not the draft had guessed it. Where the sampler's distribution is known, drafts are
+verified by rejection sampling instead. It keeps the distribution too, and accepts more of those that were drawn
+(docs/sampling.md).
 
 Where no drafts will follow a pass without drafts, the next pass begins before the token of this one is read. mlx-lm's
 own loop does the same. The device computes it while Python hands the token over. Its input is in the cache one token
@@ -32,7 +33,7 @@ from spectool.runtime.caches.leaves import leaves
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
 from spectool.runtime.decoding.proposer import Proposer
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_probabilities
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_probabilities, processed
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.verification import choose, ids
 from spectool.runtime.host.generation import (
@@ -104,9 +105,9 @@ def generate_step(
             before it, shape [tokens]. Must be functions of their arguments, since they are
             also asked about positions that are then rejected.
         verify: ``rejection`` lets draft models that can do so draw their drafts, by the request's own settings, and
-            accepts them by rejection sampling. The sampler must then be a `Sampling`. All other drafts are verified by
-            exact match, and so is everything without a sampler. None: by rejection sampling with a `Sampling`, by exact
-            match with other samplers.
+            accepts all drafts by rejection sampling. The sampler must then be a `Sampling`. Without a sampler everything
+            is verified by exact match. None: by rejection sampling with a `Sampling`, by exact match with other
+            samplers.
         max_kv_size: Window of the cache, in tokens, for models that do not make their own.
         prompt_cache: Cache to continue, one entry for each layer; None makes a fresh one.
         cached_tokens: Token ids that ``prompt_cache`` holds, so that drafters and processors see
@@ -267,7 +268,7 @@ class _Run:
             self.fed, current, self.ahead = [frontier], self.ahead, None
         if left != 0 and not draft and proposer.drafting_paused():
             self._begin_ahead(current)
-        mx.eval(current)
+        mx.eval(current.tokens)  # log-probabilities that nobody reads are not computed
         target = [token for token in ids(current.tokens) if token >= 0]  # those after a verdict were not drawn
         accepted = min(accepted_length(draft, target), len(target) - 1)
         committed = _until_stop(target[: accepted + 1], self.stop_tokens)
@@ -282,19 +283,22 @@ class _Run:
 
     def _begin_ahead(self, current: _Pass) -> None:
         """Begin the next pass, over the token that ``current`` will choose, before that is read."""
-        mx.async_eval(current)  # type: ignore[no-untyped-call]
+        mx.async_eval(current.tokens)  # type: ignore[no-untyped-call]
         self.quantize()
         self.stuck = int(self.checkpoints.one_is_undone_alone())
         unread = current.tokens.astype(self.prompt.dtype)
         self.ahead = self._verify(unread, (), self._followed(unread), None)
-        mx.async_eval(self.ahead)  # type: ignore[no-untyped-call]
+        mx.async_eval(self.ahead.tokens)  # type: ignore[no-untyped-call]
 
     def _verify(self, inputs: mx.array, draft: tuple[int, ...], seen: mx.array | None, drawn: mx.array | None) -> _Pass:
         """Run the target over ``inputs`` and choose a token after the frontier and after each draft; lazy."""
         self.checkpoints.mark(inputs.size)
         logits = self.model(inputs[None], cache=self.cache)[0, -len(draft) - 1 :]
-        logprobs = log_probabilities(logits, self.processors, seen)
-        return _Pass(choose(logprobs, self.sampler, draft, drawn), logprobs)
+        logits = processed(logits, self.processors, seen)
+        logprobs = log_probabilities(logits)
+        if drawn is None and draft and self.proposer.draw:
+            drawn = mx.zeros((0, logits.shape[-1]))  # guesses, verified by the same rule
+        return _Pass(choose(logits, logprobs, self.sampler, draft, drawn), logprobs)
 
     def _rewind(self, length: int) -> list[int]:
         """Take the caches back to ``length`` tokens; return which of the latest pass must be fed again for that."""

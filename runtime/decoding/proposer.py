@@ -30,6 +30,7 @@ class Proposer:
         vocabulary: Logits of the target for one position; None until its first pass. No draft
             is verified before it is known, since an id outside would read foreign memory.
         controller: Chooses the draft length; None where it is fixed or there is no drafter.
+        draw: How drafts are drawn for rejection sampling; None for exact match.
         draft_seconds: Time of the drafter in the latest cycle, in proposing and in taking note of what was committed.
         pass_seconds: Time of the target in it, from the end of the proposal to the tokens committed. A pass that had
             begun ahead counts from the end of the one before it.
@@ -53,7 +54,7 @@ class Proposer:
         self._count = count if isinstance(count, int) else 0
         self._cache = cache
         self._quantized_kv_start = quantized_kv_start
-        self._draw = draw
+        self.draw = draw
         self._chosen: int | None = None  # draft length of the next cycle, where that is settled already
         self._again = self._asked = 0
         self._proposed: Sequence[int] = ()
@@ -70,7 +71,7 @@ class Proposer:
             self.controller.begin(len(prompt))
         if self._drafter is not None:
             try:
-                self._drafter.draw_with(self._draw)
+                self._drafter.draw_with(self.draw)
                 self._drafter.start(prompt)
             except Exception as error:
                 self._switch_off(error)

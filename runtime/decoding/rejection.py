@@ -21,7 +21,7 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, Sampling, in_blocks, log_probabilities, total
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, Sampling, in_blocks, processed, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Draw:
         # Processors may name any id of the target.
         logits = logits[:, : self.vocabulary]
         logits = mx.pad(logits, [(0, 0), (0, self.vocabulary - logits.shape[-1])], constant_values=-math.inf)
-        chosen = self.sampling.probabilities(log_probabilities(logits, self.processors, history))
+        chosen = self.sampling.probabilities(processed(logits, self.processors, history))
         # A processor may force a token that the draft does not have.
         chosen = mx.where(logits > -math.inf, chosen, 0)
         mass = total(chosen)[..., None]

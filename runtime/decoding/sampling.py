@@ -47,34 +47,35 @@ class Sampling:
             return row_by_row(self._host, logprobs)  # it tosses one coin a call
         return self._host(logprobs)
 
-    def probabilities(self, logprobs: mx.array) -> mx.array:
+    def probabilities(self, logits: mx.array) -> mx.array:
         """Return the distribution that a token is drawn from; lazy.
 
-        The filters are mlx-lm's, in its order. XTC is a mixture: its coin decides between two filters.
+        The filters are mlx-lm's, in its order. XTC is a mixture: its coin decides between two filters. None of them
+        needs normalised logits, which saves a vocabulary's exponentials.
 
         Args:
-            logprobs: Log-probabilities [..., vocabulary].
+            logits: Logits or log-probabilities [..., vocabulary].
 
         Returns:
             Probabilities, float32 [..., vocabulary].
         """
         if self.temp == 0:
-            return (mx.arange(logprobs.shape[-1]) == mx.argmax(logprobs, axis=-1, keepdims=True)).astype(mx.float32)
-        if 0 < self.top_p < 1:
-            logprobs = sample_utils.apply_top_p(logprobs, self.top_p)
+            return (mx.arange(logits.shape[-1]) == mx.argmax(logits, axis=-1, keepdims=True)).astype(mx.float32)
+        if 0 < self.top_p < 1:  # it takes exponentials, which may be too large
+            logits = sample_utils.apply_top_p(logits - mx.max(logits, axis=-1, keepdims=True), self.top_p)
         if self.min_p != 0:
-            logprobs = sample_utils.apply_min_p(logprobs, self.min_p, self.min_tokens_to_keep)
+            logits = sample_utils.apply_min_p(logits, self.min_p, self.min_tokens_to_keep)
         share = self.xtc_probability
         if share <= 0:
-            return self._at_temperature(logprobs)
-        cut = sample_utils.apply_xtc(logprobs, 1.0, self.xtc_threshold, list(self.xtc_special_tokens))
-        return (1 - share) * self._at_temperature(logprobs) + share * self._at_temperature(cut)
+            return self._at_temperature(logits)
+        cut = sample_utils.apply_xtc(logits, 1.0, self.xtc_threshold, list(self.xtc_special_tokens))
+        return (1 - share) * self._at_temperature(logits) + share * self._at_temperature(cut)
 
-    def _at_temperature(self, logprobs: mx.array) -> mx.array:
+    def _at_temperature(self, logits: mx.array) -> mx.array:
         """Apply what comes after XTC."""
         if self.top_k > 0:
-            logprobs = sample_utils.apply_top_k(logprobs, self.top_k)
-        chosen = mx.softmax(logprobs.astype(mx.float32) * (1 / self.temp), axis=-1)
+            logits = sample_utils.apply_top_k(logits, self.top_k)
+        chosen = mx.softmax(logits.astype(mx.float32) * (1 / self.temp), axis=-1)
         return chosen / total(chosen)[..., None]
 
     @cached_property
@@ -105,8 +106,8 @@ def in_blocks(weights: mx.array) -> mx.array:
     return weights.reshape(*weights.shape[:-1], blocks, blocks)
 
 
-def log_probabilities(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: mx.array | None) -> mx.array:
-    """Apply the processors to each position and normalise; lazy.
+def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: mx.array | None) -> mx.array:
+    """Apply the processors to each position; lazy.
 
     Args:
         logits: Shape [rows, vocabulary], one row for each position.
@@ -115,18 +116,22 @@ def log_probabilities(logits: mx.array, processors: Sequence[LogitsProcessor], t
             ``history + i`` of them. None where there are no processors.
 
     Returns:
-        Log-probabilities [rows, vocabulary].
+        Logits [rows, vocabulary].
     """
-    if processors and tokens is not None:
-        rows = logits.shape[0]
-        history = tokens.size - rows + 1
-        processed = []
-        for row in range(rows):
-            row_logits = logits[row : row + 1]
-            for processor in processors:
-                row_logits = processor(tokens[: history + row], row_logits)
-            processed.append(row_logits)
-        logits = mx.concatenate(processed)
+    if not processors or tokens is None:
+        return logits
+    history = tokens.size - logits.shape[0] + 1
+    rows = []
+    for row in range(logits.shape[0]):
+        row_logits = logits[row : row + 1]
+        for processor in processors:
+            row_logits = processor(tokens[: history + row], row_logits)
+        rows.append(row_logits)
+    return mx.concatenate(rows)
+
+
+def log_probabilities(logits: mx.array) -> mx.array:
+    """Normalise logits [..., vocabulary]; lazy."""
     return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
 
 

@@ -20,7 +20,11 @@ def ids(tokens: mx.array) -> list[int]:
 
 
 def choose(
-    logprobs: mx.array, sampler: Sampler | None, draft: Sequence[int], distribution: mx.array | None = None
+    logits: mx.array,
+    logprobs: mx.array,
+    sampler: Sampler | None,
+    draft: Sequence[int],
+    distribution: mx.array | None = None,
 ) -> mx.array:
     """Choose a token at each position; lazy, nothing is evaluated.
 
@@ -28,10 +32,12 @@ def choose(
     before it were right.
 
     Args:
-        logprobs: The target's log-probabilities [rows, vocabulary].
+        logits: The target's [rows, vocabulary].
+        logprobs: The same, normalised.
         sampler: Draws from log-probabilities [1, vocabulary]; None takes the maximum.
         draft: Draft tokens, as many as rows but one.
-        distribution: What each draft was drawn from, [drawn, vocabulary]; None where nothing was drawn.
+        distribution: What each draft was drawn from, [drawn, vocabulary]: of the leading ones, none where all are
+            guesses. None for exact match.
 
     Returns:
         Token ids [rows], by rejection sampling where there is a distribution and the sampler states
@@ -45,4 +51,4 @@ def choose(
         return sampler(logprobs)
     from spectool.runtime.decoding.rejection import accept_or_resample
 
-    return accept_or_resample(sampler.probabilities(logprobs), mx.array(list(draft), dtype=mx.int32), distribution)
+    return accept_or_resample(sampler.probabilities(logits), mx.array(list(draft), dtype=mx.int32), distribution)

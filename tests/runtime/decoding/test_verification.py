@@ -44,7 +44,7 @@ class Chain:
     def logprobs(self, tokens: np.ndarray) -> mx.array:
         """Return log-probabilities [draws, SMALL] after tokens [draws, length]."""
         logits = mx.array(self._after[tokens.shape[1]][tuple(tokens.T)])
-        return log_probabilities(mx.broadcast_to(logits, (len(tokens), SMALL)), (), None)
+        return log_probabilities(mx.broadcast_to(logits, (len(tokens), SMALL)))
 
 
 def right(p: mx.array, draft: mx.array, q: mx.array) -> mx.array:
@@ -246,14 +246,14 @@ def test_disjoint_distributions_accept_nothing() -> None:
 
 
 def test_choose_takes_the_rule_that_fits() -> None:
-    logprobs = log_probabilities(mx.array(np.random.default_rng(1).normal(0, 1, (3, SMALL))), (), None)
+    logprobs = log_probabilities(mx.array(np.random.default_rng(1).normal(0, 1, (3, SMALL))))
     draft, q = (5, 5), mx.array([[0.0] * 5 + [1.0]] * 2)
     best = mx.argmax(logprobs, axis=-1).tolist()
-    assert choose(logprobs, None, draft, q).tolist() == best, "greedy"
-    assert choose(logprobs, lambda row: mx.argmax(row, axis=-1), draft, q).tolist() == best, "opaque"
-    assert choose(logprobs, Sampling(temp=1e-3), draft).tolist() == best, "nothing drawn"
+    assert choose(logprobs, logprobs, None, draft, q).tolist() == best, "greedy"
+    assert choose(logprobs, logprobs, lambda row: mx.argmax(row, axis=-1), draft, q).tolist() == best, "opaque"
+    assert choose(logprobs, logprobs, Sampling(temp=1e-3), draft).tolist() == best, "nothing drawn"
     # All of q on token 5: kept with probability p(5), and never drawn again.
     mx.random.seed(3)
-    kept = [choose(logprobs, Sampling(temp=1.0), draft, q)[0].item() == 5 for _ in range(2000)]
+    kept = [choose(logprobs, logprobs, Sampling(temp=1.0), draft, q)[0].item() == 5 for _ in range(2000)]
     chance = math.exp(logprobs[0, 5].item())
     assert sum(kept) / 2000 == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / 2000))
