@@ -105,9 +105,8 @@ def generate_step(
             before it, shape [tokens]. Must be functions of their arguments, since they are
             also asked about positions that are then rejected.
         verify: ``rejection`` lets draft models that can do so draw their drafts, by the request's own settings, and
-            accepts all drafts by rejection sampling. The sampler must then be a `Sampling`. Without a sampler everything
-            is verified by exact match. None: by rejection sampling with a `Sampling`, by exact match with other
-            samplers.
+            accepts all drafts by rejection sampling. The sampler must then be a `Sampling`; without one, exact match is
+            all there is. None: by rejection sampling with a `Sampling`, by exact match with other samplers.
         max_kv_size: Window of the cache, in tokens, for models that do not make their own.
         prompt_cache: Cache to continue, one entry for each layer; None makes a fresh one.
         cached_tokens: Token ids that ``prompt_cache`` holds, so that drafters and processors see
