@@ -36,7 +36,7 @@ def choose(
         logprobs: The same, normalised.
         sampler: Draws from log-probabilities [1, vocabulary]; None takes the maximum.
         draft: Draft tokens, as many as rows but one.
-        distribution: What leading drafts were drawn from [drawn, vocabulary]; the others are guesses. None: exact match.
+        distribution: What leading drafts were drawn from [drawn, vocabulary]; others are guesses. None: exact match.
 
     Returns:
         Token ids [rows], by rejection sampling where there is a distribution and the sampler states
