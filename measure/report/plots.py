@@ -10,7 +10,7 @@ from spectool.artifacts.plot_style import COLOURS, MARKERS, literal
 from spectool.measure.page import drawn
 from spectool.measure.report.costs import cycle_seconds, plain_step
 from spectool.measure.report.outcomes import break_even_of, expected_tokens, speedup
-from spectool.measure.report.trials import Frame, Trials, pooled_tokens_per_pass
+from spectool.measure.report.trials import Frame, Trials, by_model, pooled_tokens_per_pass
 
 _WIDTH = 6.5  # inches
 _DASHED = {"color": "#444444", "linewidth": 1, "linestyle": "--"}
@@ -18,18 +18,18 @@ _DASHED = {"color": "#444444", "linewidth": 1, "linestyle": "--"}
 
 def speedups(trials: Trials) -> str:
     """Speed-up of every configuration with its interval, a mark for each target and language."""
-    labels, scopes = list(trials.drafted.label.unique()), trials.drafted.groupby(["model", "language"], sort=False)
+    labels, scopes = list(trials.drafted.label.unique()), trials.drafted.groupby("scope", sort=False)
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        for number, ((model, language), here) in enumerate(scopes):
+        for number, (name, here) in enumerate(scopes):
             look = _look(number)
             shift = 0.6 * ((number + 0.5) / len(scopes) - 0.5)
             for label, some in here.groupby("label"):
                 found = speedup(some)
                 arm = 0.0 if found.high is None else found.high - found.value
                 axes.errorbar(found.value, labels.index(label) + shift, xerr=arm, elinewidth=1, markersize=4, **look)
-            axes.plot([], [], markersize=4, label=literal(trials.scope_name(model, language)), **look)
+            axes.plot([], [], markersize=4, label=literal(name), **look)
         axes.axvline(1, **_DASHED)
         _rows(axes, labels)
         axes.set_xlabel("speed-up (1: as fast as plain decoding)")
@@ -61,7 +61,7 @@ def by_acceptance(trials: Trials) -> dict[str, str]:
 
         return drawn(_WIDTH, 3.4, draw) if lengths else ""
 
-    return {here: svg for here, svg in trials.by_model(plot).items() if svg}
+    return {here: svg for here, svg in by_model(trials.drafted, plot).items() if svg}
 
 
 def against_geometric(trials: Trials) -> str:
@@ -108,7 +108,7 @@ def cycle_times(trials: Trials) -> dict[str, str]:
 
         return drawn(_WIDTH, 1.1 + 0.24 * len(groups), draw)
 
-    return trials.by_model(plot)
+    return by_model(trials.drafted, plot)
 
 
 def _look(number: int) -> dict[str, str]:
