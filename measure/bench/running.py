@@ -146,6 +146,7 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause
         return _measured_before(out, now)
     jobs = _jobs(experiment, prompts)
     with naming(out), working(out, now, what="run", keep=("block-*",), begin_anew=False) as work:
+        weights = work / "weights.json"
         began = datetime.fromtimestamp((work / "key.json").stat().st_mtime, UTC).isoformat(timespec="seconds")
         missing = [job for job in jobs if not _is_measured(_block(work, job))]
         left, planned = (sum(_generations(experiment, job) for job in some) for some in (missing, jobs))
@@ -156,7 +157,8 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause
                 mine = [job for job in missing if job.model is model]
                 if mine:
                     loaded = load(experiment, model, meter)
-                    _note_weights(work, loaded.weights)
+                    known = read_json(weights) or {}  # a resumed run may not load every model again
+                    write_json(weights, {part: known.get(part, {}) | more for part, more in loaded.weights.items()})
                     left = sum(_generations(experiment, job) for job in mine)
                     with progress(f"measuring {model.name}", left, "generations") as done:
                         for job in mine:
@@ -165,13 +167,13 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause
                     del loaded
                     gc.collect()
                     mx.clear_cache()
-            power = {"source": meter.source, "watts": meter.watts}
+            power = {"source": meter.source, "watts": watts}
         statistics = {
             "machine": machine(),
             "began": began,
             "blocks": len(jobs),
             "prompts": len({job.prompt.name for job in jobs}),
-            **_known_weights(work),
+            **(read_json(weights) or {}),
             "power": power,
         }
         roles = {
@@ -181,7 +183,10 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause
         with writing(out) as partial:
             join_blocks([_block(work, job) for job in jobs], partial)
             statistics |= count(read_rows(partial / "generations.parquet", GENERATIONS))
-            seal(partial, Manifest(FORMAT, VERSION, experiment.described(), roles, {"identity": now}, statistics))
+            seal(
+                partial,
+                Manifest(FORMAT, VERSION, experiment.model_dump(mode="json"), roles, {"identity": now}, statistics),
+            )
         return Benchmark(out)
 
 
@@ -246,17 +251,6 @@ def _put(work: Path, job: _Job, block: Block) -> None:
     unfinished.rename(_block(work, job))
 
 
-def _known_weights(work: Path) -> dict[str, Row]:
-    """Return bytes and bits of the models loaded so far."""
-    return read_json(work / "weights.json") or {}
-
-
-def _note_weights(work: Path, weights: dict[str, Row]) -> None:
-    """Add a model's: a resumed run may not load it again."""
-    known = _known_weights(work)
-    write_json(work / "weights.json", {part: {**known.get(part, {}), **found} for part, found in weights.items()})
-
-
 def count(rows: pa.Table) -> Row:
     """Sum up generations: how many there are, and how many of the drafted ones leave plain decoding's output.
 
@@ -290,7 +284,7 @@ def identity(experiment: Experiment, prompts: Sequence[Prompt], watts: float | N
     models = [*(model.path for model in experiment.models), *(drafter.draft_model for drafter in drafters)]
     artifacts = [path for drafter in drafters for path in drafter.artifacts]
     return {
-        "experiment": experiment.described(),
+        "experiment": experiment.model_dump(mode="json"),
         "prompts": fingerprint(prompts),
         "stated watts": watts,
         **contents((path for path in models if path is not None), artifacts),

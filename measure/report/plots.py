@@ -65,8 +65,8 @@ def by_acceptance(trials: Trials) -> dict[str, str]:
 
 
 def against_geometric(trials: Trials) -> str:
-    """Tokens per pass, measured against the geometric expectation."""
-    expected = trials.cycles.groupby("row").apply(expected_tokens)
+    """Tokens per pass, measured against the geometric expectation; nothing where nothing was drafted."""
+    expected = pd.Series({row: expected_tokens(cycles) for row, cycles in trials.cycles_by_row.items()}, dtype=float)
     measured = trials.drafted.groupby("row", sort=False).apply(pooled_tokens_per_pass)
     points = pd.DataFrame({"x": expected, "y": measured, "drafter": trials.drafted.groupby("row").drafter.first()})
     points = points.loc[measured.index].dropna()
@@ -75,13 +75,13 @@ def against_geometric(trials: Trials) -> str:
         axes = figure.subplots()
         for number, (name, some) in enumerate(points.groupby("drafter", sort=False)):
             axes.plot(some.x, some.y, linestyle="none", label=literal(name), **_look(number))
-        ends = [1.0, max(points[["x", "y"]].max().max(), 1.0) + 0.1]
+        ends = [1.0, points[["x", "y"]].max().max() + 0.1]
         axes.plot(ends, ends, **_DASHED)
         axes.set_xlabel("geometric expectation, tokens per pass")
         axes.set_ylabel("measured, tokens per pass")
         axes.legend()
 
-    return drawn(5.0, 4.0, draw)
+    return "" if points.empty else drawn(5.0, 4.0, draw)
 
 
 def cycle_times(trials: Trials) -> dict[str, str]:
