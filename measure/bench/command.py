@@ -20,6 +20,7 @@ _DRAFTER = {
     **{"name": "name", "model": "draft_model", "draft": "draft_model", "dict": "dictionary"},
     **{"align": "alignment", "alignment": "alignment", "verify": "verify"},
 }
+_FLAGS = {"history": "history", "prompt-lookup": "prompt_lookup"}
 _COUNT, _FILE = click.IntRange(1), click.Path(path_type=Path, exists=True, dir_okay=False)
 _several = partial(option, default=(), multiple=True)
 _one = partial(option, default=None)
@@ -89,13 +90,12 @@ def bench(
         spectool bench experiment.toml --num-draft-tokens auto -o auto.bench
     """
     from spectool import ArtifactError
-    from spectool.measure.bench.command import differences, figures_table
-    from spectool.measure.bench.experiment import make_experiment, read_keys, read_paths
+    from spectool.measure.bench.experiment import make_experiment, read_keys
     from spectool.measure.bench.running import run_experiment
     from spectool.measure.report.summary import main_figures, verdicts
     from spectool.measure.report.trials import LEAST, read_trials
 
-    keys = {} if experiment is None else read_keys(experiment, read_paths(paths) if paths else {})
+    keys = {} if experiment is None else read_keys(experiment, paths)
     planned = make_experiment(_changed(keys, options), experiment)
     run = run_experiment(planned, out, watts, pause)
     statistics = run.manifest.statistics
@@ -152,10 +152,8 @@ def _drafter(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in text.split(","):
         key, given, value = part.partition("=")
-        if key == "history" and not given:
-            found["history"] = True
-        elif key == "prompt-lookup" and not given:
-            found["prompt_lookup"] = True
+        if key in _FLAGS and not given:
+            found[_FLAGS[key]] = True
         elif key == "strategy" and value:
             found["strategies"] = value.split("+")
         elif key == "min-prob" and value:
@@ -168,13 +166,9 @@ def _drafter(text: str) -> dict[str, Any]:
             )
             raise click.UsageError(f"--drafter {text}: {part!r}: expected one of {expected}")
     made_of = [Path(found[key]).name for key in ("draft_model", "dictionary") if key in found]
-    name = (
-        "+".join([*made_of, *(key.replace("_", "-") for key in ("history", "prompt_lookup") if key in found)]) or text
-    )
-    return {
-        "name": " ".join([name, *(str(found[key]) for key in ("verify", "min_draft_prob") if key in found)]),
-        **found,
-    }
+    made_of += [flag for flag, key in _FLAGS.items() if key in found]
+    said = [str(found[key]) for key in ("verify", "min_draft_prob") if key in found]
+    return {"name": " ".join(["+".join(made_of) or text, *said]), **found}
 
 
 def _prompts(text: str) -> dict[str, Any]:
@@ -202,21 +196,18 @@ def figures_table(figures: Sequence[Mapping[str, Any]]) -> str:
     """Lay out the main figures of all configurations; intervals are of 95%, over prompts."""
     several, drawn = len({each["model"] for each in figures}) > 1, any(each["temperature"] for each in figures)
     translated = any(each["strategy"] for each in figures)
-    header = ["drafter", *(["strategy"] if translated else []), *(["temperature"] if drawn else []), "k", "speed-up"]
-    rows = []
+    rows: list[dict[str, str]] = []
     for each in figures:
-        low, high = each["low"], each["high"]
-        rows.append(
-            [
-                f"{each['model']}: {each['drafter']}" if several else each["drafter"],
-                *([each["strategy"] or ""] if translated else []),
-                *([f"{each['temperature']:g}"] if drawn else []),
-                "auto" if each["num_draft_tokens"] is None else str(each["num_draft_tokens"]),
-                f"{each['speedup']:.2f}",
-                "" if low is None else f"{max(0.0, low):.2f} to {high:.2f}",
-                "" if each["acceptance"] is None else f"{each['acceptance']:.0%}",
-                f"{each['tokens_per_pass']:.2f}",
-                str(each["prompts"]),
-            ]
-        )
-    return table([*header, "95% interval", "acceptance", "tokens per pass", "prompts"], rows)
+        row = {"drafter": f"{each['model']}: {each['drafter']}" if several else each["drafter"]}
+        if translated:
+            row["strategy"] = each["strategy"] or ""
+        if drawn:
+            row["temperature"] = f"{each['temperature']:g}"
+        row["k"] = "auto" if each["num_draft_tokens"] is None else str(each["num_draft_tokens"])
+        row["speed-up"] = f"{each['speedup']:.2f}"
+        row["95% interval"] = "" if each["low"] is None else f"{max(0.0, each['low']):.2f} to {each['high']:.2f}"
+        row["acceptance"] = "" if each["acceptance"] is None else f"{each['acceptance']:.0%}"
+        row["tokens per pass"] = f"{each['tokens_per_pass']:.2f}"
+        row["prompts"] = str(each["prompts"])
+        rows.append(row)
+    return table(list(rows[0]), [list(row.values()) for row in rows])

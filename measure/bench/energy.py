@@ -28,7 +28,6 @@ class Meter(Protocol):
     """Counts energy."""
 
     source: str  # ``powermetrics``, ``rapl``, ``stated`` or ``none``
-    watts: float | None  # what was stated; None elsewhere
 
     def joules(self) -> float | None:
         """Return the joules since some moment, the same in all calls; None where they are not known."""
@@ -40,18 +39,17 @@ class Stated:
     def __init__(self, watts: float | None) -> None:
         """Estimate with ``watts``."""
         self.source = "none" if watts is None else "stated"
-        self.watts = watts
+        self._watts = watts
 
     def joules(self) -> float | None:
         """Return the joules since the clock's zero."""
-        return None if self.watts is None else time.perf_counter() * self.watts
+        return None if self._watts is None else time.perf_counter() * self._watts
 
 
 class Rapl:
     """The energy counters of the processor's packages, microjoules; one wraps about once an hour of full load."""
 
     source = "rapl"
-    watts: float | None = None
 
     def __init__(self, folder: Path = RAPL) -> None:
         """Read the counters of all packages under ``folder``.
@@ -79,7 +77,6 @@ class PowerMetrics:
     """Apple's power sampler, read by a thread; a reading is right to a tenth of a second."""
 
     source = "powermetrics"
-    watts: float | None = None
 
     def __init__(self, stream: Any) -> None:
         """Read property lists from ``stream``, each ended by a NUL byte; wait for the first one some seconds."""

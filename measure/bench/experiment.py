@@ -19,11 +19,7 @@ from spectool.runtime.translation.factory import STRATEGIES
 BUILT_IN = "built-in"
 LANGUAGES = ("pl", "uk", "en", "crh", "crh-cyrl")  # of the built-in prompts
 KINDS = ("encyclopaedic", "instruction", "composition", "question", "list")  # likewise
-CHATTED = (
-    "instruction",
-    "composition",
-    "question",
-)  # kinds that are asked through the chat template, where nothing else is said
+CHATTED = ("instruction", "composition", "question")  # kinds for the chat template, where nothing else is said
 COUNT = 12  # prompts of each kind
 _LONGEST = 64  # draft tokens
 _HINT = "docs/measuring.md shows an experiment"
@@ -154,18 +150,19 @@ class Experiment(Table):
             each._check({source.language for source in self.prompts})
         return self
 
-    def described(self) -> dict[str, Any]:
-        """Return the experiment as JSON has it."""
-        return self.model_dump(mode="json")
 
+def read_keys(file: Path, paths: Path | None = None) -> dict[str, Any]:
+    """Read the keys of an experiment from a TOML file, and do not check them.
 
-def read_keys(file: Path, paths: Mapping[str, str]) -> dict[str, Any]:
-    """Read the keys of an experiment from a TOML file, with other paths in the place of some; nothing is checked.
+    Args:
+        file: The experiment.
+        paths: TOML of nothing but ``"name in the experiment" = "path here"``, what to put in the place of paths.
 
     Raises:
-        SpectoolError: It cannot be read.
+        SpectoolError: A file cannot be read, or ``paths`` says something else.
     """
-    keys: dict[str, Any] = _with_paths(read_toml(file, "an experiment", _HINT), paths)
+    replaced = {} if paths is None else read_settings(paths, dict[str, str], "paths", _HINT)
+    keys: dict[str, Any] = _with_paths(read_toml(file, "an experiment", _HINT), replaced)
     return keys
 
 
@@ -176,15 +173,6 @@ def make_experiment(keys: Mapping[str, Any], file: Path | None = None) -> Experi
         SpectoolError: Something is not what it should be; names the keys.
     """
     return check_settings(keys, Experiment, _HINT, "" if file is None else f"{file}: ")
-
-
-def read_paths(file: Path) -> dict[str, str]:
-    """Read a TOML file of nothing but ``"name in an experiment" = "path here"``.
-
-    Raises:
-        SpectoolError: It cannot be read, or says something else.
-    """
-    return read_settings(file, dict[str, str], "paths", _HINT)
 
 
 def _with_paths(part: Any, paths: Mapping[str, str]) -> Any:

@@ -13,6 +13,8 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +31,6 @@ from spectool.artifacts.formats.benchmark import (
     PLAIN,
     VERSION,
     Benchmark,
-    Block,
     Row,
     join_blocks,
     read_block,
@@ -50,7 +51,7 @@ from spectool.runtime.loading import load_drafter
 from spectool.runtime.models import load_model
 
 
-class Loaded(NamedTuple):
+class _Loaded(NamedTuple):
     """A target and what drafts for it."""
 
     target: Target  # measures
@@ -61,28 +62,22 @@ class Loaded(NamedTuple):
     weights: dict[str, Row]
 
 
-def load(experiment: Experiment, spec: ModelSpec, meter: Meter) -> Loaded:
-    """Load a target and all its drafters, each draft model once; say so before each.
-
-    Args:
-        experiment: What is measured.
-        spec: What to load.
-        meter: Counts energy.
-    """
+def _load(experiment: Experiment, spec: ModelSpec, meter: Meter) -> _Loaded:
+    """Load a target and all its drafters, each draft model once; say so before each."""
     say(f"loading {spec.name}")
     model, tokenizer = load_model(spec.path)
-    configurations, models, drafts = [Configuration()], dict[str, Any](), dict[str, Any]()
+    load_draft = cache(load_model)
+    configurations, drafts = [Configuration()], dict[str, Any]()
     for drafter in spec.drafters:
         say(f"loading {drafter.name}")
-        if drafter.draft_model is not None:
-            if drafter.draft_model not in models:
-                models[drafter.draft_model] = load_model(drafter.draft_model)
-            drafts[drafter.name] = models[drafter.draft_model][0]
+        draft = None if drafter.draft_model is None else load_draft(drafter.draft_model)
+        if draft is not None:
+            drafts[drafter.name] = draft[0]
         for strategy in drafter.strategies or (None,):
             loaded = load_drafter(
                 tokenizer,
                 dictionary=drafter.dictionary,
-                draft_model=None if drafter.draft_model is None else models[drafter.draft_model],
+                draft_model=draft,
                 alignment=drafter.alignment,
                 strategy=strategy,
                 history=drafter.history,
@@ -98,7 +93,7 @@ def load(experiment: Experiment, spec: ModelSpec, meter: Meter) -> Loaded:
     for part, count in (("sizes", _bytes), ("bits", _bits)):
         weights[part] = {spec.name: count(model)}
         weights[f"draft_{part}"] = {spec.name: {name: count(draft) for name, draft in drafts.items()}}
-    return Loaded(Target(spec.name, model, stop, experiment.tokens, meter), tokenizer, configurations, weights)
+    return _Loaded(Target(spec.name, model, stop, experiment.tokens, meter), tokenizer, configurations, weights)
 
 
 def _bytes(model: Any) -> int:
@@ -141,11 +136,12 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause
         read_manifest(path)  # before a model is loaded, which takes longer
     tokenizers = [open_tokenizer(model.path) for model in experiment.models]
     prompts = load_prompts(experiment.prompts, tokenizers[0], experiment.seed)
-    now = identity(experiment, prompts, watts)
+    now = _identity(experiment, prompts, watts)
     if (out / MANIFEST).exists():
         return _measured_before(out, now)
     jobs = _jobs(experiment, prompts)
     with naming(out), working(out, now, what="run", keep=("block-*",), begin_anew=False) as work:
+        weights = work / "weights.json"
         began = datetime.fromtimestamp((work / "key.json").stat().st_mtime, UTC).isoformat(timespec="seconds")
         missing = [job for job in jobs if not _is_measured(_block(work, job))]
         left, planned = (sum(_generations(experiment, job) for job in some) for some in (missing, jobs))
@@ -155,23 +151,24 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause
             for model in experiment.models:
                 mine = [job for job in missing if job.model is model]
                 if mine:
-                    loaded = load(experiment, model, meter)
-                    _note_weights(work, loaded.weights)
+                    loaded = _load(experiment, model, meter)
+                    known = read_json(weights) or {}  # a resumed run may not load every model again
+                    write_json(weights, {part: known.get(part, {}) | more for part, more in loaded.weights.items()})
                     left = sum(_generations(experiment, job) for job in mine)
                     with progress(f"measuring {model.name}", left, "generations") as done:
                         for job in mine:
                             time.sleep(pause)
-                            _put(work, job, _measured(loaded, experiment.seed, job, done))
+                            _measure(loaded, experiment.seed, job, work, done)
                     del loaded
                     gc.collect()
                     mx.clear_cache()
-            power = {"source": meter.source, "watts": meter.watts}
+            power = {"source": meter.source, "watts": watts}
         statistics = {
             "machine": machine(),
             "began": began,
             "blocks": len(jobs),
             "prompts": len({job.prompt.name for job in jobs}),
-            **_known_weights(work),
+            **(read_json(weights) or {}),
             "power": power,
         }
         roles = {
@@ -181,7 +178,10 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause
         with writing(out) as partial:
             join_blocks([_block(work, job) for job in jobs], partial)
             statistics |= count(read_rows(partial / "generations.parquet", GENERATIONS))
-            seal(partial, Manifest(FORMAT, VERSION, experiment.described(), roles, {"identity": now}, statistics))
+            seal(
+                partial,
+                Manifest(FORMAT, VERSION, experiment.model_dump(mode="json"), roles, {"identity": now}, statistics),
+            )
         return Benchmark(out)
 
 
@@ -197,14 +197,9 @@ def _measured_before(out: Path, now: Row) -> Benchmark:
 
 
 def _jobs(experiment: Experiment, prompts: Sequence[Prompt]) -> list[_Job]:
-    found: list[_Job] = []
-    for model in experiment.models:
-        for repetition in range(experiment.repetitions):
-            for prompt in prompts:
-                if prompt.language in (model.languages or (prompt.language,)):
-                    for temperature in experiment.temperature:
-                        found.append(_Job(len(found), model, repetition, prompt, temperature))
-    return found
+    every = product(experiment.models, range(experiment.repetitions), prompts, experiment.temperature)
+    wanted = [each for each in every if each[2].language in (each[0].languages or (each[2].language,))]
+    return [_Job(number, *each) for number, each in enumerate(wanted)]
 
 
 def _generations(experiment: Experiment, job: _Job) -> int:
@@ -228,33 +223,18 @@ def _is_measured(folder: Path) -> bool:
     return folder.exists()
 
 
-def _measured(loaded: Loaded, seed: int, job: _Job, on_generation: Callable[[float], object]) -> Block:
-    """Measure a block: a prompt in every configuration that is for its language."""
+def _measure(loaded: _Loaded, seed: int, job: _Job, work: Path, on_generation: Callable[[float], object]) -> None:
+    """Measure a block, a prompt in every configuration for its language, and put it in its place: all or nothing."""
     prompt = job.prompt
     labels = {"language": prompt.language, "kind": prompt.kind, "prompt": prompt.name, "repetition": job.repetition}
     mine = [each for each in loaded.configurations if prompt.language in (each.languages or (prompt.language,))]
     ids = encoded(prompt, loaded.tokenizer)
-    return loaded.target.measure(job.number, ids, mine, job.temperature, (seed, job.number), labels, on_generation)
-
-
-def _put(work: Path, job: _Job, block: Block) -> None:
-    """Put a block in its place, all of it or nothing."""
+    block = loaded.target.measure(job.number, ids, mine, job.temperature, (seed, job.number), labels, on_generation)
     unfinished = work / "unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     write_block(unfinished, block.generations, block.cycles)
     unfinished.rename(_block(work, job))
-
-
-def _known_weights(work: Path) -> dict[str, Row]:
-    """Return bytes and bits of the models loaded so far."""
-    return read_json(work / "weights.json") or {}
-
-
-def _note_weights(work: Path, weights: dict[str, Row]) -> None:
-    """Add a model's: a resumed run may not load it again."""
-    known = _known_weights(work)
-    write_json(work / "weights.json", {part: {**known.get(part, {}), **found} for part, found in weights.items()})
 
 
 def count(rows: pa.Table) -> Row:
@@ -278,19 +258,13 @@ def count(rows: pa.Table) -> Row:
 _LOOKED_AT = 1 << 20  # bytes at both ends of a file of weights
 
 
-def identity(experiment: Experiment, prompts: Sequence[Prompt], watts: float | None) -> dict[str, Any]:
-    """Return what the rows of a run depend on, as JSON has it: a run goes on only where all of it is the same.
-
-    Args:
-        experiment: What is measured.
-        prompts: Its prompts.
-        watts: Stated power.
-    """
+def _identity(experiment: Experiment, prompts: Sequence[Prompt], watts: float | None) -> dict[str, Any]:
+    """Return what the rows of a run depend on, as JSON has it: a run goes on only where all of it is the same."""
     drafters = [drafter for model in experiment.models for drafter in model.drafters]
     models = [*(model.path for model in experiment.models), *(drafter.draft_model for drafter in drafters)]
     artifacts = [path for drafter in drafters for path in drafter.artifacts]
     return {
-        "experiment": experiment.described(),
+        "experiment": experiment.model_dump(mode="json"),
         "prompts": fingerprint(prompts),
         "stated watts": watts,
         **contents((path for path in models if path is not None), artifacts),

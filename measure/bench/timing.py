@@ -8,7 +8,7 @@ what it has read, so that of the configurations that share one, the first in a b
 import copy
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
@@ -49,9 +49,10 @@ class Configuration:
 class _Generated:
     """What a configuration generated, with times in seconds."""
 
-    output: list[int]
-    statistics: DraftStatistics
-    cycles: list[Row]
+    output: list[int] = field(default_factory=list)
+    statistics: DraftStatistics = field(default_factory=DraftStatistics)
+    cycles: list[Row] = field(default_factory=list)
+    began: float = 0.0  # by the clock: the first pass, or the drafting for it
     draft_prompt_seconds: float = 0.0
     seconds: float = 0.0
     joules: float | None = None
@@ -153,54 +154,61 @@ class Target:
     def _generate(
         self, configuration: Configuration, prompt: Sequence[int], cache: list[Any], tokens: int, temperature: float
     ) -> _Generated:
-        options = {
-            "max_tokens": tokens,
-            "sampler": Sampling(temp=temperature) if temperature else None,
-            "prompt_cache": cache,
-        }
-        with wired_limit(self.model, [generation_stream]):
-            if configuration.drafter is None:
-                return self._plainly(mx.array(list(prompt[-_LEFT:])), options)
-            return self._drafted(configuration, configuration.drafter, prompt, options)
-
-    def _plainly(self, rest: mx.array, options: Row) -> _Generated:
-        """Decode with the host's own loop, which computes the next token while the last one is read."""
-        found = _Generated([], DraftStatistics(), [])
-        energy, asked = self.meter.joules(), time.perf_counter()
-        began = ended = asked
-
-        def fed(count: int, total: int) -> None:
-            nonlocal began
-            if count < total:  # the last call comes after the first token
-                began = time.perf_counter()
-
-        for token, _ in plain_generate_step(rest, self.model, prompt_progress_callback=fed, **options):
-            ended = time.perf_counter()
-            found.output.append(int(token))
-            found.statistics.record("", 0, 0, 1)
-            if token in self.stop_tokens:
-                break
-        self._clock(found, energy, asked, began, ended)
+        sampler = Sampling(temp=temperature) if temperature else None
+        options = {"max_tokens": tokens, "sampler": sampler, "prompt_cache": cache}
+        found, drafter = _Generated(), configuration.drafter
+        with wired_limit(self.model, [generation_stream]), warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)  # a drafter that is switched off measures nothing
+            if drafter is not None:
+                started = time.perf_counter()
+                try:
+                    _read_prompt(drafter, prompt)
+                except Exception as error:
+                    raise self._failed(configuration, f"{type(error).__name__}: {error}") from error
+                found.draft_prompt_seconds = time.perf_counter() - started
+            energy, asked = self.meter.joules(), time.perf_counter()
+            found.began = ended = asked
+            steps = (
+                self._plain_steps(found, prompt, options)
+                if drafter is None
+                else self._drafted_steps(found, configuration, prompt, options)
+            )
+            try:
+                for token in steps:
+                    ended = time.perf_counter()
+                    found.output.append(int(token))
+            except RuntimeWarning as warning:
+                raise self._failed(configuration, str(warning)) from warning
+            now, joules = time.perf_counter(), self.meter.joules()
+        found.seconds = ended - found.began
+        if energy is not None and joules is not None:  # of which what came before the first pass takes its share
+            found.joules = (joules - energy) * found.seconds / (now - asked)
         return found
 
-    def _drafted(
-        self, configuration: Configuration, drafter: Drafter, prompt: Sequence[int], options: Row
-    ) -> _Generated:
-        found = _Generated([], DraftStatistics(), [])
-        started = time.perf_counter()
-        try:
-            _read_prompt(drafter, prompt)
-        except Exception as error:
-            raise self._failed(configuration, f"{type(error).__name__}: {error}") from error
-        energy, asked = self.meter.joules(), time.perf_counter()
-        found.draft_prompt_seconds = asked - started
-        began = last = ended = asked
+    def _plain_steps(self, found: _Generated, prompt: Sequence[int], options: Row) -> Iterator[int]:
+        """Decode with the host's own loop, which computes the next token while the last one is read."""
+
+        def fed(count: int, total: int) -> None:
+            if count < total:  # the last call comes after the first token
+                found.began = time.perf_counter()
+
+        rest = mx.array(list(prompt[-_LEFT:]))
+        for token, _ in plain_generate_step(rest, self.model, prompt_progress_callback=fed, **options):
+            found.statistics.record("", 0, 0, 1)
+            yield token
+            if token in self.stop_tokens:
+                break
+
+    def _drafted_steps(
+        self, found: _Generated, configuration: Configuration, prompt: Sequence[int], options: Row
+    ) -> Iterator[int]:
+        last = found.began
 
         def on_cycle(cycle: Cycle) -> None:
-            nonlocal began, last
+            nonlocal last
             now = time.perf_counter()
             if not found.cycles:
-                began = last = now - cycle.draft_seconds - cycle.pass_seconds
+                found.began = last = now - cycle.draft_seconds - cycle.pass_seconds
             found.cycles.append(
                 {
                     "cycle": len(found.cycles),
@@ -219,7 +227,7 @@ class Target:
         steps = generate_step(
             mx.array(list(prompt[-_LEFT:])),
             self.model,
-            drafter=drafter,
+            drafter=configuration.drafter,
             num_draft_tokens=configuration.num_draft_tokens,
             verify=configuration.verify,
             stop_tokens=self.stop_tokens,
@@ -228,23 +236,7 @@ class Target:
             on_cycle=on_cycle,
             **options,
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # a drafter that is switched off measures nothing
-            try:
-                for token, _, _ in steps:
-                    ended = time.perf_counter()
-                    found.output.append(token)
-            except RuntimeWarning as warning:
-                raise self._failed(configuration, str(warning)) from warning
-        self._clock(found, energy, asked, began, ended)
-        return found
-
-    def _clock(self, found: _Generated, energy: float | None, asked: float, began: float, ended: float) -> None:
-        """Note time and energy from ``began`` on; of the energy, what came before since ``asked`` takes its share."""
-        now, joules = time.perf_counter(), self.meter.joules()
-        found.seconds = ended - began
-        if energy is not None and joules is not None:
-            found.joules = (joules - energy) * found.seconds / (now - asked)
+        return (token for token, _, _ in steps)
 
     def _difference(
         self, prompt: Sequence[int], plain: Sequence[int], output: Sequence[int]

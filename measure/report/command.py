@@ -50,12 +50,11 @@ def report(run: Path, out: Path | None, texts: int, as_json: bool) -> None:
     from spectool.measure.report.summary import main_figures, verdicts
     from spectool.measure.report.trials import read_trials
 
-    benchmark = Benchmark(run)
-    trials = read_trials(benchmark)
+    trials = read_trials(Benchmark(run))
     folder = out or run.resolve().with_name(f"{run.resolve().name}-report")
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / MARKDOWN).is_file())):
         raise SpectoolError(f"{folder}: exists and is no report. Choose another -o")
-    files = report_files(benchmark, trials, texts)
+    files = report_files(trials, texts)
     write_report(files, folder)
     facts: dict[str, Any] = {
         "path": str(folder),

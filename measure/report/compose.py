@@ -1,10 +1,11 @@
 """The whole report of a run: what its template names, and its files."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from spectool.artifacts.formats.benchmark import Benchmark
 from spectool.artifacts.replacing import naming
 from spectool.measure.intervals import ENOUGH, FEWEST
 from spectool.measure.page import MARKDOWN, page_files
@@ -12,60 +13,44 @@ from spectool.measure.report import costs, outcomes, plots, summary, written
 from spectool.measure.report.trials import LEAST, PROMPT, Frame, Trials
 
 _LINKED = re.compile(r"\(<(figure-\d+\.svg)>\)")
+_TABLES: tuple[Callable[[Trials], Any], ...] = (
+    *(outcomes.speed, outcomes.rates, outcomes.languages, outcomes.acceptance, outcomes.draft_length),
+    *(outcomes.by_temperature, outcomes.by_bits, outcomes.by_place, outcomes.by_position),
+    *(outcomes.buckets, outcomes.break_evens, outcomes.tokens_per_pass, outcomes.sources, outcomes.differences),
+    *(costs.cost_model, costs.time_spent, costs.energy, written.repetition),
+)
+_PLOTS: tuple[Callable[[Trials], Any], ...] = (
+    *(plots.speedups, plots.by_acceptance, plots.cycle_times, plots.against_geometric),
+)
 
 
-def report_files(run: Benchmark, trials: Trials, texts: int = 1) -> dict[str, str]:
+def report_files(trials: Trials, texts: int = 1) -> dict[str, str]:
     """Lay out everything that a run shows: the page's files by name.
 
     Args:
-        run: The run.
-        trials: Its trials.
+        trials: What it measured.
         texts: Texts to show for each target and language.
     """
-    arguments, statistics = run.manifest.arguments, run.manifest.statistics
-    answers = summary.answers(trials, arguments)
-    shown = [(answer["model"], answer["language"], answer["verdict"].label) for answer in answers]
+    arguments, answers = trials.run.manifest.arguments, summary.answers(trials)
+    greedy = trials.drafted.temperature == 0
     return page_files(
         "report.jinja",
-        f"{arguments.get('name') or run.path.name}: does drafting pay?",
+        f"{arguments.get('name') or trials.run.path.name}: does drafting pay?",
         answers=answers,
         arguments=arguments,
-        statistics={"machine": {}, "sizes": {}, "draft_sizes": {}, "power": {}, **statistics},
+        statistics={"machine": {}, "sizes": {}, "draft_sizes": {}, "power": {}, **trials.run.manifest.statistics},
         temperatures=[f"{temperature:g}" for temperature in sorted(trials.plain.temperature.unique())],
         prompts={model: _prompts(some) for model, some in trials.plain.groupby("model", sort=False)},
         repetitions=int(trials.plain.repetitions.max()),
         left_out=trials.left_out,
         size=costs.size,
-        drawn=bool((trials.drafted.temperature > 0).any()),
-        compared=bool((trials.drafted.temperature == 0).any()),
-        outputs=int(trials.drafted.outputs[trials.drafted.temperature == 0].sum()),
+        drawn=not greedy.all(),
+        outputs=int(trials.drafted.outputs[greedy].sum()),
         limits={"least": LEAST, "fewest": FEWEST, "enough": ENOUGH, "near_tie": outcomes.NEAR_TIE},
-        speed=outcomes.speed(trials),
-        rates=outcomes.rates(trials),
-        languages=outcomes.languages(trials),
-        acceptance=outcomes.acceptance(trials),
-        by_place=outcomes.by_place(trials),
-        by_position=outcomes.by_position(trials),
-        by_temperature=outcomes.by_temperature(trials),
-        by_bits=outcomes.by_bits(trials, statistics),
-        draft_length=outcomes.draft_length(trials),
-        buckets=outcomes.buckets(trials),
-        break_evens=outcomes.break_evens(trials),
-        cost_model=costs.cost_model(trials, statistics.get("sizes", {}), statistics.get("draft_sizes", {})),
-        time_spent=costs.time_spent(trials),
-        tokens_per_pass=outcomes.tokens_per_pass(trials),
-        sources=outcomes.sources(trials),
-        energy=costs.energy(trials),
-        repetition=written.repetition(trials),
-        samples=written.samples(run, trials, shown, texts),
+        samples=written.samples(trials, answers, texts),
         picture=written.picture,
-        differences=outcomes.differences(trials),
-        plots={
-            "speedups": plots.speedups(trials),
-            "by_acceptance": plots.by_acceptance(trials),
-            "cycle_times": plots.cycle_times(trials),
-            "against_geometric": plots.against_geometric(trials),
-        },
+        tables={make.__name__: make(trials) for make in _TABLES},
+        plots={make.__name__: make(trials) for make in _PLOTS},
     )
 
 

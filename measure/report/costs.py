@@ -7,7 +7,6 @@ is linear in its constants when solved for the cost: (1 + alpha k) / speedup - 1
 Source: paper on cross-family speculative decoding for Polish, section 6.2, equations 4 to 6, and Tables 7 and 12.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from spectool.artifacts.formats.benchmark import PLAIN
 from spectool.measure.intervals import Estimate, interval, mean_interval
 from spectool.measure.page import NONE, cell
 from spectool.measure.report.outcomes import break_even_of
-from spectool.measure.report.trials import Frame, Trials, per
+from spectool.measure.report.trials import Frame, Trials, by_model, per, table_of
 from spectool.runtime.draft_length.cost_model import CostModel
 
 _ABSURD = 10.0  # an acceptance from here on is only said to be large
@@ -55,8 +54,8 @@ def fit_cost(trials: Frame) -> CostFit | None:
         beta = (cost - (k + 1) * trials.draft_step) / k**2
         return CostFit(mean_interval(trials.draft_step), mean_interval(beta), timed=True)
     constants, covariance = curve_fit(lambda k, r, beta: (k + 1) * r + beta * k**2, k, cost)
-    errors = np.sqrt(np.diag(covariance)).tolist()
-    r, beta = (interval(value, error, n - 2, n) for value, error in zip(constants.tolist(), errors, strict=True))
+    errors = np.sqrt(np.diag(covariance))
+    r, beta = (interval(float(value), float(error), n - 2, n) for value, error in zip(constants, errors, strict=True))
     return CostFit(r, beta, timed=False)
 
 
@@ -66,17 +65,14 @@ def fixed_lengths(trials: Frame) -> Frame:
     return some.assign(draft_step=some.draft_seconds / (some.passes * (some.k + 1)) * some.plain_rate)
 
 
-def cost_model(trials: Trials, sizes: Mapping[str, int], draft_sizes: Mapping[str, Mapping[str, int]]) -> Frame | None:
+def cost_model(trials: Trials) -> Frame | None:
     """Table 7: the published model fitted to every drafter and strategy.
-
-    Args:
-        trials: The run.
-        sizes: Bytes of the targets' weights.
-        draft_sizes: Bytes of their draft models' weights, by target and drafter.
 
     Returns:
         None where no draft length was fixed, or too little was measured.
     """
+    statistics = trials.run.manifest.statistics
+    sizes, draft_sizes = statistics.get("sizes", {}), statistics.get("draft_sizes", {})
     some = fixed_lengths(trials.drafted)
     lengths = sorted(some.k.astype(int).unique())
     rows = {}
@@ -84,11 +80,11 @@ def cost_model(trials: Trials, sizes: Mapping[str, int], draft_sizes: Mapping[st
         found = fit_cost(seen)
         if found is None:
             continue
-        draft = draft_sizes.get(model, {}).get(seen.drafter.iloc[0])
+        draft, target = draft_sizes.get(model, {}).get(seen.drafter.iloc[0]), sizes.get(model)
         row = {
             "r": cell(found.r, ".3f") + (" (timed)" if found.timed else ""),
             "r timed": cell(seen.draft_step.mean(), ".3f"),
-            "r by size": cell(draft / sizes[model] if draft and sizes.get(model) else None, ".3f"),
+            "r by size": cell(draft / target if draft and target else None, ".3f"),
             "β": cell(found.beta, ".3f"),
         }
         for k in lengths:
@@ -96,8 +92,8 @@ def cost_model(trials: Trials, sizes: Mapping[str, int], draft_sizes: Mapping[st
             row[f"k = {k}: r + βk"] = _share(found.model.break_even(k))
             row[f"k = {k}: exact"] = _share(found.model.exact_break_even(k))
             row[f"k = {k}: line"] = NONE if line is None else _share(line.alpha)
-        rows[f"{model}: {name}" if len(trials.models) > 1 else name] = row
-    return pd.DataFrame(rows).T.rename_axis("drafter") if rows else None
+        rows[f"{model}: {name}" if trials.drafted.model.nunique() > 1 else name] = row
+    return table_of(rows, "drafter") if rows else None
 
 
 def time_spent(trials: Trials) -> dict[str, Frame]:
@@ -116,10 +112,7 @@ def time_spent(trials: Trials) -> dict[str, Frame]:
             "drafter reads it": _ms(reading[1]) if reading[1] else NONE,
         }
 
-    def table(here: Frame) -> Frame:
-        return per(pd.concat([trials.plain[trials.plain.model == here.model.iloc[0]], here]), "label", row)
-
-    return trials.by_model(table)
+    return by_model(trials.every, lambda here: per(here, "label", row))
 
 
 def plain_step(trials: Trials, some: Frame) -> float:
@@ -137,17 +130,15 @@ def cycle_seconds(some: Frame) -> pd.Series:
 def energy(trials: Trials) -> Frame:
     """Table 12: joules for a token, the change against plain decoding of the same prompts; and memory."""
 
-    def joules(some: Frame) -> float:
-        return float((some.joules / some.tokens).mean())
-
     def row(some: Frame) -> dict[str, str]:
+        joules, of_plain = ((seen.joules / seen.tokens).mean() for seen in (some, trials.plain_beside(some)))
         return {
-            "J/token": cell(joules(some), ".3f"),
-            "change": cell(joules(some) / joules(trials.plain_beside(some)) - 1, ".0%"),
+            "J/token": cell(joules, ".3f"),
+            "change": cell(joules / of_plain - 1, ".0%"),
             "peak memory": size(some.peak_memory.max()),
         }
 
-    return per(pd.concat([trials.plain, trials.drafted]), "row", row)
+    return per(trials.every, "row", row)
 
 
 def size(count: float | None) -> str:

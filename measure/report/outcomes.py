@@ -3,22 +3,34 @@
 Source: paper on cross-family speculative decoding for Polish, Tables 2 to 6 and 8 to 11, whose layout this follows.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import pandas as pd
 
 from spectool.measure.intervals import ENOUGH, BreakEven, Estimate, break_even, mean_interval
 from spectool.measure.page import NONE, cell
-from spectool.measure.report.trials import Frame, Trials, per, pooled_acceptance, pooled_tokens_per_pass
+from spectool.measure.report.trials import (
+    Frame,
+    Trials,
+    by_model,
+    by_scope,
+    per,
+    pooled_acceptance,
+    pooled_tokens_per_pass,
+    table_of,
+)
 from spectool.runtime.draft_length.cost_model import geometric_tokens
 
 NEAR_TIE = 0.125  # between neighbouring bfloat16 numbers from 16 to 32, where the best logits often lie
 _SHOWN = 8  # places of a draft
 _FIRST = 16  # tokens of a text: the first range of positions; each further one is as long as all before it
-BUCKETS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7)  # lower ends, as in the paper's Table 6
+_BUCKETS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7)  # lower ends, as in the paper's Table 6
+_BUCKET_NAMES = (
+    f"below {_BUCKETS[1]:.0%}",
+    *(f"{low:.0%} to {high:.0%}" for low, high in pairwise(_BUCKETS[1:])),
+    f"{_BUCKETS[-1]:.0%} and more",
+)
 
 
 def speedup(some: Frame) -> Estimate:
@@ -26,34 +38,31 @@ def speedup(some: Frame) -> Estimate:
     return mean_interval(some.speedup)
 
 
-def by_kind(
-    here: Frame, spell: Callable[[Frame], str], more: Callable[[Frame], dict[str, str]] = lambda some: {}
-) -> Frame:
+def by_kind(here: Frame, spell: Callable[[Frame], str]) -> Frame:
     """Lay out configurations down, kinds of prompts across, all of them last.
 
     Args:
         here: Trials of a target and a language.
         spell: From the trials of a configuration and a kind to a cell.
-        more: Further columns, from all trials of a configuration.
     """
     kinds = here.kind.unique() if here.kind.nunique() > 1 else ()
 
     def row(some: Frame) -> dict[str, str]:
         of_kinds = dict(list(some.groupby("kind")))
         found = {kind: spell(of_kinds[kind]) if kind in of_kinds else NONE for kind in kinds}
-        return found | {"all": spell(some)} | more(some)
+        return found | {"all": spell(some)}
 
     return per(here, "label", row)
 
 
 def speed(trials: Trials) -> dict[str, Frame]:
     """Tables 3, 4 and 11: speed-up by configuration and kind."""
-    return trials.by_scope(lambda here: by_kind(here, lambda some: cell(speedup(some))))
+    return by_scope(trials.drafted, lambda here: by_kind(here, lambda some: cell(speedup(some))))
 
 
 def rates(trials: Trials) -> dict[str, Frame]:
     """The same in tokens per second, plain decoding first."""
-    return trials.by_scope(lambda here: by_kind(here, lambda some: cell(some.rate.mean(), ",.1f")), plain=True)
+    return by_scope(trials.every, lambda here: by_kind(here, lambda some: cell(some.rate.mean(), ",.1f")))
 
 
 def acceptance(trials: Trials) -> dict[str, Frame]:
@@ -66,7 +75,7 @@ def acceptance(trials: Trials) -> dict[str, Frame]:
     def pooled(some: Frame) -> dict[str, str]:
         return {"pooled": cell(pooled_acceptance(some), ".0%")}
 
-    return trials.by_scope(lambda here: by_kind(here, spell, pooled))
+    return by_scope(trials.drafted, lambda here: by_kind(here, spell).join(per(here, "label", pooled)))
 
 
 def draft_length(trials: Trials) -> dict[str, Frame]:
@@ -83,35 +92,27 @@ def draft_length(trials: Trials) -> dict[str, Frame]:
 
     if len(lengths) < 2:
         return {}
-    return trials.by_scope(lambda here: per(here[here.k.notna()], "name", row, "drafter"))
+    return by_scope(trials.drafted, lambda here: per(here[here.k.notna()], "name", row, "drafter"))
 
 
 def buckets(trials: Trials) -> dict[str, Frame]:
     """Tables 6 and 8 to 10: mean speed-up by acceptance, and how many prompts have it."""
-    names = [f"below {BUCKETS[1]:.0%}", *(f"{a:.0%} to {b:.0%}" for a, b in pairwise(BUCKETS[1:]))]
-
-    names.append(f"{BUCKETS[-1]:.0%} and more")
 
     def row(some: Frame) -> dict[str, str]:
-        found = [some.speedup[some.acceptance.map(bucket) == number] for number in range(len(names))]
-        spelt = (f"{seen.mean():.2f} ({len(seen)})" if len(seen) else NONE for seen in found)
-        return dict(zip(names, spelt, strict=True))
+        found = some.speedup.groupby(bucket(some.acceptance), observed=False)
+        return {name: f"{seen.mean():.2f} ({len(seen)})" if len(seen) else NONE for name, seen in found}
 
-    return trials.by_scope(lambda here: per(here, "label", row))
+    return by_scope(trials.drafted, lambda here: per(here, "label", row))
 
 
-def bucket(alpha: float) -> int:
-    """Return the number of the bucket that an acceptance rate falls into; that of none is -1.
-
-    >>> [bucket(alpha) for alpha in (0.0, 0.299, 0.3, 0.69, 0.7, 1.0, float("nan"))]
-    [0, 0, 1, 4, 5, 5, -1]
-    """
-    return -1 if alpha != alpha else bisect_right(BUCKETS, alpha) - 1
+def bucket(alphas: Frame) -> Frame:
+    """Return the buckets that acceptance rates fall into, by name; NaN falls into none."""
+    return pd.cut(alphas, [*_BUCKETS, float("inf")], right=False, labels=_BUCKET_NAMES)
 
 
 def break_evens(trials: Trials) -> dict[str, Frame]:
     """Tables 5 and 11: the acceptance from which on drafting pays."""
-    return trials.by_scope(lambda here: by_kind(here, lambda some: str(break_even_of(some) or NONE)))
+    return by_scope(trials.drafted, lambda here: by_kind(here, lambda some: str(break_even_of(some) or NONE)))
 
 
 def break_even_of(some: Frame) -> BreakEven | None:
@@ -125,18 +126,32 @@ def languages(trials: Trials) -> Frame | None:
     if trials.drafted.language.nunique() < 2:
         return None
     last = "the fastest of all"
-    columns: dict[str, Frame] = {}
-    for model, language in sorted(trials.scopes, key=lambda scope: scope[1]):
-        here = trials.drafted[(trials.drafted.model == model) & (trials.drafted.language == language)]
-        fastest = here[here.label == here.groupby("label").speedup.mean().idxmax()].assign(label=last)
-        rows = per(pd.concat([here, fastest]), "label", _side)
-        columns |= {f"{trials.scope_name(model, language)}: {name}": rows[name] for name in rows}
-    table = pd.DataFrame(columns).reindex([*trials.drafted.label.unique(), last]).rename_axis("configuration")
-    shared = table.notna().sum(axis=1) > len(rows.columns)
-    return table[shared].fillna(NONE)
+    parts = {}
+    for name, here in trials.drafted.sort_values("language", kind="stable").groupby("scope", sort=False):
+        fastest = here[here.label == here.groupby("label").speedup.mean().idxmax()]
+        parts[name] = pd.concat([here, fastest.assign(label=last)])
+    table = _beside(parts, "label", [*trials.drafted.label.unique(), last])
+    return table[table.notna().sum(axis=1) > len(table.columns) // len(parts)]
 
 
-def _side(some: Frame) -> dict[str, str]:
+def by_temperature(trials: Trials) -> dict[str, Frame]:
+    """Return acceptance, tokens per pass and speed-up of each configuration by temperature; nothing for one alone."""
+
+    def table(here: Frame) -> Frame:
+        parts = {f"{temperature:g}": drawn for temperature, drawn in here.groupby("temperature")}
+        return _beside(parts, "same", here.same.unique())
+
+    return by_scope(trials.drafted, table) if trials.drafted.temperature.nunique() > 1 else {}
+
+
+def _beside(parts: Mapping[str, Frame], column: str, order: Sequence[str]) -> Frame:
+    """Lay out the figures of several parts side by side, a row for each value of a column; NaN where one has none."""
+    table = pd.concat({name: per(some, column, _figures) for name, some in parts.items()}, axis=1)
+    table.columns = [": ".join(names) for names in table.columns]
+    return table.reindex(order).rename_axis("configuration")
+
+
+def _figures(some: Frame) -> dict[str, str]:
     return {
         "accepted": cell(pooled_acceptance(some), ".0%"),
         "tokens per pass": cell(pooled_tokens_per_pass(some)),
@@ -146,12 +161,10 @@ def _side(some: Frame) -> dict[str, str]:
 
 def by_place(trials: Trials) -> dict[str, Frame]:
     """Return the share of draft tokens accepted at each place of a draft, of those that the target looked at."""
-    drafted = trials.cycles[trials.cycles.proposed > 0]
-    cycles, none = dict(list(drafted.groupby("row"))), drafted.iloc[:0]
-    longest = min(_SHOWN, drafted.proposed.max() if len(drafted) else 0)
+    longest = min(_SHOWN, trials.cycles.proposed.max())
 
     def row(some: Frame) -> dict[str, str]:
-        seen, found = cycles.get(some.row.iloc[0], none), {}
+        seen, found = trials.cycles_by_row[some.row.iloc[0]], {}
         for place in range(1, longest + 1):
             examined = seen[(seen.proposed >= place) & (seen.accepted >= place - 1)]
             share = (examined.accepted >= place).mean() if len(examined) >= ENOUGH else None
@@ -162,21 +175,22 @@ def by_place(trials: Trials) -> dict[str, Frame]:
         found = per(here, "label", row)
         return found.loc[:, (found != NONE).any()]
 
-    return trials.by_model(table) if longest else {}
+    return by_model(trials.drafted, table) if longest else {}
 
 
 def by_position(trials: Trials) -> dict[str, Frame]:
     """Return the share of draft tokens accepted by how many tokens of the text came before the draft."""
     cycles = trials.cycles.assign(range=trials.cycles.position.map(position_range))
-    ranges = sorted(cycles.range.unique())
-    groups = {key: pooled_acceptance(seen) for key, seen in cycles.groupby(["row", "range"])}
-    names = [f"{_FIRST * 2 ** (place - 1) if place else 0} to {_FIRST * 2**place - 1}" for place in ranges]
+    shares = {key: pooled_acceptance(seen) for key, seen in cycles.groupby(["row", "range"])}
+    names = {
+        place: f"{_FIRST * 2 ** (place - 1) if place else 0} to {_FIRST * 2**place - 1}"
+        for place in sorted(cycles.range.unique())
+    }
 
     def row(some: Frame) -> dict[str, str]:
-        found = (groups.get((some.row.iloc[0], place)) for place in ranges)
-        return dict(zip(names, (cell(share, ".0%") for share in found), strict=True))
+        return {name: cell(shares.get((some.row.iloc[0], place)), ".0%") for place, name in names.items()}
 
-    return trials.by_model(lambda here: per(here, "label", row))
+    return by_model(trials.drafted, lambda here: per(here, "label", row))
 
 
 def position_range(position: int) -> int:
@@ -188,50 +202,16 @@ def position_range(position: int) -> int:
     return (position // _FIRST).bit_length()
 
 
-def by_temperature(trials: Trials) -> dict[str, Frame]:
-    """Return acceptance, tokens per pass and speed-up of each configuration by temperature; nothing for one alone."""
-    temperatures = sorted(trials.drafted.temperature.unique())
-
-    def row(some: Frame) -> dict[str, str]:
-        found = {}
-        for temperature in temperatures:
-            drawn, name = some[some.temperature == temperature], f"{temperature:g}"
-            found[f"{name}: accepted"] = cell(pooled_acceptance(drawn), ".0%")
-            found[f"{name}: tokens per pass"] = cell(pooled_tokens_per_pass(drawn)) if len(drawn) else NONE
-            found[f"{name}: speed-up"] = cell(speedup(drawn)) if len(drawn) else NONE
-        return found
-
-    def table(here: Frame) -> Frame:
-        said = here.temperature.map(lambda temperature: f", temperature {temperature:g}")
-        same = [label.replace(part, "") for label, part in zip(here.label, said, strict=True)]
-        return per(here.assign(same=same), "same", row)
-
-    return trials.by_scope(table) if len(temperatures) > 1 else {}
-
-
-def by_bits(trials: Trials, statistics: Mapping[str, Any]) -> Frame | None:
-    """Return the figures of each draft model beside the bits of both sides' weights; None where all have the same.
-
-    Args:
-        trials: All that was measured.
-        statistics: Of the run's manifest.
-    """
-    bits, draft_bits = (statistics.get(name, {}) for name in ("bits", "draft_bits"))
-
-    def row(some: Frame) -> dict[str, str]:
-        model, drafter = some.model.iloc[0], some.drafter.iloc[0]
-        sides = {"target's bits": bits.get(model), "draft's bits": draft_bits.get(model, {}).get(drafter)}
-        found = {side: " and ".join(map(str, of)) if of else "not quantised" for side, of in sides.items()}
-        return found | _side(some)
-
-    drafted = trials.drafted
-    pairs = list(zip(drafted.model, drafted.drafter, strict=True))
-    modelled = drafted.assign(pair=[f"{model}, {drafter}" for model, drafter in pairs])[
-        [drafter in draft_bits.get(model, {}) for model, drafter in pairs]
-    ]
-    if modelled.empty:
-        return None
-    table = per(modelled, "pair", row, "target, draft")
+def by_bits(trials: Trials) -> Frame | None:
+    """Return the figures of each draft model beside the bits of both sides' weights; None where all have the same."""
+    bits, draft_bits = (trials.run.manifest.statistics.get(name, {}) for name in ("bits", "draft_bits"))
+    rows = {}
+    for (model, drafter), some in trials.drafted.groupby(["model", "drafter"], sort=False):
+        if drafter in draft_bits.get(model, {}):
+            sides = {"target's bits": bits.get(model), "draft's bits": draft_bits[model][drafter]}
+            spelt = {side: " and ".join(map(str, of)) if of else "not quantised" for side, of in sides.items()}
+            rows[f"{model}, {drafter}"] = spelt | _figures(some)
+    table = table_of(rows, "target, draft")
     return table if table.iloc[:, :2].nunique().max() > 1 else None
 
 
@@ -259,12 +239,11 @@ def expected_tokens(cycles: Frame) -> float | None:
 
 def tokens_per_pass(trials: Trials) -> dict[str, Frame]:
     """The geometric expectation beside what was measured."""
-    cycles = dict(list(trials.cycles.groupby("row")))
 
     def row(some: Frame) -> dict[str, str]:
-        seen, k = cycles[some.row.iloc[0]], some.k.iloc[0]
+        seen, k = trials.cycles_by_row[some.row.iloc[0]], some.k.iloc[0]
         probability = agreement(seen)
-        asked = None if probability is None or k != k else geometric_tokens(probability, int(k))
+        asked = None if probability is None or pd.isna(k) else geometric_tokens(probability, int(k))
         return {
             "measured": cell(pooled_tokens_per_pass(some)),
             "geometric": cell(expected_tokens(seen)),
@@ -275,44 +254,37 @@ def tokens_per_pass(trials: Trials) -> dict[str, Frame]:
             "of the output": cell(some.accepted.sum() / some.tokens.sum(), ".0%"),
         }
 
-    return trials.by_model(lambda here: per(here, "label", row))
+    return by_model(trials.drafted, lambda here: per(here, "label", row))
 
 
 def sources(trials: Trials) -> Frame | None:
     """Acceptance by where drafts came from; None where no configuration has several sources."""
-    cycles = trials.cycles[trials.cycles.row.isin(trials.drafted.row)]
-    totals = cycles.groupby("row").agg(cycles=("cycle", "size"), sources=("source", lambda names: len({*names} - {""})))
-    cycles = cycles[cycles.row.map(totals.sources) > 1].sort_values("source", kind="stable")
-    if cycles.empty:
-        return None
-
-    def row(some: Frame) -> dict[str, str]:
-        return {
-            "of all cycles": cell(len(some) / totals.cycles[some.row.iloc[0]], ".0%"),
-            "drafted": cell(some.proposed.mean()),
-            "accepted": cell(pooled_acceptance(some), ".0%"),
-            "accepted tokens": cell(some.accepted.mean()),
-        }
-
-    place = {name: number for number, name in enumerate(trials.drafted.row.unique())}
-    cycles = cycles.iloc[cycles.row.map(place).argsort(kind="stable")]
-    named = cycles.assign(named=cycles.row + ": " + cycles.source.replace("", "no draft"))
-    return per(named, "named", row, "configuration: source")
+    rows = {}
+    for name in trials.drafted.row.unique():
+        cycles = trials.cycles_by_row[name]
+        of_source = dict(list(cycles.groupby("source")))
+        if len(of_source.keys() - {""}) > 1:
+            for source, some in of_source.items():
+                rows[f"{name}: {source or 'no draft'}"] = {
+                    "of all cycles": cell(len(some) / len(cycles), ".0%"),
+                    "drafted": cell(some.proposed.mean()),
+                    "accepted": cell(pooled_acceptance(some), ".0%"),
+                    "accepted tokens": cell(some.accepted.mean()),
+                }
+    return table_of(rows, "configuration: source") if rows else None
 
 
 def differences(trials: Trials) -> Frame | None:
     """Outputs that are not plain decoding's, and how near a tie the target was there; None where all are the same."""
-    rows = trials.generations[trials.generations.row.isin(trials.drafted.row)]
-    rows = rows.assign(gap=rows.gap.where(rows.first_difference.notna()))
-    order = [row for row in trials.drafted.row.unique() if rows.gap[rows.row == row].notna().any()]
-
-    def row(some: Frame) -> dict[str, str]:
-        return {
-            "outputs": f"{len(some):,}",
-            "that differ": str(some.gap.count()),
-            "near-ties": str((some.gap <= NEAR_TIE).sum()),
-            "median gap": f"{some.gap.median():.2g}",
-            "largest gap": f"{some.gap.max():.2g}",
-        }
-
-    return per(rows, "row", row).loc[order] if order else None
+    rows, outputs = {}, dict(list(trials.generations.groupby("row")))
+    for name in trials.drafted.row.unique():
+        gaps = outputs[name].gap.dropna()
+        if len(gaps):
+            rows[name] = {
+                "outputs": f"{len(outputs[name]):,}",
+                "that differ": str(len(gaps)),
+                "near-ties": str((gaps <= NEAR_TIE).sum()),
+                "median gap": f"{gaps.median():.2g}",
+                "largest gap": f"{gaps.max():.2g}",
+            }
+    return table_of(rows, "configuration") if rows else None

@@ -10,7 +10,7 @@ from spectool.artifacts.plot_style import COLOURS, MARKERS, literal
 from spectool.measure.page import drawn
 from spectool.measure.report.costs import cycle_seconds, plain_step
 from spectool.measure.report.outcomes import break_even_of, expected_tokens, speedup
-from spectool.measure.report.trials import Frame, Trials, pooled_tokens_per_pass
+from spectool.measure.report.trials import Frame, Trials, by_model, pooled_tokens_per_pass
 
 _WIDTH = 6.5  # inches
 _DASHED = {"color": "#444444", "linewidth": 1, "linestyle": "--"}
@@ -18,18 +18,18 @@ _DASHED = {"color": "#444444", "linewidth": 1, "linestyle": "--"}
 
 def speedups(trials: Trials) -> str:
     """Speed-up of every configuration with its interval, a mark for each target and language."""
-    labels, scopes = list(trials.drafted.label.unique()), trials.drafted.groupby(["model", "language"], sort=False)
+    labels, scopes = list(trials.drafted.label.unique()), trials.drafted.groupby("scope", sort=False)
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        for number, ((model, language), here) in enumerate(scopes):
+        for number, (name, here) in enumerate(scopes):
             look = _look(number)
             shift = 0.6 * ((number + 0.5) / len(scopes) - 0.5)
             for label, some in here.groupby("label"):
                 found = speedup(some)
                 arm = 0.0 if found.high is None else found.high - found.value
                 axes.errorbar(found.value, labels.index(label) + shift, xerr=arm, elinewidth=1, markersize=4, **look)
-            axes.plot([], [], markersize=4, label=literal(trials.scope_name(model, language)), **look)
+            axes.plot([], [], markersize=4, label=literal(name), **look)
         axes.axvline(1, **_DASHED)
         _rows(axes, labels)
         axes.set_xlabel("speed-up (1: as fast as plain decoding)")
@@ -61,12 +61,12 @@ def by_acceptance(trials: Trials) -> dict[str, str]:
 
         return drawn(_WIDTH, 3.4, draw) if lengths else ""
 
-    return {here: svg for here, svg in trials.by_model(plot).items() if svg}
+    return {here: svg for here, svg in by_model(trials.drafted, plot).items() if svg}
 
 
 def against_geometric(trials: Trials) -> str:
-    """Tokens per pass, measured against the geometric expectation."""
-    expected = trials.cycles.groupby("row").apply(expected_tokens)
+    """Tokens per pass, measured against the geometric expectation; nothing where nothing was drafted."""
+    expected = pd.Series({row: expected_tokens(cycles) for row, cycles in trials.cycles_by_row.items()}, dtype=float)
     measured = trials.drafted.groupby("row", sort=False).apply(pooled_tokens_per_pass)
     points = pd.DataFrame({"x": expected, "y": measured, "drafter": trials.drafted.groupby("row").drafter.first()})
     points = points.loc[measured.index].dropna()
@@ -75,13 +75,13 @@ def against_geometric(trials: Trials) -> str:
         axes = figure.subplots()
         for number, (name, some) in enumerate(points.groupby("drafter", sort=False)):
             axes.plot(some.x, some.y, linestyle="none", label=literal(name), **_look(number))
-        ends = [1.0, max(points[["x", "y"]].max().max(), 1.0) + 0.1]
+        ends = [1.0, points[["x", "y"]].max().max() + 0.1]
         axes.plot(ends, ends, **_DASHED)
         axes.set_xlabel("geometric expectation, tokens per pass")
         axes.set_ylabel("measured, tokens per pass")
         axes.legend()
 
-    return drawn(5.0, 4.0, draw)
+    return "" if points.empty else drawn(5.0, 4.0, draw)
 
 
 def cycle_times(trials: Trials) -> dict[str, str]:
@@ -108,7 +108,7 @@ def cycle_times(trials: Trials) -> dict[str, str]:
 
         return drawn(_WIDTH, 1.1 + 0.24 * len(groups), draw)
 
-    return trials.by_model(plot)
+    return by_model(trials.drafted, plot)
 
 
 def _look(number: int) -> dict[str, str]:

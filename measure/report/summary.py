@@ -2,8 +2,10 @@
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+import pandas as pd
 
 from spectool.measure.intervals import ENOUGH, LEVEL, Estimate, mean_interval
 from spectool.measure.report.costs import cycle_seconds, plain_step
@@ -18,17 +20,26 @@ class Verdict(NamedTuple):
 
     scope: str  # the target, and language and temperature where there are several
     label: str  # the fastest configuration
+    trials: Frame  # of that one
     speedup: Estimate  # its speed-up, mean over prompts, with its 95% interval
-    best_of: int  # how many configurations it is the best of
-    # the same with the interval that allows for this (Bonferroni's): the luckiest of many looks faster than it is
+    # the same with the interval that allows for the choice (Bonferroni's): the luckiest of many looks faster than it is
     allowing: Estimate
-    # whether every configuration, by its own 95% interval, is slower than plain decoding: no choice flatters that
-    all_slower: bool
+    every: Sequence[Estimate]  # the speed-ups of all configurations, each with its own 95% interval
+
+    @property
+    def faster(self) -> int:
+        """How many configurations are faster than plain decoding, each taken by itself."""
+        return sum(one.low is not None and one.low > 1 for one in self.every)
+
+    @property
+    def slower(self) -> int:
+        """How many are slower, likewise."""
+        return sum(one.high is not None and one.high < 1 for one in self.every)
 
     @property
     def pays(self) -> bool | None:
         """Whether drafting pays; None where that cannot be told."""
-        if self.all_slower:
+        if self.slower == len(self.every):  # no choice flatters that
             return False
         return True if self.allowing.low is not None and self.allowing.low > 1 else None
 
@@ -36,19 +47,18 @@ class Verdict(NamedTuple):
     def sentence(self) -> str:
         """The verdict as one sentence, target and language first."""
         says = {True: "drafting pays", False: "drafting does not pay", None: "it cannot be told whether drafting pays"}
-        which = f"the fastest of {self.best_of} configurations" if self.best_of > 1 else "the only one measured"
-        return (
-            f"{self.scope}: {says[self.pays]}; {which}, {self.label}, is {self.speedup.value:.2f} times as fast as "
-            f"plain decoding ({self._interval})."
-        )
-
-    @property
-    def _interval(self) -> str:
-        found, prompts = self.speedup, "1 prompt" if self.speedup.n == 1 else f"{self.speedup.n} prompts"
+        several, found = len(self.every) > 1, self.speedup
+        which = f"the fastest of {len(self.every)} configurations" if several else "the only one measured"
+        prompts = "1 prompt" if found.n == 1 else f"{found.n} prompts"
         if found.low is None:
-            return f"{prompts}, too few for an interval: take {ENOUGH} or more"
-        spelt = f"95% interval {found.ends} over {prompts}"
-        return spelt if self.best_of < 2 else f"{spelt}; {self.allowing.ends} allowing for the choice of the fastest"
+            interval = f"{prompts}, too few for an interval: take {ENOUGH} or more"
+        else:
+            interval = f"95% interval {found.ends} over {prompts}"
+            interval += f"; {self.allowing.ends} allowing for the choice of the fastest" if several else ""
+        return (
+            f"{self.scope}: {says[self.pays]}; {which}, {self.label}, is {found.value:.2f} times as fast as "
+            f"plain decoding ({interval})."
+        )
 
     @property
     def prompts_to_tell(self) -> int | None:
@@ -64,35 +74,30 @@ def verdicts(trials: Trials) -> list[Verdict]:
     """Find the fastest configuration for every target, language and temperature."""
     several = {column: trials.drafted[column].nunique() > 1 for column in ("language", "temperature")}
     found = []
-    for (model, language, temperature), here in _scopes(trials):
-        drawn = f"temperature {temperature:g}" if several["temperature"] else ""
+    for (model, language, temperature), here in trials.drafted.groupby([*SCOPE, "temperature"], sort=False):
+        parts = [model]
+        parts += [language] if several["language"] else []
+        parts += [f"temperature {temperature:g}"] if several["temperature"] else []
         speedups = {label: speedup(some) for label, some in here.groupby("label", sort=False)}
         best = max(speedups, key=lambda label: speedups[label].value)
-        found.append(
-            Verdict(
-                scope=", ".join(filter(None, (model, language if several["language"] else "", drawn))),
-                label=best,
-                speedup=speedups[best],
-                best_of=len(speedups),
-                allowing=mean_interval(here.speedup[here.label == best], 1 - (1 - LEVEL) / len(speedups)),
-                all_slower=all(one.high is not None and one.high < 1 for one in speedups.values()),
-            )
-        )
+        fastest = here[here.label == best]
+        allowing = mean_interval(fastest.speedup, 1 - (1 - LEVEL) / len(speedups))
+        found.append(Verdict(", ".join(parts), best, fastest, speedups[best], allowing, list(speedups.values())))
     return found
 
 
 def main_figures(trials: Trials) -> list[dict[str, Any]]:
     """Return the main figures of every configuration, for programs; "different" is None where outputs were drawn."""
     found = []
-    outputs = dict(list(trials.generations.groupby("row")))
+    different = trials.generations.groupby("row").first_difference.count()
     for row, some in trials.drafted.groupby("row", sort=False):
         mean, first = speedup(some), some.iloc[0]
         found.append(
             {
                 "model": first.model,
                 "drafter": first.drafter,
-                "strategy": None if first.isna().strategy else first.strategy,
-                "num_draft_tokens": None if first.isna().k else int(first.k),
+                "strategy": None if pd.isna(first.strategy) else first.strategy,
+                "num_draft_tokens": None if pd.isna(first.k) else int(first.k),
                 "temperature": float(first.temperature),
                 "prompts": mean.n,
                 "speedup": mean.value,
@@ -100,38 +105,30 @@ def main_figures(trials: Trials) -> list[dict[str, Any]]:
                 "high": mean.high,
                 "acceptance": pooled_acceptance(some),
                 "tokens_per_pass": pooled_tokens_per_pass(some),
-                "different": None if first.temperature else int(outputs[row].first_difference.count()),
+                "different": None if first.temperature else int(different[row]),
             }
         )
     return found
 
 
-def answers(trials: Trials, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+def answers(trials: Trials) -> list[dict[str, Any]]:
     """Return what the opening section says of every target, language and temperature, as names for its template."""
     found = []
-    for verdict, ((model, language, _), here) in zip(verdicts(trials), _scopes(trials), strict=True):
-        some = here[here.label == verdict.label]
-        step = plain_step(trials, some)
-        parts = (cycle_seconds(some) / step).tolist()
-        tokens, cost = pooled_tokens_per_pass(some), sum(parts)
-        kinds = {kind: speedup(of_kind) for kind, of_kind in some.groupby("kind", sort=False)}
-        ranked = [kind for kind, _ in sorted(kinds.items(), key=lambda item: item[1].value)]
-        each = [speedup(one) for _, one in here.groupby("label")]
-        faster = sum(one.low is not None and one.low > 1 for one in each)
-        slower = sum(one.high is not None and one.high < 1 for one in each)
+    for verdict in verdicts(trials):
+        some, first = verdict.trials, verdict.trials.iloc[0]
+        kinds = [(kind, speedup(of_kind)) for kind, of_kind in some.groupby("kind", sort=False)]
+        parts = cycle_seconds(some) / plain_step(trials, some)
         found.append(
             {
                 "verdict": verdict,
-                "model": model,
-                "language": language,
+                "model": first.model,
+                "language": first.language,
                 "acceptance": pooled_acceptance(some),
-                "tokens": tokens,
-                "cost": cost,
-                "parts": dict(zip(("drafting", "passing", "rest"), parts, strict=True)),
-                "kinds": [(kind, kinds[kind]) for kind in ranked],
-                "slowed": [kind for kind in ranked if kinds[kind].value < 1],
-                "counts": {"all": len(each), "faster": faster, "slower": slower, "unsure": len(each) - faster - slower},
-                "command": generate_command(some.iloc[0], arguments),
+                "tokens": pooled_tokens_per_pass(some),
+                "cost": parts.sum(),
+                "parts": parts,
+                "kinds": sorted(kinds, key=lambda item: item[1].value),
+                "command": generate_command(first, trials.run.manifest.arguments),
             }
         )
     return found
@@ -146,17 +143,12 @@ def generate_command(trial: Any, arguments: Mapping[str, Any]) -> str:
         "--dict": drafter.get("dictionary"),
         "--draft-model": drafter.get("draft_model"),
         "--alignment": drafter.get("alignment"),
-        "--strategy": trial.strategy if isinstance(trial.strategy, str) and trial.strategy != "anchored" else None,
+        "--strategy": None if pd.isna(trial.strategy) or trial.strategy == "anchored" else trial.strategy,
         "--no-history": not drafter.get("history"),
         "--min-draft-prob": f"{drafter['min_draft_prob']:g}" if "min_draft_prob" in drafter else None,
         "--verify": "rejection" if drafter.get("verify") == "rejection" else None,
-        "--num-draft-tokens": None if trial.k != trial.k else str(int(trial.k)),
+        "--num-draft-tokens": None if pd.isna(trial.k) else f"{trial.k:.0f}",
         "--temp": f"{trial.temperature:g}" if trial.temperature else None,
-        "--prompt": "…",
     }
     given = [part for name, value in options.items() if value for part in ((name,) if value is True else (name, value))]
-    return "spectool generate " + shlex.join(given).replace("'…'", '"…"')
-
-
-def _scopes(trials: Trials) -> list[tuple[tuple[str, str, float], Frame]]:
-    return list(trials.drafted.groupby([*SCOPE, "temperature"], sort=False))
+    return f'spectool generate {shlex.join(given)} --prompt "…"'

@@ -8,7 +8,9 @@ prompt ran beside, and then averaged over repetitions. A trial is a row of these
     drafter, strategy, k, temperature   the configuration; k is NaN for as many draft tokens as pay
     name, label                         of the configuration, without and with its draft length; they have the
                                         temperature where there are several
-    row                                 its label, behind the target where there are several
+    same                                the label without the temperature
+    row                                 the label, behind the target where there are several
+    scope                               the language, and the target where several have prompts in it
     tokens, passes, proposed, accepted  sums over repetitions, as all that follows but where it says otherwise
     seconds, draft_seconds, pass_seconds, prompt_seconds, draft_prompt_seconds
     joules, peak_memory                 NaN where nothing measures them; of memory the most
@@ -21,6 +23,7 @@ prompt ran beside, and then averaged over repetitions. A trial is a row of these
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -32,10 +35,12 @@ _GRAM = 4  # tokens that count as a repetition when they come again
 LEAST = 8  # tokens: the speed of a shorter output is chance
 SCOPE = ["model", "language"]  # there all configurations decode the same prompts, at each temperature
 PROMPT = ["model", "temperature", "language", "kind", "prompt"]
-_CONFIGURATION = ["drafter", "strategy", "k", "name", "label", "row"]
+_CONFIGURATION = ["drafter", "strategy", "k", "name", "label", "same", "row", "scope"]
 _ORDER = ["model", "language", "drafter", "strategy", "temperature", "k", "kind", "prompt"]
-_COUNTS = ("tokens", "passes", "proposed", "accepted")
-_TIMES = ("seconds", "draft_seconds", "pass_seconds", "prompt_seconds", "draft_prompt_seconds")
+_SUMS = (
+    *("tokens", "passes", "proposed", "accepted"),
+    *("seconds", "draft_seconds", "pass_seconds", "prompt_seconds", "draft_prompt_seconds"),
+)
 Frame: TypeAlias = Any  # pandas ships no types
 
 
@@ -43,6 +48,7 @@ Frame: TypeAlias = Any  # pandas ships no types
 class Trials:
     """All that was measured, in the order of the experiment."""
 
+    run: Benchmark  # where it comes from
     drafted: Frame  # trials of all drafters
     plain: Frame  # trials of plain decoding
     generations: Frame  # what they are made of, a row for each output: columns as in `GENERATIONS`, and those above
@@ -50,40 +56,18 @@ class Trials:
     left_out: int  # prompts whose output has fewer than `LEAST` tokens with some configuration
 
     @property
-    def scopes(self) -> list[tuple[str, str]]:
-        """Targets and languages."""
-        return list(dict.fromkeys(self.drafted[SCOPE].itertuples(index=False, name=None)))
+    def every(self) -> Frame:
+        """All trials, those of plain decoding first."""
+        return pd.concat([self.plain, self.drafted])
 
-    @property
-    def models(self) -> list[str]:
-        """The targets."""
-        return list(self.drafted.model.unique())
+    @cached_property
+    def cycles_by_row(self) -> dict[str, Frame]:
+        """The cycles of every configuration, by its ``row``."""
+        return dict(list(self.cycles.groupby("row")))
 
     def plain_beside(self, some: Frame) -> Frame:
         """Return plain decoding of the same prompts by the same targets: drafters may serve some languages only."""
         return self.plain.merge(some[PROMPT].drop_duplicates())
-
-    def scope_name(self, model: str, language: str) -> str:
-        """Name a scope by its language, and by its target where that is not enough."""
-        several = sum(found == language for _, found in self.scopes) > 1
-        return f"{language} ({model})" if several else language
-
-    def by_model(self, make: Callable[[Frame], Frame]) -> dict[str, Frame]:
-        """Make a table of the drafted trials of every target; see `by_scope`."""
-        return _tables(self.drafted, ["model"], make)
-
-    def by_scope(self, make: Callable[[Frame], Frame], plain: bool = False) -> dict[str, Frame]:
-        """Make a table of the trials of every target and language.
-
-        Args:
-            make: From trials to table.
-            plain: Give it those of plain decoding as well.
-
-        Returns:
-            Tables by a sentence that ends their caption and says of which target and language they are, where there
-            are several.
-        """
-        return _tables(pd.concat([self.plain, self.drafted]) if plain else self.drafted, SCOPE, make)
 
 
 def read_trials(run: Benchmark) -> Trials:
@@ -94,10 +78,8 @@ def read_trials(run: Benchmark) -> Trials:
     """
     every = _generations(run)
     block = ["block", "model"]
-    short = every[every.tokens < LEAST]
     plain = every.loc[every.drafter == PLAIN, [*block, "step"]].rename(columns={"step": "plain_step"})
-    kept = ~pd.MultiIndex.from_frame(every[block]).isin(pd.MultiIndex.from_frame(short[block]))
-    rows = every[kept].merge(plain, on=block)
+    rows = every[every.groupby(block).tokens.transform("min") >= LEAST].merge(plain, on=block)
     if (rows.drafter == PLAIN).all():
         raise ArtifactError(
             f"{run.path}: {len(every)} generations, none drafted beside plain decoding with {LEAST} tokens or more; "
@@ -110,7 +92,27 @@ def read_trials(run: Benchmark) -> Trials:
     trials = _sorted(_trials(rows), run.manifest.arguments)
     cycles = run.cycles.to_pandas().merge(rows[["block", "order", "model", "drafter", "label", "row"]])
     drafted = trials.drafter != PLAIN
-    return Trials(trials[drafted], trials[~drafted], rows, cycles, len(short[PROMPT[2:]].drop_duplicates()))
+    left_out = every.loc[every.tokens < LEAST, ["language", "kind", "prompt"]].drop_duplicates()
+    return Trials(run, trials[drafted], trials[~drafted], rows, cycles, len(left_out))
+
+
+def by_scope(trials: Frame, make: Callable[[Frame], Any], scope: Sequence[str] = SCOPE) -> dict[str, Any]:
+    """Make a table, or whatever else, from the trials of every target and language, or of every other ``scope``.
+
+    Returns:
+        What was made, by a sentence that ends its caption and says of which target and language it is, where there
+        are several.
+    """
+    several = [column for column in reversed(scope) if trials[column].nunique() > 1]
+
+    def here(some: Frame) -> str:
+        parts = [f"{'target' if column == 'model' else column} {some[column].iloc[0]}" for column in several]
+        return f" Here: {', '.join(parts)}." if parts else ""
+
+    return {here(some): make(some) for _, some in trials.groupby(scope, sort=False)}
+
+
+by_model = partial(by_scope, scope=["model"])
 
 
 def per(frame: Frame, column: str, row: Callable[[Frame], Mapping[str, str]], names: str = "configuration") -> Frame:
@@ -122,7 +124,11 @@ def per(frame: Frame, column: str, row: Callable[[Frame], Mapping[str, str]], na
         row: From the part of the frame with one value to the cells by column.
         names: What the rows are.
     """
-    rows = {name: row(some) for name, some in frame.groupby(column, sort=False)}
+    return table_of({name: row(some) for name, some in frame.groupby(column, sort=False)}, names)
+
+
+def table_of(rows: Mapping[str, Mapping[str, str]], names: str) -> Frame:
+    """Return a table of cells by row and column; ``names`` says what the rows are."""
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(names)
 
 
@@ -146,45 +152,32 @@ def repeated_share(output: Sequence[int]) -> float:
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
-def _tables(frame: Frame, by: list[str], make: Callable[[Frame], Frame]) -> dict[str, Frame]:
-    several = [column for column in reversed(by) if frame[column].nunique() > 1]
-
-    def here(group: Frame) -> str:
-        parts = [f"{'target' if column == 'model' else column} {group[column].iloc[0]}" for column in several]
-        return f" Here: {', '.join(parts)}." if parts else ""
-
-    return {here(group): make(group) for _, group in frame.groupby(by, sort=False)}
-
-
 def _generations(run: Benchmark) -> Frame:
     """Return the generations, with the names of their configurations and their seconds per token."""
     rows = run.generations.to_pandas().rename(columns={"num_draft_tokens": "k"})
     rows["language"] = rows.language.fillna("").replace("", "unnamed")
     rows["step"] = rows.seconds / rows.tokens
     rows["repeated"] = rows.output.map(repeated_share)
-    several = {column: rows[column].nunique() > 1 for column in ("model", "temperature")}
-    names, labels = [], []
-    for drafter, strategy, temperature, k in zip(rows.drafter, rows.strategy, rows.temperature, rows.k, strict=True):
-        drawn = f"temperature {temperature:g}" if several["temperature"] else None
-        names.append(", ".join(part for part in (drafter, strategy, drawn) if isinstance(part, str)))
-        length = "" if drafter == PLAIN else f", k = {'auto' if pd.isna(k) else int(k)}"
-        labels.append(names[-1] + length)
-    rows["name"], rows["label"] = names, labels
-    rows["row"] = rows.model + ": " + rows.label if several["model"] else rows.label
+    translated = rows.drafter + (", " + rows.strategy).fillna("")
+    drawn = ", temperature " + rows.temperature.map("{:g}".format) if rows.temperature.nunique() > 1 else ""
+    lengths = rows.k.map(lambda k: "auto" if pd.isna(k) else f"{k:.0f}").astype(str)
+    length = (", k = " + lengths).where(rows.drafter != PLAIN, "")
+    rows["name"], rows["same"] = translated + drawn, translated + length
+    rows["label"] = rows.name + length
+    rows["row"] = rows.model + ": " + rows.label if rows.model.nunique() > 1 else rows.label
+    shared = rows.groupby("language").model.transform("nunique") > 1
+    rows["scope"] = rows.language + (" (" + rows.model + ")").where(shared, "")
     return rows
 
 
 def _trials(rows: Frame) -> Frame:
-    sums = {name: (name, "sum") for name in (*_COUNTS, *_TIMES)}
     trials = rows.groupby([*PROMPT, *_CONFIGURATION], sort=False, dropna=False, as_index=False).agg(
-        **sums,
+        **{name: (name, "sum") for name in _SUMS},
         joules=("joules", lambda values: values.sum(skipna=False)),
         peak_memory=("peak_memory", "max"),
         outputs=("tokens", "size"),
         repetitions=("repetition", "nunique"),
-        speedup=("speedup", "mean"),
-        plain_rate=("plain_rate", "mean"),
-        repeated=("repeated", "mean"),
+        **{name: (name, "mean") for name in ("speedup", "plain_rate", "repeated")},
     )
     return trials.assign(rate=trials.tokens / trials.seconds, acceptance=trials.accepted / trials.proposed)
 
@@ -200,8 +193,9 @@ def _sorted(trials: Frame, arguments: Mapping[str, Any]) -> Frame:
         "language": [prompt["language"] for prompt in prompts],
         "kind": [kind for prompt in prompts for kind in prompt.get("kinds") or ()],
     }
-    places = trials[_ORDER].copy()
-    for column, names in named.items():
-        ordered = dict.fromkeys([*names, *sorted(places[column].dropna().unique())])
-        places[column] = places[column].map({name: place for place, name in enumerate(ordered)})
-    return trials.loc[places.sort_values(_ORDER).index]
+
+    def place(values: Frame) -> Frame:
+        ordered = dict.fromkeys([*named.get(values.name, ()), *sorted(values.dropna().unique())])
+        return values.map({name: place for place, name in enumerate(ordered)})
+
+    return trials.sort_values(_ORDER, key=place)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.formats.benchmark import Benchmark
 from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.measure.page import cell
@@ -41,22 +40,25 @@ def repetition(trials: Trials) -> Frame:
     return by_kind(named, lambda some: cell(some.repeated.mean(), ".0%"))
 
 
-def samples(run: Benchmark, trials: Trials, shown: Sequence[tuple[str, str, str]], texts: int) -> list[Sample]:
-    """Return the beginnings of some texts for every target and language whose tokenizer can be opened.
+def samples(trials: Trials, answers: Sequence[Mapping[str, Any]], texts: int) -> list[Sample]:
+    """Return the beginnings of some texts by the fastest configurations, where the target's tokenizer can be opened.
 
     Args:
-        run: The run.
-        trials: Its trials.
-        shown: Targets, languages and labels of the configurations to show.
-        texts: How many of each, from prompts all over the run.
+        trials: What a run measured.
+        answers: Of `spectool.measure.report.summary.answers`.
+        texts: How many for each answer, from prompts all over the run.
     """
     found = []
-    tokenizers = {model: _tokenizer(run.manifest.tokenizers.get(model)) for model in trials.models} if texts else {}
-    for model, language, label in shown:
-        tokenizer, rows = tokenizers.get(model), trials.generations
-        rows = rows[(rows.model == model) & (rows.language == language) & (rows.label == label)]
-        places = np.linspace(0, len(rows) - 1, min(texts, len(rows))).astype(int) if tokenizer is not None else ()
-        for row in rows.iloc[list(places)].itertuples():
+    known = trials.run.manifest.tokenizers if texts else {}
+    tokenizers = {model: _tokenizer(known.get(model)) for model in trials.drafted.model.unique()}
+    for answer in answers:
+        model, label = answer["model"], answer["verdict"].label
+        tokenizer, rows = tokenizers[model], trials.generations
+        if tokenizer is None:
+            continue
+        rows = rows[(rows.model == model) & (rows.language == answer["language"]) & (rows.label == label)]
+        places = np.linspace(0, len(rows) - 1, min(texts, len(rows))).astype(int)
+        for row in rows.iloc[places].itertuples():
             cycles = trials.cycles[(trials.cycles.block == row.block) & (trials.cycles.order == row.order)]
             spelt = _texts(tokenizer, row.output.tolist()[:_SHOWN])
             pieces = zip(spelt, kinds_of(cycles.sort_values("cycle")), strict=False)

@@ -105,6 +105,6 @@ def test_what_cannot_be_read_measures_nothing(printed: str) -> None:
 
 def test_stated_power_comes_first() -> None:
     with metering(15.0) as meter:
-        assert (meter.source, meter.watts) == ("stated", 15.0)
+        assert isinstance(meter, Stated) and meter.source == "stated"
     with metering(None) as meter:
         assert meter.source in ("none", "rapl", "powermetrics")

@@ -13,7 +13,6 @@ from spectool.measure.bench.experiment import (
     Prompts,
     make_experiment,
     read_keys,
-    read_paths,
 )
 
 WHOLE = """
@@ -63,7 +62,7 @@ GOOD: dict[str, Any] = {"models": [MODEL], "prompts": [{"language": "pl"}]}
 def read(tmp_path: Path, text: str) -> Experiment:
     file = tmp_path / "experiment.toml"
     file.write_text(text, encoding="utf-8")
-    return make_experiment(read_keys(file, {}), file)
+    return make_experiment(read_keys(file), file)
 
 
 def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
@@ -140,7 +139,7 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     with pytest.raises(SpectoolError, match=r"experiment\.toml: expected an experiment in TOML"):
         read(tmp_path, "name = ")
     with pytest.raises(SpectoolError, match=r"none\.toml: expected an experiment in TOML"):
-        read_keys(tmp_path / "none.toml", {})
+        read_keys(tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize("part", ["models", "prompts", "num_draft_tokens"])
@@ -150,11 +149,11 @@ def test_nothing_to_measure_is_refused(part: str) -> None:
 
 
 def test_json_has_every_setting() -> None:
-    described = make_experiment(GOOD | {"num_draft_tokens": [4, "auto"]}).described()
+    described = make_experiment(GOOD | {"num_draft_tokens": [4, "auto"]}).model_dump(mode="json")
     assert described["num_draft_tokens"] == [4, "auto"]
     assert described["models"][0]["drafters"][0]["history"] is True
     assert described["temperature"] == [0.0]
-    assert make_experiment(described).described() == described
+    assert make_experiment(described).model_dump(mode="json") == described
 
 
 def test_drafters_of_one_name_serve_different_languages() -> None:
@@ -176,17 +175,17 @@ def test_paths_are_replaced_where_they_are_named(tmp_path: Path) -> None:
     file = tmp_path / "paths.toml"
     file.write_text('"some/large" = "./large"\n"pl.dict" = "/there/pl.dict"\n"wiki-pl" = "pl.txt"\n', encoding="utf-8")
     (tmp_path / "experiment.toml").write_text(WHOLE, encoding="utf-8")
-    found = make_experiment(read_keys(tmp_path / "experiment.toml", read_paths(file)))
+    found = make_experiment(read_keys(tmp_path / "experiment.toml", file))
     assert found.models[0].path == "./large"
     assert [drafter.draft_model for drafter in found.models[0].drafters] == ["some/small", None]
     assert [drafter.dictionary for drafter in found.models[0].drafters] == [None, "/there/pl.dict"]
     assert [source.source for source in found.prompts] == ["built-in", "pl.txt"]
     file.write_text("large = 3\n", encoding="utf-8")
     with pytest.raises(SpectoolError, match=r"paths\.toml: large: expected a valid string, got 3"):
-        read_paths(file)
+        read_keys(tmp_path / "experiment.toml", file)
 
 
 @pytest.mark.parametrize("name", ["bielik-cross-family", "dictspec", "mac", "small"])
 def test_the_bundled_experiments_are_valid(name: str) -> None:
     file = Path(__file__).parents[3] / "benchmarks" / "experiments" / f"{name}.toml"
-    assert make_experiment(read_keys(file, {}), file).models
+    assert make_experiment(read_keys(file), file).models

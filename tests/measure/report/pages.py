@@ -50,8 +50,7 @@ def _cells(line: str) -> list[str]:
 
 
 def page_of(path: Path) -> dict[str, Section]:
-    opened = Benchmark(path)
-    return read_page(report_files(opened, read_trials(opened))[MARKDOWN])
+    return read_page(report_files(read_trials(Benchmark(path)))[MARKDOWN])
 
 
 def call(*arguments: str) -> str:

@@ -67,7 +67,7 @@ def test_temperatures_side_by_side(tmp_path: Path, drawn: tuple[list[Row], list[
     assert [verdict.scope for verdict in verdicts(both)] == [
         f"target, {language}, temperature {temperature}" for language in ("pl", "uk") for temperature in ("0", "0.7")
     ]
-    assert {verdict.best_of for verdict in verdicts(both)} == {6}
+    assert {len(verdict.every) for verdict in verdicts(both)} == {6}
     polish = by_temperature(both)[" Here: language pl."]
     assert list(polish.index) == list(alone.drafted.label.unique()) and len(polish.columns) == 6
     for label, row in polish.iterrows():

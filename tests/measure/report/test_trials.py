@@ -8,7 +8,14 @@ import pytest
 from spectool import ArtifactError
 from spectool.artifacts.formats.benchmark import Benchmark, Row
 from spectool.measure.report.outcomes import agreement, bucket, expected_tokens
-from spectool.measure.report.trials import Trials, pooled_acceptance, pooled_tokens_per_pass, read_trials
+from spectool.measure.report.trials import (
+    Trials,
+    by_model,
+    by_scope,
+    pooled_acceptance,
+    pooled_tokens_per_pass,
+    read_trials,
+)
 
 from .runs import rows_of, write_run
 
@@ -103,9 +110,8 @@ def test_order_is_the_experiments(tmp_path: Path) -> None:
         *("qwen, naive, k = 2", "qwen, naive, k = 4", "qwen, anchored, k = 2", "qwen, anchored, k = 4"),
         *("history, k = 2", "history, k = 4"),
     ]
-    assert found.scopes == [("target", "uk"), ("target", "pl")]
-    assert list(found.by_scope(len)) == [" Here: language uk.", " Here: language pl."]
-    assert list(found.by_model(len)) == [""]
+    assert list(by_scope(found.drafted, len)) == [" Here: language uk.", " Here: language pl."]
+    assert list(by_model(found.drafted, len)) == [""]
 
 
 def test_temperatures_are_configurations_of_their_own(tmp_path: Path) -> None:
@@ -145,4 +151,5 @@ def test_what_lies_above_the_geometric_expectation(first: float, second: float) 
 
 
 def test_buckets_are_the_papers() -> None:
-    assert [bucket(alpha / 100) for alpha in (0, 29, 30, 39, 40, 55, 60, 70, 100)] == [0, 0, 1, 1, 2, 3, 4, 5, 5]
+    alphas = pd.Series([0, 29, 30, 39, 40, 55, 60, 69, 70, 100, None]) / 100
+    assert bucket(alphas).cat.codes.tolist() == [0, 0, 1, 1, 2, 3, 4, 4, 5, 5, -1]

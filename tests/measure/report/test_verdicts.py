@@ -18,9 +18,10 @@ from .runs import Truth, rows_of, write_run
 
 def test_that_all_are_slower_needs_no_allowance_for_choice() -> None:
     wide = Estimate(0.7, 0.3, 1.1, 5)
-    verdict = Verdict("target", "history, k = 2", Estimate(0.7, 0.5, 0.9, 5), 9, wide, True)
+    slower = Estimate(0.7, 0.5, 0.9, 5)
+    verdict = Verdict("target", "history, k = 2", None, slower, wide, [slower] * 9)
     assert verdict.pays is False
-    assert verdict._replace(all_slower=False).pays is None
+    assert verdict._replace(every=[*verdict.every, wide]).pays is None
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_verdicts(tmp_path: Path, agreement: float, cost: CostModel, pays: bool)
     trials = read_trials(Benchmark(write_run(tmp_path / "x.bench", generations, cycles)))
     (verdict,) = verdicts(trials)
     assert verdict.sentence.startswith("target: drafting ")
-    assert verdict.pays is pays and verdict.best_of == 2
+    assert verdict.pays is pays and len(verdict.every) == 2
     assert verdict.allowing.low < verdict.speedup.low < verdict.speedup.high < verdict.allowing.high
     step = next(text for text in page_of(tmp_path / "x.bench")["The answer"].text if "What to do next" in text)
     used = re.search(r'spectool generate --model nowhere --no-history --num-draft-tokens [24] --prompt "…"', step)
@@ -40,7 +41,8 @@ def test_verdicts(tmp_path: Path, agreement: float, cost: CostModel, pays: bool)
 
 
 def test_how_many_prompts_would_tell() -> None:
-    verdict = Verdict("target", "history, k = 2", Estimate(1.1, 0.9, 1.3, 10), 1, Estimate(1.1, 0.9, 1.3, 10), False)
+    found = Estimate(1.1, 0.9, 1.3, 10)
+    verdict = Verdict("target", "history, k = 2", None, found, found, [found])
     assert verdict.pays is None and verdict.prompts_to_tell == 40  # a quarter of the variance, half the interval
     assert verdict._replace(allowing=Estimate(1.01, 0.8, 1.22, 10)).prompts_to_tell is None
     assert verdict._replace(allowing=Estimate(1.0, 0.8, 1.2, 10)).prompts_to_tell is None

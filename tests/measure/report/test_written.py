@@ -72,17 +72,17 @@ def test_a_text_that_goes_in_circles_is_shown(tmp_path: Path) -> None:
             (ids * row["tokens"])[: row["tokens"]] if row["language"] == "pl" else list(range(row["tokens"]))
         )
     run = write_run(tmp_path / "x.bench", generations, cycles)
-    without = read_page(report_files(Benchmark(run), read_trials(Benchmark(run)))[MARKDOWN])["What was written"]
+    without = read_page(report_files(read_trials(Benchmark(run)))[MARKDOWN])["What was written"]
     assert without.text[-1].startswith("No text is shown: no target's tokenizer")
     identity = {"name": str(demo_path("target")), "fingerprint": tokenizer.fingerprint, "size": tokenizer.size}
     run = write_run(tmp_path / "y.bench", generations, cycles, tokenizers={"target": identity})
-    opened = Benchmark(run)
-    files = report_files(opened, read_trials(opened))
+    trials = read_trials(Benchmark(run))
+    files = report_files(trials)
     written = read_page(files[MARKDOWN])["What was written"]
     shares = {language: float(written.row(f"target, {language}, plain")["all"][:-1]) for language in ("pl", "uk")}
     assert shares["pl"] > 20 and shares["uk"] == 0
     assert files[HTML].count('<span class="accepted">') > 2 and "Zażółć" not in files[MARKDOWN]
-    none = report_files(opened, read_trials(opened), texts=0)
+    none = report_files(trials, texts=0)
     assert '<span class="accepted">' not in none[HTML] and len(files) == len(none) + 2
     pictures = [svg for svg in files.values() if "corrected" in svg and svg.startswith("<svg")]
     assert len(pictures) == 2 and "Zażółć" in "".join(xml.etree.ElementTree.fromstring(pictures[0]).itertext())
