@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from spectool.artifacts.plot_style import COLOURS, STYLE
-from spectool.build.training.checkpoints import Point
+from spectool.build.training.curves import Point
 
 _STRETCHES = 400
 _OF_ALL = "#444444"  # not one of the tasks

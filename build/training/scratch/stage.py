@@ -24,8 +24,7 @@ from spectool.artifacts import Tokenizer, open_tokenizer
 from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.artifacts.work import work_path, working
 from spectool.build.inputs import Progress, Reader
-from spectool.build.training.checkpoints import CHECKPOINT
-from spectool.build.training.run import Run, finished, make_optimizer, update
+from spectool.build.training.run import CHECKPOINT, Run, finished
 from spectool.build.training.scratch.bits_per_byte import CodeLength, code_length, total
 from spectool.build.training.scratch.classes import Classes, choose_classes, classes_of, loss_of
 from spectool.build.training.scratch.options import TrainOptions, check
@@ -152,7 +151,7 @@ def train_draft(
         return run.write(key, out) if first else {}
 
 
-class _Training(Run):
+class _Training(Run[TrainOptions]):
     def __init__(
         self,
         tokenizer: Tokenizer,
@@ -163,8 +162,7 @@ class _Training(Run):
         work: Path,
         progress: Progress,
     ) -> None:
-        self._tokenizer, self._train, self._delimiters, self._text = tokenizer, options, delimiters, text
-        self._group = group
+        self._tokenizer, self._delimiters, self._text, self._group = tokenizer, delimiters, text, group
         self._classes = classes_of(np.asarray(text.stream), tokenizer.size, options.min_count)
         self._rare = float(np.mean(self._classes.of_id[text.stream] == self._classes.common))
         ids = {"bos_token_id": delimiters.begin, "eos_token_id": delimiters.last}
@@ -174,25 +172,24 @@ class _Training(Run):
         weights: Any = tree_flatten(model.parameters(), destination={})
         self._parameters = sum(weight.size for weight in weights.values())
         self._feed = Feed(text.stream, options.steps, options.step_tokens, options.length, options.seed)
-        optimizer = make_optimizer(model, options.steps, options.rate)
         progress(
             f"{self._parameters:,} parameters, {self._classes.common:,} common ids of {tokenizer.size:,} "
             f"({self._rare:.2%} of the text are others), {len(text.stream):,} tokens of text, "
             f"{sum(held_out.tokens for held_out in text.held_out.values()):,} held out"
         )
-        super().__init__(work, model, optimizer, options, progress, group.rank() == 0)
+        super().__init__(work, model, options, options.rate, progress, group.rank() == 0)
         self._loss_and_gradients = value_and_grad(model, partial(loss_of, model))
-        self._state = [model.state, optimizer.state]
-        self._update = mx.compile(partial(update, model, optimizer), inputs=self._state, outputs=self._state)
+        self._state = [model.state, self._optimizer.state]
+        self._compiled_update = mx.compile(self.update, inputs=self._state, outputs=self._state)
 
     def step(self, step: int, stop: bool) -> tuple[float, int, bool]:
-        options, group = self._train, self._group
+        options, group = self._options, self._group
         rank, size = group.rank(), group.size()
         rows = self._classes.of_id[np.split(self._feed.rows(step), size)[rank]]
         rng = np.random.default_rng([options.seed, step, rank])
         chosen, offsets = choose_classes(rows[:, 1:].reshape(-1), self._classes, options.softmax_classes, rng)
         loss, gradients = self._loss_and_gradients(mx.array(rows), mx.array(chosen), mx.array(offsets))
-        self._update(average_gradients(gradients, group))
+        self._compiled_update(average_gradients(gradients, group))
         mx.eval(loss, self._state)
         if size == 1:
             return float(loss.item()), options.step_tokens, stop
@@ -202,7 +199,9 @@ class _Training(Run):
 
     def measure(self, step: int) -> tuple[float | None, str]:
         texts = self._text.held_out.values()
-        bits = total(code_length(self._model, text, self._train.length, self._classes) for text in texts).bits_per_byte
+        bits = total(
+            code_length(self._model, text, self._options.length, self._classes) for text in texts
+        ).bits_per_byte
         return bits, f"{bits:.3f} bits/byte"
 
     def store(self, folder: Path) -> dict[str, Any]:
@@ -210,10 +209,10 @@ class _Training(Run):
         save_tokenizer(self._tokenizer, self._delimiters, folder)
         model = mlx_lm.load(str(folder))[0]
         texts = self._text.held_out
-        measured = {name: code_length(model, text, self._train.length) for name, text in texts.items()}
+        measured = {name: code_length(model, text, self._options.length) for name, text in texts.items()}
         documents = {name: len(text.documents) for name, text in texts.items()}
         return {
-            "seed": self._train.seed,
+            "seed": self._options.seed,
             "held_out": {
                 **_figures(total(measured.values()), sum(documents.values())),
                 "corpora": {name: _figures(found, documents[name]) for name, found in measured.items()},

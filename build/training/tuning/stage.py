@@ -16,8 +16,8 @@ from mlx.nn.utils import value_and_grad
 
 from spectool.artifacts.work import working
 from spectool.build.inputs import Progress, Reader
-from spectool.build.training.checkpoints import CHECKPOINT, CURVE, Point
-from spectool.build.training.run import Run, finished, make_optimizer, update
+from spectool.build.training.curves import CURVE, Point
+from spectool.build.training.run import CHECKPOINT, Run, finished
 from spectool.build.training.tuning.continuations import KEPT
 from spectool.build.training.tuning.corrective import GradientSum
 from spectool.build.training.tuning.divergence import (
@@ -101,29 +101,27 @@ def tune_draft(
         return run.write(key, out)
 
 
-class _Tuning(Run):
+class _Tuning(Run[TuneOptions]):
     title = "tuning"
     tables = MappingProxyType({CURVE: Point, TASKS: TaskPoint, STEPS: StepPoint})
 
     def __init__(self, draft: Opened, maker: Maker, progress: Progress) -> None:
         self._draft, self._target, self._pairing, options = draft, maker.target.model, maker.pairing, maker.options
-        self._tune = options
         self._tasks, self._facts = load_tasks(maker.work)
         self._draws = [Draws(len(t.train), options.batch, [options.seed, n]) for n, t in enumerate(self._tasks)]
         self._trainable = Trainable(draft, options.lora, options.seed)
-        model = self._trainable.model
         if self._trainable.unpacked:
             progress(f"{draft.name}: quantized; all of it is tuned and stored unpacked (--lora keeps it so)")
         for name, facts in self._facts.items():
             progress(f"{name}: {_said(facts, maker.pairing)}")
-        super().__init__(maker.work, model, make_optimizer(model, options.steps, options.rate), options, progress)
+        super().__init__(maker.work, self._trainable.model, options, options.rate, progress)
         if not self.rows[TASKS]:
             progress("measuring the draft as it is")
             self.measure(0)
 
     def step(self, step: int, stop: bool) -> tuple[float, int, bool]:
         """Take a step; the loss is the mean D_T of the tasks' mini-batches before it."""
-        options = self._tune
+        options = self._options
         pairing = self._pairing if options.on == "distribution" else None
         gradients, losses, places = GradientSum(options.objective, options.normalize), list[float](), 0
         for task, draws in zip(self._tasks, self._draws, strict=True):
@@ -143,7 +141,7 @@ class _Tuning(Run):
             StepPoint(step + 1, task.name, divergence, int(place == found.index(min(found))))
             for place, (task, divergence) in enumerate(zip(self._tasks, found, strict=True))
         ]
-        update(self._model, self._optimizer, gradients.total())
+        self.update(gradients.total())
         mx.eval(self._model.parameters(), self._optimizer.state)
         return sum(losses) / len(losses), places, stop
 
@@ -155,10 +153,10 @@ class _Tuning(Run):
     def store(self, folder: Path) -> dict[str, Any]:
         self._trainable.write(folder)
         before = [point for point in self.rows[TASKS] if point.step == 0]
-        after = self._measured(mlx_lm.load(str(folder))[0], self._tune.steps)
+        after = self._measured(mlx_lm.load(str(folder))[0], self._options.steps)
         references = Counter(point.task for point in self.rows[STEPS] if point.reference)
         return {
-            "references": {task.name: references[task.name] / self._tune.steps for task in self._tasks},
+            "references": {task.name: references[task.name] / self._options.steps for task in self._tasks},
             "measured": {"before": [p._asdict() for p in before], "after": [p._asdict() for p in after]},
             "unpacked": self._trainable.unpacked,
             "text": self._facts,
@@ -172,15 +170,15 @@ class _Tuning(Run):
 
     def _measured(self, model: Any, step: int) -> list[TaskPoint]:
         """Measure a draft on the held-out rows of all tasks."""
-        found = [measure(model, self._target, self._pairing, task.valid, self._tune.batch) for task in self._tasks]
+        found = [measure(model, self._target, self._pairing, task.valid, self._options.batch) for task in self._tasks]
         proxies = [self._proxy(model, task, number) for number, task in enumerate(self._tasks)]
         return points_of(step, [task.name for task in self._tasks], found, proxies)
 
     def _proxy(self, model: Any, task: Task, number: int) -> float | None:
         if self._pairing is None or not self._pairing.same_vocabulary:
             return None
-        prompts = beginnings([example.draft for example in task.valid], self._tune.length)
-        seed = [self._tune.seed, number]
+        prompts = beginnings([example.draft for example in task.valid], self._options.length)
+        seed = [self._options.seed, number]
         return acceptance(model, self._target, self._pairing, prompts, seed) if prompts else None
 
 
