@@ -25,6 +25,7 @@ class CodeLength(NamedTuple):
     nats: float  # sum of the losses
     tokens: int  # tokens that were predicted
     bytes: int  # UTF-8 bytes of the text
+    documents: int = 1
 
     @property
     def bits_per_byte(self) -> float:
@@ -36,21 +37,22 @@ class CodeLength(NamedTuple):
         """Mean loss."""
         return self.nats / self.tokens
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """What a record says of it."""
+        names = ("bits_per_byte", "nats_per_token", "tokens", "bytes", "documents")
+        return {name: getattr(self, name) for name in names}
+
 
 def total(measured: Iterable[CodeLength]) -> CodeLength:
     """Return the measure of all texts together."""
-    nats, tokens, size = zip(*measured, strict=True)
-    return CodeLength(sum(nats), sum(tokens), sum(size))
+    return CodeLength(*map(sum, zip(*measured, strict=True)))
 
 
 def code_length(model: Any, text: HeldOut, length: int, classes: Classes | None = None) -> CodeLength:
-    """Measure a model on held-out text.
+    """Measure a model on held-out text, in windows that predict ``length`` tokens.
 
-    Args:
-        model: An mlx-lm model.
-        text: The text, in ids.
-        length: Tokens predicted in a window.
-        classes: The classes that the model's vocabulary stands for; None for a model over the ids.
+    ``classes`` are those that the model's vocabulary stands for; None for a model over the ids.
     """
     sizes = None if classes is None else mx.array(classes.log_sizes)
     nats = 0.0
@@ -58,7 +60,7 @@ def code_length(model: Any, text: HeldOut, length: int, classes: Classes | None 
         row = document if classes is None else classes.of_id[document]
         for first in range(0, len(row) - 1, length):
             nats += _nats(model, row[first : first + length + 1], sizes)
-    return CodeLength(nats, text.tokens, text.bytes)
+    return CodeLength(nats, text.tokens, text.bytes, len(text.documents))
 
 
 def _nats(model: Any, row: NDArray[np.int32], log_sizes: mx.array | None) -> float:

@@ -25,7 +25,7 @@ from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.artifacts.work import work_path, working
 from spectool.build.inputs import Progress, Reader
 from spectool.build.training.run import CHECKPOINT, Run, finished
-from spectool.build.training.scratch.bits_per_byte import CodeLength, code_length, total
+from spectool.build.training.scratch.bits_per_byte import code_length, total
 from spectool.build.training.scratch.classes import Classes, choose_classes, classes_of, loss_of
 from spectool.build.training.scratch.options import TrainOptions, check
 from spectool.build.training.scratch.text import (
@@ -36,7 +36,6 @@ from spectool.build.training.scratch.text import (
     delimiters_of,
     load,
     prepare,
-    tokens_needed,
 )
 from spectool.runtime.host.training import Model, ModelArgs, save_config
 
@@ -128,7 +127,7 @@ def train_draft(
     check(options, group.size())
     delimiters = delimiters_of(tokenizer, options.boundary)
     key = options.key(
-        tokens=options.tokens or tokens_needed(options.steps, options.step_tokens, options.length),
+        tokens=options.text_tokens,
         delimiters=delimiters._asdict(),
         tokenizer=tokenizer.fingerprint,
         corpora={name: source.identity for name, source in sources.items()},
@@ -143,8 +142,7 @@ def train_draft(
     place = working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) if first else None
     with place or nullcontext(work_path(out)) as work:
         if first:
-            limit, seed = key["tokens"], options.seed
-            prepare(work, sources, tokenizer, delimiters, limit, options.valid_tokens, seed, progress, reader)
+            prepare(work, sources, tokenizer, delimiters, options, progress, reader)
         _any_of(group, False)  # the text is there
         run = _Training(tokenizer, options, delimiters, load(work), group, work, progress)
         run.train()
@@ -171,7 +169,7 @@ class _Training(Run[TrainOptions]):
         model = Model(ModelArgs.from_dict(self._config))
         weights: Any = tree_flatten(model.parameters(), destination={})
         self._parameters = sum(weight.size for weight in weights.values())
-        self._feed = Feed(text.stream, options.steps, options.step_tokens, options.length, options.seed)
+        self._feed = Feed(text.stream, options)
         progress(
             f"{self._parameters:,} parameters, {self._classes.common:,} common ids of {tokenizer.size:,} "
             f"({self._rare:.2%} of the text are others), {len(text.stream):,} tokens of text, "
@@ -210,12 +208,11 @@ class _Training(Run[TrainOptions]):
         model = mlx_lm.load(str(folder))[0]
         texts = self._text.held_out
         measured = {name: code_length(model, text, self._options.length) for name, text in texts.items()}
-        documents = {name: len(text.documents) for name, text in texts.items()}
         return {
             "seed": self._options.seed,
             "held_out": {
-                **_figures(total(measured.values()), sum(documents.values())),
-                "corpora": {name: _figures(found, documents[name]) for name, found in measured.items()},
+                **total(measured.values()).figures,
+                "corpora": {name: found.figures for name, found in measured.items()},
             },
             "parameters": {"trained": self._parameters, **parameters},
             "vocabulary": {
@@ -238,13 +235,3 @@ def _any_of(group: mx.distributed.Group, value: bool) -> bool:
     if group.size() == 1:
         return value
     return bool(mx.distributed.all_max(mx.array(float(value)), group=group).item())
-
-
-def _figures(measured: CodeLength, documents: int) -> dict[str, Any]:
-    return {
-        "bits_per_byte": measured.bits_per_byte,
-        "nats_per_token": measured.nats_per_token,
-        "tokens": measured.tokens,
-        "bytes": measured.bytes,
-        "documents": documents,
-    }
