@@ -31,7 +31,7 @@ from spectool.build.training.tuning.divergence import (
     measure,
     pairing_of,
 )
-from spectool.build.training.tuning.examples import Draws, batch_of
+from spectool.build.training.tuning.examples import batch_of, drawn
 from spectool.build.training.tuning.options import TuneOptions, check
 from spectool.build.training.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint, points_of
 from spectool.build.training.tuning.tasks import Maker, Task, load_tasks, prepare
@@ -108,7 +108,6 @@ class _Tuning(Run[TuneOptions]):
     def __init__(self, draft: Opened, maker: Maker, progress: Progress) -> None:
         self._draft, self._target, self._pairing, options = draft, maker.target.model, maker.pairing, maker.options
         self._tasks, self._facts = load_tasks(maker.work)
-        self._draws = [Draws(len(t.train), options.batch, [options.seed, n]) for n, t in enumerate(self._tasks)]
         self._trainable = Trainable(draft, options.lora, options.seed)
         if self._trainable.unpacked:
             progress(f"{draft.name}: quantized; all of it is tuned and stored unpacked (--lora keeps it so)")
@@ -124,8 +123,9 @@ class _Tuning(Run[TuneOptions]):
         options = self._options
         pairing = self._pairing if options.on == "distribution" else None
         gradients, losses, places = GradientSum(options.objective, options.normalize), list[float](), 0
-        for task, draws in zip(self._tasks, self._draws, strict=True):
-            batch = batch_of([task.train[place] for place in draws.of(step)], pairing is not None)
+        for number, task in enumerate(self._tasks):
+            chosen = drawn(step, len(task.train), options.batch, [options.seed, number])
+            batch = batch_of([task.train[place] for place in chosen], pairing is not None)
             loss_of, entropy = partial(cross_entropy, self._model, batch), mx.array(0.0)
             if pairing is not None:
                 log_p = log_p_of(self._target, pairing, batch)

@@ -17,6 +17,7 @@ from spectool import CorpusError
 from spectool.artifacts import Tokenizer
 from spectool.artifacts.work import read_json, write_json
 from spectool.build.inputs import Progress, Reader, describe_corpus
+from spectool.build.training.curves import write_rows
 from spectool.build.training.tuning.continuations import continued, prompts_of, respelled_example, same_ids_example
 from spectool.build.training.tuning.divergence import Pairing
 from spectool.build.training.tuning.examples import (
@@ -26,7 +27,6 @@ from spectool.build.training.tuning.examples import (
     paired_example,
     passages,
     plain_example,
-    save_examples,
 )
 from spectool.build.training.tuning.options import TuneOptions
 from spectool.build.training.tuning.tuned_model import Opened
@@ -135,8 +135,8 @@ def prepare(maker: Maker, corpora: dict[str, Corpus], progress: Progress, reader
                 f"some of both from {len(train)} and {len(held_out)} documents. Give more text or longer documents, or "
                 "shorter prompts (--prompt-tokens)"
             )
-        save_examples(work / f"{number}.train.parquet", learned)
-        save_examples(work / f"{number}.valid.parquet", measured)
+        write_rows(work / f"{number}.train.parquet", Example, learned)
+        write_rows(work / f"{number}.valid.parquet", Example, measured)
         facts[name] = {
             **describe_corpus(corpus),
             "rows": len(learned),
