@@ -100,7 +100,7 @@ def delimiters_of(tokenizer: Tokenizer, boundary: str | None = None) -> Delimite
     return Delimiters(ends[0], ends[-1] if ends[-1] != ends[0] else None)
 
 
-def split(corpus: Corpus, reader: Reader, wanted: int, most: float) -> tuple[list[str], list[str]]:
+def split_corpus(corpus: Corpus, reader: Reader, wanted: int, most: float) -> tuple[list[str], list[str]]:
     """Return all texts of a corpus, and those of them to measure on.
 
     These are a hundredth, and of a small corpus about ``wanted``, at most a share of ``most``.
@@ -132,7 +132,7 @@ def prepare(
     progress("reading text")
     read: dict[str, tuple[list[str], list[str]]] = {}
     for name, source in sources.items():
-        documents, kept_out = split(source.corpus, reader, _FEW, _HALF)
+        documents, kept_out = split_corpus(source.corpus, reader, _FEW, _HALF)
         if source.valid is not None:
             kept_out = [document.text for document in reader(source.valid)]
         read[name] = documents, kept_out
@@ -209,7 +209,7 @@ class Feed:
         self._parts = [
             _Part(part, row, step_tokens // row) for part, row in ((stream[:cut], length // 2), (stream[cut:], length))
         ]
-        if any(part.count < part.rows for part in self._parts):
+        if any(part.row_count < part.rows for part in self._parts):
             raise CorpusError(
                 f"the training text has {len(stream):,} tokens: expected {3 * (step_tokens + 2 * length):,} and more "
                 f"for steps of {step_tokens:,}. Give more text, or fewer --step-tokens"
@@ -219,8 +219,8 @@ class Feed:
         """Return the rows of a step (from 0), ``[rows, length + 1]``: each token but the last predicts the next."""
         number = int(step >= self._short_steps)
         stream, length, rows = part = self._parts[number]
-        round_, place = divmod(step - number * self._short_steps, part.count // rows)
-        starts = _starts(part.count, length, self._seed, number, round_)[place * rows : (place + 1) * rows]
+        round_, place = divmod(step - number * self._short_steps, part.row_count // rows)
+        starts = _starts(part.row_count, length, self._seed, number, round_)[place * rows : (place + 1) * rows]
         return np.stack([stream[start : start + length + 1] for start in starts])
 
 
@@ -232,7 +232,7 @@ class _Part(NamedTuple):
     rows: int  # in a step
 
     @property
-    def count(self) -> int:
+    def row_count(self) -> int:
         """Rows of the whole part; as many from any place on."""
         return max(0, len(self.stream) - self.length) // self.length
 

@@ -106,13 +106,14 @@ class _Tuning(Run[TuneOptions]):
     tables = MappingProxyType({CURVE: Point, TASKS: TaskPoint, STEPS: StepPoint})
 
     def __init__(self, draft: Opened, maker: Maker, progress: Progress) -> None:
-        self._draft, self._target, self._pairing, options = draft, maker.target.model, maker.pairing, maker.options
-        self._tasks, self._facts = load_tasks(maker.work)
+        options, self._draft = maker.options, maker.draft
+        self._target, self._pairing = maker.target.model, maker.pairing
+        self._tasks = load_tasks(maker.work)
         self._trainable = Trainable(draft, options.lora, options.seed)
         if self._trainable.unpacked:
             progress(f"{draft.name}: quantized; all of it is tuned and stored unpacked (--lora keeps it so)")
-        for name, facts in self._facts.items():
-            progress(f"{name}: {_said(facts, maker.pairing)}")
+        for task in self._tasks:
+            progress(f"{task.name}: {_said(task.facts, maker.pairing)}")
         super().__init__(maker.work, self._trainable.model, options, options.rate, progress)
         if not self.rows[TASKS]:
             progress("measuring the draft as it is")
@@ -159,8 +160,8 @@ class _Tuning(Run[TuneOptions]):
             "references": {task.name: references[task.name] / self._options.steps for task in self._tasks},
             "measured": {"before": [p._asdict() for p in before], "after": [p._asdict() for p in after]},
             "unpacked": self._trainable.unpacked,
-            "text": self._facts,
-            "tokenizer": self._draft.tokenizer.identity,
+            "text": {task.name: task.facts for task in self._tasks},
+            "tokenizer": self._draft.identity,
         }
 
     def draw(self, folder: Path) -> None:
