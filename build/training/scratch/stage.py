@@ -44,27 +44,18 @@ _VERSION = 4  # of how arguments make a model
 
 
 def save_model(model: Model, config: dict[str, Any], classes: Classes, folder: Path) -> dict[str, int]:
-    """Write ``config.json`` and ``model.safetensors`` over all ids: each gets the row of its class.
-
-    Args:
-        model: Trained over classes.
-        config: Its configuration.
-        classes: The class of each id.
-        folder: Directory to write into.
+    """Write a model over classes, and its configuration, as one over all ids: each gets the row of its class.
 
     Returns:
         Parameters of the model that is stored, and those of them that are no rows of ids.
     """
     weights: Any = tree_flatten(model.parameters(), destination={})
+    inner = sum(weight.size for name, weight in weights.items() if name not in _TABLES)
     of_id = mx.array(classes.of_id)
     weights |= {name: weights[name][of_id] for name in _TABLES if name in weights}
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
     save_config({**config, "vocab_size": len(classes.of_id)}, folder / "config.json")
-    sizes = {name: weight.size for name, weight in weights.items()}
-    return {
-        "stored": sum(sizes.values()),
-        "without_embeddings": sum(n for name, n in sizes.items() if name not in _TABLES),
-    }
+    return {"stored": sum(weight.size for weight in weights.values()), "without_embeddings": inner}
 
 
 def save_tokenizer(tokenizer: Tokenizer, delimiters: Delimiters, folder: Path) -> None:
@@ -76,8 +67,12 @@ def save_tokenizer(tokenizer: Tokenizer, delimiters: Delimiters, folder: Path) -
         TokenizerError: transformers makes another tokenizer of them.
     """
     strings = {number: string for string, number in tokenizer.vocabulary.items()}
-    roles = {"bos_token": tokenizer.roles.bos, "eos_token": delimiters.last, "pad_token": tokenizer.roles.pad}
-    roles["unk_token"] = tokenizer.unknown
+    roles = {
+        "bos_token": tokenizer.roles.bos,
+        "eos_token": delimiters.last,
+        "pad_token": tokenizer.roles.pad,
+        "unk_token": tokenizer.unknown,
+    }
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     config |= {role: strings[number] for role, number in roles.items() if number is not None}
     tokenizer.backend.save(str(folder / "tokenizer.json"), pretty=False)
@@ -87,8 +82,7 @@ def save_tokenizer(tokenizer: Tokenizer, delimiters: Delimiters, folder: Path) -
     if stored.fingerprint != tokenizer.fingerprint:
         raise TokenizerError(
             f"{tokenizer.name}: transformers makes another tokenizer of it ({short(stored.fingerprint)}, expected "
-            f"{short(tokenizer.fingerprint)}). Give its directory instead of a file, or "
-            "update transformers"
+            f"{short(tokenizer.fingerprint)}). Give its directory instead of a file, or update transformers"
         )
 
 
@@ -167,13 +161,13 @@ class _Training(Run[TrainOptions]):
         self._config = {**options.shape, **ids, "vocab_size": self._classes.number}
         mx.random.seed(options.seed)
         model = Model(ModelArgs.from_dict(self._config))
-        weights: Any = tree_flatten(model.parameters(), destination={})
-        self._parameters = sum(weight.size for weight in weights.values())
+        parameters: Any = tree_flatten(model.parameters())
+        self._parameters = sum(weight.size for _, weight in parameters)
         self._feed = Feed(text.stream, options)
+        held_out = sum(kept.tokens for kept in text.held_out.values())
         progress(
             f"{self._parameters:,} parameters, {self._classes.common:,} common ids of {tokenizer.size:,} "
-            f"({self._rare:.2%} of the text are others), {len(text.stream):,} tokens of text, "
-            f"{sum(held_out.tokens for held_out in text.held_out.values()):,} held out"
+            f"({self._rare:.2%} of the text are others), {len(text.stream):,} tokens of text, {held_out:,} held out"
         )
         super().__init__(work, model, options, options.rate, progress, group.rank() == 0)
         self._loss_and_gradients = value_and_grad(model, partial(loss_of, model))
@@ -203,11 +197,12 @@ class _Training(Run[TrainOptions]):
         return bits, f"{bits:.3f} bits/byte"
 
     def store(self, folder: Path) -> dict[str, Any]:
-        parameters = save_model(self._model, self._config, self._classes, folder)
+        classes = self._classes
+        parameters = save_model(self._model, self._config, classes, folder)
         save_tokenizer(self._tokenizer, self._delimiters, folder)
         model = mlx_lm.load(str(folder))[0]
-        texts = self._text.held_out
-        measured = {name: code_length(model, text, self._options.length) for name, text in texts.items()}
+        held_out = self._text.held_out.items()
+        measured = {name: code_length(model, text, self._options.length) for name, text in held_out}
         return {
             "seed": self._options.seed,
             "held_out": {
@@ -215,11 +210,7 @@ class _Training(Run[TrainOptions]):
                 "corpora": {name: found.figures for name, found in measured.items()},
             },
             "parameters": {"trained": self._parameters, **parameters},
-            "vocabulary": {
-                "common": self._classes.common,
-                "rare": self._classes.rare,
-                "rare_share_of_text": self._rare,
-            },
+            "vocabulary": {"common": classes.common, "rare": classes.rare, "rare_share_of_text": self._rare},
             "text": {"tokens": len(self._text.stream), "corpora": self._text.inputs},
             "tokenizer": self._tokenizer.identity,
         }

@@ -203,13 +203,10 @@ class Feed:
         Raises:
             CorpusError: It is too short for a step.
         """
-        step_tokens, length = options.step_tokens, options.length
-        self._short_steps, self._seed = options.steps * 2 // 3, options.seed
-        cut = len(stream) * 2 // 3
-        self._parts = [
-            _Part(part, row, step_tokens // row) for part, row in ((stream[:cut], length // 2), (stream[cut:], length))
-        ]
-        if any(part.row_count < part.rows for part in self._parts):
+        step_tokens, length, cut = options.step_tokens, options.length, len(stream) * 2 // 3
+        self._short_steps, self._step_tokens, self._seed = options.steps * 2 // 3, step_tokens, options.seed
+        self._parts = ((stream[:cut], length // 2), (stream[cut:], length))
+        if any(_rows_in(part, length) < step_tokens // length for part, length in self._parts):
             raise CorpusError(
                 f"the training text has {len(stream):,} tokens: expected {3 * (step_tokens + 2 * length):,} and more "
                 f"for steps of {step_tokens:,}. Give more text, or fewer --step-tokens"
@@ -218,28 +215,21 @@ class Feed:
     def rows(self, step: int) -> NDArray[np.int32]:
         """Return the rows of a step (from 0), ``[rows, length + 1]``: each token but the last predicts the next."""
         number = int(step >= self._short_steps)
-        stream, length, rows = part = self._parts[number]
-        round_, place = divmod(step - number * self._short_steps, part.row_count // rows)
-        starts = _starts(part.row_count, length, self._seed, number, round_)[place * rows : (place + 1) * rows]
+        stream, length = self._parts[number]
+        rows, there = self._step_tokens // length, _rows_in(stream, length)
+        round_, place = divmod(step - number * self._short_steps, there // rows)
+        starts = _starts(there, length, self._seed, number, round_)[place * rows : (place + 1) * rows]
         return np.stack([stream[start : start + length + 1] for start in starts])
 
 
-class _Part(NamedTuple):
-    """The text for rows of one length."""
-
-    stream: NDArray[np.int32]
-    length: int  # tokens that a row predicts
-    rows: int  # in a step
-
-    @property
-    def row_count(self) -> int:
-        """Rows of the whole part; as many from any place on."""
-        return max(0, len(self.stream) - self.length) // self.length
+def _rows_in(stream: NDArray[np.int32], length: int) -> int:
+    """Return how many rows a part of the text has, from any place on."""
+    return len(stream) // length - 1
 
 
 @lru_cache(maxsize=1)
-def _starts(count: int, length: int, *seed: int) -> NDArray[np.int64]:
+def _starts(rows: int, length: int, *seed: int) -> NDArray[np.int64]:
     """Return where the rows of a part begin, in the order of one round through it."""
     rng = np.random.default_rng(seed)
     first = rng.integers(length)
-    return first + length * rng.permutation(count)
+    return first + length * rng.permutation(rows)

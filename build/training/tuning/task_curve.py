@@ -14,7 +14,7 @@ with the least one is the step's ``reference``: 1, others 0.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,19 +60,21 @@ def points_of(
     return [TaskPoint(step, *figures, *of_all) for figures in columns]
 
 
-def before_and_after(before: Sequence[TaskPoint], after: Sequence[TaskPoint], references: Mapping[str, float]) -> str:
-    """Lay out two measurements of the same tasks beside each other, and how often each was the reference, 0 to 1."""
+def before_and_after(record: Mapping[str, Any]) -> str:
+    """Lay out the measurements of a tuning's record beside each other, and how often each task was the reference."""
     header = ["", "D_T before", "after", "KL before", "after", "acceptance before", "after", "reference"]
     formats = {"divergence": ".4f", "kl": ".4f", "acceptance": ".1%"}
+    pairs = list(zip(*record["measured"].values(), strict=True))
     rows = []
-    for one, two in zip(before, after, strict=True):
-        figures = [(getattr(point, name), form) for name, form in formats.items() for point in (one, two)]
+    for pair in pairs:
+        figures = [(point[name], form) for name, form in formats.items() for point in pair]
         said = ["" if value is None else format(value, form) for value, form in figures]
-        rows.append([one.task, *said, f"{references[one.task]:.1%}"])
+        task = pair[0]["task"]
+        rows.append([task, *said, f"{record['references'][task]:.1%}"])
     of_all = {"unfairness U": "unfairness", "U of KL": "unfairness_kl", "acceptance variance": "acceptance_variance"}
     lines = [table(header, rows)]
     for label, name in of_all.items() if len(rows) > 1 else ():
-        values = [getattr(points[0], name) for points in (before, after)]
+        values = [point[name] for point in pairs[0]]
         if None not in values:
             lines.append(f"{label:<21}" + " → ".join(f"{value:.5g}" for value in values))
     return "\n".join(lines)
