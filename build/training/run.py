@@ -90,15 +90,9 @@ class Run(ABC, Generic[Options]):
     def __init__(
         self, work: Path, model: Any, options: Options, rate: float, progress: Progress, first: bool = True
     ) -> None:
-        """Take up the last checkpoint, if there is one.
+        """Take up the last checkpoint in ``work``, if there is one; the model is trained in place.
 
-        Args:
-            work: The work directory.
-            model: What is trained, in place.
-            options: The run's.
-            rate: Peak learning rate.
-            progress: Called with a phrase when something begins.
-            first: Whether this process is the one that measures, shows and writes.
+        ``rate`` is the peak of the learning rate. The ``first`` process is the one that measures, shows and writes.
         """
         self._work, self._model, self._options = work, model, options
         self._progress, self._first = progress, first

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import mlx.core as mx
-import numpy as np
-from numpy.typing import NDArray
 
 from spectool.build.training.scratch.classes import Classes
 from spectool.build.training.scratch.text import HeldOut
@@ -59,18 +57,12 @@ def code_length(model: Any, text: HeldOut, length: int, classes: Classes | None 
     for document in text.documents:
         row = document if classes is None else classes.of_id[document]
         for first in range(0, len(row) - 1, length):
-            nats += _nats(model, row[first : first + length + 1], sizes)
+            window = row[first : first + length + 1]
+            logits = model(mx.array(window[None, :-1]))[0].astype(mx.float32)
+            right = mx.take_along_axis(logits, mx.array(window[1:, None]), axis=-1)[:, 0]
+            loss: Any = mx.sum(log_normaliser(logits if sizes is None else logits + sizes) - right).item()
+            nats += float(loss)
     return CodeLength(nats, text.tokens, text.bytes, len(text.documents))
-
-
-def _nats(model: Any, row: NDArray[np.int32], log_sizes: mx.array | None) -> float:
-    """Return the sum of the losses of ``row`` ``[tokens]``, its first token given."""
-    logits = model(mx.array(row[None, :-1]))[0].astype(mx.float32)
-    right = mx.take_along_axis(logits, mx.array(row[1:, None]), axis=-1)[:, 0]
-    if log_sizes is not None:
-        logits = logits + log_sizes
-    nats: Any = mx.sum(log_normaliser(logits) - right).item()
-    return float(nats)
 
 
 def log_normaliser(logits: mx.array) -> mx.array:

@@ -87,16 +87,16 @@ class Divergence(NamedTuple):
     places: int  # places that were measured
 
 
-def cross_entropy(model: Any, batch: Batch) -> mx.array:
-    """Return the mean of -log q of the next tokens at a batch's places, nats."""
+def cross_entropy(model: Any, batch: Batch, pairing: Pairing | None = None, log_p: mx.array | None = None) -> mx.array:
+    """Return the mean of -sum_x p(x) log q(x) at a batch's places, nats.
+
+    With a pairing, ``log_p`` is of `log_p_of`; without one, the next tokens stand for p.
+    """
+    if pairing is not None and log_p is not None:
+        return mx.mean(crossed(log_p, log_q_of(model, pairing, batch)))
     ids, rows, places = mx.array(batch.draft), mx.array(batch.rows), mx.array(batch.places)
     logits = model(ids[:, :-1])[rows, places].astype(mx.float32)
     return nn.losses.cross_entropy(logits, ids[rows, places + 1], reduction="mean")
-
-
-def distribution_cross_entropy(model: Any, pairing: Pairing, batch: Batch, log_p: mx.array) -> mx.array:
-    """Return the mean of -sum_x p(x) log q(x) at a batch's places, nats; ``log_p`` is of `log_p_of`."""
-    return mx.mean(_crossed(log_p, log_q_of(model, pairing, batch)))
 
 
 def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
@@ -104,12 +104,7 @@ def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
     return mx.stop_gradient(pairing.of_target(target(mx.array(batch.target))[mx.array(batch.rows), mx.array(batch.at)]))
 
 
-def entropy_of(log_p: mx.array) -> mx.array:
-    """Return the mean of -sum_x p(x) log p(x) over places, nats."""
-    return mx.mean(_crossed(log_p, log_p))
-
-
-def _crossed(log_p: mx.array, log_q: mx.array) -> mx.array:
+def crossed(log_p: mx.array, log_q: mx.array) -> mx.array:
     """Return -sum_x p(x) log q(x), nats ``[places]``."""
     return -mx.sum(mx.exp(log_p) * log_q, axis=-1)
 
@@ -125,7 +120,7 @@ def place_by_place(log_p: mx.array, log_q: mx.array) -> mx.array:
     From log-probabilities of target and draft, ``[places, size]``, to float32 ``[3, places]``.
     """
     overlap = mx.sum(mx.exp(mx.minimum(log_p, log_q)), axis=-1)
-    return mx.stack([_crossed(log_p, log_q), _crossed(log_p, log_p), overlap])
+    return mx.stack([crossed(log_p, log_q), crossed(log_p, log_p), overlap])
 
 
 def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence[Example], rows: int) -> Divergence:

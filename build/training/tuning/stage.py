@@ -25,8 +25,7 @@ from spectool.build.training.tuning.divergence import (
     acceptance,
     beginnings,
     cross_entropy,
-    distribution_cross_entropy,
-    entropy_of,
+    crossed,
     log_p_of,
     measure,
     pairing_of,
@@ -54,8 +53,7 @@ def tune_draft(
 ) -> dict[str, Any]:
     """Tune a draft towards a target and write it to ``out``, which `mlx_lm.load` opens.
 
-    The same call resumes at the last checkpoint of one that was killed, with the same numbers as without the kill. On a
-    CPU they are equal to the bit; an accelerator may add in another order. The target is never changed.
+    The same call resumes one that was killed, as with `train_draft`. The target is never changed.
 
     Args:
         draft: The draft; its weights are changed in memory.
@@ -127,15 +125,14 @@ class _Tuning(Run[TuneOptions]):
         for number, task in enumerate(self._tasks):
             chosen = drawn(step, len(task.train), options.batch, [options.seed, number])
             batch = batch_of([task.train[place] for place in chosen], pairing is not None)
-            loss_of, entropy = partial(cross_entropy, self._model, batch), mx.array(0.0)
-            if pairing is not None:
-                log_p = log_p_of(self._target, pairing, batch)
-                loss_of = partial(distribution_cross_entropy, self._model, pairing, batch, log_p)
-                entropy = entropy_of(log_p) if options.weigh_by == "kl" else entropy
-            loss, gradient = value_and_grad(self._model, loss_of)()
+            log_p = None if pairing is None else log_p_of(self._target, pairing, batch)
+            entropy: Any = mx.array(0.0)  # what D_T is more than KL
+            if log_p is not None and options.weigh_by == "kl":
+                entropy = mx.mean(crossed(log_p, log_p))
+            loss, gradient = value_and_grad(self._model, partial(cross_entropy, self._model, batch, pairing, log_p))()
             mx.eval(loss, entropy, gradient)
-            losses.append(_number(loss))
-            gradients.add(losses[-1] - _number(entropy), gradient)
+            losses.append(float(loss.item()))
+            gradients.add(losses[-1] - float(entropy.item()), gradient)
             places += len(batch.rows)
         found = gradients.divergences
         self.rows[STEPS] += [
@@ -193,8 +190,3 @@ def _said(facts: dict[str, Any], pairing: Pairing | None) -> str:
             f"; draft and target are compared at {share:.1%} of the draft's places, over {pairing.size:,} shared ids"
         )
     return text
-
-
-def _number(value: mx.array) -> float:
-    number: Any = value.item()
-    return float(number)
