@@ -50,13 +50,7 @@ def classes_of(stream: NDArray[np.int32], ids: int, min_count: int) -> Classes:
 def choose_classes(
     targets: NDArray[np.int32], classes: Classes, most: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Choose the classes that a step's softmax runs over.
-
-    Args:
-        targets: Classes that the step predicts, ``[predictions]``.
-        classes: All classes.
-        most: How many to choose; more where the targets need it, all where 0.
-        rng: Random source.
+    """Choose ``most`` classes for a step's softmax; more where its ``targets`` need it, all where 0.
 
     Returns:
         Classes, int32 ``[chosen]``; what to add to their logits so that the sum of exponentials
@@ -81,11 +75,8 @@ def choose_classes(
 def loss_of(model: Any, rows: mx.array, chosen: mx.array, offsets: mx.array) -> mx.array:
     """Return the mean loss of a step, nats per token.
 
-    Args:
-        model: An mlx-lm Llama model whose vocabulary are classes.
-        rows: Classes; all but the first of a row are predicted, int32 ``[rows, length + 1]``.
-        chosen: From `choose_classes`, ``[chosen]``.
-        offsets: Likewise.
+    The vocabulary of the Llama ``model`` are classes, as in the rows ``[rows, length + 1]``: all but the first of each
+    are predicted. ``chosen`` and ``offsets`` are of `choose_classes`.
     """
     hidden = model.model(rows[:, :-1]).reshape(-1, model.args.hidden_size)
     table = model.model.embed_tokens.weight if model.args.tie_word_embeddings else model.lm_head.weight

@@ -167,7 +167,6 @@ class _Tuning(Run[TuneOptions]):
         plot_tasks(self.rows[TASKS], folder)
 
     def _measured(self, model: Any, step: int) -> list[TaskPoint]:
-        """Measure a draft on the held-out rows of all tasks."""
         found = [measure(model, self._target, self._pairing, task.valid, self._options.batch) for task in self._tasks]
         proxies = [self._proxy(model, task, number) for number, task in enumerate(self._tasks)]
         return points_of(step, [task.name for task in self._tasks], found, proxies)

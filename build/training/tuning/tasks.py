@@ -133,7 +133,7 @@ def prepare(maker: Maker, corpora: dict[str, Corpus], progress: Progress, reader
             "valid_rows": len(measured),
             "valid_tokens": int(sum(example.counted.sum() for example in measured)),
             "left_out": one + two,
-            "compared": _compared(measured),
+            "compared": None if maker.pairing is None else _compared(measured),
         }
     write_json(work / "tasks.json", facts)
 
@@ -146,8 +146,6 @@ def load_tasks(work: Path) -> list[Task]:
     ]
 
 
-def _compared(examples: Sequence[Example]) -> float | None:
-    """Return the share of the places at which the target predicts the same; None where it was not asked."""
-    if not any(len(example.target) for example in examples):
-        return None
+def _compared(examples: Sequence[Example]) -> float:
+    """Return the share of the places at which the target predicts the same."""
     return float(np.concatenate([example.at != NOWHERE for example in examples]).mean())
