@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from spectool.artifacts.plot_style import COLOURS, STYLE
-from spectool.build.training.checkpoints import Point
+from spectool.build.training.curves import Point
 
 _STRETCHES = 400
 _OF_ALL = "#444444"  # not one of the tasks
@@ -54,8 +54,7 @@ def plot_tasks(points: Sequence[Any], folder: Path) -> None:
                 line = [(point.step, getattr(point, name)) for point in points if point.task == task]
                 colour = _OF_ALL if of_all else COLOURS[number % len(COLOURS)]
                 panel.plot(*zip(*line, strict=True), "o-", markersize=3, color=colour, label=task)
-            panel.set_xlabel("steps")
-            panel.set_ylabel(label)
+            panel.set(xlabel="steps", ylabel=label)
         axes[0].legend()
         _save(figure, folder, "tasks")
 

@@ -1,11 +1,15 @@
 """A run of steps: measured and saved at intervals, begun where an earlier one was stopped, written when all is done.
 
+Its work directory has ``checkpoint.safetensors`` (weights, state of the optimizer, step) and tables of rows for each
+step. What a step learns depends on the seed and its number alone, so that nothing else is kept.
+
 Another command with the same OUT finds an error that names what differs. The optimizer is AdamW with clipped
 gradients, and a rate that rises and falls with the step. ``training.json`` beside the model says what was done.
 """
 
 import json
 import math
+import os
 import platform
 import shutil
 import signal
@@ -18,27 +22,28 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType, MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import mlx.core as mx
 import mlx.optimizers as optim
-from mlx.optimizers import Optimizer
+from mlx.utils import tree_flatten, tree_unflatten
 from tqdm import tqdm
 
 from spectool import ArtifactError, SpectoolError, __version__
 from spectool.artifacts.console import say
 from spectool.artifacts.formats.draft import FORMAT, RECORD
 from spectool.artifacts.manifest import file_entries
-from spectool.artifacts.replacing import check_replaceable
+from spectool.artifacts.replacing import check_replaceable, renaming
 from spectool.artifacts.work import differences, work_path, write_json
 from spectool.build.inputs import Progress
-from spectool.build.training import checkpoints
-from spectool.build.training.checkpoints import CHECKPOINT, CURVE, Point, read_rows, write_rows
+from spectool.build.training.curves import CURVE, Point, read_rows, write_rows
 from spectool.build.training.run_options import RunOptions
 
+CHECKPOINT = "checkpoint.safetensors"
 _WARM_UP = 0.03  # of the steps
 _LEAST = 0.02  # of the peak rate, at the end
 _LONGEST_GRADIENT = 1.0
+Options = TypeVar("Options", bound=RunOptions)
 
 
 def rate_schedule(steps: int, peak: float) -> Callable[[mx.array], mx.array]:
@@ -49,26 +54,8 @@ def rate_schedule(steps: int, peak: float) -> Callable[[mx.array], mx.array]:
     return optim.join_schedules([rising, falling], [warm_up])
 
 
-def make_optimizer(model: Any, steps: int, peak: float) -> optim.AdamW:
-    """Return the optimizer of a model for a run of so many steps, with a state for each of its weights."""
-    optimizer = optim.AdamW(rate_schedule(steps, peak), betas=[0.9, 0.98], weight_decay=0.05)
-    optimizer.init(model.trainable_parameters())
-    return optimizer
-
-
-def update(model: Any, optimizer: optim.Optimizer, gradients: dict[str, Any]) -> None:
-    """Apply gradients, scaled down where they are longer than 1."""
-    clipped, _ = optim.clip_grad_norm(gradients, _LONGEST_GRADIENT)  # type: ignore[no-untyped-call]
-    optimizer.update(model, clipped)
-
-
 def finished(out: Path, key: Mapping[str, Any], progress: Progress) -> dict[str, Any] | None:
-    """Return the record of a training with the same key that is finished; None where there is nothing yet.
-
-    Args:
-        out: Directory of the model.
-        key: What the result depends on, as JSON values.
-        progress: Is told of it.
+    """Return the record of a finished training with the same key, and say so; None where there is nothing yet.
 
     Raises:
         ArtifactError: There is something else.
@@ -90,37 +77,30 @@ def finished(out: Path, key: Mapping[str, Any], progress: Progress) -> dict[str,
     return record
 
 
-class Run(ABC):
+class Run(ABC, Generic[Options]):
     """A training in its work directory.
 
     Attributes:
         rows: What is in its tables so far, by file.
     """
 
-    title = "training"
-    """Of the progress bar."""
-    tables: Mapping[str, type[Any]] = MappingProxyType({CURVE: Point})
-    """Kinds of rows that grow with the run, by file; each row has a ``step``."""
+    title = "training"  # of the progress bar
+    tables: Mapping[str, type[Any]] = MappingProxyType({CURVE: Point})  # kinds of rows by file; each has a ``step``
 
     def __init__(
-        self, work: Path, model: Any, optimizer: Optimizer, options: RunOptions, progress: Progress, first: bool = True
+        self, work: Path, model: Any, options: Options, rate: float, progress: Progress, first: bool = True
     ) -> None:
-        """Take up the last checkpoint, if there is one.
+        """Take up the last checkpoint in ``work``, if there is one; the model is trained in place.
 
-        Args:
-            work: The work directory.
-            model: What is trained, in place.
-            optimizer: With a state for each of the weights.
-            options: The run's.
-            progress: Called with a phrase when something begins.
-            first: Whether this process is the one that measures, shows and writes.
+        ``rate`` is the peak of the learning rate. The ``first`` process is the one that measures, shows and writes.
         """
-        self._work, self._model, self._optimizer, self._options = work, model, optimizer, options
+        self._work, self._model, self._options = work, model, options
         self._progress, self._first = progress, first
-        self._seconds = 0.0
+        self._optimizer = optim.AdamW(rate_schedule(options.steps, rate), betas=[0.9, 0.98], weight_decay=0.05)
+        self._optimizer.init(model.trainable_parameters())
         self.rows: dict[str, list[Any]] = {file: [] for file in self.tables}
         if (work / CHECKPOINT).exists():
-            last, self._seconds = checkpoints.load(work / CHECKPOINT, model, optimizer)
+            last = self._load(work / CHECKPOINT)
             for file, kind in self.tables.items():
                 self.rows[file] = [row for row in read_rows(work / file, kind) if row.step <= last]
             progress(f"going on after step {last:,} of {options.steps:,}")
@@ -150,19 +130,32 @@ class Run(ABC):
     def draw(self, folder: Path) -> None:
         """Draw the curves."""
 
+    def update(self, gradients: dict[str, Any]) -> None:
+        """Apply gradients, scaled down where they are longer than 1."""
+        clipped, _ = optim.clip_grad_norm(gradients, _LONGEST_GRADIENT)  # type: ignore[no-untyped-call]
+        self._optimizer.update(self._model, clipped)
+
     def train(self) -> None:
-        """Take all steps that are missing.
+        """Take all steps that are missing: a bar in a terminal, elsewhere a line for every measurement.
 
         Raises:
             SpectoolError: A loss that is no number any more.
             KeyboardInterrupt: Ctrl-C; the step is finished and a checkpoint written before.
         """
-        steps = self._options.steps
+        steps, known = self._options.steps, ""
         measure_every, save_every = self._options.intervals
-        begun = time.perf_counter() - self._seconds
-        with self._display() as show, deferred_interrupt() as interrupted:
-            while len(self.points) < steps:
-                step = len(self.points) + 1
+        last = self.points[-1] if self.points else Point(0, 0, 0.0, math.nan, None)
+        begun = time.perf_counter() - last.seconds
+        bar = tqdm(
+            total=steps,
+            initial=last.step,
+            desc=self.title,
+            unit=" steps",
+            disable=None if self._first else True,
+            smoothing=0.05,
+        )
+        with bar, deferred_interrupt() as interrupted:
+            for step in range(last.step + 1, steps + 1):
                 loss, tokens, stop = self.step(step - 1, interrupted())
                 if not math.isfinite(loss):
                     raise SpectoolError(
@@ -171,12 +164,18 @@ class Run(ABC):
                 bits, measured = None, ""
                 if self._first and (step % measure_every == 0 or step == steps):
                     bits, measured = self.measure(step)
-                self._seconds = time.perf_counter() - begun
-                before = self.points[-1].tokens if self.points else 0
-                self.points.append(Point(step, before + tokens, self._seconds, loss, bits))
-                show(self.points[-1], measured)
+                    known = f", {measured}"
+                last = Point(step, last.tokens + tokens, time.perf_counter() - begun, loss, bits)
+                self.points.append(last)
+                figures = f"{loss:.3f} nats/token{known}, {last.tokens / last.seconds:,.0f} tokens/s"
+                bar.set_postfix_str(figures, refresh=False)
+                bar.update()
+                if bar.disable and measured:
+                    left = (steps - step) * last.seconds / step / 60
+                    say(f"step {step:,} of {steps:,}: {figures}, {left:.1f} min left")
                 if self._first and (stop or step % save_every == 0 or step == steps):
-                    self._save()
+                    self._write_tables(self._work)  # first: they may have more steps than the checkpoint, never fewer
+                    self._save(self._work / CHECKPOINT, step)
                 if stop:
                     raise KeyboardInterrupt(f"Interrupted after step {step:,}; the same command goes on from there.")
 
@@ -210,39 +209,35 @@ class Run(ABC):
         folder.replace(out.resolve())
         return record
 
-    def _save(self) -> None:
-        # In this order: the curves may be longer than the checkpoint says, but never shorter.
-        self._write_tables(self._work)
-        checkpoints.save(self._work / CHECKPOINT, self._model, self._optimizer, len(self.points), self._seconds)
-
     def _write_tables(self, folder: Path) -> None:
         for file, kind in self.tables.items():
             write_rows(folder / file, kind, self.rows[file])
 
-    @contextmanager
-    def _display(self) -> Iterator[Callable[[Point, str], None]]:
-        """Give a function that shows a step: under a bar in a terminal, elsewhere a line for every measurement."""
-        steps, known = self._options.steps, ""
-        with tqdm(
-            total=steps,
-            initial=len(self.points),
-            desc=self.title,
-            unit=" steps",
-            disable=None if self._first else True,
-            smoothing=0.05,
-        ) as bar:
+    def _save(self, path: Path, step: int) -> None:
+        """Write a checkpoint and wait until it is on the disk."""
+        state = {"model": self._model.parameters(), "optimizer": self._optimizer.state}
+        arrays: Any = tree_flatten(state, destination={})
+        with renaming(path) as partial, partial.open("wb") as file:
+            mx.save_safetensors(file, arrays, {"step": str(step)})
+            file.flush()
+            os.fsync(file.fileno())
 
-            def show(point: Point, measured: str) -> None:
-                nonlocal known
-                known = f", {measured}" if measured else known
-                figures = f"{point.loss:.3f} nats/token{known}, {point.tokens / point.seconds:,.0f} tokens/s"
-                bar.set_postfix_str(figures, refresh=False)
-                bar.update()
-                if self._first and bar.disable and measured:
-                    left = (steps - point.step) * point.seconds / point.step / 60
-                    say(f"step {point.step:,} of {steps:,}: {figures}, {left:.1f} min left")
-
-            yield show
+    def _load(self, path: Path) -> int:
+        """Put a checkpoint into the model and its optimizer; return the steps done."""
+        try:
+            found: Any = mx.load(str(path), return_metadata=True)
+            arrays, metadata = found
+            state: Any = tree_unflatten(arrays)
+            self._model.load_weights(tree_flatten(state["model"]))
+            self._optimizer.state = state["optimizer"]
+            self._optimizer.init(self._model.trainable_parameters())
+            mx.eval(self._model.parameters(), self._optimizer.state)
+            return int(metadata["step"])
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise ArtifactError(
+                f"{path}: not a readable checkpoint ({error}). Remove {path.parent} and give the same command to begin "
+                "anew"
+            ) from error
 
 
 @contextmanager

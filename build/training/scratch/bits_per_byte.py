@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import mlx.core as mx
-import numpy as np
-from numpy.typing import NDArray
 
 from spectool.build.training.scratch.classes import Classes
 from spectool.build.training.scratch.text import HeldOut
@@ -25,6 +23,7 @@ class CodeLength(NamedTuple):
     nats: float  # sum of the losses
     tokens: int  # tokens that were predicted
     bytes: int  # UTF-8 bytes of the text
+    documents: int = 1
 
     @property
     def bits_per_byte(self) -> float:
@@ -36,39 +35,34 @@ class CodeLength(NamedTuple):
         """Mean loss."""
         return self.nats / self.tokens
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """What a record says of it."""
+        names = ("bits_per_byte", "nats_per_token", "tokens", "bytes", "documents")
+        return {name: getattr(self, name) for name in names}
+
 
 def total(measured: Iterable[CodeLength]) -> CodeLength:
     """Return the measure of all texts together."""
-    nats, tokens, size = zip(*measured, strict=True)
-    return CodeLength(sum(nats), sum(tokens), sum(size))
+    return CodeLength(*map(sum, zip(*measured, strict=True)))
 
 
 def code_length(model: Any, text: HeldOut, length: int, classes: Classes | None = None) -> CodeLength:
-    """Measure a model on held-out text.
+    """Measure a model on held-out text, in windows that predict ``length`` tokens.
 
-    Args:
-        model: An mlx-lm model.
-        text: The text, in ids.
-        length: Tokens predicted in a window.
-        classes: The classes that the model's vocabulary stands for; None for a model over the ids.
+    ``classes`` are those that the model's vocabulary stands for; None for a model over the ids.
     """
     sizes = None if classes is None else mx.array(classes.log_sizes)
     nats = 0.0
     for document in text.documents:
         row = document if classes is None else classes.of_id[document]
         for first in range(0, len(row) - 1, length):
-            nats += _nats(model, row[first : first + length + 1], sizes)
-    return CodeLength(nats, text.tokens, text.bytes)
-
-
-def _nats(model: Any, row: NDArray[np.int32], log_sizes: mx.array | None) -> float:
-    """Return the sum of the losses of ``row`` ``[tokens]``, its first token given."""
-    logits = model(mx.array(row[None, :-1]))[0].astype(mx.float32)
-    right = mx.take_along_axis(logits, mx.array(row[1:, None]), axis=-1)[:, 0]
-    if log_sizes is not None:
-        logits = logits + log_sizes
-    nats: Any = mx.sum(log_normaliser(logits) - right).item()
-    return float(nats)
+            window = row[first : first + length + 1]
+            logits = model(mx.array(window[None, :-1]))[0].astype(mx.float32)
+            right = mx.take_along_axis(logits, mx.array(window[1:, None]), axis=-1)[:, 0]
+            loss: Any = mx.sum(log_normaliser(logits if sizes is None else logits + sizes) - right).item()
+            nats += float(loss)
+    return CodeLength(nats, text.tokens, text.bytes, len(text.documents))
 
 
 def log_normaliser(logits: mx.array) -> mx.array:

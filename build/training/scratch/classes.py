@@ -10,8 +10,7 @@ others stands for the rest, weighted up, so that the sum of exponentials is righ
 classes all are there, and the loss is exact.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -20,8 +19,7 @@ from numpy.typing import NDArray
 _FREQUENT_SHARE = 4 / 7  # of the classes of a step: always there
 
 
-@dataclass(frozen=True, slots=True)
-class Classes:
+class Classes(NamedTuple):
     """The class of every id."""
 
     of_id: NDArray[np.int32]  # class of every id, by falling frequency, the rare ones' last; int32 ``[ids]``
@@ -40,33 +38,19 @@ class Classes:
 
 
 def classes_of(stream: NDArray[np.int32], ids: int, min_count: int) -> Classes:
-    """Give the common ids classes of their own, and all others the one after them.
-
-    Args:
-        stream: The training text, ids ``[tokens]``.
-        ids: How many ids the tokenizer has.
-        min_count: Ids seen fewer times are rare; 0 makes none so.
-    """
+    """Give each of so many ``ids`` seen ``min_count`` times in a stream ``[tokens]`` a class, all others the last."""
     counts = np.bincount(stream, minlength=ids)
-    common = np.flatnonzero(counts >= min_count)
-    common = common[np.argsort(-counts[common], kind="stable")]
+    by_count = np.argsort(-counts, kind="stable")
+    common = by_count[counts[by_count] >= min_count]
     of_id = np.full(ids, len(common), dtype=np.int32)
     of_id[common] = np.arange(len(common), dtype=np.int32)
-    rare = ids - len(common)
-    sizes = np.append(np.ones(len(common)), rare) if rare else np.ones(ids)
-    return Classes(of_id, len(common), np.log(sizes).astype(np.float32))
+    return Classes(of_id, len(common), np.log(np.bincount(of_id)).astype(np.float32))
 
 
 def choose_classes(
     targets: NDArray[np.int32], classes: Classes, most: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Choose the classes that a step's softmax runs over.
-
-    Args:
-        targets: Classes that the step predicts, ``[predictions]``.
-        classes: All classes.
-        most: How many to choose; more where the targets need it, all where 0.
-        rng: Random source.
+    """Choose ``most`` classes for a step's softmax; more where its ``targets`` need it, all where 0.
 
     Returns:
         Classes, int32 ``[chosen]``; what to add to their logits so that the sum of exponentials
@@ -91,11 +75,8 @@ def choose_classes(
 def loss_of(model: Any, rows: mx.array, chosen: mx.array, offsets: mx.array) -> mx.array:
     """Return the mean loss of a step, nats per token.
 
-    Args:
-        model: An mlx-lm Llama model whose vocabulary are classes.
-        rows: Classes; all but the first of a row are predicted, int32 ``[rows, length + 1]``.
-        chosen: Classes of the softmax, int32 ``[chosen]``.
-        offsets: What to add to their logits, ``[chosen]``.
+    The vocabulary of the Llama ``model`` are classes, as in the rows ``[rows, length + 1]``: all but the first of each
+    are predicted. ``chosen`` and ``offsets`` are of `choose_classes`.
     """
     hidden = model.model(rows[:, :-1]).reshape(-1, model.args.hidden_size)
     table = model.model.embed_tokens.weight if model.args.tie_word_embeddings else model.lm_head.weight

@@ -1,6 +1,6 @@
 """The command ``train-draft``."""
 
-from itertools import zip_longest
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +118,11 @@ def train_draft(
         length=length or suited.length,
         **others,
     )
-    how = {"on_error": on_error, "text_field": text_field}
+    how: dict[str, Any] = {"on_error": on_error, "text_field": text_field}
+    held_out = (open_corpus(spec, **how) for spec in valid) if valid else repeat(None)
     sources = {
-        name: TrainingCorpus(
-            open_corpus(spec, **how), None if held_out is None else open_corpus(held_out, **how), weight
-        )
-        for (name, spec), held_out, weight in zip_longest(specs.items(), valid, weights or [1.0] * len(specs))
+        name: TrainingCorpus(open_corpus(spec, **how), kept, weight)
+        for (name, spec), kept, weight in zip(specs.items(), held_out, weights or repeat(1.0), strict=False)
     }
     opened = open_tokenizer(tokenizer)
     path = out or default_path(
@@ -144,9 +143,8 @@ def train_draft(
 
 def _in_short(record: dict[str, Any]) -> dict[str, Any]:
     held_out, parameters = record["held_out"], record["parameters"]
-    figures = {"held out": held_out}
-    if len(held_out["corpora"]) > 1:
-        figures |= {f"held out, {name}": found for name, found in held_out["corpora"].items()}
+    corpora = held_out["corpora"] if len(held_out["corpora"]) > 1 else {}
+    figures = {"held out": held_out} | {f"held out, {name}": found for name, found in corpora.items()}
     return {
         "path": record["path"],
         "parameters": f"{parameters['stored']:,} ({parameters['without_embeddings']:,} without embeddings; "

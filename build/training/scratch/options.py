@@ -77,6 +77,11 @@ class TrainOptions(RunOptions):
     )
     valid_tokens: int = option(click.IntRange(1), "Held-out tokens of each corpus.", 20_000)
 
+    @property
+    def text_tokens(self) -> int:
+        """Tokens of text to train on; by default so many that the steps see none twice."""
+        return self.tokens or self.steps * self.step_tokens + 3 * (self.step_tokens + 2 * self.length)
+
 
 def shape_of(size: str, config: Path | None = None) -> dict[str, Any]:
     """Return a Llama configuration without the vocabulary: of a size, one of `SIZES`, or from a ``config.json``.

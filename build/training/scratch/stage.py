@@ -24,9 +24,8 @@ from spectool.artifacts import Tokenizer, open_tokenizer
 from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.artifacts.work import work_path, working
 from spectool.build.inputs import Progress, Reader
-from spectool.build.training.checkpoints import CHECKPOINT
-from spectool.build.training.run import Run, finished, make_optimizer, update
-from spectool.build.training.scratch.bits_per_byte import CodeLength, code_length, total
+from spectool.build.training.run import CHECKPOINT, Run, finished
+from spectool.build.training.scratch.bits_per_byte import code_length, total
 from spectool.build.training.scratch.classes import Classes, choose_classes, classes_of, loss_of
 from spectool.build.training.scratch.options import TrainOptions, check
 from spectool.build.training.scratch.text import (
@@ -37,7 +36,6 @@ from spectool.build.training.scratch.text import (
     delimiters_of,
     load,
     prepare,
-    tokens_needed,
 )
 from spectool.runtime.host.training import Model, ModelArgs, save_config
 
@@ -46,27 +44,18 @@ _VERSION = 4  # of how arguments make a model
 
 
 def save_model(model: Model, config: dict[str, Any], classes: Classes, folder: Path) -> dict[str, int]:
-    """Write ``config.json`` and ``model.safetensors`` over all ids: each gets the row of its class.
-
-    Args:
-        model: Trained over classes.
-        config: Its configuration.
-        classes: The class of each id.
-        folder: Directory to write into.
+    """Write a model over classes, and its configuration, as one over all ids: each gets the row of its class.
 
     Returns:
         Parameters of the model that is stored, and those of them that are no rows of ids.
     """
     weights: Any = tree_flatten(model.parameters(), destination={})
+    inner = sum(weight.size for name, weight in weights.items() if name not in _TABLES)
     of_id = mx.array(classes.of_id)
     weights |= {name: weights[name][of_id] for name in _TABLES if name in weights}
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
     save_config({**config, "vocab_size": len(classes.of_id)}, folder / "config.json")
-    sizes = {name: weight.size for name, weight in weights.items()}
-    return {
-        "stored": sum(sizes.values()),
-        "without_embeddings": sum(n for name, n in sizes.items() if name not in _TABLES),
-    }
+    return {"stored": sum(weight.size for weight in weights.values()), "without_embeddings": inner}
 
 
 def save_tokenizer(tokenizer: Tokenizer, delimiters: Delimiters, folder: Path) -> None:
@@ -78,8 +67,12 @@ def save_tokenizer(tokenizer: Tokenizer, delimiters: Delimiters, folder: Path) -
         TokenizerError: transformers makes another tokenizer of them.
     """
     strings = {number: string for string, number in tokenizer.vocabulary.items()}
-    roles = {"bos_token": tokenizer.roles.bos, "eos_token": delimiters.last, "pad_token": tokenizer.roles.pad}
-    roles["unk_token"] = tokenizer.unknown
+    roles = {
+        "bos_token": tokenizer.roles.bos,
+        "eos_token": delimiters.last,
+        "pad_token": tokenizer.roles.pad,
+        "unk_token": tokenizer.unknown,
+    }
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     config |= {role: strings[number] for role, number in roles.items() if number is not None}
     tokenizer.backend.save(str(folder / "tokenizer.json"), pretty=False)
@@ -89,8 +82,7 @@ def save_tokenizer(tokenizer: Tokenizer, delimiters: Delimiters, folder: Path) -
     if stored.fingerprint != tokenizer.fingerprint:
         raise TokenizerError(
             f"{tokenizer.name}: transformers makes another tokenizer of it ({short(stored.fingerprint)}, expected "
-            f"{short(tokenizer.fingerprint)}). Give its directory instead of a file, or "
-            "update transformers"
+            f"{short(tokenizer.fingerprint)}). Give its directory instead of a file, or update transformers"
         )
 
 
@@ -129,7 +121,7 @@ def train_draft(
     check(options, group.size())
     delimiters = delimiters_of(tokenizer, options.boundary)
     key = options.key(
-        tokens=options.tokens or tokens_needed(options.steps, options.step_tokens, options.length),
+        tokens=options.text_tokens,
         delimiters=delimiters._asdict(),
         tokenizer=tokenizer.fingerprint,
         corpora={name: source.identity for name, source in sources.items()},
@@ -144,15 +136,14 @@ def train_draft(
     place = working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) if first else None
     with place or nullcontext(work_path(out)) as work:
         if first:
-            limit, seed = key["tokens"], options.seed
-            prepare(work, sources, tokenizer, delimiters, limit, options.valid_tokens, seed, progress, reader)
+            prepare(work, sources, tokenizer, delimiters, options, progress, reader)
         _any_of(group, False)  # the text is there
         run = _Training(tokenizer, options, delimiters, load(work), group, work, progress)
         run.train()
         return run.write(key, out) if first else {}
 
 
-class _Training(Run):
+class _Training(Run[TrainOptions]):
     def __init__(
         self,
         tokenizer: Tokenizer,
@@ -163,36 +154,34 @@ class _Training(Run):
         work: Path,
         progress: Progress,
     ) -> None:
-        self._tokenizer, self._train, self._delimiters, self._text = tokenizer, options, delimiters, text
-        self._group = group
+        self._tokenizer, self._delimiters, self._text, self._group = tokenizer, delimiters, text, group
         self._classes = classes_of(np.asarray(text.stream), tokenizer.size, options.min_count)
         self._rare = float(np.mean(self._classes.of_id[text.stream] == self._classes.common))
         ids = {"bos_token_id": delimiters.begin, "eos_token_id": delimiters.last}
         self._config = {**options.shape, **ids, "vocab_size": self._classes.number}
         mx.random.seed(options.seed)
         model = Model(ModelArgs.from_dict(self._config))
-        weights: Any = tree_flatten(model.parameters(), destination={})
-        self._parameters = sum(weight.size for weight in weights.values())
-        self._feed = Feed(text.stream, options.steps, options.step_tokens, options.length, options.seed)
-        optimizer = make_optimizer(model, options.steps, options.rate)
+        parameters: Any = tree_flatten(model.parameters())
+        self._parameters = sum(weight.size for _, weight in parameters)
+        self._feed = Feed(text.stream, options)
+        held_out = sum(kept.tokens for kept in text.held_out.values())
         progress(
             f"{self._parameters:,} parameters, {self._classes.common:,} common ids of {tokenizer.size:,} "
-            f"({self._rare:.2%} of the text are others), {len(text.stream):,} tokens of text, "
-            f"{sum(held_out.tokens for held_out in text.held_out.values()):,} held out"
+            f"({self._rare:.2%} of the text are others), {len(text.stream):,} tokens of text, {held_out:,} held out"
         )
-        super().__init__(work, model, optimizer, options, progress, group.rank() == 0)
+        super().__init__(work, model, options, options.rate, progress, group.rank() == 0)
         self._loss_and_gradients = value_and_grad(model, partial(loss_of, model))
-        self._state = [model.state, optimizer.state]
-        self._update = mx.compile(partial(update, model, optimizer), inputs=self._state, outputs=self._state)
+        self._state = [model.state, self._optimizer.state]
+        self._compiled_update = mx.compile(self.update, inputs=self._state, outputs=self._state)
 
     def step(self, step: int, stop: bool) -> tuple[float, int, bool]:
-        options, group = self._train, self._group
+        options, group = self._options, self._group
         rank, size = group.rank(), group.size()
         rows = self._classes.of_id[np.split(self._feed.rows(step), size)[rank]]
         rng = np.random.default_rng([options.seed, step, rank])
         chosen, offsets = choose_classes(rows[:, 1:].reshape(-1), self._classes, options.softmax_classes, rng)
         loss, gradients = self._loss_and_gradients(mx.array(rows), mx.array(chosen), mx.array(offsets))
-        self._update(average_gradients(gradients, group))
+        self._compiled_update(average_gradients(gradients, group))
         mx.eval(loss, self._state)
         if size == 1:
             return float(loss.item()), options.step_tokens, stop
@@ -202,28 +191,26 @@ class _Training(Run):
 
     def measure(self, step: int) -> tuple[float | None, str]:
         texts = self._text.held_out.values()
-        bits = total(code_length(self._model, text, self._train.length, self._classes) for text in texts).bits_per_byte
+        bits = total(
+            code_length(self._model, text, self._options.length, self._classes) for text in texts
+        ).bits_per_byte
         return bits, f"{bits:.3f} bits/byte"
 
     def store(self, folder: Path) -> dict[str, Any]:
-        parameters = save_model(self._model, self._config, self._classes, folder)
+        classes = self._classes
+        parameters = save_model(self._model, self._config, classes, folder)
         save_tokenizer(self._tokenizer, self._delimiters, folder)
         model = mlx_lm.load(str(folder))[0]
-        texts = self._text.held_out
-        measured = {name: code_length(model, text, self._train.length) for name, text in texts.items()}
-        documents = {name: len(text.documents) for name, text in texts.items()}
+        held_out = self._text.held_out.items()
+        measured = {name: code_length(model, text, self._options.length) for name, text in held_out}
         return {
-            "seed": self._train.seed,
+            "seed": self._options.seed,
             "held_out": {
-                **_figures(total(measured.values()), sum(documents.values())),
-                "corpora": {name: _figures(found, documents[name]) for name, found in measured.items()},
+                **total(measured.values()).figures,
+                "corpora": {name: found.figures for name, found in measured.items()},
             },
             "parameters": {"trained": self._parameters, **parameters},
-            "vocabulary": {
-                "common": self._classes.common,
-                "rare": self._classes.rare,
-                "rare_share_of_text": self._rare,
-            },
+            "vocabulary": {"common": classes.common, "rare": classes.rare, "rare_share_of_text": self._rare},
             "text": {"tokens": len(self._text.stream), "corpora": self._text.inputs},
             "tokenizer": self._tokenizer.identity,
         }
@@ -239,13 +226,3 @@ def _any_of(group: mx.distributed.Group, value: bool) -> bool:
     if group.size() == 1:
         return value
     return bool(mx.distributed.all_max(mx.array(float(value)), group=group).item())
-
-
-def _figures(measured: CodeLength, documents: int) -> dict[str, Any]:
-    return {
-        "bits_per_byte": measured.bits_per_byte,
-        "nats_per_token": measured.nats_per_token,
-        "tokens": measured.tokens,
-        "bytes": measured.bytes,
-        "documents": documents,
-    }

@@ -11,6 +11,7 @@ run's seed. No text that is held out is trained on, wherever it stands.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,10 +24,11 @@ from spectool.artifacts import Tokenizer
 from spectool.artifacts import work as work_directory
 from spectool.artifacts.work import read_json, save, write_json
 from spectool.build.inputs import Progress, Reader, describe_corpus, encoded
+from spectool.build.training.scratch.options import TrainOptions
 from spectool.corpora import Corpus, in_valid
 
-_FEW = 10  # documents to hold out of a small corpus
-_SHARE = 0.01  # of a large one
+_SHARE = 0.01  # of a large corpus that is held out
+_FEW, _HALF = 10, 0.5  # documents of a small one, and the largest share of it
 
 
 class Delimiters(NamedTuple):
@@ -92,12 +94,20 @@ def delimiters_of(tokenizer: Tokenizer, boundary: str | None = None) -> Delimite
         if boundary not in tokenizer.vocabulary:
             raise TokenizerError(f"--boundary: expected a token of {tokenizer.name}, got {boundary!r}")
         return Delimiters(tokenizer.vocabulary[boundary], None)
-    bos, eos = tokenizer.roles.bos, next(iter(tokenizer.roles.eos), None)
-    if bos is None and eos is None:
+    ends = [token for token in (tokenizer.roles.bos, *tokenizer.roles.eos[:1]) if token is not None]
+    if not ends:
         raise TokenizerError(f"{tokenizer.name}: has no token for the ends of a text. Name one with --boundary TOKEN")
-    begin = eos if bos is None else bos
-    assert begin is not None
-    return Delimiters(begin, None if eos == begin else eos)
+    return Delimiters(ends[0], ends[-1] if ends[-1] != ends[0] else None)
+
+
+def split_corpus(corpus: Corpus, reader: Reader, wanted: int, most: float) -> tuple[list[str], list[str]]:
+    """Return all texts of a corpus, and those of them to measure on.
+
+    These are a hundredth, and of a small corpus about ``wanted``, at most a share of ``most``.
+    """
+    documents = [(document.id, document.text) for document in reader(corpus)]
+    share = max(_SHARE, min(most, wanted / max(1, len(documents))))
+    return [text for _, text in documents], [text for name, text in documents if in_valid(name, share)]
 
 
 def prepare(
@@ -105,25 +115,14 @@ def prepare(
     sources: Mapping[str, TrainingCorpus],
     tokenizer: Tokenizer,
     delimiters: Delimiters,
-    limit: int,
-    valid_tokens: int,
-    seed: int,
+    options: TrainOptions,
     progress: Progress,
     reader: Reader = iter,
 ) -> None:
     """Read and encode the text of a run into ``work``, unless it is there. Holds all corpora in memory.
 
-    Args:
-        work: The work directory.
-        sources: Text by name.
-        tokenizer: Encodes it.
-        delimiters: Tokens around documents.
-        limit: Tokens to take for training, from documents in random order; less where a corpus has less than
-            its part.
-        valid_tokens: Tokens of each corpus to measure on; whole documents, so a few more.
-        seed: Chooses the documents to train on, and their order.
-        progress: Called with a phrase when a step begins.
-        reader: Iterates over a corpus.
+    A corpus without a text to measure on gives whole documents, ``options.valid_tokens`` of them and a few more. Its
+    part of ``options.text_tokens`` comes from documents in an order of the seed's; less where it has less.
 
     Raises:
         CorpusError: There is no text to train or to measure on.
@@ -131,10 +130,15 @@ def prepare(
     if (work / "text.json").exists():
         return
     progress("reading text")
-    read = {name: _read(source, reader) for name, source in sources.items()}
+    read: dict[str, tuple[list[str], list[str]]] = {}
+    for name, source in sources.items():
+        documents, kept_out = split_corpus(source.corpus, reader, _FEW, _HALF)
+        if source.valid is not None:
+            kept_out = [document.text for document in reader(source.valid)]
+        read[name] = documents, kept_out
     out = {text for _, kept_out in read.values() for text in kept_out}
     weights = sum(source.weight for source in sources.values())
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(options.seed)
     parts: list[NDArray[np.int32]] = []
     facts: dict[str, Any] = {}
     held_out: dict[str, Any] = {}
@@ -146,7 +150,7 @@ def prepare(
         measured: list[list[int]] = []
         tokens = size = 0
         for text, ids in filter(itemgetter(1), encoded(tokenizer, kept_out)):
-            if tokens >= valid_tokens:
+            if tokens >= options.valid_tokens:
                 break
             measured.append([delimiters.begin, *ids])
             tokens += len(ids)
@@ -156,7 +160,7 @@ def prepare(
                 f"{source.corpus.spec}: {len(documents)} documents, expected some to train on and others to measure "
                 "on. Give more text, or other text to measure on with --valid"
             )
-        left = share = round(limit * source.weight / weights)
+        left = share = round(options.text_tokens * source.weight / weights)
         shuffled = (training[place] for place in rng.permutation(len(training)))
         for _, ids in filter(itemgetter(1), encoded(tokenizer, shuffled)):
             if left <= 0:
@@ -171,8 +175,7 @@ def prepare(
             "weight": source.weight,
             "tokens": share - left,
         }
-    stream = np.concatenate([parts[place] for place in rng.permutation(len(parts))])
-    save(work, "stream", stream)
+    save(work, "stream", np.concatenate([parts[place] for place in rng.permutation(len(parts))]))
     write_json(work / "text.json", {"inputs": facts, "held_out": held_out})
 
 
@@ -186,21 +189,6 @@ def load(work: Path) -> TrainingText:
     return TrainingText(work_directory.load(work, "stream", mapped=True), held_out, found["inputs"])
 
 
-def _read(source: TrainingCorpus, reader: Reader) -> tuple[list[str], list[str]]:
-    """Return all documents of a corpus, and those to measure on."""
-    documents = [(document.id, document.text) for document in reader(source.corpus)]
-    texts = [text for _, text in documents]
-    if source.valid is not None:
-        return texts, [document.text for document in reader(source.valid)]
-    share = max(_SHARE, min(0.5, _FEW / max(1, len(documents))))
-    return texts, [text for name, text in documents if in_valid(name, share)]
-
-
-def tokens_needed(steps: int, step_tokens: int, length: int) -> int:
-    """Return how many tokens of text a run sees none of twice."""
-    return steps * step_tokens + 3 * (step_tokens + 2 * length)
-
-
 class Feed:
     """Rows of tokens for every step of a run, as a function of the seed and the step's number alone.
 
@@ -209,27 +197,16 @@ class Feed:
     random order and from a random place on. So no text is seen twice before all of its part has been.
     """
 
-    def __init__(self, stream: NDArray[np.int32], steps: int, step_tokens: int, length: int, seed: int) -> None:
-        """Lay out the text.
-
-        Args:
-            stream: Tokens of the text, int32 ``[tokens]``.
-            steps: Steps of the whole run.
-            step_tokens: Tokens that a step predicts, a multiple of ``length``.
-            length: Tokens that a long row predicts; even.
-            seed: Another seed gives another order.
+    def __init__(self, stream: NDArray[np.int32], options: TrainOptions) -> None:
+        """Lay out the text, int32 ``[tokens]``.
 
         Raises:
-            CorpusError: The text is too short for a step.
+            CorpusError: It is too short for a step.
         """
-        self.short_steps = steps * 2 // 3
-        cut = len(stream) * 2 // 3
-        lengths = (length // 2, length)
-        self._parts = tuple(
-            _Part(part, row, step_tokens // row, [seed, number])
-            for number, (part, row) in enumerate(zip((stream[:cut], stream[cut:]), lengths, strict=True))
-        )
-        if any(part.steps < 1 for part in self._parts):
+        step_tokens, length, cut = options.step_tokens, options.length, len(stream) * 2 // 3
+        self._short_steps, self._step_tokens, self._seed = options.steps * 2 // 3, step_tokens, options.seed
+        self._parts = ((stream[:cut], length // 2), (stream[cut:], length))
+        if any(_rows_in(part, length) < step_tokens // length for part, length in self._parts):
             raise CorpusError(
                 f"the training text has {len(stream):,} tokens: expected {3 * (step_tokens + 2 * length):,} and more "
                 f"for steps of {step_tokens:,}. Give more text, or fewer --step-tokens"
@@ -237,24 +214,22 @@ class Feed:
 
     def rows(self, step: int) -> NDArray[np.int32]:
         """Return the rows of a step (from 0), ``[rows, length + 1]``: each token but the last predicts the next."""
-        short = step < self.short_steps
-        return self._parts[0].rows(step) if short else self._parts[1].rows(step - self.short_steps)
+        number = int(step >= self._short_steps)
+        stream, length = self._parts[number]
+        rows, there = self._step_tokens // length, _rows_in(stream, length)
+        round_, place = divmod(step - number * self._short_steps, there // rows)
+        starts = _starts(there, length, self._seed, number, round_)[place * rows : (place + 1) * rows]
+        return np.stack([stream[start : start + length + 1] for start in starts])
 
 
-class _Part:
-    """Rows of one length, from one part of the text."""
+def _rows_in(stream: NDArray[np.int32], length: int) -> int:
+    """Return how many rows a part of the text has, from any place on."""
+    return len(stream) // length - 1
 
-    def __init__(self, stream: NDArray[np.int32], length: int, rows: int, seed: list[int]) -> None:
-        self._stream, self._length, self._rows, self._seed = stream, length, rows, seed
-        self._count = max(0, len(stream) - length) // length  # from any place on, there are as many
-        self.steps = self._count // rows
-        self._order: tuple[int, NDArray[np.int64]] = (-1, np.empty(0, dtype=np.int64))
 
-    def rows(self, step: int) -> NDArray[np.int32]:
-        round_, place = divmod(step, self.steps)
-        if self._order[0] != round_:
-            rng = np.random.default_rng([*self._seed, round_])
-            first = rng.integers(self._length)
-            self._order = (round_, first + self._length * rng.permutation(self._count))
-        starts = self._order[1][place * self._rows : (place + 1) * self._rows]
-        return np.stack([self._stream[start : start + self._length + 1] for start in starts])
+@lru_cache(maxsize=1)
+def _starts(rows: int, length: int, *seed: int) -> NDArray[np.int64]:
+    """Return where the rows of a part begin, in the order of one round through it."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(length)
+    return first + length * rng.permutation(rows)

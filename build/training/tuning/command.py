@@ -60,7 +60,7 @@ def tune_draft(
 
     from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.build.training.tuning.stage import tune_draft as run
-    from spectool.build.training.tuning.task_curve import TaskPoint, before_and_after
+    from spectool.build.training.tuning.task_curve import before_and_after
     from spectool.build.training.tuning.tuned_model import open_model
     from spectool.corpora import open_corpus
 
@@ -78,8 +78,7 @@ def tune_draft(
     if as_json:
         show({"path": str(path), **record}, as_json)
         return
-    before, after = ([TaskPoint(**row) for row in record["measured"][when]] for when in ("before", "after"))
-    click.echo(before_and_after(before, after, record["references"]))
+    click.echo(before_and_after(record))
     click.echo()
     trained = f"{record['tokens']:,} tokens in {record['steps']:,} steps, {record['seconds']:,} s"
     show({"path": str(path), "trained": trained, "files": list(record["files"])}, as_json)

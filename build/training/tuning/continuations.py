@@ -34,11 +34,9 @@ def prompts_of(target: Tokenizer, texts: Sequence[str], tokens: int, most: int) 
         if len(found) == most:
             break
         ids = target.encode(text[: tokens * 32])
-        if len(ids) > tokens and text.encode().startswith(target.bytes_of(ids[:tokens])):
-            try:
-                target.bytes_of(ids[:tokens]).decode()
-            except UnicodeDecodeError:
-                continue
+        data = target.bytes_of(ids[:tokens])
+        whole = data.decode(errors="ignore").encode() == data
+        if len(ids) > tokens and whole and text.encode().startswith(data):
             found.append(ids[:tokens])
     return np.array(found, dtype=np.int32).reshape(-1, tokens)
 
@@ -46,14 +44,10 @@ def prompts_of(target: Tokenizer, texts: Sequence[str], tokens: int, most: int) 
 def continued(
     work: Path, name: str, target: Opened, prompts: NDArray[np.int32], options: TuneOptions
 ) -> NDArray[np.int32]:
-    """Return the target's continuations, int32 ``[prompts, max_tokens]``; -1 after its end.
+    """Return the target's continuations of prompts ``[prompts, tokens]``, int32 ``[prompts, max_tokens]``.
 
-    Args:
-        work: The work directory; batches that are there are not made again.
-        name: Names them, and seeds the sampling beside the options' seed.
-        target: The target.
-        prompts: Ids ``[prompts, tokens]``.
-        options: Tokens of a continuation, temperature, prompts in a batch, seed.
+    -1 stands after its end. Batches are kept in ``work`` and not made again; ``name`` seeds them beside the options'
+    seed.
     """
     parts = []
     for first in tqdm(range(0, len(prompts), options.batch), desc="continuing", unit=" batches", disable=None):
@@ -100,24 +94,23 @@ def respelled_example(
     The last token of a text that was cut off does not count: it might have been spelled together with what
     follows. None where the text is no text, the draft cannot spell it, or nothing counts.
     """
+    begin: list[int] = prompt.tolist()
     made: list[int] = tokens[tokens != _ENDED].tolist()
     ended = bool(made) and made[-1] in target.roles.eos
-    ids = [*prompt.tolist(), *(made[:-1] if ended else made)]
-    data = target.bytes_of(ids)
-    text = data.decode(errors="ignore") if not ended else data.decode(errors="replace")
+    data = target.bytes_of([*begin, *(made[:-1] if ended else made)])
+    text = data.decode(errors="replace" if ended else "ignore")
+    said = text.encode()
     # Only a character that was cut off at the end may be missing.
-    if not data.startswith(text.encode()) or len(data) - len(text.encode()) > 3:
+    if not data.startswith(said) or len(data) - len(said) > 3:
         return None
     spelled = draft.encode(text)
-    if draft.bytes_of(spelled) != text.encode():
+    if draft.bytes_of(spelled) != said:
         return None
-    ends = byte_ends(draft, spelled)
-    inside = np.concatenate([[0], ends[:-1]]) >= len(target.bytes_of(prompt.tolist())) if spelled else np.empty(0, bool)
-    row, end = spelled, next(iter(draft.roles.eos), None)
-    if ended and end is not None:
-        row, inside = [*spelled, end], np.append(inside, True)
-    elif not ended:
+    inside = np.append(0, byte_ends(draft, spelled))[:-1] >= len(target.bytes_of(begin))
+    if not ended:
         inside[-1:] = False
-    full = row_of(draft, row)
-    counted = np.append(np.zeros(len(full) - len(row), bool), inside)[1:]
-    return alone(full, counted) if counted.any() else None
+    end = draft.roles.eos[:1] if ended else ()
+    row = row_of(draft, [*spelled, *end])
+    before = np.zeros(len(row) - len(spelled) - len(end), bool)
+    counted = np.concatenate([before, inside, np.ones(len(end), bool)])[1:]
+    return alone(row, counted) if counted.any() else None

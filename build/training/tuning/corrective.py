@@ -26,12 +26,9 @@ def unfairness(divergences: Sequence[float]) -> float:
 
 
 def weights(divergences: Sequence[float], objective: Objective, normalize: bool = False) -> list[float]:
-    """Return what each task's gradient is multiplied by.
+    """Return what each task's gradient is multiplied by: 1/m, or with ``s-cdf`` (D_T - D_min)/m, in nats.
 
-    Args:
-        divergences: D_T of each task's mini-batch, nats.
-        objective: ``mean`` gives 1/m, ``s-cdf`` (D_T - D_min)/m.
-        normalize: Scale the weights so that they sum to 1; all 0 stay so.
+    ``normalize`` scales the weights to sum to 1; all 0 stay so.
     """
     best, m = min(divergences), len(divergences)
     found = [1 / m if objective == "mean" else (divergence - best) / m for divergence in divergences]
@@ -44,18 +41,21 @@ class GradientSum:
 
     The best divergence is known only at the end. Kept are sum (D_T - c) g_T for the least D_T so far, c, and sum g_T,
     by which the first grows when c falls. There are only positive weights, and nothing cancels.
+
+    Attributes:
+        divergences: D_T of the tasks so far, nats.
     """
 
     def __init__(self, objective: Objective, normalize: bool = False) -> None:
         self._objective, self._normalize = objective, normalize
-        self._divergences: list[float] = []
+        self.divergences: list[float] = []
         self._plain: Any = None  # sum g_T
         self._excess: Any = None  # sum (D_T - c) g_T
 
     def add(self, divergence: float, gradient: Any) -> None:
         """Add a task: its D_T, nats, and the gradient of that, a tree of arrays."""
-        best = min(self._divergences, default=divergence)
-        self._divergences.append(divergence)
+        best = min(self.divergences, default=divergence)
+        self.divergences.append(divergence)
         if self._objective == "s-cdf":
             if self._excess is None:
                 self._excess = tree_map(lambda g: g * 0, gradient)
@@ -65,15 +65,9 @@ class GradientSum:
                 self._excess = tree_map(lambda e, g: e + (divergence - best) * g, self._excess, gradient)
         self._plain = gradient if self._plain is None else tree_map(lambda a, b: a + b, self._plain, gradient)
 
-    @property
-    def divergences(self) -> list[float]:
-        """D_T of the tasks so far, nats."""
-        return self._divergences
-
     def total(self) -> Any:
         """Return the sum of the gradients by `weights`."""
-        divergences, m = self._divergences, len(self._divergences)
-        scale = 1 / m
-        if self._normalize and (sum_of := sum(weights(divergences, self._objective))):
+        scale = 1 / len(self.divergences)
+        if self._normalize and (sum_of := sum(weights(self.divergences, self._objective))):
             scale /= sum_of
         return tree_map(lambda g: g * scale, self._plain if self._objective == "mean" else self._excess)

@@ -22,6 +22,7 @@ from spectool.runtime.host.generation import make_prompt_cache
 
 GAMMA = 5
 ROWS = 32  # in a pass
+_CUTS = (1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the longest row: where drafts begin
 
 
 class Pairing(NamedTuple):
@@ -43,22 +44,21 @@ class Pairing(NamedTuple):
 
     def of_draft(self, logits: mx.array) -> mx.array:
         """Return the draft's log-probabilities ``[…, size]`` over the pairs, float32."""
-        logits = logits[..., : self.size] if self.draft is None else logits[..., self.draft]
-        return _log_softmax(logits)
+        return self._log_softmax(logits, self.draft)
 
     def of_target(self, logits: mx.array) -> mx.array:
         """Return the target's, in the same order."""
-        logits = logits[..., : self.size] if self.target is None else logits[..., self.target]
-        return _log_softmax(logits)
+        return self._log_softmax(logits, self.target)
+
+    def _log_softmax(self, logits: mx.array, ids: mx.array | None) -> mx.array:
+        found: mx.array = log_softmax(logits[..., slice(self.size) if ids is None else ids].astype(mx.float32))
+        return found
 
 
 def pairing_of(draft: Tokenizer, target: Tokenizer, alignment: Path | None) -> Pairing | None:
     """Return how two models are compared; None where only text can go from one to the other.
 
-    Args:
-        draft: The draft's tokenizer.
-        target: The target's.
-        alignment: Of the two, where their ids differ.
+    An ``alignment`` of the two is asked where their ids differ.
 
     Raises:
         ArtifactError: The alignment is damaged or of other tokenizers.
@@ -76,14 +76,6 @@ def pairing_of(draft: Tokenizer, target: Tokenizer, alignment: Path | None) -> P
     return Pairing(len(shared), mx.array(shared.astype(np.int32)), mx.array(counterpart[shared]))
 
 
-def _log_softmax(logits: mx.array) -> mx.array:
-    found: mx.array = log_softmax(logits.astype(mx.float32))
-    return found
-
-
-_CUTS = (1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the longest row: where drafts begin
-
-
 class Divergence(NamedTuple):
     """How far a draft is from a target on some text."""
 
@@ -95,23 +87,16 @@ class Divergence(NamedTuple):
     places: int  # places that were measured
 
 
-def cross_entropy(model: Any, batch: Batch) -> mx.array:
-    """Return the mean of -log q of the next tokens at a batch's places, nats."""
+def cross_entropy(model: Any, batch: Batch, pairing: Pairing | None = None, log_p: mx.array | None = None) -> mx.array:
+    """Return the mean of -sum_x p(x) log q(x) at a batch's places, nats.
+
+    With a pairing, ``log_p`` is of `log_p_of`; without one, the next tokens stand for p.
+    """
+    if pairing is not None and log_p is not None:
+        return mx.mean(crossed(log_p, log_q_of(model, pairing, batch)))
     ids, rows, places = mx.array(batch.draft), mx.array(batch.rows), mx.array(batch.places)
     logits = model(ids[:, :-1])[rows, places].astype(mx.float32)
     return nn.losses.cross_entropy(logits, ids[rows, places + 1], reduction="mean")
-
-
-def distribution_cross_entropy(model: Any, pairing: Pairing, batch: Batch, log_p: mx.array) -> mx.array:
-    """Return the mean of -sum_x p(x) log q(x) at a batch's places, nats.
-
-    Args:
-        model: The draft.
-        pairing: Ids to compare.
-        batch: Its rows.
-        log_p: The target's log-probabilities, ``[places, size]``.
-    """
-    return -mx.mean(mx.sum(mx.exp(log_p) * log_q_of(model, pairing, batch), axis=-1))
 
 
 def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
@@ -119,9 +104,9 @@ def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
     return mx.stop_gradient(pairing.of_target(target(mx.array(batch.target))[mx.array(batch.rows), mx.array(batch.at)]))
 
 
-def entropy_of(log_p: mx.array) -> mx.array:
-    """Return the mean of -sum_x p(x) log p(x) over places, nats."""
-    return -mx.mean(mx.sum(mx.exp(log_p) * log_p, axis=-1))
+def crossed(log_p: mx.array, log_q: mx.array) -> mx.array:
+    """Return -sum_x p(x) log q(x), nats ``[places]``."""
+    return -mx.sum(mx.exp(log_p) * log_q, axis=-1)
 
 
 def log_q_of(draft: Any, pairing: Pairing, batch: Batch) -> mx.array:
@@ -134,21 +119,12 @@ def place_by_place(log_p: mx.array, log_q: mx.array) -> mx.array:
 
     From log-probabilities of target and draft, ``[places, size]``, to float32 ``[3, places]``.
     """
-    p = mx.exp(log_p)
-    overlap = mx.sum(mx.minimum(p, mx.exp(log_q)), axis=-1)
-    return mx.stack([-mx.sum(p * log_q, axis=-1), -mx.sum(p * log_p, axis=-1), overlap])
+    overlap = mx.sum(mx.exp(mx.minimum(log_p, log_q)), axis=-1)
+    return mx.stack([crossed(log_p, log_q), crossed(log_p, log_p), overlap])
 
 
 def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence[Example], rows: int) -> Divergence:
-    """Measure a draft on rows, a few at once.
-
-    Args:
-        draft: The draft.
-        target: The target.
-        pairing: Ids to compare; None to measure on the tokens of the rows.
-        examples: The rows.
-        rows: How many at once.
-    """
+    """Measure a draft on examples, so many ``rows`` at once; without a pairing, on the tokens of the draft's rows."""
     sums, total = np.zeros(3), 0
     for first in range(0, len(examples), rows):
         batch = batch_of(examples[first : first + rows], pairing is not None)
@@ -162,10 +138,8 @@ def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence
             means = mx.mean(found, axis=1)
         sums += number * np.array(means, dtype=np.float64)
         total += number
-    nats, entropy, overlap_of_all = (sums / total).tolist()
-    if pairing is None:
-        return Divergence(nats, None, None, total)
-    return Divergence(nats, nats - entropy, overlap_of_all, total)
+    nats, entropy, overlap = (sums / total).tolist()
+    return Divergence(nats, None, None, total) if pairing is None else Divergence(nats, nats - entropy, overlap, total)
 
 
 def beginnings(rows: Sequence[NDArray[np.int32]], longest: int) -> list[NDArray[np.int32]]:
@@ -187,8 +161,8 @@ def acceptance(
 
     Args:
         draft: The draft.
-        target: The target.
-        pairing: Of two models with one vocabulary.
+        target: The target, with the same vocabulary.
+        pairing: Of the two.
         prompts: From `beginnings`.
         seed: Seeds the coins; the same one tosses the same.
     """

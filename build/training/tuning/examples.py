@@ -1,19 +1,17 @@
 """Rows to train and to measure on: ids of the draft, which of them count, and the target's side of them.
 
-They are made of passages, pieces of text that are short enough, and kept in the work directory as Parquet tables.
+They are made of passages, pieces of text that are short enough.
 """
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spectool.artifacts import Tokenizer
-from spectool.artifacts.replacing import renaming
 
 NOWHERE = -1
 _CHARACTERS = 16  # looked at for each token of a passage; text has fewer in a token
@@ -41,49 +39,35 @@ class Batch(NamedTuple):
 
 def batch_of(examples: Sequence[Example], paired: bool) -> Batch:
     """Lay out at least one example; ``paired``: only places count at which the target predicts the same."""
-    longest = max(len(example.draft) for example in examples)
-    draft = np.zeros((len(examples), longest), dtype=np.int32)
-    target = np.zeros((len(examples), max(len(example.target) for example in examples)), dtype=np.int32)
-    counted = np.zeros((len(examples), longest - 1), dtype=bool)
-    at = np.full((len(examples), longest - 1), NOWHERE, dtype=np.int32)
-    for row, example in enumerate(examples):
-        draft[row, : len(example.draft)] = example.draft
-        target[row, : len(example.target)] = example.target
-        counted[row, : len(example.counted)] = example.counted
-        at[row, : len(example.at)] = example.at
+    drafts, counts, targets, ats = zip(*examples, strict=True)
+    draft, target, counted, at = _padded(drafts, 0), _padded(targets, 0), _padded(counts, False), _padded(ats, NOWHERE)
     rows, places = np.nonzero(counted & (at != NOWHERE) if paired else counted)
     return Batch(draft, target, rows.astype(np.int32), places.astype(np.int32), at[rows, places])
 
 
-class Draws:
-    """Which examples a step takes: a function of the seed and of the step's number alone.
+def _padded(rows: Sequence[NDArray[Any]], fill: int) -> NDArray[Any]:
+    """Return rows of different lengths as one array, with ``fill`` at their ends."""
+    found = np.full((len(rows), max(map(len, rows))), fill, rows[0].dtype)
+    for place, row in enumerate(rows):
+        found[place, : len(row)] = row
+    return found
+
+
+def drawn(step: int, number: int, batch: int, seed: Sequence[int]) -> list[int]:
+    """Return which ``batch`` of ``number`` examples a step (from 0) takes, by the seed and the step alone.
 
     In random order; none is seen twice before all have been.
     """
-
-    def __init__(self, number: int, batch: int, seed: Sequence[int]) -> None:
-        """Draw ``batch`` of ``number`` examples a step, in an order of their own for every ``seed``."""
-        self._number, self._batch, self._seed = number, batch, list(seed)
-
-    def of(self, step: int) -> NDArray[np.int64]:
-        """Return the examples of a step (from 0), int64 ``[batch]``."""
-        rounds, places = np.divmod(np.arange(step * self._batch, (step + 1) * self._batch), self._number)
-        orders = {round_: self._order(round_) for round_ in np.unique(rounds).tolist()}
-        return np.array([orders[r][p] for r, p in zip(rounds.tolist(), places.tolist(), strict=True)])
-
-    def _order(self, round_: int) -> NDArray[np.int64]:
-        return np.random.default_rng([*self._seed, round_]).permutation(self._number)
-
-
-def save_examples(path: Path, examples: Sequence[Example]) -> None:
-    """Write examples in one step."""
-    columns = dict(zip(Example._fields, map(list, zip(*examples, strict=True)), strict=True))
-    with renaming(path) as partial:
-        pq.write_table(pa.table(columns), partial, compression="zstd")
+    first, last = step * batch, (step + 1) * batch
+    rounds = range(first // number, -(-last // number))
+    orders = [np.random.default_rng([*seed, round_]).permutation(number) for round_ in rounds]
+    skipped = rounds.start * number
+    found: list[int] = np.concatenate(orders)[first - skipped : last - skipped].tolist()
+    return found
 
 
 def load_examples(path: Path) -> list[Example]:
-    """Read what `save_examples` wrote."""
+    """Read what `write_rows` wrote of examples, as arrays."""
     columns = pq.read_table(path, memory_map=False, partitioning=None).columns
     return [Example(*row) for row in zip(*(column.to_numpy() for column in columns), strict=True)]
 
@@ -108,17 +92,10 @@ def plain_example(tokenizer: Tokenizer, text: str, most: int) -> Example | None:
 
 
 def paired_example(draft: Tokenizer, target: Tokenizer, same: bool, text: str, most: int) -> Example | None:
-    """Return a row with the target's side of it.
+    """Return a row of at most ``most`` tokens of the draft, with the target's side of it.
 
-    Args:
-        draft: The draft's tokenizer.
-        target: The target's.
-        same: Whether they share their ids.
-        text: The text.
-        most: Tokens of the draft to take.
-
-    Returns:
-        None where the row is too short, or one of the tokenizers cannot spell the text.
+    ``same`` says whether they share their ids. None where the row is too short, or one of the tokenizers cannot spell
+    the text.
     """
     if same:
         row = row_of(target, target.encode(text)[:most])

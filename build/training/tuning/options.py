@@ -46,12 +46,7 @@ class TuneOptions(RunOptions):
 def check(draft: str, target: str, tasks: int, comparable: bool, options: TuneOptions) -> None:
     """Check that the objective has tasks to weigh, and that there is what the draft is to learn.
 
-    Args:
-        draft: Name of the draft.
-        target: Name of the target.
-        tasks: How many there are.
-        comparable: Whether the two models' distributions can be compared.
-        options: The run's.
+    ``comparable`` says whether the distributions of the two models, given by name, can be compared.
 
     Raises:
         SpectoolError: There is not.

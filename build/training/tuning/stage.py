@@ -16,8 +16,8 @@ from mlx.nn.utils import value_and_grad
 
 from spectool.artifacts.work import working
 from spectool.build.inputs import Progress, Reader
-from spectool.build.training.checkpoints import CHECKPOINT, CURVE, Point
-from spectool.build.training.run import Run, finished, make_optimizer, update
+from spectool.build.training.curves import CURVE, Point
+from spectool.build.training.run import CHECKPOINT, Run, finished
 from spectool.build.training.tuning.continuations import KEPT
 from spectool.build.training.tuning.corrective import GradientSum
 from spectool.build.training.tuning.divergence import (
@@ -25,13 +25,12 @@ from spectool.build.training.tuning.divergence import (
     acceptance,
     beginnings,
     cross_entropy,
-    distribution_cross_entropy,
-    entropy_of,
+    crossed,
     log_p_of,
     measure,
     pairing_of,
 )
-from spectool.build.training.tuning.examples import Draws, batch_of
+from spectool.build.training.tuning.examples import batch_of, drawn
 from spectool.build.training.tuning.options import TuneOptions, check
 from spectool.build.training.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint, points_of
 from spectool.build.training.tuning.tasks import Maker, Task, load_tasks, prepare
@@ -54,8 +53,7 @@ def tune_draft(
 ) -> dict[str, Any]:
     """Tune a draft towards a target and write it to ``out``, which `mlx_lm.load` opens.
 
-    The same call resumes at the last checkpoint of one that was killed, with the same numbers as without the kill. On a
-    CPU they are equal to the bit; an accelerator may add in another order. The target is never changed.
+    The same call resumes one that was killed, as with `train_draft`. The target is never changed.
 
     Args:
         draft: The draft; its weights are changed in memory.
@@ -101,49 +99,47 @@ def tune_draft(
         return run.write(key, out)
 
 
-class _Tuning(Run):
+class _Tuning(Run[TuneOptions]):
     title = "tuning"
     tables = MappingProxyType({CURVE: Point, TASKS: TaskPoint, STEPS: StepPoint})
 
     def __init__(self, draft: Opened, maker: Maker, progress: Progress) -> None:
-        self._draft, self._target, self._pairing, options = draft, maker.target.model, maker.pairing, maker.options
-        self._tune = options
-        self._tasks, self._facts = load_tasks(maker.work)
-        self._draws = [Draws(len(t.train), options.batch, [options.seed, n]) for n, t in enumerate(self._tasks)]
+        options, self._draft = maker.options, maker.draft
+        self._target, self._pairing = maker.target.model, maker.pairing
+        self._tasks = load_tasks(maker.work)
         self._trainable = Trainable(draft, options.lora, options.seed)
-        model = self._trainable.model
         if self._trainable.unpacked:
             progress(f"{draft.name}: quantized; all of it is tuned and stored unpacked (--lora keeps it so)")
-        for name, facts in self._facts.items():
-            progress(f"{name}: {_said(facts, maker.pairing)}")
-        super().__init__(maker.work, model, make_optimizer(model, options.steps, options.rate), options, progress)
+        for task in self._tasks:
+            progress(f"{task.name}: {_said(task.facts, maker.pairing)}")
+        super().__init__(maker.work, self._trainable.model, options, options.rate, progress)
         if not self.rows[TASKS]:
             progress("measuring the draft as it is")
             self.measure(0)
 
     def step(self, step: int, stop: bool) -> tuple[float, int, bool]:
         """Take a step; the loss is the mean D_T of the tasks' mini-batches before it."""
-        options = self._tune
+        options = self._options
         pairing = self._pairing if options.on == "distribution" else None
         gradients, losses, places = GradientSum(options.objective, options.normalize), list[float](), 0
-        for task, draws in zip(self._tasks, self._draws, strict=True):
-            batch = batch_of([task.train[place] for place in draws.of(step)], pairing is not None)
-            loss_of, entropy = partial(cross_entropy, self._model, batch), mx.array(0.0)
-            if pairing is not None:
-                log_p = log_p_of(self._target, pairing, batch)
-                loss_of = partial(distribution_cross_entropy, self._model, pairing, batch, log_p)
-                entropy = entropy_of(log_p) if options.weigh_by == "kl" else entropy
-            loss, gradient = value_and_grad(self._model, loss_of)()
+        for number, task in enumerate(self._tasks):
+            chosen = drawn(step, len(task.train), options.batch, [options.seed, number])
+            batch = batch_of([task.train[place] for place in chosen], pairing is not None)
+            log_p = None if pairing is None else log_p_of(self._target, pairing, batch)
+            entropy: Any = mx.array(0.0)  # what D_T is more than KL
+            if log_p is not None and options.weigh_by == "kl":
+                entropy = mx.mean(crossed(log_p, log_p))
+            loss, gradient = value_and_grad(self._model, partial(cross_entropy, self._model, batch, pairing, log_p))()
             mx.eval(loss, entropy, gradient)
-            losses.append(_number(loss))
-            gradients.add(losses[-1] - _number(entropy), gradient)
+            losses.append(float(loss.item()))
+            gradients.add(losses[-1] - float(entropy.item()), gradient)
             places += len(batch.rows)
         found = gradients.divergences
         self.rows[STEPS] += [
             StepPoint(step + 1, task.name, divergence, int(place == found.index(min(found))))
             for place, (task, divergence) in enumerate(zip(self._tasks, found, strict=True))
         ]
-        update(self._model, self._optimizer, gradients.total())
+        self.update(gradients.total())
         mx.eval(self._model.parameters(), self._optimizer.state)
         return sum(losses) / len(losses), places, stop
 
@@ -155,14 +151,14 @@ class _Tuning(Run):
     def store(self, folder: Path) -> dict[str, Any]:
         self._trainable.write(folder)
         before = [point for point in self.rows[TASKS] if point.step == 0]
-        after = self._measured(mlx_lm.load(str(folder))[0], self._tune.steps)
+        after = self._measured(mlx_lm.load(str(folder))[0], self._options.steps)
         references = Counter(point.task for point in self.rows[STEPS] if point.reference)
         return {
-            "references": {task.name: references[task.name] / self._tune.steps for task in self._tasks},
+            "references": {task.name: references[task.name] / self._options.steps for task in self._tasks},
             "measured": {"before": [p._asdict() for p in before], "after": [p._asdict() for p in after]},
             "unpacked": self._trainable.unpacked,
-            "text": self._facts,
-            "tokenizer": self._draft.tokenizer.identity,
+            "text": {task.name: task.facts for task in self._tasks},
+            "tokenizer": self._draft.identity,
         }
 
     def draw(self, folder: Path) -> None:
@@ -171,16 +167,15 @@ class _Tuning(Run):
         plot_tasks(self.rows[TASKS], folder)
 
     def _measured(self, model: Any, step: int) -> list[TaskPoint]:
-        """Measure a draft on the held-out rows of all tasks."""
-        found = [measure(model, self._target, self._pairing, task.valid, self._tune.batch) for task in self._tasks]
+        found = [measure(model, self._target, self._pairing, task.valid, self._options.batch) for task in self._tasks]
         proxies = [self._proxy(model, task, number) for number, task in enumerate(self._tasks)]
         return points_of(step, [task.name for task in self._tasks], found, proxies)
 
     def _proxy(self, model: Any, task: Task, number: int) -> float | None:
         if self._pairing is None or not self._pairing.same_vocabulary:
             return None
-        prompts = beginnings([example.draft for example in task.valid], self._tune.length)
-        seed = [self._tune.seed, number]
+        prompts = beginnings([example.draft for example in task.valid], self._options.length)
+        seed = [self._options.seed, number]
         return acceptance(model, self._target, self._pairing, prompts, seed) if prompts else None
 
 
@@ -194,8 +189,3 @@ def _said(facts: dict[str, Any], pairing: Pairing | None) -> str:
             f"; draft and target are compared at {share:.1%} of the draft's places, over {pairing.size:,} shared ids"
         )
     return text
-
-
-def _number(value: mx.array) -> float:
-    number: Any = value.item()
-    return float(number)

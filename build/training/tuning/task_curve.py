@@ -14,7 +14,7 @@ with the least one is the step's ``reference``: 1, others 0.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,38 +52,29 @@ def points_of(
     step: int, names: Sequence[str], measured: Sequence[Divergence], proxies: Sequence[float | None]
 ) -> list[TaskPoint]:
     """Return the rows of a measurement, the figures of all tasks with each."""
-    distances = [found.kl for found in measured if found.kl is not None]
-    accepted = [found.acceptance for found in measured if found.acceptance is not None]
-    of_all = (
-        unfairness([found.cross_entropy for found in measured]),
-        unfairness(distances) if len(distances) == len(names) else None,
-        float(np.var(accepted)) if len(accepted) == len(names) else None,
-    )
-    rows = zip(names, measured, proxies, strict=True)
-    return [TaskPoint(step, name, f.cross_entropy, f.kl, f.acceptance, proxy, *of_all) for name, f, proxy in rows]
+    entropies, distances, acceptances, _ = zip(*measured, strict=True)
+    of_all: tuple[float, float | None, float | None] = (unfairness(entropies), None, None)
+    if None not in distances:  # of all tasks or of none
+        of_all = (of_all[0], unfairness(distances), float(np.var(acceptances)))
+    columns = zip(names, entropies, distances, acceptances, proxies, strict=True)
+    return [TaskPoint(step, *figures, *of_all) for figures in columns]
 
 
-def before_and_after(before: Sequence[TaskPoint], after: Sequence[TaskPoint], references: Mapping[str, float]) -> str:
-    """Lay out two measurements of the same tasks beside each other, and how often each was the reference, 0 to 1."""
+def before_and_after(record: Mapping[str, Any]) -> str:
+    """Lay out the measurements of a tuning's record beside each other, and how often each task was the reference."""
     header = ["", "D_T before", "after", "KL before", "after", "acceptance before", "after", "reference"]
-    pairs = list(zip(before, after, strict=True))
     formats = {"divergence": ".4f", "kl": ".4f", "acceptance": ".1%"}
-    rows = [
-        [
-            one.task,
-            *(_said(getattr(point, name), form) for name, form in formats.items() for point in (one, two)),
-            f"{references[one.task]:.1%}",
-        ]
-        for one, two in pairs
-    ]
+    pairs = list(zip(*record["measured"].values(), strict=True))
+    rows = []
+    for pair in pairs:
+        figures = [(point[name], form) for name, form in formats.items() for point in pair]
+        said = ["" if value is None else format(value, form) for value, form in figures]
+        task = pair[0]["task"]
+        rows.append([task, *said, f"{record['references'][task]:.1%}"])
     of_all = {"unfairness U": "unfairness", "U of KL": "unfairness_kl", "acceptance variance": "acceptance_variance"}
     lines = [table(header, rows)]
     for label, name in of_all.items() if len(rows) > 1 else ():
-        values = [getattr(point, name) for point in pairs[0]]
+        values = [point[name] for point in pairs[0]]
         if None not in values:
             lines.append(f"{label:<21}" + " → ".join(f"{value:.5g}" for value in values))
     return "\n".join(lines)
-
-
-def _said(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)

@@ -31,7 +31,7 @@ class Opened(NamedTuple):
     name: str  # directory or hub id
     path: Path  # its directory
     model: Any  # an mlx-lm model
-    tokenizer: Tokenizer  # its tokenizer
+    tokenizer: Tokenizer
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -61,25 +61,17 @@ class Trainable:
     """
 
     def __init__(self, opened: Opened, lora: int | None, seed: int) -> None:
-        """Make ``opened`` ready.
-
-        Args:
-            opened: The draft.
-            lora: Rank of LoRA's layers; None to train all weights.
-            seed: Seeds LoRA's layers.
-        """
+        """Make ``opened`` ready: with LoRA's layers of a rank, drawn by ``seed``, or None to train all weights."""
         self._opened, self._lora = opened, lora
         self._config: dict[str, Any] = json.loads((opened.path / "config.json").read_text(encoding="utf-8"))
-        self.model, self.unpacked = opened.model, False
+        self.unpacked = lora is None and self._config.pop("quantization", None) is not None
+        self.model = dequantize_model(opened.model) if self.unpacked else opened.model
         if lora is not None:
             mx.random.seed(seed)
             self.model.freeze()
             options = {"rank": lora, "scale": _SCALE, "dropout": 0.0}
             linear_to_lora_layers(self.model, len(self.model.layers), options)
         else:
-            if self._config.pop("quantization", None) is not None:
-                self.unpacked = True
-                self.model = dequantize_model(self.model)
             self._config.pop("quantization_config", None)
             self.model.unfreeze()
             self._types = tree_map(lambda weight: weight.dtype, self.model.parameters())

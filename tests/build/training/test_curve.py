@@ -7,7 +7,7 @@ import mlx.core as mx
 import pyarrow.parquet as pq
 import pytest
 
-from spectool.build.training.checkpoints import Point, read_rows, write_rows
+from spectool.build.training.curves import Point, read_rows, write_rows
 from spectool.build.training.plots import means
 from spectool.build.training.run import rate_schedule
 

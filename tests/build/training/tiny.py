@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from mlx_lm.models.llama import Model, ModelArgs
 
-from spectool.build.training.checkpoints import CURVE, Point, read_rows
+from spectool.build.training.curves import CURVE, Point, read_rows
 from spectool.build.training.scratch.classes import Classes
 from spectool.build.training.scratch.options import shape_of
 from spectool.runtime.demo_models import demo_path

@@ -8,11 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool import CorpusError
-from spectool.build.training.scratch.text import Feed, tokens_needed
+from spectool.build.training.scratch.options import TrainOptions
+from spectool.build.training.scratch.text import Feed
 
 
 def feed(tokens: int, steps: int, step_tokens: int = 64, length: int = 16, seed: int = 0) -> Feed:
-    return Feed(np.arange(tokens, dtype=np.int32), steps, step_tokens, length, seed)
+    return Feed(np.arange(tokens, dtype=np.int32), options(steps, step_tokens, length, seed))
+
+
+def options(steps: int, step_tokens: int, length: int, seed: int) -> TrainOptions:
+    return TrainOptions(shape={}, rate=0.01, steps=steps, step_tokens=step_tokens, length=length, seed=seed)
 
 
 def test_rows_are_stretches_of_the_text_in_two_lengths() -> None:
@@ -34,7 +39,7 @@ def test_a_step_is_the_same_in_any_order() -> None:
 @given(st.integers(1, 40), st.integers(1, 4), st.sampled_from([2, 8, 16]), st.integers(0, 99))
 def test_a_text_of_the_tokens_needed_is_never_seen_twice(steps: int, rows: int, length: int, seed: int) -> None:
     step_tokens = rows * length
-    laid = feed(tokens_needed(steps, step_tokens, length), steps, step_tokens, length, seed)
+    laid = feed(options(steps, step_tokens, length, seed).text_tokens, steps, step_tokens, length, seed)
     seen = Counter(token for step in range(steps) for token in laid.rows(step)[:, 1:].reshape(-1).tolist())
     assert sum(seen.values()) == steps * step_tokens
     assert max(seen.values()) == 1

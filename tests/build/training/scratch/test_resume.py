@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spectool.artifacts.work import work_path
-from spectool.build.training import checkpoints
+from spectool.build.training.run import Run
 
 from ....commands import error_of
 from ..tiny import TINY, curve, run, started, trained
@@ -76,15 +76,15 @@ def test_interrupted(whole: Path, tmp_path: Path) -> None:
 
 def broken(out: Path, step: int) -> None:
     """Run the command until it would write the checkpoint of ``step``; the curve is there by then."""
-    save = checkpoints.save
+    save = Run._save
 
-    def fail(path: Path, model: Any, optimizer: Any, done: int, seconds: float) -> None:
+    def fail(run: Any, path: Path, done: int) -> None:
         if done == step:
             raise KeyboardInterrupt
-        save(path, model, optimizer, done, seconds)
+        save(run, path, done)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoints, "save", fail)
+        patch.setattr(Run, "_save", fail)
         assert run(*RUN, "-o", out).exit_code == 130
 
 

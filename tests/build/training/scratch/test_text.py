@@ -7,6 +7,7 @@ import pytest
 
 from spectool import CorpusError, TokenizerError
 from spectool.artifacts import open_tokenizer
+from spectool.build.training.scratch.options import TrainOptions
 from spectool.build.training.scratch.text import (
     Delimiters,
     HeldOut,
@@ -23,9 +24,13 @@ from ..tiny import OTHER, TOKENIZER
 TARGET = open_tokenizer(TOKENIZER)
 
 
+def options(limit: int, kept: int) -> TrainOptions:
+    return TrainOptions(shape={}, rate=0.01, steps=1, step_tokens=64, length=16, tokens=limit, valid_tokens=kept)
+
+
 def prepared(work: Path, corpus: str, valid: str | None = None, limit: int = 10**9, kept: int = 10**9) -> TrainingText:
     source = TrainingCorpus(open_corpus(corpus), None if valid is None else open_corpus(valid))
-    prepare(work, {"text": source}, TARGET, delimiters_of(TARGET), limit, kept, 0, lambda step: None)
+    prepare(work, {"text": source}, TARGET, delimiters_of(TARGET), options(limit, kept), lambda step: None)
     return load(work)
 
 
@@ -96,7 +101,7 @@ def test_corpora_share_the_stream_by_their_weights(tmp_path: Path) -> None:
     corpora = [open_corpus(written(tmp_path / name, text)) for name, text in zip("ab", lines, strict=True)]
     valid = open_corpus(written(tmp_path / "v", [lines[0][3], lines[1][5]]))
     sources = {"a": TrainingCorpus(corpora[0], valid, 3.0), "b": TrainingCorpus(corpora[1], None, 1.0)}
-    prepare(tmp_path, sources, TARGET, delimiters_of(TARGET), 4000, 100, 0, lambda step: None)
+    prepare(tmp_path, sources, TARGET, delimiters_of(TARGET), options(4000, 100), lambda step: None)
     text = load(tmp_path)
     assert len(text.stream) == 4000
     assert {name: facts["tokens"] for name, facts in text.inputs.items()} == {"a": 3000, "b": 1000}
@@ -115,9 +120,8 @@ def test_text_is_read_once(tmp_path: Path) -> None:
         raise AssertionError("read again")
 
     again = Corpus("sample:pl", unreadable)  # type: ignore[arg-type]
-    prepare(
-        tmp_path, {"text": TrainingCorpus(again)}, TARGET, delimiters_of(TARGET), 10**9, 10**9, 0, lambda step: None
-    )
+    sources = {"text": TrainingCorpus(again)}
+    prepare(tmp_path, sources, TARGET, delimiters_of(TARGET), options(10**9, 10**9), lambda step: None)
     assert np.array_equal(load(tmp_path).stream, first.stream)
 
 

@@ -9,7 +9,7 @@ import pytest
 from mlx.nn.utils import value_and_grad
 
 from spectool.build.training.tuning.corrective import GradientSum, unfairness, weights
-from spectool.build.training.tuning.divergence import Pairing, distribution_cross_entropy
+from spectool.build.training.tuning.divergence import Pairing, cross_entropy
 from spectool.build.training.tuning.examples import Batch
 
 IDS, TASKS = 5, 3
@@ -58,7 +58,7 @@ def summed(toy: tuple[Any, Any, Any], objective: Any, order: Any = range(TASKS),
         log_p = mx.array(np.log(p[task]).reshape(6, IDS).astype(np.float32))
 
         def loss(task: int = task, log_p: mx.array = log_p) -> mx.array:
-            return distribution_cross_entropy(model, Pairing(IDS), Batch(rows[task], rows[task], *at, at[1]), log_p)
+            return cross_entropy(model, Batch(rows[task], rows[task], *at, at[1]), Pairing(IDS), log_p)
 
         divergence, gradient = value_and_grad(model, loss)()
         sums.add(float(divergence.item()), gradient)

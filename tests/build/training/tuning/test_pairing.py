@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 
 from spectool.build.alignment.stage import build_alignment
+from spectool.build.training.curves import write_rows
 from spectool.build.training.tuning.divergence import Pairing, measure, pairing_of
 from spectool.build.training.tuning.examples import (
     NOWHERE,
-    Draws,
+    Example,
     batch_of,
     byte_ends,
+    drawn,
     load_examples,
     paired_example,
     passages,
     plain_example,
     row_of,
-    save_examples,
 )
 from spectool.corpora import open_corpus
 
@@ -156,7 +157,7 @@ def test_examples_are_kept(tmp_path: Path) -> None:
     examples = [e for t in TEXTS if (e := paired_example(DRAFT, TARGET, False, t, 20)) is not None]
     plain = plain_example(DRAFT, TEXTS[0], 5)
     assert plain is not None
-    save_examples(tmp_path / "x.parquet", [*examples, plain])
+    write_rows(tmp_path / "x.parquet", Example, [*examples, plain])
     for one, two in zip(load_examples(tmp_path / "x.parquet"), [*examples, plain], strict=True):
         for name in ("draft", "counted", "target", "at"):
             np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
@@ -166,9 +167,8 @@ def test_examples_are_kept(tmp_path: Path) -> None:
 
 
 def test_draws_take_all_before_any_twice() -> None:
-    draws = Draws(7, 3, [1, 2])
-    drawn = np.concatenate([draws.of(step) for step in range(14)])
+    found = [place for step in range(14) for place in drawn(step, 7, 3, [1, 2])]
     for first in range(0, 42, 7):
-        assert sorted(drawn[first : first + 7].tolist()) == list(range(7))
-    assert len({tuple(drawn[first : first + 7].tolist()) for first in range(0, 42, 7)}) > 3
-    assert drawn.tolist() != np.concatenate([Draws(7, 3, [1, 3]).of(step) for step in range(14)]).tolist()
+        assert sorted(found[first : first + 7]) == list(range(7))
+    assert len({tuple(found[first : first + 7]) for first in range(0, 42, 7)}) > 3
+    assert found != [place for step in range(14) for place in drawn(step, 7, 3, [1, 3])]

@@ -16,7 +16,7 @@ import pytest
 from spectool.artifacts import open_tokenizer
 from spectool.artifacts.work import work_path
 from spectool.build.alignment.stage import build_alignment
-from spectool.build.training.checkpoints import CURVE, Point, read_rows
+from spectool.build.training.curves import CURVE, Point, read_rows
 from spectool.build.training.tuning.options import TuneOptions
 from spectool.build.training.tuning.stage import tune_draft
 from spectool.build.training.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.work import work_path
-from spectool.build.training.checkpoints import CURVE, Point, read_rows
+from spectool.build.training.curves import CURVE, Point, read_rows
 from spectool.build.training.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint
 
 from ..tiny_pair import CORPORA, TINY, run, stored, tuned
