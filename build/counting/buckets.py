@@ -26,7 +26,7 @@ def cuts(samples: int, buckets: int) -> NDArray[np.int64]:
 
 
 def records_in(
-    sources: Iterable[tuple[Any, NDArray[Any]]], first: Sequence[Any], bucket: int, place: Callable[[Any, Any], int]
+    sources: Iterable[Sequence[Any]], first: Sequence[Any], bucket: int, place: Callable[[Any, Any], Any]
 ) -> tuple[list[Any], NDArray[Any], NDArray[np.int64]]:
     """Return the keys of a bucket by source, the counts of all, and where the records of each source begin.
 

@@ -66,7 +66,7 @@ def merge_bucket(work: Path, order: int, bucket: int, shards: int, min_count: in
     columns = (
         [load(work, f"n{order}.{name}-{shard}", mapped=True) for name in ("found", "uses")] for shard in range(shards)
     )
-    pieces, uses, starts = records_in(columns, load(work, f"n{order}.cuts"), bucket, np.searchsorted)
+    pieces, uses, starts = records_in(columns, load(work, f"n{order}.cuts").tolist(), bucket, np.searchsorted)
     keys = np.concatenate(pieces)
     by_key = np.argsort(keys, kind="stable")  # a merge: every shard's keys are sorted
     keys = keys[by_key]

@@ -2,10 +2,10 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ from spectool.corpora import Corpus
 _DRAFT_LENGTH = 8  # at which dictionaries are compared on the held-out text
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """What dictionaries of all sizes share."""
 
     candidates: CandidateEntries
@@ -76,8 +75,7 @@ def build_backoff(
         SpectoolError: The counts do not fit, or there is nothing to build from.
     """
     with writing(out) as directory:
-        prepared = prepared or prepare(tokenizer, counts, options, progress, held_out)
-        candidates, text = prepared.candidates, prepared.held_out
+        candidates, text = prepared or prepare(tokenizer, counts, options, progress, held_out)
 
         def choose(most: int) -> tuple[list[Predictions], list[Entry]]:
             chosen = candidates.restated(candidates.best_entries(most))
@@ -92,10 +90,8 @@ def build_backoff(
                 "Give more text, or a larger --max-bytes"
             )
         chosen, shape = written
-        statistics: dict[str, Any] = {
-            "tokens": counts.total,
-            "contexts": sum(len(each.keys) for each in candidates.windows[:-1]),
-        }
+        contexts = sum(len(each.keys) for each in candidates.windows[:-1])
+        statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
         if text is not None:
             statistics["held_out"] = {
                 "tokens": text.tokens,
@@ -130,16 +126,13 @@ def count_and_build(
 
 
 def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> None:
+    advice = f"Count with `spectool count --tokenizer {tokenizer.name}`"
     if counts.kind != "windows":
-        raise SpectoolError(
-            f"{counts.path}: counts of {counts.kind}, expected of token windows. "
-            f"Count with `spectool count --tokenizer {tokenizer.name}`"
-        )
+        raise SpectoolError(f"{counts.path}: counts of {counts.kind}, expected of token windows. {advice}")
     if counts.fingerprint != tokenizer.fingerprint:
         raise SpectoolError(
             f"{counts.path}: counted with another tokenizer ({short(counts.fingerprint or '')}), expected "
-            f"{tokenizer.name} ({short(tokenizer.fingerprint)}). "
-            f"Count with `spectool count --tokenizer {tokenizer.name}`"
+            f"{tokenizer.name} ({short(tokenizer.fingerprint)}). {advice}"
         )
     if counts.orders <= options.max_context:
         raise SpectoolError(
@@ -153,8 +146,7 @@ def _entries(chosen: Sequence[Predictions], counts: Counts, calibration: Calibra
         rows = np.flatnonzero(predictions.kept)
         contexts = (counts.spelled(length, rows) - 1).tolist()
         following = (predictions.token[rows] - 1).tolist()
-        count = predictions.count[rows]
-        stated = predictions.stated[rows]
+        count, stated = predictions.count[rows], predictions.stated[rows]
         probability = stated if calibration is None else calibration(length, count, stated)
         for context, token, p, n in zip(contexts, following, probability.tolist(), count.tolist(), strict=True):
             yield Entry(context, (token,), p, n)
