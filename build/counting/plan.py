@@ -55,12 +55,7 @@ def make_plan(memory: int, workers: int | None = None) -> Plan:
 def shards_of(sizes: Sequence[int], plan: Plan) -> list[tuple[int, int]]:
     """Put neighbouring blocks together until a shard is full, and leave some work for every worker.
 
-    Args:
-        sizes: Symbols in each block.
-        plan: The sizes; a single block may have more symbols than a shard should.
-
-    Returns:
-        First block and the one after the last, for each shard.
+    The blocks have ``sizes`` symbols. Returns the first block and the one after the last, for each shard.
     """
     largest = min(plan.shard_symbols, max(_WORTH_A_TASK, sum(sizes) // (2 * plan.workers)))
     shards = in_blocks(range(len(sizes)), sizes.__getitem__, largest)
@@ -68,13 +63,9 @@ def shards_of(sizes: Sequence[int], plan: Plan) -> list[tuple[int, int]]:
 
 
 def bucket_number(records: int, sources: int, plan: Plan, every: int) -> int:
-    """Return the number of buckets, so that none has more records than the plan allows.
+    """Return the number of buckets for the records of all sources, so that none has more than the plan allows.
 
-    Args:
-        records: Records of all sources.
-        sources: Shards or blocks that they come from, each sorted.
-        plan: The sizes.
-        every: One record in so many of each source is in the sample.
+    One record in ``every`` of each sorted source is in the sample that buckets are cut by.
     """
     # A bucket cut at a sample's key may hold up to `every` records more from each source.
     exact = max(plan.bucket_records - sources * every, plan.bucket_records // 4, 1)

@@ -73,9 +73,7 @@ class CandidateEntries:
     def entries_gaining(self, least: float, by_threshold: bool = True) -> list[Predictions]:
         """Choose the entries that gain more than ``least``, in expected accepted tokens in the counted text.
 
-        Args:
-            least: The gain.
-            by_threshold: Gain by drafting with thresholds; else to those alone who draft everything.
+        Without ``by_threshold``, it is the gain of those alone who draft everything.
 
         Returns:
             Predictions for the contexts of 1, 2, ... N-1 tokens.

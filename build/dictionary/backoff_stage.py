@@ -57,19 +57,16 @@ def build_backoff(
     held_out: Sequence[str] = (),
     prepared: Prepared | None = None,
 ) -> Manifest:
-    """Build a backoff dictionary and write it to ``out``.
+    """Build a backoff dictionary and write it to ``out`` in one step.
 
     Args:
         tokenizer: The target's.
         counts: Windows of its tokens, at least of order ``max_context + 1``.
-        out: Directory of the artifact; replaced in one step when everything is written.
-        options: See `BackoffOptions`.
+        out: Directory of the artifact.
+        options: What is asked.
         progress: Called with a phrase when a step begins.
         held_out: Texts that were not counted, to set the stated probabilities right on.
         prepared: What `prepare` made of the same, for several sizes.
-
-    Returns:
-        The manifest of the finished artifact.
 
     Raises:
         SpectoolError: The counts do not fit, or there is nothing to build from.

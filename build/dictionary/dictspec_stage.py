@@ -41,15 +41,10 @@ class WordNgrams(Counts):
         return self.total
 
     def most_frequent(self, size: int, max_order: int = 3) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the most frequent n-grams of orders 1..max_order together.
+        """Return texts and counts of the ``size`` most frequent n-grams of orders 1..max_order together.
 
-        Args:
-            size: How many, over all orders.
-            max_order: Highest order to take part.
-
-        Returns:
-            Texts and counts by falling count; ties by order, then by text, so that the choice
-            does not depend on the order of the corpus.
+        They go by falling count; ties by order, then by text, so that the choice does not depend on the order of the
+        corpus.
         """
         if not size:
             return [], np.zeros(0, dtype=np.int64)
@@ -124,17 +119,9 @@ def open_counts(path: Path, orders: str = "n123") -> WordNgrams:
 def build_dictspec(
     tokenizer: Tokenizer, ngrams: WordNgrams, out: Path, options: DictSpecOptions, progress: Progress
 ) -> Manifest:
-    """Build a DictSpec dictionary and write it to ``out``.
+    """Build a DictSpec dictionary for the target's tokenizer and write it to ``out`` in one step.
 
-    Args:
-        tokenizer: The target's.
-        ngrams: At least of the orders that ``options`` asks for.
-        out: Directory of the artifact; replaced in one step when everything is written.
-        options: See `DictSpecOptions`.
-        progress: Called with a phrase when a step begins.
-
-    Returns:
-        The manifest of the finished artifact.
+    The n-grams are at least of the orders that ``options`` asks for.
 
     Raises:
         SpectoolError: There is nothing to build from.

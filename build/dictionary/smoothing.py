@@ -72,11 +72,7 @@ def open_windows(counts: Counts) -> list[Windows]:
 
 
 def smooth(windows: Sequence[Windows], discount: float) -> list[Followers]:
-    """Smooth all orders as Kneser and Ney do.
-
-    Args:
-        windows: Orders 1 to N.
-        discount: D, 0 to 1.
+    """Smooth all orders, 1 to N, as Kneser and Ney do, with the discount D, 0 to 1.
 
     Returns:
         Followers of the contexts of 0, 1, ... N-1 tokens; element n is about windows of order n+1.
@@ -96,15 +92,9 @@ def smooth(windows: Sequence[Windows], discount: float) -> list[Followers]:
 def conditional_followers(
     windows: Sequence[Windows], kept: Sequence[NDArray[np.bool_]], discount: float
 ) -> list[Followers]:
-    """Return the followers of all contexts, each at its occurrences that no longer kept context takes.
+    """Return followers as `smooth` does, but each context at its occurrences that no longer kept context takes.
 
-    Args:
-        windows: Orders 1 to N.
-        kept: Which contexts of 1, 2, ... N-1 tokens are kept, ``[contexts]`` each.
-        discount: D, 0 to 1.
-
-    Returns:
-        As for `smooth`.
+    ``kept`` says which contexts of 1, 2, ... N-1 tokens are kept, ``[contexts]`` each.
     """
     after = [np.zeros(len(windows[0].keys), dtype=np.bool_)]  # is the window's context, all but its last token, kept?
     after += [contexts[window.prefix] for contexts, window in zip(kept, windows[1:], strict=True)]
