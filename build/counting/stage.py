@@ -89,7 +89,7 @@ def count(
         "language": options.language,
         "tokenizer": None if tokenizer is None else tokenizer.identity,
         "specials": None if tokenizer is None else sorted(tokenizer.specials),
-        "plan": asdict(plan),
+        "pieces": asdict(plan),
     }
     with working(out, key) as work, _engine(options, plan, len(start)) as executor:
         runner = Runner(work, executor, 2 * plan.workers)
