@@ -46,9 +46,9 @@ ORDERS = 8
 class KeptWithoutThreshold(CandidateEntries):
     """Keeps entries for p - q."""
 
-    def entries_gaining(self, least: float) -> list[Predictions]:
+    def entries_gaining(self, least: float, by_threshold: bool = False) -> list[Predictions]:
         """Choose."""
-        return self._chosen(least, by_threshold=False)
+        return super().entries_gaining(least, by_threshold=False)
 
 
 class StatedAsSmoothed(KeptWithoutThreshold):

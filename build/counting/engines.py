@@ -7,7 +7,7 @@ directory, so that a lost worker costs one task. On a cluster the directory must
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,11 +55,7 @@ def embedded(workers: int) -> Iterator[Executor]:
 
 @contextmanager
 def dask(workers: int, scheduler: str | None) -> Iterator[Executor]:
-    """Give a Dask cluster.
-
-    Args:
-        workers: Processes of the cluster on this machine that is started without a scheduler.
-        scheduler: Address of a running one, such as ``tcp://10.0.0.1:8786``.
+    """Give the Dask cluster at ``scheduler``, such as ``tcp://10.0.0.1:8786``, or one of so many processes here.
 
     Raises:
         SpectoolError: Dask is not installed, or the scheduler does not answer.
@@ -117,11 +113,9 @@ Task = tuple[str, Callable[..., Figures], tuple[Any, ...]]
 class Runner:
     """Runs tasks in a work directory."""
 
-    work: Path  # the directory
-    executor: Executor  # the engine
-    # tasks handed out and not finished, at most; more are not asked for, so that a corpus is read no faster than it is
-    # counted
-    in_flight: int
+    work: Path
+    executor: Executor
+    in_flight: int  # most tasks handed out and not finished, so that a corpus is read no faster than it is counted
 
     def results(self, tasks: Iterable[Task]) -> Iterator[tuple[str, Figures]]:
         """Yield name and figures of every task as it ends; those of finished ones without running them."""
@@ -141,20 +135,21 @@ class Runner:
             for future in running:
                 future.cancel()
 
-    def run(self, *tasks: Task) -> list[Figures]:
-        """Run tasks; return their figures in the tasks' order."""
-        results = dict(self.results(tasks))
-        return [results[name] for name, _, _ in tasks]
+    def run(
+        self, tasks: Sequence[Task], sizes: Iterable[int] = (), title: str | None = None, unit: str = ""
+    ) -> list[Figures]:
+        """Run tasks; return their figures in the tasks' order.
 
-    def run_under_bar(self, tasks: list[Task], sizes: Iterable[int], title: str, unit: str) -> list[Figures]:
-        """Run tasks as `run` does, under a bar that counts what their sizes are of."""
-        size = dict(zip([name for name, _, _ in tasks], sizes, strict=True))
-        results = {}
-        total = sum(size.values())
-        with tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=True, leave=False, disable=None) as bar:
+        With a title there is a bar, which counts what the tasks' sizes are of, in some unit.
+        """
+        size, results = dict(zip([name for name, _, _ in tasks], sizes, strict=False)), {}
+        hidden = True if title is None else None
+        with tqdm(
+            total=sum(size.values()), desc=title, unit=f" {unit}", unit_scale=True, leave=False, disable=hidden
+        ) as bar:
             for name, figures in self.results(tasks):
                 results[name] = figures
-                bar.update(size[name])
+                bar.update(size.get(name, 0))
         return [results[name] for name, _, _ in tasks]
 
 

@@ -9,10 +9,11 @@ symbols + last symbol; sorted keys are sorted n-grams.
                              and for every shard the row of each of its keys, -1 where it did not survive
     collect        -> the columns of an order
 
-Files, N an order, S a shard and K a bucket: ``nN.found-S``, ``nN.uses-S``, ``nN.sample-S``, ``nN.places-S``. Further
-``nN.cuts``; ``nN.keys-K``, ``nN.counts-K``, ``nN.rows-K``, ``nN.starts-K``; ``nN.bases``: first row of each bucket.
+Files, N an order, S a shard and K a bucket: ``nN.found-S``, ``nN.uses-S``, ``nN.sample-S``, ``nN.places-S``,
+``nN.cuts``, ``nN.keys-K``, ``nN.counts-K``, and those of `buckets`.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from numpy.typing import NDArray
 
 from spectool.artifacts.formats.counts import Level
 from spectool.artifacts.work import Figures, load, save
-from spectool.build.counting.plan import SAMPLE_EVERY, cuts
-from spectool.build.counting.symbols import counts_of_counts
+from spectool.build.counting.buckets import cuts, figures_of, records_in, rows_of, save_rows
+from spectool.build.counting.plan import SAMPLE_EVERY
 
 
 def count_shard(work: Path, order: int, shard: int, first: int, stop: int, last: bool) -> Figures:
@@ -38,7 +39,7 @@ def count_shard(work: Path, order: int, shard: int, first: int, stop: int, last:
     del rows, symbols
     by_key = np.argsort(keys)
     keys = keys[by_key]
-    begins = np.concatenate([np.ones(min(1, len(keys)), dtype=bool), keys[1:] != keys[:-1]])
+    begins = np.diff(keys, prepend=-1) != 0
     if not last:
         found_at = np.full(length, -1, dtype=np.int32)
         found_at[places[by_key]] = np.cumsum(begins, dtype=np.int32) - 1
@@ -62,66 +63,45 @@ def cut_keys(work: Path, order: int, shards: int, buckets: int) -> Figures:
 
 def merge_bucket(work: Path, order: int, bucket: int, shards: int, min_count: int, last: bool) -> Figures:
     """Add up the counts of a bucket's keys, and write for every shard which of its keys survive."""
-    first = load(work, f"n{order}.cuts")
-    pieces, counts, starts = [], [], [0]
-    for shard in range(shards):
-        found = load(work, f"n{order}.found-{shard}", mapped=True)
-        start = int(np.searchsorted(found, first[bucket - 1])) if bucket else 0
-        stop = int(np.searchsorted(found, first[bucket])) if bucket < len(first) else len(found)
-        pieces.append(np.array(found[start:stop]))
-        counts.append(np.array(load(work, f"n{order}.uses-{shard}", mapped=True)[start:stop]))
-        starts.append(starts[-1] + stop - start)
-    keys, uses = np.concatenate(pieces), np.concatenate(counts)
-    del pieces, counts
+    columns = (
+        [load(work, f"n{order}.{name}-{shard}", mapped=True) for name in ("found", "uses")] for shard in range(shards)
+    )
+    pieces, uses, starts = records_in(columns, load(work, f"n{order}.cuts").tolist(), bucket, np.searchsorted)
+    keys = np.concatenate(pieces)
     by_key = np.argsort(keys, kind="stable")  # a merge: every shard's keys are sorted
     keys = keys[by_key]
-    begins = np.flatnonzero(np.concatenate([np.ones(min(1, len(keys)), dtype=bool), keys[1:] != keys[:-1]]))
+    begins = np.flatnonzero(np.diff(keys, prepend=-1))
     total = np.add.reduceat(uses[by_key], begins, dtype=np.int64) if len(begins) else np.zeros(0, dtype=np.int64)
     kept = total >= min_count
     if not last:
-        row = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-        rows = np.empty(len(keys), dtype=np.int32)
-        rows[by_key] = np.repeat(row, np.diff(begins, append=len(keys)))
-        save(work, f"n{order}.rows-{bucket}", rows)
-        save(work, f"n{order}.starts-{bucket}", np.array(starts))
+        key_of = np.empty(len(keys), dtype=np.int32)
+        key_of[by_key] = np.repeat(np.arange(len(total), dtype=np.int32), np.diff(begins, append=len(keys)))
+        save_rows(work, f"n{order}", bucket, kept, key_of, starts)
     save(work, f"n{order}.keys-{bucket}", keys[begins[kept]])
     save(work, f"n{order}.counts-{bucket}", total[kept])
-    return {
-        "distinct": len(total),
-        "kept": int(kept.sum()),
-        "occurrences": int(total[kept].sum()),
-        "counts_of_counts": counts_of_counts(total),
-    }
+    return figures_of(total, kept)
 
 
-def collect(work: Path, order: int, buckets: int, rows: int) -> Level:
+def collect(work: Path, order: int) -> Level:
     """Return the columns of an order as mapped files, so that they need no memory of their own."""
     base = len(load(work, "n1.roots", mapped=True))
-    prefix, symbol = (_column(work / f"n{order}.{name}", np.int32, rows) for name in ("prefix", "symbol"))
-    count = _column(work / f"n{order}.count", np.int64, rows)
-    at = 0
-    for bucket in range(buckets):
-        keys = load(work, f"n{order}.keys-{bucket}")
-        here = slice(at, at + len(keys))
-        prefix[here], symbol[here] = np.divmod(keys, base)
-        count[here] = load(work, f"n{order}.counts-{bucket}")
-        at += len(keys)
+    bases = load(work, f"n{order}.bases").tolist()
+    prefix, symbol = (_column(work / f"n{order}.{name}", np.int32, bases[-1]) for name in ("prefix", "symbol"))
+    count = _column(work / f"n{order}.count", np.int64, bases[-1])
+    for bucket, (start, stop) in enumerate(pairwise(bases)):
+        prefix[start:stop], symbol[start:stop] = np.divmod(load(work, f"n{order}.keys-{bucket}"), base)
+        count[start:stop] = load(work, f"n{order}.counts-{bucket}")
     return Level(prefix, symbol, count)
 
 
 def _rows(work: Path, order: int, shard: int, symbols: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the row of the n-gram of this order that begins at each place of a shard, -1 where none survived."""
-    if order == 1:
-        roots: NDArray[np.int32] = load(work, "n1.roots")[symbols]
-        return roots
-    row_of = []
-    for bucket, base in enumerate(load(work, f"n{order}.bases").tolist()):
-        starts = load(work, f"n{order}.starts-{bucket}", mapped=True)
-        rows = np.array(load(work, f"n{order}.rows-{bucket}", mapped=True)[starts[shard] : starts[shard + 1]])
-        rows[rows >= 0] += base
-        row_of.append(rows)
-    row_of.append(np.array([-1], dtype=np.int32))  # for places where no n-gram begins, which are -1 too
-    found: NDArray[np.int32] = np.concatenate(row_of)[load(work, f"n{order}.places-{shard}")]
+    rows, places = load(work, "n1.roots"), symbols
+    if order > 1:
+        # The last is for places where no n-gram begins, which are -1 too.
+        rows = np.append(rows_of(work, f"n{order}", shard), np.int32(-1))
+        places = load(work, f"n{order}.places-{shard}")
+    found: NDArray[np.int32] = rows[places]
     return found
 
 

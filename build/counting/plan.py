@@ -5,9 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from spectool import SpectoolError
 
 Item = TypeVar("Item")
@@ -32,11 +29,6 @@ class Plan:
     shard_symbols: int  # words or tokens in a shard; a block is never cut
     bucket_records: int  # n-grams of all shards that are merged together
 
-    @property
-    def in_flight(self) -> int:
-        """Tasks handed out and not finished, those that wait for a worker included."""
-        return 2 * self.workers
-
 
 def make_plan(memory: int, workers: int | None = None) -> Plan:
     """Derive the sizes from a limit in bytes, for the command and its workers together.
@@ -55,44 +47,25 @@ def make_plan(memory: int, workers: int | None = None) -> Plan:
             f"--memory is {memory / 1e6:,.0f} MB, expected at least {needed / 1e6:,.0f} MB for "
             f"{max(1, wanted)} worker(s). Give more memory, or fewer --workers"
         )
-    return plan_for((memory - _PROCESS) // wanted - _PROCESS, wanted)
-
-
-def plan_for(share: int, workers: int) -> Plan:
-    """Derive the sizes from the bytes that one task may use for its data."""
+    share = (memory - _PROCESS) // wanted - _PROCESS
     symbols = min(share // _BYTES_PER_SYMBOL, _LARGEST_SHARD)
-    return Plan(workers, min(share // _BYTES_PER_TEXT_BYTE, _LARGEST_BLOCK), symbols, symbols)
+    return Plan(wanted, min(share // _BYTES_PER_TEXT_BYTE, _LARGEST_BLOCK), symbols, symbols)
 
 
 def shards_of(sizes: Sequence[int], plan: Plan) -> list[tuple[int, int]]:
     """Put neighbouring blocks together until a shard is full, and leave some work for every worker.
 
-    Args:
-        sizes: Symbols in each block.
-        plan: The sizes; a single block may have more symbols than a shard should.
-
-    Returns:
-        First block and the one after the last, for each shard.
+    The blocks have ``sizes`` symbols. Returns the first block and the one after the last, for each shard.
     """
     largest = min(plan.shard_symbols, max(_WORTH_A_TASK, sum(sizes) // (2 * plan.workers)))
-    shards: list[tuple[int, int]] = []
-    start = total = 0
-    for number, size in enumerate(sizes):
-        if number > start and total + size > largest:
-            shards.append((start, number))
-            start, total = number, 0
-        total += size
-    return [*shards, (start, len(sizes))]
+    shards = in_blocks(range(len(sizes)), sizes.__getitem__, largest)
+    return [(shard[0], shard[-1] + 1) for shard in shards]
 
 
 def bucket_number(records: int, sources: int, plan: Plan, every: int) -> int:
-    """Return the number of buckets, so that none has more records than the plan allows.
+    """Return the number of buckets for the records of all sources, so that none has more than the plan allows.
 
-    Args:
-        records: Records of all sources.
-        sources: Shards or blocks that they come from, each sorted.
-        plan: The sizes.
-        every: One record in so many of each source is in the sample.
+    One record in ``every`` of each sorted source is in the sample that buckets are cut by.
     """
     # A bucket cut at a sample's key may hold up to `every` records more from each source.
     exact = max(plan.bucket_records - sources * every, plan.bucket_records // 4, 1)
@@ -101,13 +74,7 @@ def bucket_number(records: int, sources: int, plan: Plan, every: int) -> int:
 
 
 def in_blocks(items: Iterable[Item], size_of: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
-    """Yield items in their order, in lists of at most ``most`` together; a larger item is alone.
-
-    Args:
-        items: To be handed out.
-        size_of: Size of one.
-        most: Of a block, in the same unit.
-    """
+    """Yield items in their order, in lists of at most ``most`` together by ``size_of``; a larger item is alone."""
     block: list[Item] = []
     filled = 0
     for item in items:
@@ -118,8 +85,3 @@ def in_blocks(items: Iterable[Item], size_of: Callable[[Item], int], most: int) 
         filled += size_of(item)
     if block:
         yield block
-
-
-def cuts(samples: int, buckets: int) -> NDArray[np.int64]:
-    """Return where buckets begin among sorted samples, ``[buckets - 1]``: at equal numbers of them."""
-    return np.arange(1, buckets) * samples // buckets

@@ -10,9 +10,8 @@
 Symbol 0 is a break: between runs of words, between documents, and in the place of a special token. A
 word below the minimum becomes one too, since no n-gram with it can reach the minimum.
 
-Files, B a block and K a bucket: ``text-B``, ``local-B``, ``words-B``, ``uses-B``, ``symbols-B``. Further
-``words.kept-K``, ``words.rows-K``, ``words.starts-K``; ``n1.roots``: row in order 1 of every symbol, -1 where it has
-none.
+Files, B a block and K a bucket: ``text-B``, ``local-B``, ``words-B``, ``uses-B``, ``symbols-B``, ``words.kept-K``, and
+those of `buckets`. Further ``n1.roots``: row in order 1 of every symbol, -1 where it has none.
 """
 
 from bisect import bisect_left
@@ -30,10 +29,10 @@ import tokenizers
 from numpy.typing import NDArray
 
 from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.formats.counts import COUNTS_OF_COUNTS
 from spectool.artifacts.replacing import renaming
 from spectool.artifacts.work import Figures, load, read_json, save, write_json
-from spectool.build.counting.plan import cuts, in_blocks
+from spectool.build.counting.buckets import cuts, figures_of, records_in, rows_of, save_rows
+from spectool.build.counting.plan import in_blocks
 from spectool.corpora import word_runs
 
 BREAK = 0
@@ -69,7 +68,7 @@ def cut_words(work: Path, blocks: int, buckets: int) -> Figures:
     """Choose the first word of every bucket but the first, from samples of all blocks."""
     samples: list[str] = []
     for block in range(blocks):
-        words, _ = _read_words(work, f"words-{block}")
+        words, _ = read_words(work, f"words-{block}")
         samples += words.take(pa.array(range(0, len(words), WORDS_EVERY), pa.int64())).to_pylist()
     samples.sort()
     write_json(work / "words.cuts.json", [samples[at] for at in cuts(len(samples), buckets)])
@@ -78,33 +77,17 @@ def cut_words(work: Path, blocks: int, buckets: int) -> Figures:
 
 def merge_words(work: Path, bucket: int, blocks: int, min_count: int) -> Figures:
     """Add up the counts of a bucket's words, and write for every block which of its words are kept."""
-    first: list[str] = read_json(work / "words.cuts.json")
-    pieces, counts, starts = [], [], [0]
-    for block in range(blocks):
-        words, uses = _read_words(work, f"words-{block}")
-        start = _place(words, first[bucket - 1]) if bucket else 0
-        stop = _place(words, first[bucket]) if bucket < len(first) else len(words)
-        pieces.append(words[start:stop])
-        counts.append(uses[start:stop])
-        starts.append(starts[-1] + stop - start)
+    sources = (read_words(work, f"words-{block}") for block in range(blocks))
+    pieces, counts, starts = records_in(sources, read_json(work / "words.cuts.json"), bucket, _place)
     encoded = pa.concat_arrays(pieces).dictionary_encode()
-    ids, words = as_numpy(encoded.indices), encoded.dictionary
-    total = np.zeros(len(words), dtype=np.int64)
-    np.add.at(total, ids, np.concatenate(counts))
-    by_text = as_numpy(pc.sort_indices(words)).astype(np.int64)
-    kept = total[by_text] >= min_count
-    row = np.empty(len(words), dtype=np.int32)
-    row[by_text] = np.where(kept, np.cumsum(kept) - 1, -1)
-    chosen = by_text[kept]
-    save(work, f"words.rows-{bucket}", row[ids])
-    save(work, f"words.starts-{bucket}", np.array(starts))
-    _write_words(work, f"words.kept-{bucket}", words.take(pa.array(chosen)), total[chosen])
-    return {
-        "distinct": len(words),
-        "kept": len(chosen),
-        "occurrences": int(total[chosen].sum()),
-        "counts_of_counts": counts_of_counts(total),
-    }
+    by_text = as_numpy(pc.sort_indices(encoded.dictionary)).astype(np.int64)
+    word_of = np.argsort(by_text)[as_numpy(encoded.indices)]
+    total = np.zeros(len(by_text), dtype=np.int64)
+    np.add.at(total, word_of, counts)
+    kept = total >= min_count
+    save_rows(work, "words", bucket, kept, word_of, starts)
+    _write_words(work, f"words.kept-{bucket}", encoded.dictionary.take(pa.array(by_text[kept])), total[kept])
+    return figures_of(total, kept)
 
 
 def number_words(work: Path, buckets: int) -> Figures:
@@ -112,34 +95,25 @@ def number_words(work: Path, buckets: int) -> Figures:
 
     The kept words of all buckets are in memory here: some 50 bytes for each.
     """
-    parts = [_read_words(work, f"words.kept-{bucket}") for bucket in range(buckets)]
+    parts = [read_words(work, f"words.kept-{bucket}") for bucket in range(buckets)]
     words = pa.concat_arrays([part for part, _ in parts])
     counts = np.concatenate([uses for _, uses in parts])
     chosen = np.argsort(-counts, kind="stable")  # the words are in the order of their texts
-    symbol = np.empty(len(words), dtype=np.int32)
-    symbol[chosen] = np.arange(1, len(words) + 1)
-    bases = np.cumsum([0, *(len(part) for part, _ in parts)])
+    symbols = np.arange(1, len(words) + 1)
+    symbol = np.full(len(words) + 1, BREAK, dtype=np.int32)  # the last is that of row -1
+    symbol[chosen] = symbols
     save(work, "words.symbols", symbol)
-    save(work, "words.bases", bases)
+    save(work, "words.bases", np.cumsum([0, *(len(part) for part, _ in parts)]))
     _write_words(work, "vocabulary", words.take(pa.array(chosen)), counts[chosen])
-    save(work, "n1.roots", np.arange(-1, len(words), dtype=np.int32))
-    save(work, "n1.keys-0", np.arange(1, len(words) + 1))
-    save(work, "n1.counts-0", counts[chosen])
+    _save_first_order(work, len(symbol), symbols, counts[chosen])
     return {"kept": len(words)}
 
 
-def place_words(work: Path, block: int, buckets: int) -> Figures:
+def place_words(work: Path, block: int) -> Figures:
     """Put the vocabulary's symbols in the place of a block's own."""
-    symbol, bases = load(work, "words.symbols", mapped=True), load(work, "words.bases")
-    table = [np.array([BREAK], dtype=np.int32)]
-    for bucket in range(buckets):
-        starts = load(work, f"words.starts-{bucket}", mapped=True)
-        rows = np.array(load(work, f"words.rows-{bucket}", mapped=True)[starts[block] : starts[block + 1]])
-        found = np.full(len(rows), BREAK, dtype=np.int32)
-        found[rows >= 0] = symbol[rows[rows >= 0] + bases[bucket]]
-        table.append(found)
+    rows = np.append(-1, rows_of(work, "words", block))  # local symbol 0 is a break
     local = load(work, f"local-{block}")
-    save(work, f"symbols-{block}", np.concatenate(table)[local])
+    save(work, f"symbols-{block}", load(work, "words.symbols", mapped=True)[rows][local])
     return {"symbols": len(local)}
 
 
@@ -165,17 +139,18 @@ def merge_tokens(work: Path, blocks: int, min_count: int) -> Figures:
         total += load(work, f"uses-{block}", mapped=True)
     total[BREAK] = 0
     kept = np.flatnonzero(total >= min_count)
-    roots = np.full(len(total), -1, dtype=np.int32)
+    _save_first_order(work, len(total), kept, total[kept])
+    found = total[total > 0]
+    return figures_of(found, found >= min_count)
+
+
+def _save_first_order(work: Path, symbols: int, kept: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    roots = np.full(symbols, -1, dtype=np.int32)
     roots[kept] = np.arange(len(kept))
     save(work, "n1.roots", roots)
+    save(work, "n1.bases", np.array([0, len(kept)]))
     save(work, "n1.keys-0", kept)
-    save(work, "n1.counts-0", total[kept])
-    return {
-        "distinct": int((total > 0).sum()),
-        "kept": len(kept),
-        "occurrences": int(total[kept].sum()),
-        "counts_of_counts": counts_of_counts(total),
-    }
+    save(work, "n1.counts-0", counts)
 
 
 def token_symbols(size: int, specials: frozenset[int]) -> NDArray[np.int32]:
@@ -189,16 +164,6 @@ def windows(symbols: NDArray[np.int32], orders: int) -> list[int]:
     """Return how many windows of each length hold no break; the last symbol is one."""
     lengths = np.diff(np.flatnonzero(symbols == BREAK), prepend=-1) - 1
     return [int(np.maximum(lengths - shorter, 0).sum()) for shorter in range(orders)]
-
-
-def counts_of_counts(counts: NDArray[np.int64]) -> list[int]:
-    """Return how many n-grams occur once, twice, ... up to `COUNTS_OF_COUNTS` times."""
-    return [int((counts == times).sum()) for times in range(1, COUNTS_OF_COUNTS + 1)]
-
-
-def read_vocabulary(work: Path) -> pa.Array:
-    """Return the words by symbol."""
-    return _read_words(work, "vocabulary")[0]
 
 
 def _texts(work: Path, block: int) -> list[str]:
@@ -215,7 +180,8 @@ def _write_words(work: Path, name: str, words: pa.Array, counts: NDArray[np.int6
         write_columns(partial, {"word": words, "count": pa.array(counts)})
 
 
-def _read_words(work: Path, name: str) -> tuple[pa.Array, NDArray[np.int64]]:
+def read_words(work: Path, name: str) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Return sorted words, or the vocabulary by symbol, with their counts."""
     columns = read_columns(work / f"{name}.arrow", _WORDS)
     return columns["word"], as_numpy(columns["count"])
 

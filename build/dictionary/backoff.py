@@ -19,8 +19,7 @@ and cost as much on other text as they gain (docs/results.md).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,20 +35,26 @@ _ENOUGH = 0.995  # of the entries allowed
 Values: TypeAlias = NDArray[np.floating[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Predictions:
-    """What is proposed after each context of one length."""
+class Predictions(NamedTuple):
+    """What is proposed after each context of one length, ``[contexts]`` each.
 
-    kept: NDArray[np.bool_]  # contexts with an entry of their own, ``[contexts]``
-    # symbol proposed after each context, by its own entry or that of its longest kept suffix; -1 where there is none.
-    # ``[contexts]``
-    token: Rows
-    probability: NDArray[np.float32]  # of that token after the context itself, ``[contexts]``, float32
-    # the same where no longer kept context takes the occurrence: `conditional_followers`. ``[contexts]``, float32
-    conditional: NDArray[np.float32]
-    stated: NDArray[np.float32]  # what the entry that proposes it says of it, ``[contexts]``, float32
-    length: NDArray[np.int8]  # tokens in the context of that entry, 0 where there is none, ``[contexts]``
-    count: Rows  # occurrences of that entry's context, ``[contexts]``
+    The entry that speaks for a context is its own, or that of its longest kept suffix.
+    """
+
+    kept: NDArray[np.bool_]  # contexts with an entry of their own
+    token: Rows  # symbol that the entry proposes; -1 where there is none
+    probability: NDArray[np.float32]  # of that token after the context itself
+    conditional: NDArray[np.float32]  # the same where no longer kept context takes the occurrence
+    stated: NDArray[np.float32]  # what the entry says of it
+    length: NDArray[np.int8]  # tokens in the entry's context, 0 where there is none
+    count: Rows  # type: ignore[assignment]  # occurrences of the entry's context
+
+
+_NEVER = np.zeros(1, np.float32)
+_NO_ENTRY = Predictions(
+    np.zeros(1, bool), np.full(1, -1), _NEVER, _NEVER, _NEVER, np.zeros(1, np.int8), np.zeros(1, np.int64)
+)
+"""What is proposed after the empty context."""
 
 
 class CandidateEntries:
@@ -58,24 +63,47 @@ class CandidateEntries:
     def __init__(self, windows: Sequence[Windows], discount: float, symbols: int) -> None:
         """Find the most probable follower of every context, and how probable it is.
 
-        Args:
-            windows: Orders 1 to N.
-            discount: D of the smoothing, 0 to 1.
-            symbols: Highest symbol.
+        The windows are of order 1 to N, the discount is D of the smoothing, and the highest symbol is ``symbols``.
         """
         self.windows, self._discount, self._base = windows, discount, symbols + 1
         self._smoothed = smooth(windows, discount)
         self._best = [self._best_followers(length) for length in range(1, len(windows))]
-        self._conditional = self._smoothed
-        self._conditional = self._conditional_on(self._chosen(0.0, by_threshold=False))
+        self._conditional = self._conditional_on(self.entries_gaining(0.0, by_threshold=False))
 
-    def entries_gaining(self, least: float) -> list[Predictions]:
+    def entries_gaining(self, least: float, by_threshold: bool = True) -> list[Predictions]:
         """Choose the entries that gain more than ``least``, in expected accepted tokens in the counted text.
+
+        Without ``by_threshold``, it is the gain of those alone who draft everything.
 
         Returns:
             Predictions for the contexts of 1, 2, ... N-1 tokens.
         """
-        return self._chosen(least, by_threshold=True)
+        chosen: list[Predictions] = []
+        for length, (token, row) in enumerate(self._best, 1):
+            contexts, inherited = self.windows[length - 1], self._inherited(length, chosen)
+            other = self._rows_of(length, inherited.token)
+            p = _after(self._smoothed[length], row, np.float32(0))
+            q = _after(self._smoothed[length], other, inherited.probability)
+            gain, new = p - q, token != inherited.token
+            p_c, q_c, stated = p, q, inherited.stated
+            if by_threshold:
+                p_c = _after(self._conditional[length], row, np.float32(0))
+                q_c = _after(self._conditional[length], other, inherited.conditional)
+                gain = gain + gain_over_thresholds(p_c, q_c, stated)
+                new |= np.abs(p_c - stated) > PROBABILITY_STEP
+            kept = (token >= 0) & new & (contexts.count * gain > least)
+            chosen.append(
+                Predictions(
+                    kept,
+                    np.where(kept, token, inherited.token),
+                    np.where(kept, p, q),
+                    np.where(kept, p_c, q_c),
+                    np.where(kept, p_c, stated),
+                    np.where(kept, length, inherited.length).astype(np.int8),
+                    np.where(kept, contexts.count, inherited.count),
+                )
+            )
+        return chosen
 
     def best_entries(self, most: int) -> list[Predictions]:
         """Choose at most ``most`` entries, those that gain most."""
@@ -111,49 +139,16 @@ class CandidateEntries:
             own = predictions.kept
             stated = self._inherited(length, restated).stated
             stated[own] = followers[length].probability[self._rows_of(length, predictions.token)[own]]
-            restated.append(replace(predictions, stated=stated))
+            restated.append(predictions._replace(stated=stated))
         return restated
 
     def _conditional_on(self, chosen: Sequence[Predictions]) -> list[Followers]:
         return conditional_followers(self.windows, [predictions.kept for predictions in chosen], self._discount)
 
-    def _chosen(self, least: float, by_threshold: bool) -> list[Predictions]:
-        """Choose entries by their expected gain: with thresholds, or to those alone who draft everything."""
-        chosen: list[Predictions] = []
-        for length, (token, row) in enumerate(self._best, 1):
-            contexts, inherited = self.windows[length - 1], self._inherited(length, chosen)
-            other = self._rows_of(length, inherited.token)
-            p = _after(self._smoothed[length], row, np.float32(0))
-            q = _after(self._smoothed[length], other, inherited.probability)
-            gain, new = p - q, token != inherited.token
-            p_c, q_c, stated = p, q, inherited.stated
-            if by_threshold:
-                p_c = _after(self._conditional[length], row, np.float32(0))
-                q_c = _after(self._conditional[length], other, inherited.conditional)
-                gain = gain + gain_over_thresholds(p_c, q_c, stated)
-                new |= np.abs(p_c - stated) > PROBABILITY_STEP
-            kept = (token >= 0) & new & (contexts.count * gain > least)
-            chosen.append(
-                Predictions(
-                    kept,
-                    np.where(kept, token, inherited.token),
-                    np.where(kept, p, q),
-                    np.where(kept, p_c, q_c),
-                    np.where(kept, p_c, stated),
-                    np.where(kept, length, inherited.length).astype(np.int8),
-                    np.where(kept, contexts.count, inherited.count),
-                )
-            )
-        return chosen
-
     def _inherited(self, length: int, shorter: Sequence[Predictions]) -> Predictions:
         """Return what is proposed after each context of ``length`` tokens by its longest kept suffix."""
-        contexts = self.windows[length - 1]
-        if shorter:
-            return Predictions(*(getattr(shorter[-1], field.name)[contexts.suffix] for field in fields(Predictions)))
-        nothing = np.zeros(len(contexts.keys), dtype=np.float32)
-        rows = np.zeros(len(contexts.keys), dtype=np.int64)
-        return Predictions(nothing > 0, rows - 1, nothing, nothing, nothing.copy(), rows.astype(np.int8), rows)
+        suffix = self.windows[length - 1].suffix
+        return Predictions._make(column[suffix] for column in (shorter[-1] if shorter else _NO_ENTRY))
 
     def _best_followers(self, length: int) -> tuple[Rows, Rows]:
         """Return the most probable next symbol after each context, the lowest of equals, and the row of that window."""
@@ -180,10 +175,7 @@ class CandidateEntries:
 def gain_over_thresholds(p: Values, q: Values, stated: Values) -> Values:
     """Return what an entry adds to those who draft from some probability on, averaged over all that there are.
 
-    Args:
-        p: Of its token.
-        q: Of the token that is proposed without it.
-        stated: What is said of that one.
+    Its token has the probability ``p``. Without it, a token of probability ``q`` is proposed and ``stated`` said of it.
     """
     gain: Values = p**2 / 2 - q * stated + stated**2 / 2
     return gain

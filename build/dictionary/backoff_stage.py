@@ -2,10 +2,10 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ from spectool.corpora import Corpus
 _DRAFT_LENGTH = 8  # at which dictionaries are compared on the held-out text
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """What dictionaries of all sizes share."""
 
     candidates: CandidateEntries
@@ -58,26 +57,22 @@ def build_backoff(
     held_out: Sequence[str] = (),
     prepared: Prepared | None = None,
 ) -> Manifest:
-    """Build a backoff dictionary and write it to ``out``.
+    """Build a backoff dictionary and write it to ``out`` in one step.
 
     Args:
         tokenizer: The target's.
         counts: Windows of its tokens, at least of order ``max_context + 1``.
-        out: Directory of the artifact; replaced in one step when everything is written.
-        options: See `BackoffOptions`.
+        out: Directory of the artifact.
+        options: What is asked.
         progress: Called with a phrase when a step begins.
         held_out: Texts that were not counted, to set the stated probabilities right on.
         prepared: What `prepare` made of the same, for several sizes.
-
-    Returns:
-        The manifest of the finished artifact.
 
     Raises:
         SpectoolError: The counts do not fit, or there is nothing to build from.
     """
     with writing(out) as directory:
-        prepared = prepared or prepare(tokenizer, counts, options, progress, held_out)
-        candidates, text = prepared.candidates, prepared.held_out
+        candidates, text = prepared or prepare(tokenizer, counts, options, progress, held_out)
 
         def choose(most: int) -> tuple[list[Predictions], list[Entry]]:
             chosen = candidates.restated(candidates.best_entries(most))
@@ -92,10 +87,8 @@ def build_backoff(
                 "Give more text, or a larger --max-bytes"
             )
         chosen, shape = written
-        statistics: dict[str, Any] = {
-            "tokens": counts.total,
-            "contexts": sum(len(each.keys) for each in candidates.windows[:-1]),
-        }
+        contexts = sum(len(each.keys) for each in candidates.windows[:-1])
+        statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
         if text is not None:
             statistics["held_out"] = {
                 "tokens": text.tokens,
@@ -130,16 +123,13 @@ def count_and_build(
 
 
 def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> None:
+    advice = f"Count with `spectool count --tokenizer {tokenizer.name}`"
     if counts.kind != "windows":
-        raise SpectoolError(
-            f"{counts.path}: counts of {counts.kind}, expected of token windows. "
-            f"Count with `spectool count --tokenizer {tokenizer.name}`"
-        )
+        raise SpectoolError(f"{counts.path}: counts of {counts.kind}, expected of token windows. {advice}")
     if counts.fingerprint != tokenizer.fingerprint:
         raise SpectoolError(
             f"{counts.path}: counted with another tokenizer ({short(counts.fingerprint or '')}), expected "
-            f"{tokenizer.name} ({short(tokenizer.fingerprint)}). "
-            f"Count with `spectool count --tokenizer {tokenizer.name}`"
+            f"{tokenizer.name} ({short(tokenizer.fingerprint)}). {advice}"
         )
     if counts.orders <= options.max_context:
         raise SpectoolError(
@@ -153,8 +143,7 @@ def _entries(chosen: Sequence[Predictions], counts: Counts, calibration: Calibra
         rows = np.flatnonzero(predictions.kept)
         contexts = (counts.spelled(length, rows) - 1).tolist()
         following = (predictions.token[rows] - 1).tolist()
-        count = predictions.count[rows]
-        stated = predictions.stated[rows]
+        count, stated = predictions.count[rows], predictions.stated[rows]
         probability = stated if calibration is None else calibration(length, count, stated)
         for context, token, p, n in zip(contexts, following, probability.tolist(), count.tolist(), strict=True):
             yield Entry(context, (token,), p, n)

@@ -77,9 +77,11 @@ def build_dict(
         spectool build-dict --tokenizer ./Bielik-11B --counts pl-bielik.counts --max-bytes 2MB -o small.dict
         spectool build-dict --tokenizer ./Bielik-11B --corpus wiki-pl --method dictspec -o paper.dict
     """
-    from spectool.artifacts.formats.dictionary import FORMAT as DICTIONARY
+    from spectool.artifacts.formats.counts import Counts
+    from spectool.artifacts.formats.dictionary import FORMAT
     from spectool.artifacts.tokenizer.opening import open_tokenizer
     from spectool.build.counting.options import CountOptions
+    from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
     from spectool.corpora import open_corpus
 
     if (corpus is None) == (counts is None):
@@ -88,41 +90,32 @@ def build_dict(
         raise click.UsageError(
             "--language, --text-field and --min-count are for --corpus; --counts are counted already"
         )
-    _refuse(context, DictSpecOptions if method == "backoff" else BackoffOptions, method)
-    source = None if corpus is None else open_corpus(corpus, on_error=on_error, text_field=text_field)
+    kind, other = (BackoffOptions, DictSpecOptions) if method == "backoff" else (DictSpecOptions, BackoffOptions)
+    _refuse(context, other, method)
+    source: Any = None if corpus is None else open_corpus(corpus, on_error=on_error, text_field=text_field)
     target = open_tokenizer(tokenizer)
     say_notes(target)
-    kind = BackoffOptions if method == "backoff" else DictSpecOptions
-    mine = {field.name: chosen[field.name] for field in fields(kind)}
-    options = kind(**{name: value for name, value in mine.items() if value is not None})
+    names = [field.name for field in fields(kind)]
+    options: Any = kind(**{name: chosen[name] for name in names if chosen[name] is not None})
     small = source is not None and source.total_bytes is not None and source.total_bytes < _SMALL
     least = min_count or (2 if method == "backoff" and not small else 1)
     name = f"{slug(corpus or str(counts))}.{target.fingerprint[:8]}.{method}-{digest(options, language, least)}.dict"
     path = out or default_path(name)
     limits = CountOptions(min_count=least, memory=memory, workers=workers, language=language)
-    build = _backoff if method == "backoff" else _dictspec
-    with stage(path, DICTIONARY, as_json, {"target": target.fingerprint}) as finish:
-        finish(build(target, source, counts, path, options, limits))
+    with stage(path, FORMAT, as_json, {"target": target.fingerprint}) as finish:
+        if method == "dictspec":
+            from spectool.build.dictionary.dictspec_stage import build_dictspec, count_corpus, open_counts
+
+            words = open_counts(counts, options.orders) if counts else count_corpus(source, options.orders, limits)
+            finish(build_dictspec(target, words, path, options, say))
+        elif counts:
+            finish(build_backoff(target, Counts(counts), path, options, say))
+        else:
+            finish(count_and_build(target, source, path, options, limits, say))
     if not as_json:
         alone = Path(tokenizer).exists() and not (Path(tokenizer) / "config.json").is_file()
         model = "MODEL" if alone else shlex.quote(tokenizer)
         say(f"next: spectool generate --model {model} --dict {shlex.quote(str(path))} --prompt …")
-
-
-def _backoff(target: Any, source: Any, counts: Path | None, path: Path, options: Any, limits: Any) -> Any:
-    from spectool.artifacts.formats.counts import Counts
-    from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
-
-    if counts is not None:
-        return build_backoff(target, Counts(counts), path, options, say)
-    return count_and_build(target, source, path, options, limits, say)
-
-
-def _dictspec(target: Any, source: Any, counts: Path | None, path: Path, options: Any, limits: Any) -> Any:
-    from spectool.build.dictionary.dictspec_stage import build_dictspec, count_corpus, open_counts
-
-    known = count_corpus(source, options.orders, limits) if counts is None else open_counts(counts, options.orders)
-    return build_dictspec(target, known, path, options, say)
 
 
 def _refuse(context: click.Context, kind: type, method: str) -> None:

@@ -18,11 +18,11 @@ Source: "Dictionary-Based Speculative Decoding for Non-Latin-Script Languages", 
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 from numpy.typing import NDArray
 
 from spectool.artifacts.formats.dictionary import Entry
@@ -32,8 +32,7 @@ Ints = NDArray[np.int64]
 Ids = NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
-class Proposals:
+class Proposals(NamedTuple):
     """What each context proposes, before a minimum probability shortens it."""
 
     tokens: Ids  # token ids, shape ``[longest continuation, contexts]``, -1 behind the end
@@ -47,12 +46,11 @@ class Proposals:
         return lengths
 
 
-@dataclass(frozen=True, slots=True)
-class Drafts:
-    """What a dictionary does at every position of a replayed text, should a pass begin there."""
+class Drafts(NamedTuple):
+    """What a dictionary does at every position of a replayed text, should a pass begin there; ``[tokens]``."""
 
-    proposed: NDArray[np.int8]  # tokens proposed, shape ``[tokens]``
-    accepted: NDArray[np.int8]  # how many of them are right, same shape
+    proposed: NDArray[np.int8]  # tokens proposed
+    accepted: NDArray[np.int8]  # how many of them are right
 
 
 class NestedDictSpec:
@@ -114,8 +112,7 @@ class NestedDictSpec:
             empty = np.zeros((self._longest, 0))
             return Proposals(empty.astype(np.int32), empty, np.zeros(0, dtype=np.int64))
         contexts, tails, counts = contexts[first], tails[first], np.add.reduceat(counts, first)
-        choose = self._whole if reading == "whole" else self._path
-        return choose(contexts, tails, counts)
+        return (self._whole if reading == "whole" else self._path)(contexts, tails, counts)
 
     def kept(self, proposals: Proposals, lengths: NDArray[np.int8]) -> Ints:
         """Return the contexts whose entries are stored: they propose something else than their longest known suffix."""
@@ -241,17 +238,15 @@ def _contexts(tokens: Ids, starts: Ints, places: Ints, splits: int, longest: int
         node[going] = nodes + numbers
         nodes += len(keys)
     contexts, ends = _numbered(node[:splits])
-    # Of the nodes only those that end a context count: each gets the nearest of them above it.
-    context_of = np.full(nodes, -1, dtype=np.int32)
-    above = np.concatenate(parents)
-    first = 1
+    # Of the nodes only those that end a context count: each other one gets the nearest of them above it.
     nearest = np.full(nodes, -1, dtype=np.int32)
-    context_of[ends] = np.arange(len(ends), dtype=np.int32)
-    for level in parents[1:]:
-        rows = slice(first, first + len(level))
-        nearest[rows] = np.where(context_of[rows] >= 0, context_of[rows], nearest[level])
-        first += len(level)
-    return nearest[above[ends]], contexts.astype(np.int32), nearest[node[splits:]]
+    nearest[ends] = np.arange(len(ends), dtype=np.int32)
+    first = 1
+    for above in parents[1:]:
+        here = nearest[first : first + len(above)]
+        here[:] = np.where(here >= 0, here, nearest[above])
+        first += len(above)
+    return nearest[np.concatenate(parents)[ends]], contexts.astype(np.int32), nearest[node[splits:]]
 
 
 def _continuations(tokens: Ids, ends: Ints, longest: int) -> tuple[Ids, Ids, Ids]:
@@ -282,22 +277,13 @@ def _continuations(tokens: Ids, ends: Ints, longest: int) -> tuple[Ids, Ids, Ids
 
 def _numbered(keys: Ints, by_size: bool = False) -> tuple[Ints, Ints]:
     """Number equal keys alike, as they first appear or by size; return the numbers and the key of each."""
-    encoded = pa.array(keys).dictionary_encode()
-    numbers, values = encoded.indices.to_numpy(), encoded.dictionary.to_numpy()
-    if not by_size:
-        return numbers.astype(np.int64), values
-    order = np.argsort(values)
-    rank = np.empty(len(values), dtype=np.int64)
-    rank[order] = np.arange(len(values))
-    return rank[numbers], values[order]
+    numbers, values = pd.factorize(keys, sort=by_size)
+    return numbers, values
 
 
 def _first_of_run(*columns: NDArray[np.generic]) -> Ints:
     """Return where rows differ from the row before."""
-    if not len(columns[0]):
-        return np.zeros(0, dtype=np.int64)
-    differs = np.zeros(len(columns[0]), dtype=bool)
-    differs[0] = True
+    differs = np.arange(len(columns[0])) == 0
     for column in columns:
         differs[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(differs)

@@ -1,12 +1,12 @@
 """The stage behind ``spectool build-dict --method dictspec``: corpus and tokenizer in, dictionary artifact out."""
 
 import heapq
+import math
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,88 +29,53 @@ from spectool.corpora import Corpus
 _BLOCK = 1 << 18  # rows looked at together
 
 
-class WordNgrams:
+class WordNgrams(Counts):
     """Exact counts of the word n-grams of a corpus that occur often enough.
 
     They depend on no tokenizer: one count serves any number of dictionaries.
-
-    Attributes:
-        counts: Their artifact, of the kind ``words``.
     """
-
-    def __init__(self, counts: Counts) -> None:
-        """Take counts of words.
-
-        Raises:
-            ArtifactError: They are counts of token windows.
-        """
-        self.counts = counts
-        self._vocabulary = counts.vocabulary
 
     @property
     def total_words(self) -> int:
         """Words in the corpus."""
-        return self.counts.total
-
-    @property
-    def inputs(self) -> Mapping[str, Any]:
-        """What the manifest says of where they come from."""
-        return self.counts.manifest.inputs
-
-    @property
-    def figures(self) -> Mapping[int, Mapping[str, Any]]:
-        """What the manifest says of every order: how many n-grams there are, and how many are kept."""
-        return {int(order): figures for order, figures in self.counts.manifest.statistics["orders"].items()}
+        return self.total
 
     def most_frequent(self, size: int, max_order: int = 3) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the most frequent n-grams of orders 1..max_order together.
+        """Return texts and counts of the ``size`` most frequent n-grams of orders 1..max_order together.
 
-        Args:
-            size: How many, over all orders.
-            max_order: Highest order to take part.
-
-        Returns:
-            Texts and counts by falling count; ties by order, then by text, so that the choice
-            does not depend on the order of the corpus.
+        They go by falling count; ties by order, then by text, so that the choice does not depend on the order of the
+        corpus.
         """
         if not size:
             return [], np.zeros(0, dtype=np.int64)
         orders = range(1, max_order + 1)
         threshold = self._kth_largest(size, orders)
-        above = sorted(
-            (-count, order, text) for order in orders for text, count in self._texts(order, threshold + 1, None)
-        )
-        ties: list[tuple[int, int, str]] = []
+        chosen = sorted((-count, order, text) for order in orders for text, count in self._texts(order, threshold + 1))
         for order in orders:
-            missing = size - len(above) - len(ties)
             texts = (text for text, _ in self._texts(order, threshold, threshold))
-            ties += ((-threshold, order, text) for text in heapq.nsmallest(missing, texts))
-        chosen = [*above, *ties][:size]
+            chosen += ((-threshold, order, text) for text in heapq.nsmallest(size - len(chosen), texts))
         return [text for _, _, text in chosen], np.array([-count for count, _, _ in chosen], dtype=np.int64)
 
     def _kth_largest(self, k: int, orders: range) -> int:
         """Return the k-th largest count of these orders, or 1 when there are fewer."""
         largest = np.zeros(0, dtype=np.int64)
         for order in orders:
-            counts = self.counts.level(order).count
+            counts = self.level(order).count
             for start in range(0, len(counts), _BLOCK):
                 largest = np.concatenate([largest, counts[start : start + _BLOCK]])
                 if len(largest) > k:
                     largest = np.partition(largest, len(largest) - k)[len(largest) - k :]
         return 1 if len(largest) < k else int(largest.min())
 
-    def _texts(self, order: int, low: int, high: int | None) -> Iterator[tuple[str, int]]:
+    def _texts(self, order: int, low: int, high: float = math.inf) -> Iterator[tuple[str, int]]:
         """Yield the n-grams of one order that occur ``low`` to ``high`` times, spelled, with their counts."""
-        counts = self.counts.level(order).count
+        counts = self.level(order).count
         for start in range(0, len(counts), _BLOCK):
             here = counts[start : start + _BLOCK]
-            rows = start + np.flatnonzero((here >= low) & ((here <= high) if high is not None else True))
-            columns = [self._words(symbols) for symbols in self.counts.spelled(order, rows).T]
-            texts = pc.binary_join_element_wise(*columns, pa.scalar(" ", pa.large_string())).to_pylist()
+            rows = start + np.flatnonzero((here >= low) & (here <= high))
+            words = [self.vocabulary.take(pa.array(symbols - np.int64(1))) for symbols in self.spelled(order, rows).T]
+            texts = pc.binary_join_element_wise(*words, pa.scalar(" ", pa.large_string())).to_pylist()
             yield from zip(texts, counts[rows].tolist(), strict=True)
-
-    def _words(self, symbols: NDArray[np.int32]) -> pa.Array:
-        return self._vocabulary.take(pa.array(symbols.astype(np.int64) - 1))
 
 
 ORDERS = {"n1": 1, "n12": 2, "n123": 3}
@@ -121,11 +86,8 @@ EVERYTHING = CountOptions(min_count=1)
 def count_corpus(corpus: Corpus, orders: str = "n123", options: CountOptions = EVERYTHING) -> WordNgrams:
     """Read a corpus once and count its word n-grams, in a temporary directory that goes with the result.
 
-    Args:
-        corpus: The text.
-        orders: ``n1``, ``n12`` or ``n123``.
-        options: All else that the counting stage is asked. By default every n-gram is kept. For a choice of the most
-            frequent ones that ends above single occurrences, a minimum of 2 gives the same.
+    ``orders`` is ``n1``, ``n12`` or ``n123``; the ``options`` are all else that the counting stage is asked. For a
+    choice of the most frequent n-grams that ends above single occurrences, a minimum of 2 gives the same.
 
     Raises:
         CorpusError: The text cannot be read.
@@ -144,11 +106,11 @@ def open_counts(path: Path, orders: str = "n123") -> WordNgrams:
     Raises:
         ArtifactError: Not whole counts, or counts of token windows, or not of these orders.
     """
-    counts = Counts(path)
-    ngrams = WordNgrams(counts)
-    if counts.orders < ORDERS[orders]:
+    ngrams = WordNgrams(path)
+    _ = ngrams.vocabulary  # counts of token windows have none
+    if ngrams.orders < ORDERS[orders]:
         raise ArtifactError(
-            f"{path}: n-grams of up to {counts.orders} words, expected {ORDERS[orders]} for --orders {orders}. "
+            f"{path}: n-grams of up to {ngrams.orders} words, expected {ORDERS[orders]} for --orders {orders}. "
             f"Count again with --orders {ORDERS[orders]}, or build with fewer"
         )
     return ngrams
@@ -157,17 +119,9 @@ def open_counts(path: Path, orders: str = "n123") -> WordNgrams:
 def build_dictspec(
     tokenizer: Tokenizer, ngrams: WordNgrams, out: Path, options: DictSpecOptions, progress: Progress
 ) -> Manifest:
-    """Build a DictSpec dictionary and write it to ``out``.
+    """Build a DictSpec dictionary for the target's tokenizer and write it to ``out`` in one step.
 
-    Args:
-        tokenizer: The target's.
-        ngrams: At least of the orders that ``options`` asks for.
-        out: Directory of the artifact; replaced in one step when everything is written.
-        options: See `DictSpecOptions`.
-        progress: Called with a phrase when a step begins.
-
-    Returns:
-        The manifest of the finished artifact.
+    The n-grams are at least of the orders that ``options`` asks for.
 
     Raises:
         SpectoolError: There is nothing to build from.
@@ -178,21 +132,23 @@ def build_dictspec(
         progress("encoding")
         tokens = tokenizer.encode_after_space(texts)
         progress("building entries")
-        limits = options.max_prefix, options.max_continuation
-        dictionaries = NestedDictSpec(tokens, counts, (), tokenizer.specials, *limits)
+        dictionaries = NestedDictSpec(
+            tokens, counts, (), tokenizer.specials, options.max_prefix, options.max_continuation
+        )
         proposals = dictionaries.proposals(len(tokens), options.reading)
         lengths = proposals.lengths(options.min_probability)
         kept = dictionaries.kept(proposals, lengths)
         if not len(kept):
             raise SpectoolError(
-                f"{ngrams.inputs['corpus']}: no entry to store from {ngrams.total_words} words at a minimum "
+                f"{ngrams.manifest.inputs['corpus']}: no entry to store from {ngrams.total} words at a minimum "
                 f"probability of {options.min_probability}. Give more text, or a lower --min-prob"
             )
         progress("writing")
         shape = write_dictionary(directory, dictionaries.entries(proposals, lengths, kept))
+        orders = ngrams.manifest.statistics["orders"]
         statistics = {
-            "words": ngrams.total_words,
-            "distinct_ngrams": {f"n{order}": figures["distinct"] for order, figures in ngrams.figures.items()},
+            "words": ngrams.total,
+            "distinct_ngrams": {f"n{order}": figures["distinct"] for order, figures in orders.items()},
             "ngrams": len(texts),
             "smallest_count": int(counts[-1]),
             "entries_before_pruning": int(np.count_nonzero(lengths)),
@@ -203,7 +159,7 @@ def build_dictspec(
             version=VERSION,
             arguments={"method": "dictspec", **asdict(options)},
             tokenizers={"target": tokenizer.identity},
-            inputs=ngrams.inputs,
+            inputs=ngrams.manifest.inputs,
             statistics=statistics,
         )
         return seal(directory, manifest)

@@ -5,8 +5,7 @@ of the text is predicted from the true tokens before it. A proposal is accepted 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,28 +32,21 @@ def split_off(documents: Iterable[Document], held_out: list[str]) -> Iterator[Do
             yield document
 
 
-@dataclass(frozen=True, slots=True)
-class Predicted:
-    """What was proposed for each token of a text."""
+class Predicted(NamedTuple):
+    """What was proposed for each token of a text, ``[tokens]`` each."""
 
-    proposed: NDArray[np.bool_]  # whether something was proposed for it, ``[tokens]``
-    right: NDArray[np.bool_]  # whether that was the token itself, ``[tokens]``
-    stated: NDArray[np.float32]  # the probability that the entry states, ``[tokens]``, float32
-    length: NDArray[np.int8]  # tokens in the entry's context, ``[tokens]``
-    count: NDArray[np.int64]  # occurrences of that context in the counted text, ``[tokens]``
+    proposed: NDArray[np.bool_]  # whether something was
+    right: NDArray[np.bool_]  # whether that was the token itself
+    stated: NDArray[np.float32]  # the probability that the entry states
+    length: NDArray[np.int8]  # tokens in the entry's context
+    count: NDArray[np.int64]  # type: ignore[assignment]  # occurrences of that context in the counted text
 
 
 class HeldOutText:
     """Encoded text with the counted windows that end at each of its tokens."""
 
     def __init__(self, documents: Iterable[Sequence[int]], windows: Sequence[Windows], symbols: int) -> None:
-        """Find the windows.
-
-        Args:
-            documents: Token ids.
-            windows: Orders 1 to N of the counts.
-            symbols: Highest symbol.
-        """
+        """Find the windows of order 1 to N that end at each token id; the highest symbol is ``symbols``."""
         # A break is symbol 0, which no window contains.
         self.symbols = np.array([s for ids in documents for s in (*(i + 1 for i in ids), 0)], dtype=np.int64)
         self.tokens = int(np.count_nonzero(self.symbols))
@@ -64,21 +56,18 @@ class HeldOutText:
             rows = window.find(np.maximum(before, 0) * (symbols + 1) + self.symbols)
             self._rows.append(np.where(before >= 0, rows, -1))
 
-    def predicted(self, chosen: Sequence[Predictions]) -> "Predicted":
+    def predicted(self, chosen: Sequence[Predictions]) -> Predicted:
         """Return what is proposed for each token, given the true tokens before it."""
         size = len(self.symbols)
         guess = np.full(size, -1, dtype=np.int64)
         stated, length, count = np.zeros(size, np.float32), np.zeros(size, np.int8), np.zeros(size, np.int64)
         for predictions, rows in zip(chosen, self._rows, strict=False):
-            before = np.concatenate([np.full(min(1, size), -1), rows[:-1]])
-            known = before >= 0
-            for values, column in (
-                (guess, predictions.token),
-                (stated, predictions.stated),
-                (length, predictions.length),
-                (count, predictions.count),
-            ):
-                values[known] = column[before[known]]
+            places = np.flatnonzero(rows[:-1] >= 0)  # tokens after a known context
+            context = rows[places]
+            guess[places + 1] = predictions.token[context]
+            stated[places + 1] = predictions.stated[context]
+            length[places + 1] = predictions.length[context]
+            count[places + 1] = predictions.count[context]
         proposed = (guess >= 0) & (self.symbols > 0)
         return Predicted(proposed, proposed & (guess == self.symbols), stated, length, count)
 
@@ -121,12 +110,9 @@ class Calibration:
     def __call__(
         self, length: int, count: NDArray[np.int64], probability: NDArray[np.floating[Any]]
     ) -> NDArray[np.float64]:
-        """Return corrected probabilities, at most 1, of entries whose contexts have one length.
+        """Correct stated probabilities of entries with contexts of ``length`` tokens, ``[entries]``; at most 1.
 
-        Args:
-            length: Tokens in the contexts.
-            count: Occurrences of each context, ``[entries]``.
-            probability: Stated, ``[entries]``.
+        ``count`` has the occurrences of each context, ``[entries]``.
         """
         if length >= len(self._factors):
             return probability.astype(np.float64)

@@ -9,9 +9,10 @@ f as well. Otherwise let c propose t with probability p. Then q is taken for (1 
 shared out as after the suffix. It is no more than p / 2, since t was chosen because f is less probable.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from itertools import compress, pairwise
+from itertools import compress, count, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -39,6 +40,10 @@ class Prediction(NamedTuple):
     occurrences: float  # of the context in the text
 
 
+Table = dict[Text, Prediction]
+"""Context -> what follows it."""
+
+
 def as_text(tokens: Iterable[int]) -> Text:
     """Write tokens as a string."""
     return "".join(map(chr, tokens))
@@ -58,16 +63,16 @@ def longest_suffix(context: Text, known: Mapping[Text, Found]) -> Found | None:
 class Choice:
     """All entries that there could be, from which those of a dictionary are chosen."""
 
-    def __init__(self, predictions: dict[Text, Prediction]) -> None:
+    def __init__(self, predictions: Table) -> None:
         """Find the longest suffix of every context, once for all choices."""
         self._predictions = predictions
         self._contexts = sorted(predictions, key=lambda context: (len(context), context))
         rows = {context: row for row, context in enumerate(self._contexts)}
-        numbers: dict[tuple[int, ...], int] = {}
         values = [predictions[context] for context in self._contexts]
         parents = (longest_suffix(context, rows) for context in self._contexts)
         self._parent = np.array([-1 if parent is None else parent for parent in parents], dtype=np.int64)
-        self._proposed = np.array([numbers.setdefault(p.continuation, len(numbers)) for p in values], dtype=np.int64)
+        number = defaultdict[tuple[int, ...], int](count().__next__)
+        self._proposed = np.array([number[p.continuation] for p in values], dtype=np.int64)
         self._probability = np.array([p.probability for p in values])
         self._occurrences = np.array([p.occurrences for p in values])
         lengths = np.array([len(context) for context in self._contexts])
@@ -84,7 +89,8 @@ class Choice:
         gain = np.zeros(len(self._contexts))
         for start, end in pairwise(self._bounds):
             own = np.arange(start, end)
-            fallback = np.where(self._parent[own] >= 0, speaks[self._parent[own]], -1)
+            parent = self._parent[start:end]
+            fallback = np.where(parent >= 0, speaks[parent], -1)
             p = self._probability[own]
             known, same = fallback >= 0, (fallback >= 0) & (self._proposed[fallback] == self._proposed[own])
             stated = np.where(known, self._probability[fallback], 0.0)
@@ -94,7 +100,7 @@ class Choice:
             speaks[own] = np.where(kept[own], own, fallback)
         return kept, gain
 
-    def best(self, most: int) -> dict[Text, Prediction]:
+    def best(self, most: int) -> Table:
         """Choose at most ``most`` entries, those that gain most; short contexts first."""
         kept, gain = self.gaining_at_least(0.0)
         if np.count_nonzero(kept) > most:
@@ -114,24 +120,16 @@ class Choice:
 
 def write_best(
     out: Path,
-    predictions: dict[Text, Prediction],
+    predictions: Table,
     chained: bool,
     limits: Limits,
     progress: Progress,
     facts: Mapping[str, Any],
 ) -> Manifest:
-    """Choose entries within limits and write the dictionary.
+    """Choose entries within limits from all that there could be, and write the dictionary in one step.
 
-    Args:
-        out: Directory of the artifact; replaced in one step when everything is written.
-        predictions: All that could become entries.
-        chained: As for `write_dictionary`.
-        limits: Of the result.
-        progress: Called with a phrase when a step begins.
-        facts: Arguments, tokenizers and inputs for the manifest, and statistics of what came before.
-
-    Returns:
-        The manifest of the finished artifact.
+    ``chained`` is as for `write_dictionary`. The facts are arguments, tokenizers and inputs for the manifest, and
+    statistics of what came before.
 
     Raises:
         SpectoolError: There is no entry, or no room for one.
@@ -140,7 +138,14 @@ def write_best(
         raise SpectoolError("no entry is left to write. Give other dictionaries, or wider limits")
     choice = Choice(predictions)
     with writing(out) as directory:
-        written = write_within(directory, limits, lambda most: (None, _entries(choice.best(most))), chained, progress)
+
+        def choose(most: int) -> tuple[None, list[Entry]]:
+            return None, [
+                Entry(as_tokens(context), p.continuation, p.probability, max(1, round(p.occurrences)))
+                for context, p in choice.best(most).items()
+            ]
+
+        written = write_within(directory, limits, choose, chained, progress)
         if written is None:
             raise SpectoolError(
                 f"a dictionary of {limits.max_bytes:,} bytes has no room for entries. Give a larger limit"
@@ -148,13 +153,6 @@ def write_best(
         arguments = {**facts["arguments"], **asdict(limits)}
         statistics = {**facts.get("statistics", {}), "entries_before_pruning": len(predictions), **written[1]}
         return seal(directory, Manifest(FORMAT, VERSION, arguments, facts["tokenizers"], facts["inputs"], statistics))
-
-
-def _entries(chosen: dict[Text, Prediction]) -> list[Entry]:
-    return [
-        Entry(as_tokens(context), p.continuation, p.probability, max(1, round(p.occurrences)))
-        for context, p in chosen.items()
-    ]
 
 
 Chosen = TypeVar("Chosen")
@@ -173,12 +171,8 @@ def write_within(
 ) -> tuple[Chosen, dict[str, Any]] | None:
     """Write the data files of a dictionary with the best entries that the limits allow.
 
-    Args:
-        directory: Scratch directory of `replacing.writing`.
-        limits: Of the dictionary.
-        choose: Returns the best entries, at most so many, and what they were chosen as.
-        chained: As for `write_dictionary`.
-        progress: Called with a phrase when a step begins.
+    Directory and ``chained`` are as for `write_dictionary`. ``choose`` returns the best entries, at most so many, and
+    what they were chosen as.
 
     Returns:
         What was chosen, and the statistics of `write_dictionary`; None where there is no entry, or no room for one.

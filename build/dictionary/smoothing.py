@@ -61,26 +61,18 @@ def open_windows(counts: Counts) -> list[Windows]:
     for order in range(1, counts.orders + 1):
         level = counts.level(order)
         keys = level.prefix.astype(np.int64) * base + level.symbol
-        if order == 1:
-            suffix = np.zeros(len(keys), dtype=np.int64)
-        elif order == 2:
-            suffix = windows[0].find(level.symbol.astype(np.int64))
-        else:
+        suffix = np.zeros(len(keys), dtype=np.int64)
+        if windows:
             # Asked for in ascending order: neighbours in the file are neighbours in the cache.
             wanted = windows[-1].suffix[level.prefix] * base + level.symbol
             ascending = np.argsort(wanted)
-            suffix = np.empty(len(keys), dtype=np.int64)
             suffix[ascending] = windows[-1].find(wanted[ascending])
         windows.append(Windows(level.prefix, level.symbol, suffix, level.count, keys))
     return windows
 
 
 def smooth(windows: Sequence[Windows], discount: float) -> list[Followers]:
-    """Smooth all orders as Kneser and Ney do.
-
-    Args:
-        windows: Orders 1 to N.
-        discount: D, 0 to 1.
+    """Smooth all orders, 1 to N, as Kneser and Ney do, with the discount D, 0 to 1.
 
     Returns:
         Followers of the contexts of 0, 1, ... N-1 tokens; element n is about windows of order n+1.
@@ -100,15 +92,9 @@ def smooth(windows: Sequence[Windows], discount: float) -> list[Followers]:
 def conditional_followers(
     windows: Sequence[Windows], kept: Sequence[NDArray[np.bool_]], discount: float
 ) -> list[Followers]:
-    """Return the followers of all contexts, each at its occurrences that no longer kept context takes.
+    """Return followers as `smooth` does, but each context at its occurrences that no longer kept context takes.
 
-    Args:
-        windows: Orders 1 to N.
-        kept: Which contexts of 1, 2, ... N-1 tokens are kept, ``[contexts]`` each.
-        discount: D, 0 to 1.
-
-    Returns:
-        As for `smooth`.
+    ``kept`` says which contexts of 1, 2, ... N-1 tokens are kept, ``[contexts]`` each.
     """
     after = [np.zeros(len(windows[0].keys), dtype=np.bool_)]  # is the window's context, all but its last token, kept?
     after += [contexts[window.prefix] for contexts, window in zip(kept, windows[1:], strict=True)]
@@ -123,14 +109,8 @@ def _interpolate(
 ) -> list[Followers]:
     """Return the followers of all contexts, from any kind of count.
 
-    Args:
-        windows: Orders 1 to N.
-        evidence: C(c t): for each order, that of each window.
-        whole: C(c): for each order but the last, that of each window as a context.
-        discount: D, 0 to 1.
-
-    Returns:
-        As for `smooth`.
+    ``evidence`` is C(c t) of each window, for each order; ``whole`` is C(c) of each window as a context, for each order
+    but the last.
     """
     first = (evidence[0] / max(1.0, evidence[0].sum())).astype(np.float32)
     smoothed = [Followers(first, np.zeros(1, dtype=np.float32))]

@@ -1,5 +1,6 @@
 """Commands that make dictionaries from dictionaries: merge, restrict, export and import."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,15 @@ from spectool.build.naming_options import path_option, tokenizer_option
 if TYPE_CHECKING:
     from spectool.artifacts.formats.dictionary import Dictionary
 
-_FORMATS = ("llama.cpp",)
-
-
-_out = path_option("-o", "--out", required=True, metavar="OUT", help="Directory to write.")
 _format = click.option(
-    "--format", "format_name", required=True, type=click.Choice(_FORMATS), help="The other program's format."
+    "--format", "format_name", required=True, type=click.Choice(["llama.cpp"]), help="The other program's format."
 )
+
+
+def _writes_dictionary(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every command here that writes a dictionary."""
+    out = path_option("-o", "--out", required=True, metavar="OUT", help="Directory to write.")
+    return out(options_of(Limits)(json_option(guarded(command))))
 
 
 @click.command("merge-dict")
@@ -32,16 +35,9 @@ _format = click.option(
     multiple=True,
     help="How often the text of each dictionary counts, in their order; by default once.",
 )
-@_out
-@options_of(Limits)
-@json_option
-@guarded
+@_writes_dictionary
 def merge_dict(
-    paths: tuple[Path, ...],
-    weights: tuple[float, ...],
-    out: Path,
-    as_json: bool,
-    **limits: int | None,
+    paths: tuple[Path, ...], weights: tuple[float, ...], out: Path, as_json: bool, **limits: int | None
 ) -> None:
     """Merge dictionaries of one tokenizer, as if their texts had been joined.
 
@@ -76,10 +72,7 @@ def merge_dict(
     help=f"Languages whose alphabets to keep, such as uk,crh; of {', '.join(ALPHABETS)}.",
 )
 @tokenizer_option(help="The dictionary's tokenizer, if the recorded one has moved.")
-@_out
-@options_of(Limits)
-@json_option
-@guarded
+@_writes_dictionary
 def restrict_dict(
     path: Path,
     scripts: tuple[str, ...],
@@ -193,18 +186,9 @@ def export_dict(
     show_default=True,
     help="Leave out contexts that occur less often.",
 )
-@_out
-@options_of(Limits)
-@json_option
-@guarded
+@_writes_dictionary
 def import_dict(
-    file: Path,
-    format_name: str,
-    tokenizer: str,
-    min_count: int,
-    out: Path,
-    as_json: bool,
-    **limits: int | None,
+    file: Path, format_name: str, tokenizer: str, min_count: int, out: Path, as_json: bool, **limits: int | None
 ) -> None:
     """Make a dictionary from a file of another program.
 

@@ -38,7 +38,7 @@ from spectool.artifacts.formats.llama_cpp import LONGEST, NO_TOKEN, STATIC, Foll
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.dictionary.options import Limits
-from spectool.build.dictionary.selection import Prediction, Text, as_text, longest_suffix, write_best
+from spectool.build.dictionary.selection import Prediction, Table, Text, as_text, longest_suffix, write_best
 from spectool.build.inputs import Progress
 
 Kind = Literal["dynamic", "static"]
@@ -56,20 +56,16 @@ class Exported(NamedTuple):
 
 
 def to_ngrams(entries: Iterable[Entry], kind: Kind, certain: bool, min_probability: float) -> Exported:
-    """Turn entries into n-grams of a lookup cache.
+    """Turn the entries of a dictionary, chained or not, into n-grams of the lookup cache that llama.cpp will use it as.
 
-    Args:
-        entries: Of a dictionary, chained or not.
-        kind: The cache that llama.cpp will use it as.
-        certain: State every token as the only one that was seen (see above).
-        min_probability: Of an entry that is written.
+    ``certain`` states every token as the only one that was seen (see above); an entry that is less probable than
+    ``min_probability`` is not written.
     """
-    longest = STATIC if kind == "static" else LONGEST
-    shortest = STATIC if kind == "static" else 1
+    shortest, longest = (STATIC, STATIC) if kind == "static" else (1, LONGEST)
     seen: defaultdict[Ngram, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
     total: defaultdict[Ngram, float] = defaultdict(float)
     written, left_out = 0, Counter[str]()
-    proposing: dict[Text, Prediction] = {}
+    proposing: Table = {}
     for entry in sorted(entries, key=lambda entry: len(entry.context)):
         context = tuple(entry.context)
         if len(context) > longest:
@@ -104,18 +100,10 @@ def _followers(length: int, seen: Mapping[int, float], total: float, certain: bo
 def import_cache(
     file: Path, tokenizer: Tokenizer, out: Path, min_count: int, limits: Limits, progress: Progress
 ) -> Manifest:
-    """Make a dictionary from a lookup cache and write it to ``out``.
+    """Make a dictionary from a static or dynamic lookup cache and write it to ``out`` in one step.
 
-    Args:
-        file: A static or dynamic cache.
-        tokenizer: That of the model the cache was made with; the file does not say which.
-        out: Directory of the artifact; replaced in one step when everything is written.
-        min_count: Occurrences of an n-gram that is kept.
-        limits: Of the result.
-        progress: Called with a phrase when a step begins.
-
-    Returns:
-        The manifest of the finished artifact.
+    The tokenizer is that of the model the cache was made with; the file does not say which. N-grams that occur
+    ``min_count`` times are kept.
 
     Raises:
         ArtifactError: Not a lookup cache, or of another tokenizer.
@@ -144,25 +132,17 @@ def import_cache(
     return write_best(out, predictions, True, limits, progress, facts)
 
 
-def to_predictions(
-    ngrams: Iterable[tuple[Ngram, Followers]], min_count: int, specials: frozenset[int]
-) -> dict[Text, Prediction]:
-    """Turn the n-grams of a lookup cache into the most probable token after each.
+def to_predictions(ngrams: Iterable[tuple[Ngram, Followers]], min_count: int, specials: frozenset[int]) -> Table:
+    """Turn the n-grams of a lookup cache into the most probable token after each, the lowest of equals.
 
-    Args:
-        ngrams: As `read_cache` gives them.
-        min_count: Occurrences of an n-gram that is kept.
-        specials: Token ids that are never proposed; n-grams with them are left out.
-
-    Returns:
-        Context -> prediction; the lowest of equally probable tokens.
+    Special tokens are never proposed; n-grams with them, or of less than ``min_count`` occurrences, are left out.
     """
     cache = {
         as_text(ngram): followers
         for ngram, followers in ngrams
         if specials.isdisjoint(ngram) and sum(followers.values()) >= min_count
     }
-    predictions: dict[Text, Prediction] = {}
+    predictions: Table = {}
     for context, followers in cache.items():
         allowed = [token for token in followers if token != NO_TOKEN and token not in specials]
         if allowed:
@@ -173,12 +153,14 @@ def to_predictions(
 
 
 def _probability(token: int, context: Text, cache: Mapping[Text, Followers]) -> float:
-    """Return P(token | context), smoothed over the contexts that the cache has."""
+    """Return P(token | context), smoothed over the contexts that the cache has; 0 where it has none."""
+    if not context:
+        return 0.0
     followers = cache.get(context)
     if followers is None:
-        return _probability(token, context[1:], cache) if len(context) > 1 else 0.0
+        return _probability(token, context[1:], cache)
     count, whole = followers.get(token, 0), sum(followers.values())
     if NO_TOKEN in followers:
         return count / whole
-    shorter = _probability(token, context[1:], cache) if len(context) > 1 else 0.0
+    shorter = _probability(token, context[1:], cache)
     return (max(count - _DISCOUNT, 0) + _DISCOUNT * len(followers) * shorter) / whole

@@ -21,6 +21,7 @@ down.
 What became redundant is dropped, and limits are met, by `selection`.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,26 +30,16 @@ from spectool.artifacts.formats.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.build.dictionary.options import Limits
-from spectool.build.dictionary.selection import Prediction, Text, as_text, longest_suffix, write_best
+from spectool.build.dictionary.selection import Prediction, Table, Text, as_text, longest_suffix, write_best
 from spectool.build.inputs import Progress
-
-Predictions = dict[Text, Prediction]
 
 
 def merge_dictionaries(
     dictionaries: Sequence[Dictionary], weights: Sequence[float], out: Path, limits: Limits, progress: Progress
 ) -> Manifest:
-    """Merge dictionaries and write the result to ``out``.
+    """Merge two or more dictionaries of one tokenizer and one kind, and write the result to ``out`` in one step.
 
-    Args:
-        dictionaries: Two or more of one tokenizer and one kind.
-        weights: Of each; 1 for all joins their texts as they are.
-        out: Directory of the artifact; replaced in one step when everything is written.
-        limits: Of the result.
-        progress: Called with a phrase when a step begins.
-
-    Returns:
-        The manifest of the finished artifact.
+    There is a weight for each; 1 for all joins their texts as they are.
 
     Raises:
         FingerprintMismatch: They were built for different tokenizers.
@@ -67,7 +58,7 @@ def merge_dictionaries(
     return write_best(out, merged, bool(first.chained), limits, progress, facts)
 
 
-def predictions_of(dictionary: Dictionary) -> Predictions:
+def predictions_of(dictionary: Dictionary) -> Table:
     """Read all entries of a dictionary."""
     return {
         as_text(entry.context): Prediction(tuple(entry.continuation), entry.probability, entry.count)
@@ -94,18 +85,19 @@ def joined_inputs(dictionaries: Sequence[Dictionary]) -> dict[str, object]:
     }
 
 
-def mixture(tables: Sequence[Predictions], weights: Sequence[float]) -> Predictions:
+def mixture(tables: Sequence[Table], weights: Sequence[float]) -> Table:
     """Return the best prediction of the weighted mixture after every context of any table.
 
     Of equally good ones the one with the lowest token ids wins. Occurrences are weighted sums.
     """
     sizes = [_size(table) for table in tables]
     contexts = dict.fromkeys(context for table in tables for context in table)
-    merged: Predictions = {}
+    merged: Table = {}
     for context in contexts:
         own = [table.get(context) for table in tables]
-        reference = max(range(len(tables)), key=lambda j: _occurrences(own[j]))
-        score: dict[tuple[int, ...], float] = {}
+        occurrences = [0.0 if prediction is None else prediction.occurrences for prediction in own]
+        reference = occurrences.index(max(occurrences))
+        score = defaultdict[tuple[int, ...], float](float)
         total = 0.0
         for i, prediction in enumerate(own):
             if prediction is None:
@@ -114,21 +106,16 @@ def mixture(tables: Sequence[Predictions], weights: Sequence[float]) -> Predicti
                     continue
             evidence = weights[i] * prediction.occurrences
             total += evidence
-            proposed = prediction.continuation
-            score[proposed] = score.get(proposed, 0.0) + evidence * prediction.probability
+            score[prediction.continuation] += evidence * prediction.probability
         best = min(score, key=lambda tokens: (-score[tokens], tokens))
         merged[context] = Prediction(best, score[best] / total, total)
     return merged
 
 
-def _by_suffix(context: Text, table: Predictions, other: Predictions, size: float) -> Prediction | None:
+def _by_suffix(context: Text, table: Table, other: Table, size: float) -> Prediction | None:
     """Return what a table without the context predicts there, with an estimate of how often it occurs.
 
-    Args:
-        context: In ``other`` and not in ``table``.
-        table: Dictionary i of the formula.
-        other: Dictionary j.
-        size: N_i / N_j.
+    The table is dictionary i of the formula, ``other`` is j and has the context, and the size is N_i / N_j.
     """
     start = next((start for start in range(1, len(context)) if context[start:] in table), None)
     if start is None:
@@ -149,11 +136,7 @@ def _by_suffix(context: Text, table: Predictions, other: Predictions, size: floa
     return suffix._replace(occurrences=min(most, estimate))
 
 
-def _occurrences(prediction: Prediction | None) -> float:
-    return 0.0 if prediction is None else prediction.occurrences
-
-
-def _size(table: Predictions) -> float:
+def _size(table: Table) -> float:
     """Return the size of the text behind a table, as counts of its shortest contexts."""
     shortest = min(map(len, table), default=0)
     return sum(prediction.occurrences for context, prediction in table.items() if len(context) == shortest) or 1.0

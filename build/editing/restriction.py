@@ -14,8 +14,8 @@ from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.dictionary.options import Limits
 from spectool.build.dictionary.selection import as_tokens, write_best
-from spectool.build.editing.merging import Predictions, joined_inputs, predictions_of
-from spectool.build.editing.scripts import Fits, in_languages, in_scripts
+from spectool.build.editing.merging import joined_inputs, predictions_of
+from spectool.build.editing.scripts import in_languages, in_scripts
 from spectool.build.inputs import Progress
 
 
@@ -28,19 +28,16 @@ def restrict_dictionary(
     limits: Limits,
     progress: Progress,
 ) -> Manifest:
-    """Write the entries of ``dictionary`` that fit to ``out``.
+    """Write the entries of ``dictionary`` that fit to ``out``, in one step.
 
     Args:
         dictionary: What to restrict.
         tokenizer: The one that it was built for.
-        out: Directory of the artifact; replaced in one step when everything is written.
+        out: Directory of the artifact.
         scripts: Keys of `scripts.SCRIPTS`; letters of all of them may stand in one text. None: any.
         languages: Keys of `scripts.ALPHABETS`; a text is in one of them. None: any.
         limits: Of the result.
         progress: Called with a phrase when a step begins.
-
-    Returns:
-        The manifest of the finished artifact.
 
     Raises:
         FingerprintMismatch: The dictionary was built for another tokenizer.
@@ -50,7 +47,11 @@ def restrict_dictionary(
     tests = ([in_scripts(scripts)] if scripts else []) + ([in_languages(languages)] if languages else [])
     progress("reading")
     everything = predictions_of(dictionary)
-    fitting = fitting_predictions(everything, tokenizer.surfaces, tests)
+    fitting = {}
+    for context, prediction in everything.items():
+        text = b"".join(tokenizer.surfaces[token] for token in (*as_tokens(context), *prediction.continuation))
+        if all(test(text) for test in tests):
+            fitting[context] = prediction
     if not fitting:
         wanted = ", ".join([*scripts, *languages])
         raise SpectoolError(
@@ -63,16 +64,3 @@ def restrict_dictionary(
         "statistics": {"entries_before_restriction": len(everything)},
     }
     return write_best(out, fitting, bool(dictionary.chained), limits, progress, facts)
-
-
-def fitting_predictions(predictions: Predictions, surfaces: Sequence[bytes], tests: Sequence[Fits]) -> Predictions:
-    """Return the predictions whose texts pass all tests."""
-    return {
-        context: prediction
-        for context, prediction in predictions.items()
-        if all(test(_text(surfaces, (*as_tokens(context), *prediction.continuation))) for test in tests)
-    }
-
-
-def _text(surfaces: Sequence[bytes], tokens: Sequence[int]) -> bytes:
-    return b"".join(surfaces[token] for token in tokens)

@@ -253,7 +253,7 @@ def test_tasks_stay_within_the_bytes_that_the_plan_reckons_with(tmp_path: Path) 
     records = sum(len(load(tmp_path, f"n2.found-{shard}")) for shard in range(2))
     assert records > 1.8 * size
     assert peak_of(count_ngrams.merge_bucket, tmp_path, 2, 0, 2, 1, False) < 64 * records
-    save(tmp_path, "n2.bases", np.array([0]))
+    save(tmp_path, "n2.bases", np.array([0, records]))
     assert peak_of(count_ngrams.count_shard, tmp_path, 3, 0, 0, 1, False) < 64 * size
 
     texts = [" ".join(f"{number:06x}" for number in dice.permutation(size)).encode()]

@@ -42,7 +42,7 @@ def expected(texts: list[str], size: int, max_order: int, min_count: int) -> lis
 
 def agree(ngrams: WordNgrams, texts: list[str], size: int, max_order: int) -> None:
     found, counts = ngrams.most_frequent(size, max_order)
-    rows = expected(texts, size, max_order, ngrams.counts.min_count)
+    rows = expected(texts, size, max_order, ngrams.min_count)
     assert found == [text for _, _, text in rows]
     assert counts.tolist() == [-count for count, _, _ in rows]
 
@@ -86,7 +86,7 @@ def test_by_hand(tmp_path: Path) -> None:
 
 def test_the_scratch_goes_with_the_counts() -> None:
     counted = count_corpus(open_corpus("sample:pl"), "n1")
-    path = counted.counts.path
+    path = counted.path
     assert path.is_dir()
     del counted
     assert not path.parent.exists()
