@@ -189,6 +189,11 @@ class Tokenizer:
                 return str(step["content"])
         return " "
 
+    @property
+    def reads_spaces(self) -> bool:
+        """Whether decoding reads the `space_sign` as a space."""
+        return self.space_sign == " " or token_surfaces(self.spec, {self.space_sign: 0}, frozenset()) == [b" "]
+
     @cached_property
     def plain_backend(self) -> tokenizers.Tokenizer:
         """A copy of the backend that reads no special tokens out of text."""
@@ -208,6 +213,11 @@ class Tokenizer:
         inside = tokenizers.pre_tokenizers.Sequence([])
         inside.__setstate__(json.dumps({"type": "Sequence", "pretokenizers": steps}).encode())
         return inside
+
+    def drops(self, text: str) -> bool:
+        """Return whether the pre-tokenizer keeps less than the whole of a text."""
+        splits = self.text_splits
+        return splits is not None and sum(end - start for _, (start, end) in splits.pre_tokenize_str(text)) < len(text)
 
     @cached_property
     def text_backend(self) -> tokenizers.Tokenizer:
