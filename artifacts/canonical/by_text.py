@@ -7,6 +7,7 @@ inside a text. Some tokenizers put a space before everything that they encode.
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 
 from spectool.artifacts.canonical.by_ids import Change
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
@@ -66,12 +67,8 @@ class CanonicalText:
             if ids[: len(old)] == old:
                 return ids[len(old) :], True
             frontier = sum(len(self._surfaces[token]) for token in old)
-        end = 0
-        for count, token in enumerate(ids):
-            if end == frontier:
-                return ids[count:], True
-            end += len(self._surfaces[token])
-        return self.encode(data), False
+        begins = list(accumulate((len(self._surfaces[token]) for token in ids[:-1]), initial=0))
+        return (ids[begins.index(frontier) :], True) if frontier in begins else (self.encode(data), False)
 
     def encode(self, data: bytes) -> list[int]:
         """Encode bytes as a text; what is no UTF-8 is left out."""

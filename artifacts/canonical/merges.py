@@ -13,7 +13,7 @@ is not (runs of spaces in some vocabularies: the longest merge has the lowest ra
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,16 +134,10 @@ class Merges:
     def _with_characters(self, tokens: list[int]) -> list[int]:
         """Replace runs of byte tokens by the characters that they spell, where these have a symbol."""
         result: list[int] = []
-        run = bytearray()
-        for token in tokens:
-            if token in self._byte_of:
-                run.append(self._byte_of[token])
-                continue
-            if run:
-                result += self.spell(bytes(run))
-                run.clear()
-            result.append(token)
-        return result + self.spell(bytes(run))
+        for are_bytes, group in groupby(tokens, self._byte_of.__contains__):
+            run = list(group)
+            result += self.spell(bytes(map(self._byte_of.__getitem__, run))) if are_bytes else run
+        return result
 
 
 class _Places(dict[int, int]):

@@ -22,6 +22,12 @@ from spectool.artifacts.tokenizer.roles import find_roles
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _OTHERS = ("tokenizer.model", "*.model", "tekken.json", "*.tiktoken", "vocab.json", "vocab.txt")  # vocabularies
+_FORMATS = {  # by their first bytes
+    rb"GGUF": "a GGUF model",
+    rb"\s*\{.*default_num_special_tokens": "a tekken vocabulary (mistral-common)",
+    rb"[A-Za-z0-9+/]+=* \d+\r?\n": "a tiktoken vocabulary",
+    rb"\n.*<unk>": "a SentencePiece model",
+}
 _HUB_SECONDS = 10.0  # to wait for an answer
 
 # What transformers loads as the file says, whatever the model.
@@ -57,8 +63,22 @@ def open_tokenizer(source: Any, recorded: Mapping[str, Any] | None = None) -> To
             return _plain(path, path)[0]
         if is_directory:
             return _from_directory(path, recorded or {})
-        return _from_hub(str(source))
-    return _from_loaded(source)
+        name = str(source)
+        if not looks_like_hub_id(name):
+            raise TokenizerError(
+                f"{name}: no such file or directory, and not a hub id of the form owner/name. "
+                "Give a directory with tokenizer.json, the file itself, or a hub id such as "
+                "speakleash/Bielik-11B-v2.5-Instruct"
+            )
+        require_on_hub(name)
+        return _of_loaded(name, _load_with_transformers(name), ())
+    if isinstance(source, tokenizers.Tokenizer):
+        return _assemble("(loaded tokenizer)", source, {}, ())
+    inner = getattr(source, "_tokenizer", source)
+    if isinstance(inner, tokenizers.Tokenizer):  # a transformers tokenizer keeps its backend there
+        inner = source
+    name = str(getattr(inner, "name_or_path", "") or "(loaded tokenizer)")
+    return _of_loaded(name, inner, _ids(getattr(source, "eos_token_ids", None)))
 
 
 def read_tokenizer(
@@ -129,7 +149,7 @@ def _plain(
 def _settings(path: Path, file: Path) -> tuple[dict[str, Any], tuple[int, ...]]:
     """Return the ``tokenizer_config.json`` beside a file, and ids that end a text; a model's directory knows more."""
     names = ("generation_config.json",) if path == file else ("generation_config.json", "config.json")
-    eos = tuple(index for name in names for index in _eos_ids(_read_json(file.with_name(name))))
+    eos = tuple(index for name in names for index in _ids(_read_json(file.with_name(name)).get("eos_token_id")))
     return _read_json(file.with_name("tokenizer_config.json")), eos
 
 
@@ -170,28 +190,6 @@ def _says_all(path: Path, config: Mapping[str, Any], backend: tokenizers.Tokeniz
         and backend.padding is None
         and not any((path / name).exists() for name in _ADDING)
     )
-
-
-def _from_hub(name: str) -> Tokenizer:
-    if not looks_like_hub_id(name):
-        raise TokenizerError(
-            f"{name}: no such file or directory, and not a hub id of the form owner/name. "
-            "Give a directory with tokenizer.json, the file itself, or a hub id such as "
-            "speakleash/Bielik-11B-v2.5-Instruct"
-        )
-    require_on_hub(name)
-    loaded = _load_with_transformers(name)
-    return _of_loaded(name, loaded, ())
-
-
-def _from_loaded(source: Any) -> Tokenizer:
-    if isinstance(source, tokenizers.Tokenizer):
-        return _assemble("(loaded tokenizer)", source, {}, ())
-    eos = _ids(getattr(source, "eos_token_ids", None))
-    inner = getattr(source, "_tokenizer", source)
-    if isinstance(inner, tokenizers.Tokenizer):  # a transformers tokenizer keeps its backend there
-        inner = source
-    return _of_loaded(str(getattr(inner, "name_or_path", "") or "(loaded tokenizer)"), inner, eos)
 
 
 def _of_loaded(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, ...] = ()) -> Tokenizer:
@@ -309,10 +307,6 @@ def _declared(loaded: Any) -> dict[str, Any]:
     return {name: value for name in names if isinstance(value := getattr(loaded, name, None), str)}
 
 
-def _eos_ids(config: Mapping[str, Any]) -> tuple[int, ...]:
-    return _ids(config.get("eos_token_id"))
-
-
 def _ids(value: Any) -> tuple[int, ...]:
     """Token ids from one id, several, or neither; mlx-lm keeps a set, transformers a single number."""
     several = value if isinstance(value, list | tuple | set | frozenset) else [value]
@@ -336,18 +330,10 @@ def _read_backend(path: Path) -> tokenizers.Tokenizer:
 
 
 def _format_of(path: Path) -> str:
-    """Name the format of a vocabulary that is no tokenizer.json by its first bytes; nothing for an unknown one."""
+    """Name the format of a vocabulary that is no tokenizer.json; nothing for an unknown one."""
     with path.open("rb") as file:
         head = file.read(4000)
-    if head.startswith(b"GGUF"):
-        return "a GGUF model"
-    if head.lstrip().startswith(b"{") and b"default_num_special_tokens" in head:
-        return "a tekken vocabulary (mistral-common)"
-    if re.match(rb"[A-Za-z0-9+/]+=* \d+\r?\n", head):
-        return "a tiktoken vocabulary"
-    if head[:1] == b"\n" and b"<unk>" in head:
-        return "a SentencePiece model"
-    return ""
+    return next((name for begins, name in _FORMATS.items() if re.match(begins, head, re.DOTALL)), "")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

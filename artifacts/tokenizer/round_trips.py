@@ -172,8 +172,7 @@ def _missing_bytes(tokenizer: Tokenizer) -> set[int]:
 
 @lru_cache(maxsize=64)
 def _normalizer(step: str) -> Any:
-    """Build one normalizer step; the backend builds them only as part of a tokenizer."""
-    model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
-    shell = {"version": "1.0", "added_tokens": [], "normalizer": json.loads(step), "model": model}
-    blank = dict.fromkeys(("pre_tokenizer", "post_processor", "decoder", "truncation", "padding"))
-    return tokenizers.Tokenizer.from_str(json.dumps(shell | blank)).normalizer
+    """Build one normalizer step from its JSON, as pickle does."""
+    built = tokenizers.normalizers.Sequence([])
+    built.__setstate__(f'{{"type": "Sequence", "normalizers": [{step}]}}'.encode())
+    return built

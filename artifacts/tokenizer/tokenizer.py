@@ -78,14 +78,16 @@ class Tokenizer:
         added = {t["id"] for t in self.spec["added_tokens"] if t["special"]}
         return frozenset(added | {i for i in (self.unknown, self.roles.pad) if i is not None})
 
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The options of the model; those of Unigram are in the backend's JSON alone."""
+        return self.model if self.kind == "Unigram" else self.spec["model"]
+
     @cached_property
     def unknown(self) -> int | None:
         """Id that stands for text the vocabulary cannot spell, if the model has one."""
-        model = self.model if self.kind == "Unigram" else self.spec["model"]
-        if model.get("unk_id") is not None:
-            return int(model["unk_id"])
-        index: int | None = self.backend.token_to_id(model.get("unk_token") or "")
-        return index
+        index: int | None = self._options.get("unk_id")
+        return self.backend.token_to_id(self._options.get("unk_token") or "") if index is None else index
 
     @cached_property
     def lacking(self) -> str:
@@ -168,7 +170,7 @@ class Tokenizer:
     @cached_property
     def byte_tokens(self) -> frozenset[int]:
         """Ids of byte-fallback tokens (``<0x0A>``), which canonical text uses only when it must."""
-        if not (self.model if self.kind == "Unigram" else self.spec["model"]).get("byte_fallback"):
+        if not self._options.get("byte_fallback"):
             return frozenset()
         found = (self.backend.token_to_id(f"<0x{byte:02X}>") for byte in range(256))
         return frozenset(index for index in found if index is not None)
@@ -205,11 +207,10 @@ class Tokenizer:
     def text_splits(self) -> Any:
         """The pre-tokenizer as it splits inside a running text, where nothing is prepended; None without one."""
         steps = flatten(self.spec["pre_tokenizer"], "pretokenizers")
-        for step in steps:
-            step.update({"prepend_scheme": "never"} if step["type"] == "Metaspace" else {})
-            step.update({"add_prefix_space": False} if step["type"] == "ByteLevel" else {})
         if not steps:
             return None
+        prepends: dict[str, Any] = {"Metaspace": {"prepend_scheme": "never"}, "ByteLevel": {"add_prefix_space": False}}
+        steps = [step | prepends.get(step["type"], {}) for step in steps]
         inside = tokenizers.pre_tokenizers.Sequence([])
         inside.__setstate__(json.dumps({"type": "Sequence", "pretokenizers": steps}).encode())
         return inside
@@ -266,12 +267,8 @@ class Tokenizer:
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of a whole text from its ids (joined surfaces, artificial edge spaces removed)."""
-        joined = b"".join(map(self.surfaces.__getitem__, ids))
-        if self._removed.leading_space and joined.startswith(b" "):
-            joined = joined[1:]
-        if self._removed.trailing_space and joined.endswith(b" "):
-            joined = joined[:-1]
-        return joined
+        joined, removed = b"".join(map(self.surfaces.__getitem__, ids)), self._removed
+        return joined.removeprefix(b" " * removed.leading_space).removesuffix(b" " * removed.trailing_space)
 
     def knowing(self, **derived: Any) -> "Tokenizer":
         """Return the same tokenizer with derived properties that are known already, such as mapped surfaces."""
