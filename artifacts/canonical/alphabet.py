@@ -121,7 +121,7 @@ def _alphabet(pre_tokenizer: str, spaces: str) -> Alphabet | str:
     """Find an alphabet, which takes seconds, or say why there is none."""
     steps = flatten(json.loads(pre_tokenizer), "pretokenizers")
     try:
-        questions, literals = list(_questions(steps, spaces)), _literals(_parts_of_steps(steps))
+        questions, literals = list(_questions(steps, spaces)), _literals(parts_of(steps))
     except TokenizerError as error:
         return str(error)
     signs = (step["replacement"] for step in steps if step["type"] == "Metaspace")
@@ -140,16 +140,12 @@ def _alphabet(pre_tokenizer: str, spaces: str) -> Alphabet | str:
     return Alphabet(np.array(starts, np.uint32)[kept], np.array(classes, np.uint8)[kept])
 
 
-def parts_of(tokenizer: Tokenizer) -> Parts:
-    """Take the patterns of all pre-tokenizer steps apart.
+def parts_of(steps: list[dict[str, Any]]) -> Parts:
+    """Take the patterns of a pre-tokenizer's steps apart.
 
     Raises:
         TokenizerError: A pattern matches in a way that has no such parts, such as a back-reference.
     """
-    return _parts_of_steps(flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers"))
-
-
-def _parts_of_steps(steps: list[dict[str, Any]]) -> Parts:
     found = list(map(_parts_of_step, steps))
     return Parts(
         frozenset().union(*(parts.matchers for parts in found)),

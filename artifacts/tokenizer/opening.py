@@ -1,8 +1,8 @@
 """Opening a tokenizer: a hub id, a directory, a ``tokenizer.json``, or one already loaded.
 
-Directories and hub ids go through transformers, as mlx-lm's own loading does, because
-transformers rebuilds some tokenizers from their class name. When the rebuilt one encodes
-differently from ``tokenizer.json``, the ids that mlx-lm will use win, and a note says so.
+Directories and hub ids go through transformers, as mlx-lm's own loading does. transformers rebuilds some tokenizers
+from their class name. Where such a one encodes differently from ``tokenizer.json``, the ids that mlx-lm will use win,
+and a note says so.
 """
 
 import json
@@ -18,7 +18,7 @@ import tokenizers
 from spectool import TokenizerError
 from spectool.artifacts.tokenizer.backend import around_model, part_of, sections
 from spectool.artifacts.tokenizer.fingerprint import PROBES, file_digest
-from spectool.artifacts.tokenizer.roles import find_roles
+from spectool.artifacts.tokenizer.roles import content_of, find_roles
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _OTHERS = ("tokenizer.model", "*.model", "tekken.json", "*.tiktoken", "vocab.json", "vocab.txt")  # vocabularies
@@ -138,9 +138,7 @@ def _plain(
     config, eos = _settings(path, file)
     backend = None
     if texts is not None:
-        contents = (value.get("content") if isinstance(value, dict) else value for value in map(config.get, _NAMED))
-        names = (content for content in contents if isinstance(content, str))
-        backend = part_of(file, texts, {*keep, *eos, *names})
+        backend = part_of(file, texts, {*keep, *eos, *map(content_of, map(config.get, _NAMED))})
     backend = backend or _read_backend(file)
     alone = path == file or not (config or (path / "config.json").is_file()) or _says_all(path, config, backend)
     return _assemble(str(path), backend, config, eos, file=file), alone
@@ -165,7 +163,7 @@ def _from_directory(path: Path, recorded: Mapping[str, Any]) -> Tokenizer:
             )
         converted = _load_with_transformers(str(path))
         note = f"transformers converts {others[0].name}, {_format_of(others[0])}, as it does when mlx-lm loads it."
-        tokenizer = _assemble(str(path), _backend_of(converted), _declared(converted), eos, (note,))
+        tokenizer = _of_loaded(str(path), converted, eos, (note,))
         if not any(tokenizer.surfaces):
             raise TokenizerError(
                 f"{others[0]}: transformers makes an empty {type(converted).__name__} of this file. Add the model's "
@@ -196,7 +194,9 @@ def _of_loaded(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, .
     """Take over what transformers loaded, and note which file that was."""
     kind = type(loaded).__name__
     rebuilt_as = "" if kind in _AS_THE_FILE else kind
-    return _assemble(name, _backend_of(loaded), _declared(loaded), eos, notes, _file_of(name), rebuilt_as)
+    names = ("bos_token", "eos_token", "pad_token", "unk_token")
+    declared = {role: getattr(loaded, role, None) for role in names}
+    return _assemble(name, _backend_of(loaded), declared, eos, notes, _file_of(name), rebuilt_as)
 
 
 def _file_of(name: str) -> Path | None:
@@ -204,7 +204,7 @@ def _file_of(name: str) -> Path | None:
     file = Path(name) / "tokenizer.json"
     if file.is_file():
         return file
-    if not looks_like_hub_id(name):
+    if Path(name).is_dir() or not looks_like_hub_id(name):
         return None
     from huggingface_hub import try_to_load_from_cache
 
@@ -300,11 +300,6 @@ def _assemble(
     known = [index for index in eos_ids if index >= 0 and backend.id_to_token(index) is not None]
     roles = find_roles(backend.token_to_id, specials, declared, known)
     return Tokenizer(name, backend, roles, notes, file, rebuilt_as)
-
-
-def _declared(loaded: Any) -> dict[str, Any]:
-    names = ("bos_token", "eos_token", "pad_token", "unk_token")
-    return {name: value for name in names if isinstance(value := getattr(loaded, name, None), str)}
 
 
 def _ids(value: Any) -> tuple[int, ...]:

@@ -31,17 +31,11 @@ _WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
-    """The outcome for one text.
+    """The outcome for one text."""
 
-    Attributes:
-        lossless: Joined surfaces equal the text.
-        restored: The joined surfaces.
-        reasons: Why they differ, one phrase for each step that lost something; empty if lossless.
-    """
-
-    lossless: bool
-    restored: bytes
-    reasons: tuple[str, ...]
+    lossless: bool  # joined surfaces equal the text
+    restored: bytes  # the joined surfaces
+    reasons: tuple[str, ...]  # why they differ, one phrase for each step that lost something; empty if lossless
 
 
 def round_trip(tokenizer: Tokenizer, text: str) -> RoundTrip:

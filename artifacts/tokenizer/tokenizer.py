@@ -1,8 +1,6 @@
 """Tokenizers as bytes: ids, surfaces, fingerprint and special-token roles of one tokenizer.
 
-Ids always come from the `tokenizers` backend that will really be used at generation time.
-transformers rebuilds some tokenizers from their class name instead of reading
-``tokenizer.json``, and ids then differ; that is detected and said in `Tokenizer.notes`.
+Ids always come from the `tokenizers` backend that will really be used at generation time (`opening`).
 """
 
 import json
@@ -27,23 +25,14 @@ from spectool.artifacts.tokenizer.surfaces import Edges, edges, flatten, token_s
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """One tokenizer, read-only. Derived properties are computed on first use and kept.
+    """One tokenizer, read-only. Derived properties are computed on first use and kept."""
 
-    Attributes:
-        name: Where it came from, for messages and manifests.
-        backend: The `tokenizers` object that encodes.
-        roles: Special tokens by role.
-        notes: Things a user should know about how it was loaded; empty when there are none.
-        file: The ``tokenizer.json`` that it was read from; None where it is not known.
-        rebuilt_as: The class that transformers made of it; empty where it is as the file says.
-    """
-
-    name: str
-    backend: tokenizers.Tokenizer
-    roles: Roles
-    notes: tuple[str, ...] = ()
-    file: Path | None = None
-    rebuilt_as: str = ""
+    name: str  # where it came from, for messages and manifests
+    backend: tokenizers.Tokenizer  # encodes
+    roles: Roles  # special tokens by role
+    notes: tuple[str, ...] = ()  # what a user should know about how it was loaded
+    file: Path | None = None  # the ``tokenizer.json`` that it was read from; None where it is not known
+    rebuilt_as: str = ""  # the class that transformers made of it; empty where it is as the file says
 
     @cached_property
     def spec(self) -> dict[str, Any]:
