@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +24,15 @@ from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 # GPT-2's pattern, which `ByteLevel` has built in.
 _BYTE_LEVEL = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-_ESCAPE = re.compile(r"\\(?:[pP]\{[^}]*\}|x\{[^}]*\}|x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{4}|c.|.)", re.DOTALL)
-_GROUP = re.compile(r"\((?:\?(?:#[^)]*\)|([a-zA-Z-]+)[:)]|[:=!>]|<[=!]|<[A-Za-z_]\w*>))?")
-_QUANTIFIER = re.compile(r"\{(\d*)(?:,(\d*))?\}")
+_TOKEN = re.compile(
+    r"""
+    \\(?:[pP]\{[^}]*\} | x\{[^}]*\} | x[0-9A-Fa-f]{1,2} | u[0-9A-Fa-f]{4} | c. | .)  # an escape
+    | \((?:\?(?:\#[^)]*\) | (?P<flags>[a-zA-Z-]+)[:)] | [:=!>] | <[=!] | <[A-Za-z_]\w*>))?  # a group begins
+    | \{(?P<least>\d*)(?:,(?P<most>\d*))?\}  # how often
+    | .
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 _SURROGATES = range(0xD800, 0xE000)
 _CODES = 0x110000
 _CHUNK = 0x8000  # code points asked about at once; a step's time grows faster than a text
@@ -53,8 +59,12 @@ class _Asked(NamedTuple):
     single: Any  # splits a doubled character in two if it matches
     spaces: str  # what a space has become where the question is asked
 
+    def matches(self, char: str) -> bool:
+        """Return the answer."""
+        return len(self.single.pre_tokenize_str((self.spaces if char == " " else char) * 2)) > 1
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Alphabet:
     """Classes of characters as runs of code points; a class is represented by its lowest character."""
 
@@ -94,53 +104,49 @@ class Alphabet:
         return [run for run in runs if run[0] not in _SURROGATES]
 
 
-_ALPHABETS: dict[str, Alphabet | TokenizerError] = {}  # by pre-tokenizer; one takes seconds
-
-
 def alphabet_of(tokenizer: Tokenizer) -> Alphabet:
     """Find the classes of characters that a tokenizer's pre-tokenizer tells apart.
 
     Raises:
         TokenizerError: It has a step or a pattern whose parts are not known, or it distinguishes too many.
     """
-    key = json.dumps(tokenizer.spec["pre_tokenizer"]) + tokenizer.normalized_space
-    if key not in _ALPHABETS:
-        try:
-            _ALPHABETS[key] = _found_alphabet(tokenizer)
-        except TokenizerError as error:
-            _ALPHABETS[key] = error
-    found = _ALPHABETS[key]
-    if isinstance(found, TokenizerError):
-        raise found
+    found = _alphabet(json.dumps(tokenizer.spec["pre_tokenizer"]), tokenizer.normalized_space)
+    if isinstance(found, str):
+        raise TokenizerError(found)
     return found
 
 
-def _found_alphabet(tokenizer: Tokenizer) -> Alphabet:
-    questions = list(_questions(tokenizer))
-    alone = {
-        ord(char) for char in {" ", tokenizer.space_sign, tokenizer.normalized_space, *_literals(parts_of(tokenizer))}
-    }
+@cache
+def _alphabet(pre_tokenizer: str, spaces: str) -> Alphabet | str:
+    """Find an alphabet, which takes seconds, or say why there is none."""
+    steps = flatten(json.loads(pre_tokenizer), "pretokenizers")
+    try:
+        questions, literals = list(_questions(steps, spaces)), _literals(parts_of(steps))
+    except TokenizerError as error:
+        return str(error)
+    signs = (step["replacement"] for step in steps if step["type"] == "Metaspace")
+    alone = set(map(ord, (" ", spaces, *signs, *literals)))
     edges = {0, _SURROGATES.start, _SURROGATES.stop, *alone, *(code + 1 for code in alone)}
     starts = sorted(edges.union(_changes([question.runs for question in questions if question.runs])))
     numbers: dict[tuple[bool, ...], int] = {}
     classes = []
     for code in starts:
         char = "\0" if code in _SURROGATES else chr(code)
-        classes.append(numbers.setdefault(tuple(_matches(question, char) for question in questions), len(numbers)))
+        classes.append(numbers.setdefault(tuple(question.matches(char) for question in questions), len(numbers)))
     if len(numbers) > MOST_CLASSES:
-        raise TokenizerError(f"its pre-tokenizer tells {len(numbers)} kinds of characters apart")
+        return f"its pre-tokenizer tells {len(numbers)} kinds of characters apart"
     ends = (0, _SURROGATES.start, _SURROGATES.stop)
     kept = [at for at, code in enumerate(starts) if code in ends or classes[at] != classes[at - 1]]
     return Alphabet(np.array(starts, np.uint32)[kept], np.array(classes, np.uint8)[kept])
 
 
-def parts_of(tokenizer: Tokenizer) -> Parts:
-    """Take the patterns of all pre-tokenizer steps apart.
+def parts_of(steps: list[dict[str, Any]]) -> Parts:
+    """Take the patterns of a pre-tokenizer's steps apart.
 
     Raises:
         TokenizerError: A pattern matches in a way that has no such parts, such as a back-reference.
     """
-    found = [_parts_of_step(step) for step in flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers")]
+    found = list(map(_parts_of_step, steps))
     return Parts(
         frozenset().union(*(parts.matchers for parts in found)),
         frozenset().union(*(parts.words for parts in found)),
@@ -149,9 +155,8 @@ def parts_of(tokenizer: Tokenizer) -> Parts:
     )
 
 
-def _questions(tokenizer: Tokenizer) -> Iterator[_Asked]:
-    spaces = tokenizer.normalized_space
-    for step in flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers"):
+def _questions(steps: list[dict[str, Any]], spaces: str) -> Iterator[_Asked]:
+    for step in steps:
         if step["type"] == "Digits":
             yield _Asked(Digits(individual_digits=False), Digits(individual_digits=True), spaces)
         elif step["type"] == "Punctuation":
@@ -186,18 +191,11 @@ def _literals(parts: Parts) -> set[str]:
 def _changes(runs: list[Any]) -> Iterator[int]:
     """Yield the code points at which the answer to some question changes, and more."""
     for first in range(0, _CODES, _CHUNK):
-        if first in _SURROGATES:
-            continue
         codes = [code for code in range(first, first + _CHUNK) if code not in _SURROGATES]
         text = "".join(map(chr, codes))
         yield first
         for _, (start, _) in Sequence(runs).pre_tokenize_str(text):
             yield codes[start]
-
-
-def _matches(question: _Asked, char: str) -> bool:
-    seen = question.spaces if char == " " else char
-    return len(question.single.pre_tokenize_str(seen * 2)) > 1
 
 
 def _parts_of_step(step: dict[str, Any]) -> Parts:
@@ -228,42 +226,35 @@ def parts_of_pattern(pattern: str) -> Parts:
     branches: list[list[str]] = [[]]
     repeats, insensitive, at = 1, False, 0
     while at < len(pattern):
-        char = pattern[at]
+        token = _TOKEN.match(pattern, at)
+        assert token is not None  # any character is one
+        text, begin, at = token[0], at, token.end()
         literal = part = ""
-        if char == "\\":
-            escape = _matched(_ESCAPE, pattern, at)
-            at += len(escape)
-            kind = escape[1]
-            if kind in "bBAzZG":
+        match text[0]:
+            case "\\" if len(text) == 1:
+                raise TokenizerError(f"its pre-tokenizer's pattern ends inside {text!r}")
+            case "\\" if text[1] in "bBAzZG":
                 matchers |= {r"\w", _literal("\n")}
-            elif kind in "123456789kgKXRyYNO":
-                raise TokenizerError(f"its pre-tokenizer's pattern uses {escape}, which is not about single characters")
-            elif escape[1:].isalnum() or len(escape) > 2:
-                part = escape
-            else:
-                literal = kind
-        elif char == "[":
-            end = _end_of_class(pattern, at)
-            part, at = pattern[at:end], end
-        elif char == "(":
-            group = _GROUP.match(pattern, at)
-            assert group is not None
-            at = group.end()
-            flags = (group[1] or "").split("-")[0]
-            insensitive |= "i" in flags
-            if "x" in flags or pattern.startswith("?", at):
-                raise TokenizerError(f"its pre-tokenizer's pattern has a group {pattern[group.start() : at + 3]!r}")
-        elif char == "{" and (counted := _QUANTIFIER.match(pattern, at)) is not None:
-            repeats = max(repeats, *(int(number or 0) for number in counted.groups()))
-            at = counted.end()
-        else:
-            at += 1
-            if char in "^$.":
+            case "\\" if text[1] in "123456789kgKXRyYNO":
+                raise TokenizerError(f"its pre-tokenizer's pattern uses {text}, which is not about single characters")
+            case "\\" if text[1:].isalnum() or len(text) > 2:
+                part = text
+            case "[":
+                at = _end_of_class(pattern, begin)
+                part = pattern[begin:at]
+            case "(":
+                flags = (token["flags"] or "").split("-")[0]
+                insensitive |= "i" in flags
+                if "x" in flags or pattern.startswith("?", at):
+                    raise TokenizerError(f"its pre-tokenizer's pattern has a group {pattern[begin : at + 3]!r}")
+            case "{" if len(text) > 1:
+                repeats = max(repeats, int(token["least"] or 0), int(token["most"] or 0))
+            case "^" | "$" | ".":
                 matchers.add(_literal("\n"))
-            elif char == "|":
+            case "|":
                 branches.append([])
-            elif char not in ")*+?":
-                literal = char
+            case char if char not in ")*+?":  # any other sign, escaped or not
+                literal = text[-1]
         if literal:
             part = _literal(literal)
             words[-1].append(part)
@@ -278,13 +269,6 @@ def parts_of_pattern(pattern: str) -> Parts:
 
 def _literal(char: str) -> str:
     return f"\\x{{{ord(char):X}}}"
-
-
-def _matched(expected: re.Pattern[str], pattern: str, at: int) -> str:
-    found = expected.match(pattern, at)
-    if found is None:
-        raise TokenizerError(f"its pre-tokenizer's pattern ends inside {pattern[at:]!r}")
-    return found[0]
 
 
 def _end_of_class(pattern: str, at: int) -> int:

@@ -9,7 +9,8 @@ Almost every boundary of a BPE text is decided by a look into a cache of pairs:
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from spectool.artifacts.canonical.boundaries import Boundaries
 from spectool.artifacts.canonical.merges import SYMBOL, Merges, MergeTable
 from spectool.artifacts.canonical.pretokens import LOOK, SPLIT, BoundaryTable, PreTokens
 from spectool.artifacts.tokenizer.added_tokens import AddedTokens
+from spectool.artifacts.tokenizer.surfaces import text_of
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
@@ -26,22 +28,14 @@ _DEEPEST = 3  # last ids that a remembered join may depend on
 _BACK = 8  # tokens of left context that encoding starts from, doubled until it fits
 
 
+@dataclass(eq=False, slots=True)
 class TokenRun:
-    """Ids that are appended as one, and what is known so far of the boundaries before them.
+    """Ids that are appended as one, and what is known so far of the boundaries before them."""
 
-    Attributes:
-        ids: The ids, canonical by themselves.
-        holds_after: Last ids after which the boundary always holds.
-        cached_joins: The last two or three ids, and how many of them may change -> how many are replaced, and by what.
-    """
-
-    __slots__ = ("cached_joins", "holds_after", "ids")
-
-    def __init__(self, ids: tuple[int, ...]) -> None:
-        """Begin with nothing known."""
-        self.ids = ids
-        self.holds_after: set[int] = set()
-        self.cached_joins: dict[tuple[int, ...], tuple[int, tuple[int, ...]]] = {}
+    ids: tuple[int, ...]  # canonical by themselves
+    holds_after: set[int] = field(default_factory=set)  # last ids after which the boundary always holds
+    # The last two or three ids, and how many of them may change -> how many are replaced, and by what.
+    cached_joins: dict[tuple[int, ...], tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
 
 class CanonicalIds:
@@ -54,13 +48,7 @@ class CanonicalIds:
     """
 
     def __init__(self, tokenizer: Tokenizer, table: MergeTable, boundaries: BoundaryTable) -> None:
-        """Prepare for ``tokenizer``.
-
-        Args:
-            tokenizer: A BPE tokenizer.
-            table: Its merges.
-            boundaries: Its `boundary_table`.
-        """
+        """Prepare for a BPE tokenizer, with its merges and its `boundary_table`."""
         self.string_calls = 0
         self.surfaces = tokenizer.surfaces
         byte_tokens = {token: self.surfaces[token][0] for token in tokenizer.byte_tokens}
@@ -72,7 +60,10 @@ class CanonicalIds:
         self._added = AddedTokens(tokenizer)
         self._adds = self._added.longest > 0
         self._boundaries = Boundaries(self.surfaces, boundaries, self._added)
-        self._whole = self._whole_pre_tokens(tokenizer, table)
+        # What merging gives -> the token that `ignore_merges` makes of the whole pre-token, where merging does not.
+        unmerged = np.flatnonzero(table.left < SYMBOL).tolist() if tokenizer.spec["model"].get("ignore_merges") else []
+        spelled = {token: self.merges.spell(self.surfaces[token]) for token in unmerged if self.surfaces[token]}
+        self._whole = {tuple(self.merges.merge(symbols)): token for token, symbols in spelled.items()}
         self._whole_pairs = {pair for ids in self._whole for pair in pairwise(ids)}
         self._verdicts: dict[tuple[int, int, int], int] = {}
         self._remerged: dict[tuple[int, ...], list[int]] = {}
@@ -156,10 +147,10 @@ class CanonicalIds:
         if not self._boundaries.splits:
             return True
         if start < len(ids):
-            return None not in map(shape, ids[start:]) and self._boundaries.settled(ids[start - 1], tail[0])
-        if shape(ids[-1]) is None:  # the end of a character: enough if the last two ids are two or more
-            return len(_characters_of(self.surfaces[ids[-2]] + self.surfaces[ids[-1]])) > 1
-        return shape(ids[-2]) is not None
+            return all(map(shape, ids[start:])) and self._boundaries.settled(ids[start - 1], tail[0])
+        if not shape(ids[-1]):  # the end of a character: enough if the last two ids are two or more
+            return len(text_of(self._data(ids[-2:]))) > 1
+        return bool(shape(ids[-2]))
 
     def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
         """Append bytes that need not be whole tokens, but end no character half-way; as `join`."""
@@ -185,8 +176,7 @@ class CanonicalIds:
         if verdict == _MERGE and not self.merges.is_byte(run[0]):  # bytes may stay bytes
             return False
         start, tail = self._repair(verdict, ids, run, begin, begin)
-        end = sum(len(self.surfaces[token]) for token in ids[start:])
-        return end == 0 or end in _ends(self.surfaces, tail)
+        return len(self._data(ids[start:])) in self._ends(tail)
 
     def _verdict(self, ids: Sequence[int], at: int, after: int, begin: int) -> int:
         """Judge the boundary before ``after`` when ``ids[begin:at]`` come before it."""
@@ -259,20 +249,18 @@ class CanonicalIds:
         added = next((place for place, token in enumerate(run) if token in self._added), len(run))
         run, rest = run[:added], run[added:]
         tokens = [*ids[start:], *run]
-        data = b"".join(map(self.surfaces.__getitem__, tokens))
+        data = self._data(tokens)
         places = [place for place, byte in enumerate(data) if byte & 0xC0 != 0x80]
         shapes = list(map(self._boundaries.shape, tokens))
-        if None in shapes:  # characters split over tokens
-            seen = self._boundaries.classes(data)
-        else:
-            seen = b"".join(shape.classes for shape in shapes if shape is not None)
+        # Where characters are split over tokens, their classes are those of all bytes.
+        seen = b"".join(shapes) if all(shapes) else self._boundaries.classes(data)
         if not seen:  # no text: nothing that a pre-tokenizer could say
             return start, [*ids[start:], *self.merges.merge(self.merges.symbols(run)), *rest]
         splits = self._pre_tokens.starts(seen)
         cuts = [places[split] for split in splits] + [len(data)]
         kept = list(ids[start : max(start, floor)])
-        fixed = sum(len(self.surfaces[token]) for token in kept)
-        ends = {0: 0} | {end: count for count, end in enumerate(_ends(self.surfaces, tokens), 1)}
+        fixed = len(self._data(kept))
+        ends = {end: count for count, end in enumerate(self._ends(tokens))}
         for low, high in pairwise(cuts):
             if high > fixed:
                 inside = self._merged(tokens, data, ends, max(low, fixed), high)
@@ -302,7 +290,7 @@ class CanonicalIds:
             start = max(begin, len(ids) - back)
             while start > begin and b"\x80" <= self.surfaces[ids[start]][:1] < b"\xc0":  # inside a character
                 start -= 1
-            data = b"".join(map(self.surfaces.__getitem__, (*ids[start:], *run)))
+            data = self._data([*ids[start:], *run])
             try:
                 found = self._encode_text((data if start > begin else self._added.at_start(data)).decode())
             except UnicodeDecodeError:  # no text
@@ -312,10 +300,10 @@ class CanonicalIds:
             back *= 2
         if start >= floor:
             return start, found
-        fixed = sum(len(self.surfaces[token]) for token in ids[start:floor])
-        ends = _ends(self.surfaces, found)
+        fixed = len(self._data(ids[start:floor]))
+        ends = self._ends(found)
         if fixed in ends:
-            return floor, found[ends.index(fixed) + 1 :]
+            return floor, found[ends.index(fixed) :]
         rest = data[fixed:]
         half = next((place for place, byte in enumerate(rest) if byte & 0xC0 != 0x80), len(rest))
         return floor, self.merges.merge(self.merges.spell(rest[:half])) + self._encode_text(rest[half:].decode())
@@ -327,35 +315,12 @@ class CanonicalIds:
 
     def _agrees(self, ids: Sequence[int], start: int, found: list[int]) -> bool:
         """Return whether an encoding that began at ``start`` begins as the ids there do."""
-        far = sum(len(self.surfaces[token]) for token in ids[start:]) > self._added.longest
-        return far and list(ids[start : start + 2]) == found[:2]
+        return len(self._data(ids[start:])) > self._added.longest and list(ids[start : start + 2]) == found[:2]
 
-    def _whole_pre_tokens(self, tokenizer: Tokenizer, table: MergeTable) -> dict[tuple[int, ...], int]:
-        """Find the tokens that `ignore_merges` makes of whole pre-tokens and merging does not reach.
+    def _data(self, tokens: Iterable[int]) -> bytes:
+        """Return the bytes of tokens."""
+        return b"".join(map(self.surfaces.__getitem__, tokens))
 
-        Returns:
-            What merging gives for each -> the token.
-        """
-        whole: dict[tuple[int, ...], int] = {}
-        if tokenizer.spec["model"].get("ignore_merges"):
-            for token in np.flatnonzero(table.left < SYMBOL).tolist():
-                if self.surfaces[token]:
-                    whole[tuple(self.merges.merge(self.merges.spell(self.surfaces[token])))] = token
-        return whole
-
-
-def _characters_of(data: bytes) -> str:
-    """Return bytes as text, nothing if they are none."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return ""
-
-
-def _ends(surfaces: Sequence[bytes], tokens: Sequence[int]) -> list[int]:
-    """Return the byte at which each token ends."""
-    total, ends = 0, []
-    for token in tokens:
-        total += len(surfaces[token])
-        ends.append(total)
-    return ends
+    def _ends(self, tokens: Iterable[int]) -> list[int]:
+        """Return 0 and the byte at which each token ends."""
+        return list(accumulate((len(self.surfaces[token]) for token in tokens), initial=0))

@@ -5,14 +5,17 @@ what comes before a word start does not change. A sign stands for what was cut o
 inside a text. Some tokenizers put a space before everything that they encode.
 """
 
+import re
 from collections.abc import Sequence
+from itertools import accumulate
 
+from spectool.artifacts.canonical.by_ids import Change
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
-Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
 _WORDS = 3  # word starts to go back
 _CHARACTER = 4  # bytes of the longest character
 _CUT = b"&"  # stands for what was cut off
+_UNFINISHED = re.compile(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z")
 
 
 class CanonicalText:
@@ -43,7 +46,7 @@ class CanonicalText:
         """
         before = recent(so_far)
         old = self.encode(before) if before else []
-        cut = self._before if _is_cut(before) else 0
+        cut = self._before if before.startswith(_CUT + b" ") else 0  # a text that begins so by itself is joined alike
         return len(ids) - len(old) + cut, self.encode(before + data)[cut:]
 
     def following(self, so_far: bytes, data: bytes) -> tuple[list[int], bool]:
@@ -64,12 +67,8 @@ class CanonicalText:
             if ids[: len(old)] == old:
                 return ids[len(old) :], True
             frontier = sum(len(self._surfaces[token]) for token in old)
-        end = 0
-        for count, token in enumerate(ids):
-            if end == frontier:
-                return ids[count:], True
-            end += len(self._surfaces[token])
-        return self.encode(data), False
+        begins = list(accumulate((len(self._surfaces[token]) for token in ids[:-1]), initial=0))
+        return (ids[begins.index(frontier) :], True) if frontier in begins else (self.encode(data), False)
 
     def encode(self, data: bytes) -> list[int]:
         """Encode bytes as a text; what is no UTF-8 is left out."""
@@ -92,18 +91,7 @@ def recent(data: bytes) -> bytes:
     return _CUT + data[at:]
 
 
-def _is_cut(data: bytes) -> bool:
-    """Return whether something was cut off before; a text that begins so by itself is joined alike."""
-    return data.startswith(_CUT + b" ")
-
-
 def whole_characters(data: bytes) -> int:
     """Return how many bytes are whole characters, or can never become any: all but an unfinished end."""
-    for back in range(1, min(3, len(data)) + 1):
-        lead = data[-back]
-        if lead >= 0xC0:
-            length = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-            return len(data) - back if length > back else len(data)
-        if lead < 0x80:
-            break
-    return len(data)
+    unfinished = _UNFINISHED.search(data, max(0, len(data) - 3))
+    return unfinished.start() if unfinished else len(data)

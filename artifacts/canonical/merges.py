@@ -13,7 +13,7 @@ is not (runs of spaces in some vocabularies: the longest merge has the lowest ra
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,8 @@ class Merges:
         """
         # Single numbers are read faster from memoryviews than from arrays; nothing is copied.
         self._left, self._right, self._rank = table.left.data, table.right.data, table.rank.data
-        self._ranks, self._results = table.ranks.data, table.results.data
+        self._ranks = np.append(table.ranks, np.int32(_NEVER)).data  # the last one is that of no merge
+        self._results = table.results.data
         self._places = _Places(table)
         self._unordered = _unordered(table)
         self._symbols = symbols
@@ -74,8 +75,8 @@ class Merges:
         while x >= 0:
             y, y_consumed = second, _NEVER
             while y >= 0:
-                place = self._places[x << 32 | y]
-                if place >= 0 and self._ranks[place] < x_consumed and self._ranks[place] <= y_consumed:
+                merged = self._ranks[self._places[x << 32 | y]]
+                if merged < x_consumed and merged <= y_consumed:
                     return True
                 y, y_consumed = left[y], rank[y]
             x, x_consumed = right[x], rank[x]
@@ -101,52 +102,42 @@ class Merges:
         What has neither is left out, as the tokenizer leaves it out.
         """
         if self._by_bytes:
-            found = (self._symbols.get(data[i : i + 1]) for i in range(len(data)))
-            return [symbol for symbol in found if symbol is not None]
+            pieces = [byte.to_bytes() for byte in data]
+        else:  # bytes that are part of no character stand alone
+            pieces = [char.encode("utf-8", "surrogateescape") for char in data.decode("utf-8", "surrogateescape")]
         spelled: list[int] = []
-        for start, end in _characters(data):
-            symbol = self._symbols.get(data[start:end])
+        for piece in pieces:
+            symbol = self._symbols.get(piece)
             if symbol is not None:
                 spelled.append(symbol)
-            elif all(byte in self._byte_ids for byte in data[start:end]):
-                spelled += [self._byte_ids[byte] for byte in data[start:end]]
+            elif all(map(self._byte_ids.__contains__, piece)):
+                spelled += map(self._byte_ids.__getitem__, piece)
         return spelled
 
     def merge(self, symbols: Sequence[int]) -> list[int]:
         """Merge symbols by BPE: always the merge of lowest rank, the leftmost of equal ones."""
         ids = list(symbols)
-        found = [self._find(a, b) for a, b in pairwise(ids)]
-        while True:
-            best, at = _NEVER, -1
-            for i, place in enumerate(found):
-                if place >= 0 and self._ranks[place] < best:
-                    best, at = self._ranks[place], i
-            if at < 0:
-                return ids
-            ids[at : at + 2] = [self._results[found[at]]]
-            del found[at]
+        ranks = [self._rank_of(first, second) for first, second in pairwise(ids)]
+        while ranks and (lowest := min(ranks)) < _NEVER:
+            at = ranks.index(lowest)
+            ids[at : at + 2] = [self._results[self._places[ids[at] << 32 | ids[at + 1]]]]
+            del ranks[at]
             if at > 0:
-                found[at - 1] = self._find(ids[at - 1], ids[at])
-            if at < len(found):
-                found[at] = self._find(ids[at], ids[at + 1])
+                ranks[at - 1] = self._rank_of(ids[at - 1], ids[at])
+            if at < len(ranks):
+                ranks[at] = self._rank_of(ids[at], ids[at + 1])
+        return ids
 
-    def _find(self, first: int, second: int) -> int:
-        """Return the place of a merge in the table, -1 where there is none."""
-        return self._places[first << 32 | second]
+    def _rank_of(self, first: int, second: int) -> int:
+        return self._ranks[self._places[first << 32 | second]]
 
     def _with_characters(self, tokens: list[int]) -> list[int]:
         """Replace runs of byte tokens by the characters that they spell, where these have a symbol."""
         result: list[int] = []
-        run = bytearray()
-        for token in tokens:
-            if token in self._byte_of:
-                run.append(self._byte_of[token])
-                continue
-            if run:
-                result += self.spell(bytes(run))
-                run.clear()
-            result.append(token)
-        return result + self.spell(bytes(run))
+        for are_bytes, group in groupby(tokens, self._byte_of.__contains__):
+            run = list(group)
+            result += self.spell(bytes(map(self._byte_of.__getitem__, run))) if are_bytes else run
+        return result
 
 
 class _Places(dict[int, int]):
@@ -178,20 +169,3 @@ def _unordered(table: MergeTable) -> frozenset[int]:
         if (wider == found[made]).all():
             return frozenset(np.flatnonzero(found).tolist())
         found[made] = wider
-
-
-def _characters(data: bytes) -> list[tuple[int, int]]:
-    """Cut bytes into UTF-8 characters; bytes that are part of none stand alone."""
-    spans = []
-    at = 0
-    while at < len(data):
-        lead = data[at]
-        length = 1 if lead < 0xC2 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4 if lead < 0xF5 else 1
-        end = at + length
-        try:
-            data[at:end].decode()
-        except UnicodeDecodeError:
-            end = at + 1
-        spans.append((at, end))
-        at = end
-    return spans

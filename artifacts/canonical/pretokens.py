@@ -6,10 +6,10 @@ and the splits of a sequence of representatives are remembered. For most pairs o
 look further.
 """
 
-import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.canonical.alphabet import Alphabet, Parts, alphabet_of, parts_of
+from spectool.artifacts.tokenizer.surfaces import flatten
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 LOOK, SPLIT, JOIN = 0, 1, 2  # has to look further, always splits, never splits
@@ -44,40 +45,32 @@ class BoundaryTable:
         return bool((self.verdicts != JOIN).any())
 
 
-_TABLES: dict[str, BoundaryTable] = {}  # by pre-tokenizer; a table takes seconds
+_TABLES: dict[Alphabet, BoundaryTable] = {}  # one for each pre-tokenizer, as alphabets are; it takes seconds
 
 
 class PreTokens:
-    """The splits of one tokenizer's pre-tokenizer on representatives."""
+    """The splits of one tokenizer's pre-tokenizer on representatives.
+
+    Attributes:
+        starts: Classes of the characters of a text -> where its pre-tokens begin; the first is 0. It is remembered.
+    """
 
     def __init__(self, tokenizer: Tokenizer, alphabet: Alphabet) -> None:
         """Take the pre-tokenizer out of ``tokenizer``, whose classes of characters are ``alphabet``."""
         self._pre_tokenizer = tokenizer.text_splits
         self._spaces = tokenizer.normalized_space
         self._representatives = alphabet.representatives
-        self._known: dict[bytes, tuple[int, ...]] = {}
+        self.starts = cache(self.represented)
 
-    def starts(self, classes: bytes) -> tuple[int, ...]:
-        """Return where pre-tokens begin in a text of characters of these classes; the first is 0."""
-        found = self._known.get(classes)
-        if found is None:
-            found = tuple(self.ask("".join(map(self._representatives.__getitem__, classes))))
-            self._known[classes] = found
-        return found
+    def represented(self, classes: Iterable[int]) -> tuple[int, ...]:
+        """As `starts`, without remembering."""
+        return tuple(self.ask("".join(map(self._representatives.__getitem__, classes))))
 
-    def ask(self, text: str) -> Iterator[int]:
-        """Yield where pre-tokens of a text begin, without remembering."""
+    def ask(self, text: str) -> list[int]:
+        """Return where pre-tokens of a text begin."""
         if self._pre_tokenizer is None:
-            yield 0
-            return
-        if self._spaces != " ":
-            text = text.replace(" ", self._spaces)
-        for _, (start, _) in self._pre_tokenizer.pre_tokenize_str(text):
-            yield start
-
-    def bits(self, classes: Sequence[int]) -> int:
-        """Return where pre-tokens begin as bits, without remembering."""
-        return sum(1 << start for start in self.ask("".join(map(self._representatives.__getitem__, classes))))
+            return [0]
+        return [start for _, (start, _) in self._pre_tokenizer.pre_tokenize_str(text.replace(" ", self._spaces))]
 
 
 def boundary_table(tokenizer: Tokenizer) -> BoundaryTable:
@@ -90,14 +83,13 @@ def boundary_table(tokenizer: Tokenizer) -> BoundaryTable:
     Raises:
         TokenizerError: Its pre-tokenizer has steps or patterns without classes of characters.
     """
-    key = json.dumps(tokenizer.spec["pre_tokenizer"]) + tokenizer.normalized_space
-    table = _TABLES.get(key)
-    if table is None:
-        alphabet = alphabet_of(tokenizer)
-        verdicts = _Trial(PreTokens(tokenizer, alphabet), alphabet).verdicts(parts_of(tokenizer))
+    alphabet = alphabet_of(tokenizer)
+    if alphabet not in _TABLES:
+        parts = parts_of(flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers"))
+        verdicts = _Trial(PreTokens(tokenizer, alphabet), alphabet).verdicts(parts)
         verdicts.flags.writeable = False
-        table = _TABLES[key] = BoundaryTable(alphabet, verdicts)
-    return table
+        _TABLES[alphabet] = BoundaryTable(alphabet, verdicts)
+    return _TABLES[alphabet]
 
 
 class _Trial:
@@ -106,7 +98,11 @@ class _Trial:
     def __init__(self, pre_tokens: PreTokens, alphabet: Alphabet) -> None:
         self._pre_tokens, self._alphabet, self._size = pre_tokens, alphabet, alphabet.size
         self._seen = np.zeros((self._size + 1, self._size, self._size), np.uint8)
-        self._known: dict[bytes, int] = {}
+        self._remembered = cache(self._split)
+
+    def _split(self, classes: Iterable[int]) -> int:
+        """Return where pre-tokens begin, as bits."""
+        return sum(1 << start for start in self._pre_tokens.represented(classes))
 
     def verdicts(self, parts: Parts) -> NDArray[np.uint8]:
         """Try strings of all kinds and judge."""
@@ -138,7 +134,7 @@ class _Trial:
         size = len(classes)
         by_length: list[NDArray[np.uint16]] = [np.ones((), np.uint16)]
         for length in range(1, longest + 1):
-            found = np.fromiter(map(self._pre_tokens.bits, product(classes, repeat=length)), np.uint16, size**length)
+            found = np.fromiter(map(self._split, product(classes, repeat=length)), np.uint16, size**length)
             by_length.append(found := found.reshape((size,) * length))
             for at in range(1, length):
                 left = by_length[at].reshape((size,) * at + (1,) * (length - at))
@@ -157,15 +153,9 @@ class _Trial:
         for at in range(1, len(classes)):
             place = before, classes[at - 1], classes[at]
             if seen[place] in _OPEN:
-                parts = self._split(classes[:at]), self._split(classes[at:])
-                seen[place] |= _flags(self._split(classes), at, *parts)
+                parts = self._remembered(classes[:at]), self._remembered(classes[at:])
+                seen[place] |= _flags(self._remembered(classes), at, *parts)
             before = classes[at - 1]
-
-    def _split(self, classes: bytes) -> int:
-        found = self._known.get(classes)
-        if found is None:
-            found = self._known[classes] = self._pre_tokens.bits(classes)
-        return found
 
 
 def _alike(short: list[NDArray[np.uint16]]) -> list[int]:

@@ -5,12 +5,11 @@ A side whose steps are all understood joins ids by merges and boundaries (`by_id
 """
 
 from collections.abc import Iterator
-from itertools import islice, product
-from typing import Any
+from itertools import product
 
 from spectool import TokenizerError
 from spectool.artifacts.canonical.alphabet import alphabet_of
-from spectool.artifacts.tokenizer.surfaces import flatten, token_surfaces
+from spectool.artifacts.tokenizer.surfaces import flatten
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 # Kinds of steps, by section, and why a side with one goes through text; empty where ids are joined.
@@ -39,13 +38,11 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
     Raises:
         TokenizerError: It has a step that can be followed in neither way, or that this version does not know.
     """
-    steps = [
-        (section, step)
-        for section, children in _CHILDREN.items()
-        for step in flatten(tokenizer.spec[section], children)
+    spec = tokenizer.spec
+    kinds = [
+        (section, step["type"]) for section, children in _CHILDREN.items() for step in flatten(spec[section], children)
     ]
-    for section, step in steps:
-        kind = step["type"]
+    for section, kind in kinds:
         if kind not in _KINDS[section]:
             raise TokenizerError(
                 f"{tokenizer.name}: its {section} {kind} {_REFUSED.get(kind, 'is not known to this version')}, so that "
@@ -56,14 +53,8 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
             f"{tokenizer.name}: its model {tokenizer.kind} has no {lacking}, and stops with an error at text that it "
             "has no token for. Give it one in tokenizer.json, or use another tokenizer"
         )
-    return tuple(dict.fromkeys([*_of_kinds(steps), *_of_options(tokenizer, dict(steps)["model"], steps)]))
-
-
-def _of_kinds(steps: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
-    for section, step in steps:
-        reason = _KINDS[section][step["type"]]
-        if reason:
-            yield f"its {section} {step['type']} {reason}"
+    of_kinds = (f"its {section} {kind} {reason}" for section, kind in kinds if (reason := _KINDS[section][kind]))
+    return tuple(dict.fromkeys([*of_kinds, *_of_options(tokenizer)]))
 
 
 def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
@@ -80,42 +71,34 @@ def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
                 yield f"its added token {token['content']!r} is looked for as {sought!r}"
 
 
-def _of_options(tokenizer: Tokenizer, model: dict[str, Any], steps: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
+def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
+    spec, model = tokenizer.spec, tokenizer.spec["model"]
     marks = ("continuing_subword_prefix", "end_of_word_suffix", "dropout")
     yield from (f"its model has the option {mark}" for mark in marks if model.get(mark))
-    spaces = tokenizer.normalized_space
-    undone = flatten(tokenizer.spec["decoder"], "decoders")
-    for section, step in steps:
-        if section == "normalizer" and step["type"] == "Replace" and "String" in step["pattern"]:
+    read = [(step.get("content"), step.get("pattern")) for step in flatten(spec["decoder"], "decoders")]
+    for step in flatten(spec["normalizer"], "normalizers"):
+        if step["type"] == "Replace" and "String" in step["pattern"]:
             old, new = step["pattern"]["String"], step["content"]
-            if (old, new) != (" ", spaces) and {
-                "type": "Replace",
-                "pattern": {"String": new},
-                "content": old,
-            } in undone:
+            if (old, new) != (" ", tokenizer.normalized_space) and (old, {"String": new}) in read:
                 yield f"it writes {new!r} for {old!r}"
-    sign = tokenizer.space_sign
-    if tokenizer.spec["decoder"] is None:
+    if spec["decoder"] is None:
         yield "it has no decoder"
-    elif sign != " " and token_surfaces(tokenizer.spec, {sign: 0}, frozenset()) != [b" "]:
-        yield f"its decoder does not read {sign!r} as a space"
-    splits = [step for section, step in steps if section == "pre_tokenizer"]
+    elif not tokenizer.reads_spaces:
+        yield f"its decoder does not read {tokenizer.space_sign!r} as a space"
+    splits = flatten(spec["pre_tokenizer"], "pretokenizers")
     byte_level = [step["type"] == "ByteLevel" for step in splits]
     if any(byte_level[:-1]):
         yield "its pre-tokenizer splits bytes"
     if any(byte_level) != (tokenizer.kind == "byte-level BPE"):
         yield "its decoder reads other signs than its pre-tokenizer writes"
-    yield from islice(_of_added_tokens(tokenizer), 1)
+    if added := next(_of_added_tokens(tokenizer), ""):
+        yield added
     if model["type"] != "BPE" or any(_KINDS["pre_tokenizer"][step["type"]] for step in splits):
         return
     try:
-        representatives = alphabet_of(tokenizer).representatives
+        pairs = product(alphabet_of(tokenizer).representatives, repeat=2)
     except TokenizerError as error:
         yield str(error)
         return
-    pre_tokenizer = tokenizer.text_splits
-    if pre_tokenizer is not None and any(step.get("behavior") == "Removed" for step in splits):
-        for text in map("".join, product(representatives, repeat=2)):
-            if sum(end - start for _, (start, end) in pre_tokenizer.pre_tokenize_str(text)) < len(text):
-                yield "its pre-tokenizer removes what it splits at"
-                return
+    if any(step.get("behavior") == "Removed" for step in splits) and any(map(tokenizer.drops, map("".join, pairs))):
+        yield "its pre-tokenizer removes what it splits at"

@@ -1,6 +1,7 @@
 """Added tokens that are looked for in running text before all merging: could one span a boundary?"""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -16,20 +17,12 @@ def added_in_text(tokenizer: Tokenizer) -> dict[int, bytes]:
     return {index: text.encode() for index, text in added.items() if spaces == " " or spaces not in text}
 
 
-def _holding(surfaces: Sequence[bytes], values: bytes) -> bytearray:
-    """Return 1 for every id whose surface has one of some bytes, else 0."""
-    text = Surfaces.of(surfaces)
-    wanted = np.zeros(256, np.int32)
-    wanted[list(values)] = 1
-    before = np.append(0, np.cumsum(wanted[text.blob]))
-    return bytearray((before[text.offsets[1:]] > before[text.offsets[:-1]]).astype(np.uint8))
-
-
 class AddedTokens:
     """The added tokens of one tokenizer, as byte strings that may come about across ids.
 
     Attributes:
         longest: Bytes of the longest; 0 where there are none.
+        touches: Token -> whether an added token could begin in it, or go on through all of it. It is remembered.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -40,25 +33,21 @@ class AddedTokens:
         self._contents = contents = frozenset(added.values())
         self.longest = max(map(len, contents), default=0)
         self._openings = frozenset(content[:end] for content in contents for end in range(1, len(content) + 1))
-        firsts = {content[:1] for content in contents}
-        self._opening = _holding(self._surfaces, b"".join(firsts))
+        # Whether each id has a byte with which one begins.
+        text, firsts = Surfaces.of(self._surfaces), [content[0] for content in contents]
+        before = np.append(0, np.cumsum(np.isin(text.blob, firsts), dtype=np.int32))
+        self._opening = bytes(before[text.offsets[1:]] > before[text.offsets[:-1]])
         self._inside = b"\0".join(contents)
-        self._touches: dict[int, bool] = {}  # as far as asked
+        self.touches = cache(self._could_touch)
 
     def __contains__(self, token: int) -> bool:
         """Return whether this is an added token."""
         return token in self._ids
 
-    def touches(self, token: int) -> bool:
-        """Return whether an added token could begin in this one, or go on through all of it."""
-        if not self._contents:
-            return False
-        touches = self._touches.get(token)
-        if touches is None:
-            surface = self._surfaces[token]
-            touches = surface in self._inside or any(surface[i:] in self._openings for i in range(len(surface)))
-            self._touches[token] = touches
-        return touches
+    def _could_touch(self, token: int) -> bool:
+        surface = self._surfaces[token]
+        begins = any(surface[i:] in self._openings for i in range(len(surface)))
+        return begins or (bool(self._contents) and surface in self._inside)
 
     def may_span(self, ids: Sequence[int], at: int, begin: int) -> bool:
         """Return whether an added token could begin in ``ids[begin:at]`` and not have ended there."""
@@ -81,11 +70,11 @@ class AddedTokens:
         tail = self._tail(ids, len(ids), begin)
         reach = tail + data
         for start in range(len(reach)):
-            end = start + 1
-            while end <= len(reach) and reach[start:end] in self._openings:
+            for end in range(start + 1, len(reach) + 1):
+                if reach[start:end] not in self._openings:
+                    break
                 if end > len(tail) and reach[start:end] in self._contents:
                     return True
-                end += 1
         return False
 
     def at_start(self, data: bytes) -> bytes:

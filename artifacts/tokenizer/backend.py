@@ -45,19 +45,19 @@ def around_model(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str, Any
         if getattr(backend, name) is not None:
             setattr(copy, name, getattr(backend, name))
     for special, tokens in groupby(added, key=lambda token: bool(token["special"])):
-        (copy.add_special_tokens if special else copy.add_tokens)(list(_added(tokens)))
+        options = ({name: value for name, value in token.items() if name != "id"} for token in tokens)
+        add = copy.add_special_tokens if special else copy.add_tokens
+        add([tokenizers.AddedToken(**each) for each in options])
     if {token["id"]: token["content"] for token in added} == {
         index: token.content for index, token in copy.get_added_tokens_decoder().items()
     }:
         return copy
     # Ids of added tokens that do not follow each other come out of the JSON only.
-    copy = tokenizers.Tokenizer.from_str(json.dumps({**json.loads(backend.to_str()), "added_tokens": list(added)}))
-    copy.no_truncation()
-    copy.no_padding()
-    return copy
+    spec = json.loads(backend.to_str()) | {"added_tokens": list(added), "truncation": None, "padding": None}
+    return tokenizers.Tokenizer.from_str(json.dumps(spec))
 
 
-def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str]) -> tokenizers.Tokenizer | None:
+def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str | None]) -> tokenizers.Tokenizer | None:
     """Return a backend with that part of a ``tokenizer.json`` which some texts need; they get the ids of the whole.
 
     The library takes a second for 262k ids and their merges. BPE and Unigram can only need those that have no other
@@ -118,9 +118,3 @@ def _characters(steps: tokenizers.Tokenizer, texts: Iterable[str]) -> set[str]:
         pieces = [] if steps.pre_tokenizer is None else steps.pre_tokenizer.pre_tokenize_str(normal)
         found.update(written, normal, *(piece for piece, _ in pieces))
     return found
-
-
-def _added(tokens: Iterable[Mapping[str, Any]]) -> Iterable[tokenizers.AddedToken]:
-    for token in tokens:
-        options = {name: value for name, value in token.items() if name not in ("id", "content")}
-        yield tokenizers.AddedToken(token["content"], **options)

@@ -18,8 +18,7 @@ from typing import Any
 import tokenizers
 
 _SECTIONS = ("normalizer", "pre_tokenizer", "model", "added_tokens", "decoder")
-_WITHOUT_EFFECT = frozenset({"trim_offsets"})
-
+_WITHOUT_EFFECT = ("trim_offsets",)
 
 # Strings on which rebuilt tokenizers were seen to differ: leading and repeated spaces, line
 # breaks, apostrophes, digits, special tokens in text, two scripts, combining marks.
@@ -104,18 +103,11 @@ def short(digest: str) -> str:
 
 
 def _canonical(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_canonical(item) for item in node]
     if not isinstance(node, dict):
-        return [_canonical(item) for item in node] if _has_objects(node) else node
-    if "vocab" in node:
-        # Vocabulary and merges hold no options: copying a million entries would be waste.
-        options = {k: v for k, v in node.items() if k not in ("vocab", "merges")}
-        return {**_canonical(options), "vocab": node["vocab"], "merges": node.get("merges")}
-    return {
-        key: _canonical(value)
-        for key, value in node.items()
-        if key not in _WITHOUT_EFFECT and value is not None and value is not False and value != ""
-    }
-
-
-def _has_objects(node: Any) -> bool:
-    return isinstance(node, list) and any(isinstance(item, dict | list) for item in node)
+        return node
+    # Vocabulary and merges hold no options: copying a million entries would be waste.
+    whole = {key: node.get(key) for key in ("vocab", "merges") if "vocab" in node}
+    options = {key: _canonical(value) for key, value in node.items() if key not in {*whole, *_WITHOUT_EFFECT}}
+    return {key: value for key, value in options.items() if value not in (None, "") and value is not False} | whole

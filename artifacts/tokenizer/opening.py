@@ -1,8 +1,8 @@
 """Opening a tokenizer: a hub id, a directory, a ``tokenizer.json``, or one already loaded.
 
-Directories and hub ids go through transformers, as mlx-lm's own loading does, because
-transformers rebuilds some tokenizers from their class name. When the rebuilt one encodes
-differently from ``tokenizer.json``, the ids that mlx-lm will use win, and a note says so.
+Directories and hub ids go through transformers, as mlx-lm's own loading does. transformers rebuilds some tokenizers
+from their class name. Where such a one encodes differently from ``tokenizer.json``, the ids that mlx-lm will use win,
+and a note says so.
 """
 
 import json
@@ -18,10 +18,16 @@ import tokenizers
 from spectool import TokenizerError
 from spectool.artifacts.tokenizer.backend import around_model, part_of, sections
 from spectool.artifacts.tokenizer.fingerprint import PROBES, file_digest
-from spectool.artifacts.tokenizer.roles import find_roles
+from spectool.artifacts.tokenizer.roles import content_of, find_roles
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _OTHERS = ("tokenizer.model", "*.model", "tekken.json", "*.tiktoken", "vocab.json", "vocab.txt")  # vocabularies
+_FORMATS = {  # by their first bytes
+    rb"GGUF": "a GGUF model",
+    rb"\s*\{.*default_num_special_tokens": "a tekken vocabulary (mistral-common)",
+    rb"[A-Za-z0-9+/]+=* \d+\r?\n": "a tiktoken vocabulary",
+    rb"\n.*<unk>": "a SentencePiece model",
+}
 _HUB_SECONDS = 10.0  # to wait for an answer
 
 # What transformers loads as the file says, whatever the model.
@@ -57,8 +63,22 @@ def open_tokenizer(source: Any, recorded: Mapping[str, Any] | None = None) -> To
             return _plain(path, path)[0]
         if is_directory:
             return _from_directory(path, recorded or {})
-        return _from_hub(str(source))
-    return _from_loaded(source)
+        name = str(source)
+        if not looks_like_hub_id(name):
+            raise TokenizerError(
+                f"{name}: no such file or directory, and not a hub id of the form owner/name. "
+                "Give a directory with tokenizer.json, the file itself, or a hub id such as "
+                "speakleash/Bielik-11B-v2.5-Instruct"
+            )
+        require_on_hub(name)
+        return _of_loaded(name, _load_with_transformers(name), ())
+    if isinstance(source, tokenizers.Tokenizer):
+        return _assemble("(loaded tokenizer)", source, {}, ())
+    inner = getattr(source, "_tokenizer", source)
+    if isinstance(inner, tokenizers.Tokenizer):  # a transformers tokenizer keeps its backend there
+        inner = source
+    name = str(getattr(inner, "name_or_path", "") or "(loaded tokenizer)")
+    return _of_loaded(name, inner, _ids(getattr(source, "eos_token_ids", None)))
 
 
 def read_tokenizer(
@@ -118,9 +138,7 @@ def _plain(
     config, eos = _settings(path, file)
     backend = None
     if texts is not None:
-        contents = (value.get("content") if isinstance(value, dict) else value for value in map(config.get, _NAMED))
-        names = (content for content in contents if isinstance(content, str))
-        backend = part_of(file, texts, {*keep, *eos, *names})
+        backend = part_of(file, texts, {*keep, *eos, *map(content_of, map(config.get, _NAMED))})
     backend = backend or _read_backend(file)
     alone = path == file or not (config or (path / "config.json").is_file()) or _says_all(path, config, backend)
     return _assemble(str(path), backend, config, eos, file=file), alone
@@ -129,7 +147,7 @@ def _plain(
 def _settings(path: Path, file: Path) -> tuple[dict[str, Any], tuple[int, ...]]:
     """Return the ``tokenizer_config.json`` beside a file, and ids that end a text; a model's directory knows more."""
     names = ("generation_config.json",) if path == file else ("generation_config.json", "config.json")
-    eos = tuple(index for name in names for index in _eos_ids(_read_json(file.with_name(name))))
+    eos = tuple(index for name in names for index in _ids(_read_json(file.with_name(name)).get("eos_token_id")))
     return _read_json(file.with_name("tokenizer_config.json")), eos
 
 
@@ -145,7 +163,7 @@ def _from_directory(path: Path, recorded: Mapping[str, Any]) -> Tokenizer:
             )
         converted = _load_with_transformers(str(path))
         note = f"transformers converts {others[0].name}, {_format_of(others[0])}, as it does when mlx-lm loads it."
-        tokenizer = _assemble(str(path), _backend_of(converted), _declared(converted), eos, (note,))
+        tokenizer = _of_loaded(str(path), converted, eos, (note,))
         if not any(tokenizer.surfaces):
             raise TokenizerError(
                 f"{others[0]}: transformers makes an empty {type(converted).__name__} of this file. Add the model's "
@@ -172,33 +190,13 @@ def _says_all(path: Path, config: Mapping[str, Any], backend: tokenizers.Tokeniz
     )
 
 
-def _from_hub(name: str) -> Tokenizer:
-    if not looks_like_hub_id(name):
-        raise TokenizerError(
-            f"{name}: no such file or directory, and not a hub id of the form owner/name. "
-            "Give a directory with tokenizer.json, the file itself, or a hub id such as "
-            "speakleash/Bielik-11B-v2.5-Instruct"
-        )
-    require_on_hub(name)
-    loaded = _load_with_transformers(name)
-    return _of_loaded(name, loaded, ())
-
-
-def _from_loaded(source: Any) -> Tokenizer:
-    if isinstance(source, tokenizers.Tokenizer):
-        return _assemble("(loaded tokenizer)", source, {}, ())
-    eos = _ids(getattr(source, "eos_token_ids", None))
-    inner = getattr(source, "_tokenizer", source)
-    if isinstance(inner, tokenizers.Tokenizer):  # a transformers tokenizer keeps its backend there
-        inner = source
-    return _of_loaded(str(getattr(inner, "name_or_path", "") or "(loaded tokenizer)"), inner, eos)
-
-
 def _of_loaded(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, ...] = ()) -> Tokenizer:
     """Take over what transformers loaded, and note which file that was."""
     kind = type(loaded).__name__
     rebuilt_as = "" if kind in _AS_THE_FILE else kind
-    return _assemble(name, _backend_of(loaded), _declared(loaded), eos, notes, _file_of(name), rebuilt_as)
+    names = ("bos_token", "eos_token", "pad_token", "unk_token")
+    declared = {role: getattr(loaded, role, None) for role in names}
+    return _assemble(name, _backend_of(loaded), declared, eos, notes, _file_of(name), rebuilt_as)
 
 
 def _file_of(name: str) -> Path | None:
@@ -206,7 +204,7 @@ def _file_of(name: str) -> Path | None:
     file = Path(name) / "tokenizer.json"
     if file.is_file():
         return file
-    if not looks_like_hub_id(name):
+    if Path(name).is_dir() or not looks_like_hub_id(name):
         return None
     from huggingface_hub import try_to_load_from_cache
 
@@ -304,15 +302,6 @@ def _assemble(
     return Tokenizer(name, backend, roles, notes, file, rebuilt_as)
 
 
-def _declared(loaded: Any) -> dict[str, Any]:
-    names = ("bos_token", "eos_token", "pad_token", "unk_token")
-    return {name: value for name in names if isinstance(value := getattr(loaded, name, None), str)}
-
-
-def _eos_ids(config: Mapping[str, Any]) -> tuple[int, ...]:
-    return _ids(config.get("eos_token_id"))
-
-
 def _ids(value: Any) -> tuple[int, ...]:
     """Token ids from one id, several, or neither; mlx-lm keeps a set, transformers a single number."""
     several = value if isinstance(value, list | tuple | set | frozenset) else [value]
@@ -336,18 +325,10 @@ def _read_backend(path: Path) -> tokenizers.Tokenizer:
 
 
 def _format_of(path: Path) -> str:
-    """Name the format of a vocabulary that is no tokenizer.json by its first bytes; nothing for an unknown one."""
+    """Name the format of a vocabulary that is no tokenizer.json; nothing for an unknown one."""
     with path.open("rb") as file:
         head = file.read(4000)
-    if head.startswith(b"GGUF"):
-        return "a GGUF model"
-    if head.lstrip().startswith(b"{") and b"default_num_special_tokens" in head:
-        return "a tekken vocabulary (mistral-common)"
-    if re.match(rb"[A-Za-z0-9+/]+=* \d+\r?\n", head):
-        return "a tiktoken vocabulary"
-    if head[:1] == b"\n" and b"<unk>" in head:
-        return "a SentencePiece model"
-    return ""
+    return next((name for begins, name in _FORMATS.items() if re.match(begins, head, re.DOTALL)), "")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

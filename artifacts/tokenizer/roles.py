@@ -25,19 +25,12 @@ _UNKNOWN_NAMES = ("<unk>", "[UNK]")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Ids of special tokens by role.
+    """Ids of special tokens by role."""
 
-    Attributes:
-        bos: Begins a text.
-        eos: Any of these ends a text or a turn; the declared one first, the others ascending.
-        pad: Fills batches.
-        unk: Stands for what the vocabulary cannot spell.
-    """
-
-    bos: int | None = None
-    eos: tuple[int, ...] = ()
-    pad: int | None = None
-    unk: int | None = None
+    bos: int | None = None  # begins a text
+    eos: tuple[int, ...] = ()  # any of these ends a text or a turn; the declared one first, the others ascending
+    pad: int | None = None  # fills batches
+    unk: int | None = None  # stands for what the vocabulary cannot spell
 
     def as_dict(self) -> dict[str, Any]:
         """Return the roles as JSON values."""
@@ -45,6 +38,12 @@ class Roles:
 
     def __str__(self) -> str:
         return ", ".join(f"{role} {ids}" for role, ids in self.as_dict().items())
+
+
+def content_of(declared: Any) -> str | None:
+    """Return the string of a token as ``tokenizer_config.json`` declares it; None where it declares none."""
+    content = declared.get("content") if isinstance(declared, Mapping) else declared
+    return content if isinstance(content, str) else None
 
 
 def find_roles(
@@ -65,9 +64,8 @@ def find_roles(
     named = {name: index for name in specials if (index := id_of(name)) is not None}
 
     def role(key: str, names: tuple[str, ...]) -> int | None:
-        value = declared.get(key)
-        content = value.get("content") if isinstance(value, Mapping) else value
-        if isinstance(content, str) and (index := id_of(content)) is not None:
+        content = content_of(declared.get(key))
+        if content is not None and (index := id_of(content)) is not None:
             return index
         return next((named[name] for name in names if name in named), None)
 

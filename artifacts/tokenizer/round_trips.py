@@ -13,7 +13,7 @@ from typing import Any
 import tokenizers
 
 from spectool.artifacts.tokenizer.fingerprint import PROBES
-from spectool.artifacts.tokenizer.surfaces import byte_symbols, flatten, token_surfaces
+from spectool.artifacts.tokenizer.surfaces import byte_symbols, flatten
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _SPACE = "▁"
@@ -31,17 +31,11 @@ _WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
-    """The outcome for one text.
+    """The outcome for one text."""
 
-    Attributes:
-        lossless: Joined surfaces equal the text.
-        restored: The joined surfaces.
-        reasons: Why they differ, one phrase for each step that lost something; empty if lossless.
-    """
-
-    lossless: bool
-    restored: bytes
-    reasons: tuple[str, ...]
+    lossless: bool  # joined surfaces equal the text
+    restored: bytes  # the joined surfaces
+    reasons: tuple[str, ...]  # why they differ, one phrase for each step that lost something; empty if lossless
 
 
 def round_trip(tokenizer: Tokenizer, text: str) -> RoundTrip:
@@ -59,7 +53,7 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     found = [_named(step) for step in _lossy_normalizers(tokenizer)]
     if _drops_spaces(tokenizer):
         found.append(_DROPS_SPACES)
-    elif _drops_pieces(tokenizer, "".join(PROBES)):
+    elif tokenizer.drops("".join(PROBES)):
         found.append(_DROPS_PIECES)
     if _adds_space(tokenizer):
         found.append(_ADDS_SPACE)
@@ -88,7 +82,7 @@ def _reasons(tokenizer: Tokenizer, text: str, ids: list[int], restored: bytes) -
         yield _UNKNOWN
     if _drops_spaces(tokenizer):
         yield _DROPS_SPACES
-    elif _drops_pieces(tokenizer, normalized):
+    elif tokenizer.drops(normalized):
         yield _DROPS_PIECES
     missing = _missing_bytes(tokenizer) & set(normalized.encode("utf-8"))
     if missing:
@@ -150,11 +144,6 @@ def _drops_spaces(tokenizer: Tokenizer) -> bool:
     return any(step["type"] in _WITHOUT_SPACES for step in steps)
 
 
-def _drops_pieces(tokenizer: Tokenizer, text: str) -> bool:
-    splits = tokenizer.text_splits
-    return splits is not None and sum(end - start for _, (start, end) in splits.pre_tokenize_str(text)) < len(text)
-
-
 def _adds_space(tokenizer: Tokenizer) -> bool:
     """Whether encoding puts a space before a text that decoding leaves there."""
     return tokenizer.bytes_of(tokenizer.encode(LIMITS_READ[0])) == b" a"
@@ -162,11 +151,10 @@ def _adds_space(tokenizer: Tokenizer) -> bool:
 
 def _unread(tokenizer: Tokenizer) -> Iterator[str]:
     """Yield what decoding does not undo of how spaces are written."""
-    sign = tokenizer.space_sign
     if tokenizer.spec["decoder"] is None:
         yield _NO_DECODER
-    elif sign != " " and token_surfaces(tokenizer.spec, {sign: 0}, frozenset()) != [b" "]:
-        yield f"writes {sign!r} for a space, which decoding leaves so"
+    elif not tokenizer.reads_spaces:
+        yield f"writes {tokenizer.space_sign!r} for a space, which decoding leaves so"
 
 
 def _missing_bytes(tokenizer: Tokenizer) -> set[int]:
@@ -178,8 +166,7 @@ def _missing_bytes(tokenizer: Tokenizer) -> set[int]:
 
 @lru_cache(maxsize=64)
 def _normalizer(step: str) -> Any:
-    """Build one normalizer step; the backend builds them only as part of a tokenizer."""
-    model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
-    shell = {"version": "1.0", "added_tokens": [], "normalizer": json.loads(step), "model": model}
-    blank = dict.fromkeys(("pre_tokenizer", "post_processor", "decoder", "truncation", "padding"))
-    return tokenizers.Tokenizer.from_str(json.dumps(shell | blank)).normalizer
+    """Build one normalizer step from its JSON, as pickle does."""
+    built = tokenizers.normalizers.Sequence([])
+    built.__setstate__(f'{{"type": "Sequence", "normalizers": [{step}]}}'.encode())
+    return built

@@ -8,13 +8,14 @@ A surface follows the tokenizer's own decoder, one step per entry of ``tokenizer
     BPE, word-end mark  "caf"  "é</w>"    -> b"caf"  b"\\xc3\\xa9 "
 
 so that joined surfaces are what ``decode`` gives inside a running text. At the two ends of
-a text some decoders remove one space that is not part of it (`Edges`). Without a decoder, ``decode`` writes
-tokens as they are, with a space between any two.
+a text some decoders remove one space that is not part of it (`Edges`).
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,14 @@ def flatten(node: Mapping[str, Any] | None, children: str) -> list[dict[str, Any
     return [dict(node)]
 
 
+def text_of(surface: bytes) -> str:
+    """Return bytes as text; nothing where they are not whole characters."""
+    try:
+        return surface.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
 def _surface(token: str, steps: list[Step]) -> bytes:
     piece: str | bytes = token
     for step in steps:
@@ -144,8 +153,8 @@ def _surface(token: str, steps: list[Step]) -> bytes:
 
 
 def _decoder_steps(decoder: Mapping[str, Any] | None) -> list[Step]:
-    if decoder is None:
-        return [lambda piece: " " + piece]
+    if decoder is None:  # tokens are written with a space between any two
+        return [" ".__add__]
     steps, fused = [], False
     for step in flatten(decoder, "decoders"):
         fused |= step["type"] in _FUSING
@@ -162,15 +171,15 @@ def _decoder_step(step: dict[str, Any]) -> Step:
         case "ByteFallback":
             return _byte_fallback
         case "Metaspace":
-            return _replace(step["replacement"], " ")
+            return methodcaller("replace", step["replacement"], " ")
         case "Replace" if "String" in step["pattern"]:
-            return _replace(step["pattern"]["String"], step["content"])
+            return methodcaller("replace", step["pattern"]["String"], step["content"])
         case "WordPiece":
-            return _word_piece(step["prefix"])
+            return partial(_word_piece, step["prefix"])
         case "BPEDecoder":
-            return _replace(step["suffix"], " ")
+            return methodcaller("replace", step["suffix"], " ")
         case "Strip":
-            return _strip(step["content"], step["start"], step["stop"])
+            return partial(_strip, step["content"], step["start"], step["stop"])
     raise TokenizerError(
         f"decoder step {step['type']!r} is not supported; expected one of {', '.join(DECODERS)}, "
         "and Replace of a string, not of a pattern. Use another tokenizer of the same family."
@@ -193,19 +202,11 @@ def _byte_fallback(piece: str) -> str | bytes:
     return bytes([int(match[1], 16)]) if match else piece
 
 
-def _replace(old: str, new: str) -> Step:
-    return lambda piece: piece.replace(old, new)
+def _strip(content: str, start: int, stop: int, piece: str) -> str:
+    piece = piece[:start].lstrip(content) + piece[start:]
+    kept = max(0, len(piece) - stop)
+    return piece[:kept] + piece[kept:].rstrip(content)
 
 
-def _strip(content: str, start: int, stop: int) -> Step:
-    def stripped(piece: str) -> str:
-        leading = next((n for n, char in enumerate(piece[:start]) if char != content), min(start, len(piece)))
-        piece = piece[leading:]
-        trailing = next((n for n, char in enumerate(piece[::-1][:stop]) if char != content), min(stop, len(piece)))
-        return piece[: len(piece) - trailing]
-
-    return stripped
-
-
-def _word_piece(prefix: str) -> Step:
-    return lambda piece: piece[len(prefix) :] if piece.startswith(prefix) else " " + piece
+def _word_piece(prefix: str, piece: str) -> str:
+    return piece[len(prefix) :] if piece.startswith(prefix) else " " + piece

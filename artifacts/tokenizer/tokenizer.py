@@ -1,8 +1,6 @@
 """Tokenizers as bytes: ids, surfaces, fingerprint and special-token roles of one tokenizer.
 
-Ids always come from the `tokenizers` backend that will really be used at generation time.
-transformers rebuilds some tokenizers from their class name instead of reading
-``tokenizer.json``, and ids then differ; that is detected and said in `Tokenizer.notes`.
+Ids always come from the `tokenizers` backend that will really be used at generation time (`opening`).
 """
 
 import json
@@ -27,23 +25,14 @@ from spectool.artifacts.tokenizer.surfaces import Edges, edges, flatten, token_s
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """One tokenizer, read-only. Derived properties are computed on first use and kept.
+    """One tokenizer, read-only. Derived properties are computed on first use and kept."""
 
-    Attributes:
-        name: Where it came from, for messages and manifests.
-        backend: The `tokenizers` object that encodes.
-        roles: Special tokens by role.
-        notes: Things a user should know about how it was loaded; empty when there are none.
-        file: The ``tokenizer.json`` that it was read from; None where it is not known.
-        rebuilt_as: The class that transformers made of it; empty where it is as the file says.
-    """
-
-    name: str
-    backend: tokenizers.Tokenizer
-    roles: Roles
-    notes: tuple[str, ...] = ()
-    file: Path | None = None
-    rebuilt_as: str = ""
+    name: str  # where it came from, for messages and manifests
+    backend: tokenizers.Tokenizer  # encodes
+    roles: Roles  # special tokens by role
+    notes: tuple[str, ...] = ()  # what a user should know about how it was loaded
+    file: Path | None = None  # the ``tokenizer.json`` that it was read from; None where it is not known
+    rebuilt_as: str = ""  # the class that transformers made of it; empty where it is as the file says
 
     @cached_property
     def spec(self) -> dict[str, Any]:
@@ -78,14 +67,16 @@ class Tokenizer:
         added = {t["id"] for t in self.spec["added_tokens"] if t["special"]}
         return frozenset(added | {i for i in (self.unknown, self.roles.pad) if i is not None})
 
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The options of the model; those of Unigram are in the backend's JSON alone."""
+        return self.model if self.kind == "Unigram" else self.spec["model"]
+
     @cached_property
     def unknown(self) -> int | None:
         """Id that stands for text the vocabulary cannot spell, if the model has one."""
-        model = self.model if self.kind == "Unigram" else self.spec["model"]
-        if model.get("unk_id") is not None:
-            return int(model["unk_id"])
-        index: int | None = self.backend.token_to_id(model.get("unk_token") or "")
-        return index
+        index: int | None = self._options.get("unk_id")
+        return self.backend.token_to_id(self._options.get("unk_token") or "") if index is None else index
 
     @cached_property
     def lacking(self) -> str:
@@ -168,7 +159,7 @@ class Tokenizer:
     @cached_property
     def byte_tokens(self) -> frozenset[int]:
         """Ids of byte-fallback tokens (``<0x0A>``), which canonical text uses only when it must."""
-        if not (self.model if self.kind == "Unigram" else self.spec["model"]).get("byte_fallback"):
+        if not self._options.get("byte_fallback"):
             return frozenset()
         found = (self.backend.token_to_id(f"<0x{byte:02X}>") for byte in range(256))
         return frozenset(index for index in found if index is not None)
@@ -189,6 +180,11 @@ class Tokenizer:
                 return str(step["content"])
         return " "
 
+    @property
+    def reads_spaces(self) -> bool:
+        """Whether decoding reads the `space_sign` as a space."""
+        return self.space_sign == " " or token_surfaces(self.spec, {self.space_sign: 0}, frozenset()) == [b" "]
+
     @cached_property
     def plain_backend(self) -> tokenizers.Tokenizer:
         """A copy of the backend that reads no special tokens out of text."""
@@ -200,14 +196,18 @@ class Tokenizer:
     def text_splits(self) -> Any:
         """The pre-tokenizer as it splits inside a running text, where nothing is prepended; None without one."""
         steps = flatten(self.spec["pre_tokenizer"], "pretokenizers")
-        for step in steps:
-            step.update({"prepend_scheme": "never"} if step["type"] == "Metaspace" else {})
-            step.update({"add_prefix_space": False} if step["type"] == "ByteLevel" else {})
         if not steps:
             return None
+        prepends: dict[str, Any] = {"Metaspace": {"prepend_scheme": "never"}, "ByteLevel": {"add_prefix_space": False}}
+        steps = [step | prepends.get(step["type"], {}) for step in steps]
         inside = tokenizers.pre_tokenizers.Sequence([])
         inside.__setstate__(json.dumps({"type": "Sequence", "pretokenizers": steps}).encode())
         return inside
+
+    def drops(self, text: str) -> bool:
+        """Return whether the pre-tokenizer keeps less than the whole of a text."""
+        splits = self.text_splits
+        return splits is not None and sum(end - start for _, (start, end) in splits.pre_tokenize_str(text)) < len(text)
 
     @cached_property
     def text_backend(self) -> tokenizers.Tokenizer:
@@ -256,12 +256,8 @@ class Tokenizer:
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of a whole text from its ids (joined surfaces, artificial edge spaces removed)."""
-        joined = b"".join(map(self.surfaces.__getitem__, ids))
-        if self._removed.leading_space and joined.startswith(b" "):
-            joined = joined[1:]
-        if self._removed.trailing_space and joined.endswith(b" "):
-            joined = joined[:-1]
-        return joined
+        joined, removed = b"".join(map(self.surfaces.__getitem__, ids)), self._removed
+        return joined.removeprefix(b" " * removed.leading_space).removesuffix(b" " * removed.trailing_space)
 
     def knowing(self, **derived: Any) -> "Tokenizer":
         """Return the same tokenizer with derived properties that are known already, such as mapped surfaces."""

@@ -9,6 +9,7 @@ most of a vocabulary never occurs in one language.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +47,10 @@ def intersect(source: Tokenizer, other: Tokenizer) -> NDArray[np.int32]:
     Returns:
         int32, shape ``[source ids]``; -1 where there is none.
     """
-    counterpart = _ids_by_surface(other)
-    ids = [counterpart.get(surface, NONE) if surface else NONE for surface in source.surfaces]
+    # Later ids take the place of earlier ones, so the preferred ones come last.
+    order = sorted(range(other.size), key=lambda index: (index not in other.byte_tokens, -index))
+    counterpart = {other.surfaces[index]: index for index in order} | {b"": NONE}
+    ids = [counterpart.get(surface, NONE) for surface in source.surfaces]
     for mine, theirs in _role_pairs(source, other):
         ids[mine] = theirs
     return np.array(ids, dtype=np.int32)
@@ -61,10 +64,7 @@ def duplicate_surfaces(tokenizer: Tokenizer) -> int:
 
 def occurrences(documents: Iterable[Sequence[int]], size: int) -> NDArray[np.int64]:
     """Count how often each id occurs; int64, shape ``[size]``."""
-    counts = np.zeros(size, dtype=np.int64)
-    for document in documents:
-        np.add.at(counts, np.asarray(document, dtype=np.int64), 1)
-    return counts
+    return np.bincount(np.fromiter(chain.from_iterable(documents), np.int64), minlength=size)
 
 
 def coverage(tokenizer: Tokenizer, counterpart: NDArray[np.int32], counts: NDArray[np.int64]) -> Coverage:
@@ -72,16 +72,6 @@ def coverage(tokenizer: Tokenizer, counterpart: NDArray[np.int32], counts: NDArr
     shared = counterpart != NONE
     usable = sum(1 for surface in tokenizer.surfaces if surface) + len(tokenizer.specials)
     return Coverage(int(shared.sum()), usable, int(counts.sum()), int(counts[shared].sum()))
-
-
-def _ids_by_surface(tokenizer: Tokenizer) -> dict[bytes, int]:
-    ids: dict[bytes, int] = {}
-    # Later assignments win, so the preferred ids come last.
-    order = sorted(range(tokenizer.size), key=lambda i: (i not in tokenizer.byte_tokens, -i))
-    for index in order:
-        if tokenizer.surfaces[index]:
-            ids[tokenizer.surfaces[index]] = index
-    return ids
 
 
 def _role_pairs(source: Tokenizer, other: Tokenizer) -> list[tuple[int, int]]:

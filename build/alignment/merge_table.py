@@ -90,13 +90,11 @@ def _merged_before(
 
 def last_merge(symbols: Sequence[int], merges: _Merges) -> tuple[int, int] | None:
     """Merge symbols by BPE; return the merge that left a single token, or None if none did."""
-    ids = list(symbols)
+    ids, last = list(symbols), None
     while len(ids) > 1:
-        pairs = list(pairwise(ids))
-        known = [(merges[pair][0], place) for place, pair in enumerate(pairs) if pair in merges]
+        known = [(merges[pair][0], at, pair) for at, pair in enumerate(pairwise(ids)) if pair in merges]
         if not known:
             return None
-        _, at = min(known)
-        last = pairs[at]
+        _, at, last = min(known)
         ids[at : at + 2] = [merges[last][1]]
     return last

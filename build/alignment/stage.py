@@ -64,32 +64,35 @@ def build_alignment(
         counted: Characters, at most, on which occurrences are counted: all of a smaller corpus, and documents drawn
             from a larger one, each equally likely.
     """
+    both = {"draft": draft, "target": target}
     with writing(out) as directory:
         progress("counting occurrences")
         texts, drawn = draw((document.text for document in reader(corpus)), sample, counted)
-        counts = [occurrences((ids for _, ids in encoded(side, drawn)), side.size) for side in (draft, target)]
+        counts = {role: occurrences((ids for _, ids in encoded(side, drawn)), side.size) for role, side in both.items()}
         progress("deriving merges and splits")
-        tables = {role: _tables(tokenizer) for role, tokenizer in (("draft", draft), ("target", target))}
+        tables = {role: _tables(side) for role, side in both.items()}
         progress("spelling both vocabularies in each other's ids")
         sides = {
-            "draft": Side(intersect(draft, target), spellings(draft, target), *tables["draft"], draft.surfaces),
-            "target": Side(intersect(target, draft), spellings(target, draft), *tables["target"], target.surfaces),
+            role: Side(intersect(mine, theirs), spellings(mine, theirs), *tables[role], mine.surfaces)
+            for role, mine, theirs in (("draft", draft, target), ("target", target, draft))
         }
         progress("proving what joins ids")
-        proofs = _prove({"draft": draft, "target": target}, sides, hard_texts(draft, target, SEED, texts))
+        proofs = _prove(both, sides, hard_texts(draft, target, SEED, texts))
         progress("replaying a sample")
-        report = _replay(draft, target, sides, texts)
+        report = _replay(both, sides, texts)
         progress("writing")
         write_alignment(directory, sides["draft"], sides["target"], _prefix_index(draft))
         manifest = Manifest(
             format=FORMAT,
             version=VERSION,
             arguments={"sample": sample, "counted": counted, "seed": SEED},
-            tokenizers={"draft": draft.identity, "target": target.identity},
+            tokenizers={role: side.identity for role, side in both.items()},
             inputs=describe_corpus(corpus),
             statistics={
-                "draft": _side(draft, coverage(draft, sides["draft"].counterpart, counts[0])) | proofs["draft"],
-                "target": _side(target, coverage(target, sides["target"].counterpart, counts[1])) | proofs["target"],
+                **{
+                    role: _side(side, coverage(side, sides[role].counterpart, counts[role])) | proofs[role]
+                    for role, side in both.items()
+                },
                 "counted": _extent(drawn),
                 "sample": _extent(texts),
                 **report,
@@ -139,23 +142,19 @@ def _prove(
     return found
 
 
-def _replay(draft: Tokenizer, target: Tokenizer, sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:
+def _replay(both: Mapping[str, Tokenizer], sides: Mapping[str, Side], texts: Sequence[str]) -> dict[str, Any]:
     """Replay the sample in both directions; return the report."""
-    engines = sides["draft"].engine(draft), sides["target"].engine(target)
-    written = [list(Oracle(tokenizer).read(texts)) for tokenizer in (draft, target)]
-    data = [text.encode() for text in texts]
-    forth = zip(data, written[0], written[1], strict=True)
-    back = zip(data, written[1], written[0], strict=True)
-    proposals = replay_text(draft, target, engines[1], sides["draft"].spellings, forth, absorption=True)
-    commits = replay_text(target, draft, engines[0], sides["target"].spellings, back)
-    return {
-        "draft_to_target": proposals.as_dict(),
-        "target_to_draft": commits.as_dict(),
-        "absorption": {
-            "tail": share(proposals.absorbed, proposals.ends),
-            "head": share(proposals.refused, proposals.frontiers),
-        },
-    }
+    written = {role: list(Oracle(tokenizer).read(texts)) for role, tokenizer in both.items()}
+    report: dict[str, Any] = {}
+    for role, other in SIDES:
+        documents = zip((text.encode() for text in texts), written[role], written[other], strict=True)
+        engine, proposes = sides[other].engine(both[other]), role == "draft"
+        counts = replay_text(both[role], both[other], engine, sides[role].spellings, documents, absorption=proposes)
+        report[f"{role}_to_{other}"] = counts.as_dict()
+        if proposes:
+            tail, head = share(counts.absorbed, counts.ends), share(counts.refused, counts.frontiers)
+            report["absorption"] = {"tail": tail, "head": head}
+    return report
 
 
 def _extent(texts: Sequence[str]) -> dict[str, int]:

@@ -6,6 +6,7 @@ from itertools import islice
 import tokenizers
 
 from spectool.artifacts.formats.alignment import Spellings
+from spectool.artifacts.tokenizer.surfaces import text_of
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.alignment.merge_table import has_lemma
 
@@ -38,25 +39,16 @@ class TokenSpeller:
         Tokens that are no whole characters, special tokens, and those with a character that the other
         tokenizer cannot spell have no spelling.
         """
-        texts = list(map(_text_of, surfaces))
+        texts = list(map(text_of, surfaces))
         after_space = [text and " " + text for text in texts]
         starts = [text.removeprefix(" ") for text in texts] if self._off else texts
         if self._on:
             starts = [" " + start if text else "" for start, text in zip(starts, texts, strict=True)]
         spelled = _encode_all(self._backend, dict.fromkeys(filter(None, (*texts, *after_space, *starts))))
         if self._joins:
-            lengths = self._lengths
-            gaps = [t for t, ids in spelled.items() if sum(map(lengths.__getitem__, ids)) != len(t.encode())]
-            for text in gaps:
-                del spelled[text]
+            length = self._lengths.__getitem__
+            spelled = {text: ids for text, ids in spelled.items() if sum(map(length, ids)) == len(text.encode())}
         return Spellings(*([spelled.get(text, ()) for text in column] for column in (texts, after_space, starts)))
-
-
-def _text_of(surface: bytes) -> str:
-    try:
-        return surface.decode()
-    except UnicodeDecodeError:
-        return ""
 
 
 def _encode_all(backend: tokenizers.Tokenizer, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
