@@ -88,12 +88,7 @@ class Advice:
 
 
 def advise(asked: AdviceOptions, corpus: str, documents: Iterable[str]) -> Advice:
-    """Open what is named, and consider every drafter.
-
-    Args:
-        asked: What is asked.
-        corpus: Name of the text, for commands.
-        documents: Text of the language to generate.
+    """Open what is named, and consider every drafter on text of the language, whose name ``corpus`` is for commands.
 
     Raises:
         SpectoolError: Something that is named cannot be used.

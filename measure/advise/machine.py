@@ -50,12 +50,12 @@ def copy_bandwidth() -> float:
     """
     threads = min(_THREADS, os.cpu_count() or 1)
     source = np.ones(_COPIED, np.uint8)
-    parts = list(zip(np.array_split(source, threads), np.array_split(np.empty_like(source), threads), strict=True))
+    copies, parts = np.array_split(np.empty_like(source), threads), np.array_split(source, threads)
     best = float("inf")
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(_ROUNDS):
             started = time.perf_counter()
-            list(pool.map(lambda pair: np.copyto(pair[1], pair[0]), parts))
+            list(pool.map(np.copyto, copies, parts))
             best = min(best, time.perf_counter() - started)
     return 2 * _COPIED / best
 

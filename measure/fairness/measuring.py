@@ -65,10 +65,7 @@ class Measurement:
     on_rows: Callable[[int], object]  # called with the number of rows that were measured
 
     def figures(self, drafts: Mapping[str, MeasuredDraft], dictionaries: Mapping[str, Dictionary]) -> dict[str, Any]:
-        """Measure drafts, and dictionaries of the target's tokenizer, by name; one draft at a time is in memory.
-
-        Returns:
-            Figures without those of fertility.
+        """Return all figures but those of fertility, of drafts and of dictionaries of the target's tokenizer, by name.
 
         Raises:
             SpectoolError: A model cannot be loaded, or draft and target have no place in common in a task.
