@@ -10,14 +10,15 @@ bytes that a pass streams. Verification takes 1 + beta k^2, so that with 1 + alp
 
 breaks even at alpha = r + beta k, or exactly at (cycle(k) - 1) / k = r (k + 1) / k + beta k.
 
-Acceptance that breaks even and speed at most are of the same proposals, as many as the drafter makes and as often. A
-drafter that needs more than 100% gives less than plain decoding at most.
+Acceptance that breaks even and speed at most are of the same proposals, as many as the drafter makes and as often. So
+a drafter that needs more than 100% gives less than plain decoding at most.
 
 Source: cross-family speculative decoding for Polish, section 6.2, equations 3 to 6 and table 7.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -46,24 +47,14 @@ class Figure:
         return self.origin.partition(": ")[2]
 
 
-def measured(value: float, how: str) -> Figure:
-    """Return a number found by looking, counting or timing here."""
-    return Figure(value, f"measured: {how}")
+def _figure(kind: str, value: float, how: str) -> Figure:
+    return Figure(value, f"{kind}: {how}")
 
 
-def stated(value: float) -> Figure:
-    """Return a number that the user gave."""
-    return Figure(value, "stated")
-
-
-def assumed(value: float, why: str) -> Figure:
-    """Return a number that nobody has looked at here."""
-    return Figure(value, f"assumed: {why}")
-
-
-def computed(value: float, how: str) -> Figure:
-    """Return a number that follows from others."""
-    return Figure(value, f"computed: {how}")
+measured = partial(_figure, "measured")  # found by looking, counting or timing here
+assumed = partial(_figure, "assumed")  # nobody has looked at it here
+computed = partial(_figure, "computed")  # follows from others
+stated = partial(Figure, origin="stated")  # the user gave it
 
 
 def unknown(why: str) -> Figure:
@@ -97,22 +88,11 @@ class Verification:
         timed = drafted == 0 or drafted in self.passes
         return Figure(cost, self.beta.origin if timed else f"{self.beta.origin}, interpolated")
 
-    @property
-    def is_assumed(self) -> bool:
-        """Whether nobody has said or timed it."""
-        return self.beta.kind == "assumed"
-
 
 def fitted(passes: Mapping[int, float], how: str, loop: float = 0.0) -> Verification:
-    """Return a verification that was timed, beta fitted to it by least squares.
-
-    Args:
-        passes: Plain passes that one over k + 1 tokens takes, by k.
-        how: Where they come from, a phrase.
-        loop: As `Verification.loop`.
-    """
+    """Return a verification that was timed, beta fitted by least squares; ``how`` says where, in a phrase."""
     model = fit_cost_model({1: 1.0, **{k + 1: cost for k, cost in passes.items()}}, lambda k: 0.0)
-    beta = unknown("no pass over drafts was timed") if model is None else Figure(model.beta, f"measured: {how}")
+    beta = unknown("no pass over drafts was timed") if model is None else measured(model.beta, how)
     return Verification(beta, dict(passes), loop)
 
 
@@ -128,9 +108,9 @@ class Guesses:
 
 def of_acceptance(acceptance: Figure, proposed: float) -> Guesses:
     """Return guesses of as many target tokens each time, a share of which is accepted: 1 + alpha k tokens a pass."""
-    if acceptance.value is None:
-        return Guesses(acceptance, acceptance, proposed)
-    tokens = computed(1 + acceptance.value * proposed, "1 + acceptance * tokens proposed")
+    tokens = acceptance
+    if acceptance.value is not None:
+        tokens = computed(1 + acceptance.value * proposed, "1 + acceptance * tokens proposed")
     return Guesses(tokens, acceptance, proposed)
 
 
@@ -149,7 +129,7 @@ class Expectation:
     verification: Figure  # plain passes of a pass over what it proposes
     needed: Figure  # acceptance from which on it is faster than plain decoding; above 1 nothing helps
     speedup: Figure  # speed against plain decoding
-    best: Figure  # speed if all that it proposes were right; below 1 where ``needed`` is above 1
+    best: Figure  # speed if all that it proposes were right
     published: float | None = None  # as ``needed``, by the published break-even, r + beta k; None where r is not known
     unburdened: float | None = None  # speed if verifying cost nothing beyond a plain pass
     best_unburdened: float | None = None  # speed if all were right, likewise
@@ -172,15 +152,7 @@ def drafting_by_ratio(r: Figure, k: int) -> Figure:
 def expect(
     k: int, guesses: Guesses, drafting: Figure, verification: Verification, r: Figure | None = None
 ) -> Expectation:
-    """Put costs and guesses together.
-
-    Args:
-        k: Draft tokens in a cycle at most.
-        guesses: What is proposed, and becomes of it.
-        drafting: Plain passes of a proposal.
-        verification: Of passes over drafts.
-        r: Plain passes of a draft step, for the published break-even.
-    """
+    """Put guesses and costs together: ``drafting`` a proposal and a draft step, ``r``, are in plain passes."""
     right, reached = guesses.coverage * guesses.proposed, guesses.tokens_per_pass  # draft tokens in a pass
     perfect, verifying = 1 + right, verification(guesses.proposed)
     told = (k, reached, guesses.acceptance, perfect, verifying)

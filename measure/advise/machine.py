@@ -50,23 +50,20 @@ def copy_bandwidth() -> float:
     """
     threads = min(_THREADS, os.cpu_count() or 1)
     source = np.ones(_COPIED, np.uint8)
-    parts = list(zip(np.array_split(source, threads), np.array_split(np.empty_like(source), threads), strict=True))
+    copies, parts = np.array_split(np.empty_like(source), threads), np.array_split(source, threads)
     best = float("inf")
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(_ROUNDS):
             started = time.perf_counter()
-            list(pool.map(lambda pair: np.copyto(pair[1], pair[0]), parts))
+            list(pool.map(np.copyto, copies, parts))
             best = min(best, time.perf_counter() - started)
     return 2 * _COPIED / best
 
 
 def verification_of(path: Path, target: str, weights: float | None) -> Verification:
-    """Return what a pass over drafts took, in plain steps of the same block, by medians over the cycles of a run.
+    """Return what a pass over drafts took in a run, in plain steps of the same block, by medians over its cycles.
 
-    Args:
-        path: Directory of the run.
-        target: The model asked about: the one of the run at this path, of as many bytes, or of this name.
-        weights: Bytes of its weights, or of the files that hold them; None where they are not known.
+    The run's model is the one at the path ``target``, of as many bytes (None where they are not known), or of its name.
 
     Raises:
         ArtifactError: It is no whole run, has no such model, or too few passes to tell.
@@ -100,16 +97,17 @@ def _model(run: Benchmark, target: str, weights: float | None) -> str:
     sizes: dict[str, int] = run.manifest.statistics.get("sizes", {})
     given = Path(target).expanduser().resolve()
     place = given.parent if given.name == "tokenizer.json" else given
-    for name, path in models.items():
-        if target == path or place == Path(path).expanduser().resolve():
-            return name
-    named = [name for name in models if name in (target, place.name)]
-    for name in (*named, *models):
-        if weights is None or name not in sizes:
-            if name in named:
-                return name
-        elif isclose(sizes[name], weights, rel_tol=_HEADERS):
-            return name
+
+    def as_large(name: str, unknown: bool) -> bool:
+        return unknown if weights is None or name not in sizes else isclose(sizes[name], weights, rel_tol=_HEADERS)
+
+    fitting = [
+        *(name for name, path in models.items() if target == path or place == Path(path).expanduser().resolve()),
+        *(name for name in models if name in (target, place.name) and as_large(name, unknown=True)),
+        *(name for name in models if as_large(name, unknown=False)),
+    ]
+    if fitting:
+        return fitting[0]
     found = [f"{name} ({path}{f', {sizes[name]:,} bytes' if name in sizes else ''})" for name, path in models.items()]
     raise ArtifactError(
         f"{run.path}: expected a run of {target}{'' if weights is None else f' ({weights:,.0f} bytes)'}, got one of "
@@ -136,12 +134,7 @@ class Sizes:
 
 
 def sizes_of(source: str, weights: int | None, context: int) -> Sizes:
-    """Return what a model weighs.
-
-    Args:
-        source: Directory of the model, its tokenizer alone, or a hub id.
-        weights: Bytes that are stated; they win.
-        context: Tokens that the cache holds.
+    """Return what a model weighs, by its files where ``weights`` does not state the bytes; ``context`` is in tokens.
 
     Raises:
         SpectoolError: Its config.json is no JSON.

@@ -63,21 +63,15 @@ def fertility(tokenizer: Tokenizer, texts: Sequence[str]) -> Figure:
 def compare(
     draft: Tokenizer, target: Tokenizer, texts: Sequence[str], lengths: Sequence[int], alignment: Alignment | None
 ) -> Pair:
-    """Compare two tokenizers on text.
-
-    Args:
-        draft: The draft's.
-        target: The target's.
-        texts: Text of the language.
-        lengths: Draft tokens a cycle.
-        alignment: Of the two; where there is none, one is made for the moment.
-    """
+    """Compare two tokenizers on text, by draft tokens a cycle; without an alignment, one is made for the moment."""
     same, counterparts = has_same_vocabulary(draft.vocabulary, target.vocabulary), intersect(draft, target)
     shared = coverage(draft, counterparts, occurrences(draft.encode_batch(texts), draft.size))
     string_free = computed(1.0, "nothing is translated") if same else unknown("`spectool align` counts it")
     ceiling: dict[str, dict[int, float]] = {}
     if not same:
-        ceiling = _ceiling(draft, target, texts, lengths, alignment)
+        with nullcontext(alignment) if alignment else passing_alignment(draft, target) as opened:
+            reached = measure_ceiling(opened, draft, target, texts, lengths, _CEILING_SAMPLE)["ceiling"]
+        ceiling = {name: {int(k): value for k, value in found.items() if value} for name, found in reached.items()}
         rate = None if alignment is None else alignment.manifest.statistics["draft_to_target"]["string_free"]
         if alignment is not None and rate is not None:
             string_free = measured(rate, f"in {alignment.path}, on {alignment.manifest.inputs['corpus']}")
@@ -87,15 +81,5 @@ def compare(
         measured(shared.by_vocabulary, "ids with the same bytes / ids"),
         measured(shared.by_occurrence, "such tokens of the text / tokens"),
         string_free,
-        ceiling,
+        ceiling if ceiling.get(DEFAULT_STRATEGY) else {},
     )
-
-
-def _ceiling(
-    draft: Tokenizer, target: Tokenizer, texts: Sequence[str], lengths: Sequence[int], alignment: Alignment | None
-) -> dict[str, dict[int, float]]:
-    """Return the tokens per pass of a perfect draft, nothing where no passage is kept by both tokenizers."""
-    with nullcontext(alignment) if alignment else passing_alignment(draft, target) as opened:
-        ceiling = measure_ceiling(opened, draft, target, texts, lengths, _CEILING_SAMPLE)["ceiling"]
-    known = {name: {int(k): value for k, value in found.items() if value} for name, found in ceiling.items()}
-    return known if known[DEFAULT_STRATEGY] else {}

@@ -1,10 +1,10 @@
 """One sentence: draft with what and how far ahead, do not draft, or measure first."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from spectool.measure.advise.expect import M2_PRO_BETA, Expectation, Figure, Verification
+from spectool.measure.advise.expect import M2_PRO_BETA, Expectation, Figure
 from spectool.measure.advise.pair import Pair
 
 Kind = Literal["draft", "dictionary", "history"]
@@ -36,25 +36,12 @@ class Candidate:
     notes: tuple[str, ...] = ()  # what a reader of the figures should know
     unmeasured: bool = False  # whether models are measured and this one is not, so that its bytes alone speak
 
-    @property
-    def fastest(self) -> Expectation | None:
-        """The draft length of the highest expected speed; None where no speed is known."""
-        return self._most(lambda each: each.speedup.value)
-
-    @property
-    def easiest(self) -> Expectation | None:
-        """The draft length at which it gains most if it is always right; None where costs are not known."""
-        return self._most(lambda each: each.best.value)
-
-    def _most(self, speed: Callable[[Expectation], float | None]) -> Expectation | None:
-        known = [(found, -place) for place, each in enumerate(self.expectations) if (found := speed(each)) is not None]
-        return self.expectations[-max(known)[1]] if known else None
-
 
 _GAIN = 1.05  # speed-up from which on drafting is called a gain
 _LOSS = 0.95  # speed-up below which it is a loss; in between it makes no difference
 _ASSUMED = f"if verifying costs what the published model says of an M2 Pro (beta {M2_PRO_BETA})"
 _MEASURE = "measure it with --measure"
+_At = tuple[Candidate, Expectation]  # a drafter at one draft length
 Verdict = Literal["draft", "do not draft", "break-even", "unknown"]
 
 
@@ -69,7 +56,7 @@ class Recommendation:
     todo: tuple[str, ...] = ()  # commands that would make it surer
 
 
-def recommend(candidates: Sequence[Candidate], verification: Verification) -> Recommendation:
+def recommend(candidates: Sequence[Candidate]) -> Recommendation:
     """Decide.
 
     A gain of less than a twentieth is none. What history alone would bring decides only where it gains, since it is
@@ -77,98 +64,85 @@ def recommend(candidates: Sequence[Candidate], verification: Verification) -> Re
     nothing is decided. Nor is it of a draft that was not measured beside others that were.
     """
     fitting = [each for each in candidates if each.fits is not False]
-    known = [(each, each.fastest) for each in fitting]
-    gains = [(each, found) for each, found in known if found is not None and _speed(found) >= _GAIN]
-    open_ones = [each for each in fitting if each.fastest is None]
+    known = [(each, at) for each in fitting for at in each.expectations if at.speedup.value is not None]
+    open_ones = [
+        (each, max(each.expectations, key=_best)) for each in fitting if each.expectations[0].speedup.value is None
+    ]
+    gains = [(each, at) for each, at in known if _speed(at) >= _GAIN]
     if gains:
-        return _draft(*max(gains, key=lambda pair: _speed(pair[1])), open_ones)
-    hopeful = [each for each in open_ones if each.easiest is None or each.unmeasured or _best(each.easiest) >= _GAIN]
-    if not hopeful and verification.is_assumed:
-        hopeful = [each for each in open_ones if _freest(each)[0] >= _GAIN]
+        return _draft(*max(gains, key=lambda one: _speed(one[1])), open_ones)
+    hopeful = [(each, at) for each, at in open_ones if each.unmeasured or at.best.value is None or _best(at) >= _GAIN]
+    hopeful = hopeful or [(each, at) for each, at in open_ones if _is_assumed(at) and _freest(each)[0] >= _GAIN]
     if hopeful:
         return _unknown(hopeful)
-    losses = [(each, found) for each, found in known if found is not None and each.kind != "history"]
+    losses = [(each, at) for each, at in known if each.kind != "history"]
     if losses:
-        return _no_gain(losses, verification)
+        return _no_gain(losses)
     return Recommendation("do not draft", f"Do not draft: {_hopeless(candidates, open_ones)}.")
 
 
-def _draft(candidate: Candidate, found: Expectation, open_ones: Sequence[Candidate]) -> Recommendation:
+def _draft(candidate: Candidate, found: Expectation, open_ones: Sequence[_At]) -> Recommendation:
     with_history = {"draft": "", "dictionary": " and history", "history": " alone, without any artifact"}
     reason = (
         f"{candidate.name}{with_history[candidate.kind]}, k = {found.k}: {_speed(found):.2f} times plain decoding "
-        f"expected, since {_percent(found.acceptance.value)} of the draft tokens are accepted "
-        f"({found.acceptance.kind}) and {_percent(found.needed.value)} would break even"
+        f"expected, since {_accepted(found)}"
     )
-    better = [each for each in open_ones if each.easiest is None or _best(each.easiest) > _speed(found)]
+    better = [each for each, at in open_ones if at.best.value is None or _best(at) > _speed(found)]
     if better:
         reason += f"; {', '.join(each.name for each in better)} may do better, whose acceptance is not known"
     todo = tuple(command for each in better for command in each.todo) or candidate.todo
-    sentence = f"Draft with {reason}{_provided(found)}."
-    return Recommendation("draft", sentence, candidate.name, found.k, todo)
+    return Recommendation("draft", f"Draft with {reason}{_provided(found)}.", candidate.name, found.k, todo)
 
 
-def _unknown(hopeful: Sequence[Candidate]) -> Recommendation:
-    candidate = max(hopeful, key=lambda each: _best(each.easiest))
-    found = candidate.easiest
-    if found is None:
-        names = ", ".join(each.name for each in hopeful)
-        lacks = "; ".join(dict.fromkeys(each.expectations[0].best.origin.partition(": ")[2] for each in hopeful))
-        return Recommendation("unknown", f"Unknown: what {names} costs is not known; {lacks}.", todo=candidate.todo)
+def _unknown(hopeful: Sequence[_At]) -> Recommendation:
+    candidate, found = max(hopeful, key=lambda one: _best(one[1]))
     most = f"at most {_best(found):.2f} times plain decoding, at k = {found.k} and always right{_provided(found)}"
-    if _best(found) >= _GAIN:
+    if found.best.value is None:
+        lacks = "; ".join(dict.fromkeys(at.best.how for _, at in hopeful))
+        reason = f"what {', '.join(each.name for each, _ in hopeful)} costs is not known; {lacks}"
+    elif _best(found) >= _GAIN:
         cheap = _cheapest(candidate)
-        needed = f"gains from an acceptance of {_percent(cheap.needed.value)} at k = {cheap.k} on"
+        needed = f"gains from an acceptance of {_percent(cheap.needed)} at k = {cheap.k} on"
         reason = f"{candidate.name} {needed}, and gives {most}; measure it"
     elif candidate.unmeasured:
         reason = f"{candidate.name} was not measured; by the bytes of the models it gives {most}"
     else:
-        free, k = _freest(candidate)
-        reason = f"{candidate.name} gives {most}, and up to {free:.2f} times at k = {k} if it is free; {_MEASURE}"
+        reason = f"{candidate.name} gives {most}, and up to {_if_free(*_freest(candidate))}; {_MEASURE}"
     others = [
-        f"{each.name} ({_percent(_cheapest(each).needed.value)})" if _best(each.easiest) >= _GAIN else each.name
-        for each in hopeful
-        if each is not candidate and each.easiest is not None
+        f"{each.name} ({_percent(_cheapest(each).needed)})" if _best(at) >= _GAIN else each.name
+        for each, at in hopeful
+        if each is not candidate and at.best.value is not None
     ]
     likewise = f" Likewise {', '.join(others)}." if others else ""
     return Recommendation("unknown", f"Unknown: {reason}.{likewise}", todo=candidate.todo)
 
 
-def _no_gain(losses: Sequence[tuple[Candidate, Expectation]], verification: Verification) -> Recommendation:
+def _no_gain(losses: Sequence[_At]) -> Recommendation:
     """Say that known drafters do not gain; unless only a cost of verification says so that nobody has measured."""
-    candidate, found = max(losses, key=lambda pair: _speed(pair[1]))
+    candidate, found = max(losses, key=lambda one: _speed(one[1]))
     gives = f"{candidate.name} gives {_speed(found):.2f} times plain decoding at k = {found.k}"
-    lengths = [each for one, _ in losses for each in one.expectations]
-    freest = max((each.unburdened or 0.0, each.k) for each in lengths)
-    if verification.is_assumed and freest[0] >= _GAIN and _speed(found) < _LOSS:
-        reason = f"{gives}{_provided(found)}, and up to {freest[0]:.2f} times at k = {freest[1]} if it is free"
+    free, k = max((at.unburdened or 0.0, at.k) for _, at in losses)
+    if _is_assumed(found) and free >= _GAIN and _speed(found) < _LOSS:
+        reason = f"{gives}{_provided(found)}, and up to {_if_free(free, k)}"
         return Recommendation("unknown", f"Unknown: {reason}; {_MEASURE}.", todo=candidate.todo)
-    reason = (
-        f"{gives}, the best there is: {_percent(found.acceptance.value)} of the draft tokens are accepted "
-        f"({found.acceptance.kind}) and {_percent(found.needed.value)} would break even{_provided(found)}"
-    )
+    reason = f"{gives}, the best there is: {_accepted(found)}{_provided(found)}"
     if _speed(found) >= _LOSS:
         return Recommendation("break-even", f"About break-even, so do without: {reason}.", todo=candidate.todo)
     return Recommendation("do not draft", f"Do not draft: {reason}.")
 
 
-def _hopeless(candidates: Sequence[Candidate], open_ones: Sequence[Candidate]) -> str:
+def _hopeless(candidates: Sequence[Candidate], open_ones: Sequence[_At]) -> str:
     large = [each.name for each in candidates if each.fits is False]
     if large:
         return f"{', '.join(large)} and the target do not fit into memory"
     if not open_ones:
-        history = candidates[0].fastest
-        hedge = "" if history is None else _provided(history)
+        hedge = _provided(max(candidates[0].expectations, key=_speed))
         return f"history alone gains nothing on this text{hedge}, and no other drafter was named"
-    candidate = max(open_ones, key=lambda each: _best(each.easiest))
-    found, (free, at) = candidate.easiest, _freest(candidate)
-    assert found is not None  # a draft of unknown cost is never hopeless
-    hedge = _provided(found)
-    if found.verification.kind == "assumed":
-        hedge += f", and {free:.2f} times at k = {at} if it is free"
+    candidate, found = max(open_ones, key=lambda one: _best(one[1]))
+    hedge = _provided(found) + (f", and {_if_free(*_freest(candidate))}" if _is_assumed(found) else "")
     return (
-        f"even if it were always right, {candidate.name} would give {_best(found):.2f} times plain "
-        f"decoding at k = {found.k}, the best there is{hedge}"
+        f"even if it were always right, {candidate.name} would give {_best(found):.2f} times plain decoding at k = "
+        f"{found.k}, the best there is{hedge}"
     )
 
 
@@ -182,19 +156,33 @@ def _freest(candidate: Candidate) -> tuple[float, int]:
     return max((each.best_unburdened or 0.0, each.k) for each in candidate.expectations)
 
 
+def _is_assumed(found: Expectation) -> bool:
+    """Whether nobody has said or timed what verifying costs."""
+    return found.verification.kind == "assumed"
+
+
 def _provided(found: Expectation) -> str:
     """Return the condition that a figure stands under where nobody has said or timed what verifying costs there."""
-    kind, _, how = found.verification.origin.partition(": ")
-    return {"assumed": f", {_ASSUMED}", "computed": f", if {how}"}.get(kind, "")
+    conditions = {"assumed": f", {_ASSUMED}", "computed": f", if {found.verification.how}"}
+    return conditions.get(found.verification.kind, "")
+
+
+def _accepted(found: Expectation) -> str:
+    accepted, needed = _percent(found.acceptance), _percent(found.needed)
+    return f"{accepted} of the draft tokens are accepted ({found.acceptance.kind}) and {needed} would break even"
+
+
+def _if_free(speed: float, k: int) -> str:
+    return f"{speed:.2f} times at k = {k} if it is free"
 
 
 def _speed(found: Expectation) -> float:
     return found.speedup.value or 0.0
 
 
-def _best(found: Expectation | None) -> float:
-    return 0.0 if found is None else found.best.value or 0.0
+def _best(found: Expectation) -> float:
+    return found.best.value or 0.0
 
 
-def _percent(share: float | None) -> str:
-    return "an unknown share" if share is None else f"{share:.0%}"
+def _percent(share: Figure) -> str:
+    return "an unknown share" if share.value is None else f"{share.value:.0%}"

@@ -7,6 +7,7 @@ length.
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,7 +19,7 @@ from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.build.training.tuning.continuations import prompts_of
 from spectool.build.training.tuning.divergence import measure as measure_divergence
 from spectool.build.training.tuning.divergence import pairing_of
-from spectool.build.training.tuning.examples import Example, paired_example
+from spectool.build.training.tuning.examples import paired_example
 from spectool.measure.advise.expect import Figure, Guesses, Verification, fitted
 from spectool.measure.advise.replayed import Text, replayed
 from spectool.measure.bench.timing import pass_cost
@@ -45,13 +46,7 @@ class TimedTarget:
     """
 
     def __init__(self, target: str, texts: Sequence[str], lengths: Sequence[int], temperature: float) -> None:
-        """Load the target, and let it write and be timed.
-
-        Args:
-            target: Directory or hub id.
-            texts: Text whose beginnings are prompts, and on which distributions are compared.
-            lengths: Draft tokens in a cycle.
-            temperature: 0 takes the most probable token.
+        """Load the target, let it write behind the beginnings of texts, and time passes over drafts of these lengths.
 
         Raises:
             CorpusError: No text is long enough for a prompt.
@@ -88,14 +83,9 @@ class TimedTarget:
     def draft(
         self, draft: str, alignment: Path | None
     ) -> tuple[dict[int, tuple[Guesses, Figure]], dict[str, Any] | None]:
-        """Replay what a draft model proposes, and compare distributions on the text given.
+        """Return guesses and costs of a draft model by draft length, and its divergence from the target on the texts.
 
-        Args:
-            draft: Directory or hub id.
-            alignment: Of its tokenizer with the target's.
-
-        Returns:
-            Guesses and costs by draft length, and the divergence; None where distributions cannot be compared.
+        The divergence is None where distributions cannot be compared.
 
         Raises:
             RuntimeUnsupported: It cannot be loaded, or has another tokenizer and there is no alignment.
@@ -113,19 +103,13 @@ class TimedTarget:
         return self._run(plain_generate_step, prompt, _FEW)[1]
 
     def _divergence(self, model: Any, draft: Any, alignment: Path | None) -> dict[str, Any] | None:
-        target = self._tokenizer
-        pairing = pairing_of(draft, target, alignment)
+        pairing = pairing_of(draft, self._tokenizer, alignment)
         if pairing is None:
             return None
-        rows: list[Example] = []
-        for text in self._texts:
-            row = paired_example(draft, target, pairing.same_vocabulary, text[: 4 * _LONGEST], _LONGEST)
-            rows += [] if row is None else [row]
-            if len(rows) == _PROMPTS:
-                break
-        if not rows:
-            return None
-        return measure_divergence(model, self._model, pairing, rows, _ROWS)._asdict()
+        same, texts = pairing.same_vocabulary, (text[: 4 * _LONGEST] for text in self._texts)
+        rows = (paired_example(draft, self._tokenizer, same, text, _LONGEST) for text in texts)
+        kept = list(islice((row for row in rows if row is not None), _PROMPTS))
+        return measure_divergence(model, self._model, pairing, kept, _ROWS)._asdict() if kept else None
 
     def _run(self, generate: Callable[..., Any], prompt: Sequence[int], count: int) -> tuple[list[int], float]:
         """Generate; return the tokens, and the seconds of each but the first."""

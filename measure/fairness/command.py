@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -150,14 +150,12 @@ def fairness(out: Path | None, as_json: bool, on_error: Any, text_field: str | N
     of_target, of_drafts = tokenizers["target"], {name: tokenizers[name] for name in sources}
     aligned = alignments_of(of_drafts, of_target, options.alignments)
     opened = {name: open_dictionary(Path(folder), of_target) for name, folder in folders.items()}
-    each: Sequence[float | None] = list(costs) * (len(sources) if len(costs) == 1 else 1) or [None] * len(sources)
     choices = {
         name: MeasuredDraft(sources[name], tokenizer, aligned[name], cost)
-        for (name, tokenizer), cost in zip(of_drafts.items(), each, strict=True)
+        for (name, tokenizer), cost in zip(of_drafts.items(), cycle(costs or [None]), strict=False)
     }
-    drawn = {name: getattr(options, name) for name in ("rows", "length", "seed")}
-    others = list(of_drafts.values())
-    texts = {name: read_text(c, of_target, others, reading, **drawn) for name, c in corpora.items()}
+    others, drawn = list(of_drafts.values()), (options.rows, options.length, options.seed)
+    texts = {name: read_text(corpus, of_target, others, reading, *drawn) for name, corpus in corpora.items()}
     different = dict(reversed({t.fingerprint: (name, t) for name, t in reversed(tokenizers.items())}.values()))
     known = fertility(different, texts, options.reference, options.parallel)
     temperatures = tuple(dict.fromkeys(options.temperatures))

@@ -21,11 +21,8 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 
 import numpy as np
-from scipy import stats
 
 from spectool.runtime.draft_length.cost_model import geometric_tokens
-
-CHANCE = 0.05  # of a false alarm; what is left beside 95% intervals
 
 
 def slope(acceptance: float, gamma: int) -> float:
@@ -71,18 +68,6 @@ def sure_gaps(misfits: Mapping[str, tuple[float, float]]) -> list[tuple[str, str
     """
     pairs = permutations(misfits.items(), 2)
     return [(i, j) for (i, (q_i, p_i)), (j, (q_j, p_j)) in pairs if q_j - q_i > p_i + p_j]
-
-
-def reach(freedom: float, comparisons: int = 1) -> float:
-    """Return how many standard errors to either side of a figure an interval of Student's t takes.
-
-    Of several comparisons of which any may raise a false alarm, each gets an equal part of the 5% (Bonferroni). The
-    degrees of freedom of the standard error are infinite where it is known.
-
-    >>> round(reach(math.inf), 2), round(reach(3), 2), round(reach(math.inf, 28), 2)
-    (1.96, 3.18, 3.12)
-    """
-    return float(stats.t.ppf(1 - CHANCE / (2 * comparisons), freedom))
 
 
 def ratio(sums: Sequence[float], counts: Sequence[float]) -> tuple[float, float]:

@@ -29,11 +29,14 @@ from spectool.measure.fairness import formulas
 from spectool.measure.fairness.places import compare
 from spectool.measure.fairness.texts import TaskText
 from spectool.measure.fairness.verdict import verdict
+from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.cost_model import geometric_tokens
 from spectool.runtime.drafters.lookup import LookupDrafter
 
 _WHOLE = 2**20  # tokens: more than a passage has
-_COMPARED = (
+# What is not known of a draft that is compared on text alone: over all tasks, and of each.
+_ACROSS_TASKS = ("shared_ids", "unfairness", "unfairness_kl", "spearman", "sure_gaps")
+_OF_A_TASK = (
     *("acceptance", "acceptance_error", "acceptance_shared", "cross_entropy", "kl", "draft_misfit", "target_misfit"),
     *("by_temperature", "examples", "tokens_by_place", "tokens_per_pass", "speedup", "speedup_error"),
     *("speedup_by_place", "bounds"),
@@ -62,10 +65,7 @@ class Measurement:
     on_rows: Callable[[int], object]  # called with the number of rows that were measured
 
     def figures(self, drafts: Mapping[str, MeasuredDraft], dictionaries: Mapping[str, Dictionary]) -> dict[str, Any]:
-        """Measure drafts, and dictionaries of the target's tokenizer, by name; one draft at a time is in memory.
-
-        Returns:
-            Figures without those of fertility.
+        """Return all figures but those of fertility, of drafts and of dictionaries of the target's tokenizer, by name.
 
         Raises:
             SpectoolError: A model cannot be loaded, or draft and target have no place in common in a task.
@@ -115,23 +115,20 @@ class Measurement:
         size = _bytes(draft.model)
         cost = size / weights if choice.cost is None else choice.cost
         by_task = self._by_task(f"draft-{number}", 2, partial(self._compared, draft, pairing, cost))
-        compared: dict[str, Any] = dict.fromkeys(("unfairness", "unfairness_kl", "spearman", "sure_gaps"))
+        compared: dict[str, Any] = {"compared": "text", **dict.fromkeys(_ACROSS_TASKS)}
         if pairing is not None:
+            examples = pd.DataFrame([example for at in by_task.values() for example in at["examples"]])
+            misfits = {task: (at["draft_misfit"], at["target_misfit"]) for task, at in by_task.items()}
             compared = {
+                "compared": "one vocabulary" if pairing.same_vocabulary else "shared ids",
+                "shared_ids": None if pairing.same_vocabulary else pairing.size,
                 "unfairness": unfairness([at["cross_entropy"] for at in by_task.values()]),
                 "unfairness_kl": unfairness([at["kl"] for at in by_task.values()]),
-                **_fitness(by_task),
+                "spearman": examples.corr("spearman").iat[0, 1],
+                "sure_gaps": formulas.sure_gaps(misfits),
             }
-        return {
-            "path": choice.source,
-            "bytes": size,
-            "cost": cost,
-            "cost_stated": choice.cost is not None,
-            "compared": _how(pairing),
-            "shared_ids": None if pairing is None or pairing.same_vocabulary else pairing.size,
-            **compared,
-            "tasks": by_task,
-        }
+        stated = choice.cost is not None
+        return {"path": choice.source, "bytes": size, "cost": cost, "cost_stated": stated, **compared, "tasks": by_task}
 
     def _compared(self, draft: Opened, pairing: Pairing | None, cost: float, task: str) -> Figures:
         """Return the figures of a draft on a task."""
@@ -140,7 +137,7 @@ class Measurement:
         found: dict[str, Any] = {"bits_per_byte": known.bits_per_byte, "nats_per_token": known.nats_per_token}
         if pairing is None:
             self.on_rows(len(text.passages))
-            return found | {"rows": 0, "places": 0, "share": 0.0} | dict.fromkeys(_COMPARED)
+            return found | {"rows": 0, "places": 0, "share": 0.0} | dict.fromkeys(_OF_A_TASK)
         same = pairing.same_vocabulary
         made = [paired_example(draft.tokenizer, target.tokenizer, same, passage, _WHOLE) for passage in text.passages]
         examples = [example for example in made if example is not None and (example.at != NOWHERE).any()]
@@ -157,21 +154,20 @@ class Measurement:
 
     def _replayed(self, dictionary: Dictionary, text: TaskText) -> Figures:
         """Return the figures of a dictionary on a task: its passages, each a generation of its own."""
-        drafter = LookupDrafter(dictionary)
-        runs = []
-        for ids in self.target.tokenizer.encode_batch(list(text.passages)):
-            runs.append(replay([ids], drafter, self.gamma))
+        drafter, counted, passes = LookupDrafter(dictionary), DraftStatistics(), []
+        rows = self.target.tokenizer.encode_batch(text.passages)
+        for ids in rows:
+            before = counted.passes
+            replay([ids], drafter, self.gamma, statistics=counted)
+            passes.append(counted.passes - before)
             self.on_rows(1)
-        tokens_per_pass, error = formulas.ratio([run.tokens for run in runs], [run.passes for run in runs])
-        passes, proposed, accepted = (
-            sum(getattr(run, name) for run in runs) for name in ("passes", "proposed", "accepted")
-        )
+        tokens_per_pass, error = formulas.ratio([len(ids) for ids in rows], passes)
         read = {file["sha256"] for file in text.inputs["files"]}
         return {
             "tokens_per_pass": tokens_per_pass,
             "error": error,
-            "coverage": sum(run.drafted_passes for run in runs) / passes,
-            "acceptance": accepted / proposed if proposed else 0.0,
+            "coverage": counted.coverage,
+            "acceptance": counted.acceptance_rate,
             "built_from_it": any(file["sha256"] in read for file in dictionary.manifest.inputs.get("files", ())),
         }
 
@@ -184,13 +180,6 @@ class Measurement:
             measured.append(code_length(model.model, HeldOut((row,), len(passage.encode())), len(row)))
             self.on_rows(1)
         return total(measured)
-
-
-def _fitness(by_task: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the fitness of a draft says of its acceptance: by example, and of one task against another."""
-    examples = pd.DataFrame([example for at in by_task.values() for example in at["examples"]])
-    misfits = {task: (at["draft_misfit"], at["target_misfit"]) for task, at in by_task.items()}
-    return {"spearman": examples.corr("spearman").iat[0, 1], "sure_gaps": formulas.sure_gaps(misfits)}
 
 
 def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabulary: bool) -> dict[str, Any]:
@@ -210,12 +199,6 @@ def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabular
             for name, least in bounds.items()
         },
     }
-
-
-def _how(pairing: Pairing | None) -> str:
-    if pairing is None:
-        return "text"
-    return "one vocabulary" if pairing.same_vocabulary else "shared ids"
 
 
 def _bytes(model: Any) -> int:

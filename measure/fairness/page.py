@@ -11,9 +11,8 @@ import pandas as pd
 from spectool.artifacts.formats.fairness import FIGURES, FORMAT, VERSION
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
-from spectool.measure.fairness.formulas import reach
 from spectool.measure.fairness.texts import TaskText
-from spectool.measure.fairness.verdict import PLAIN, speed_of, speeds
+from spectool.measure.fairness.verdict import PLAIN, Mean, speed_of, speeds
 from spectool.measure.page import NONE, cell, page_files
 
 Figures = Mapping[str, Any]
@@ -27,70 +26,65 @@ def fairness_files(figures: Figures) -> dict[str, str]:
         from spectool.measure.fairness.plots import draw_all
 
         plots = draw_all(figures)
-    drafts = figures["drafts"]
-    built = [at["built_from_it"] for found in figures["dictionaries"].values() for at in found["tasks"].values()]
+    dictionaries = {name: found["tasks"] for name, found in figures["dictionaries"].items()}
+    fertility = figures["fertility"]["tokenizers"]
+    columns = ("documents", "words", "rows", "tokens", "left_out")
     return page_files(
         "fairness.jinja",
         TITLE,
         figures=figures,
         plots={"speedup": plots.get("speedup")},
         speeds=_speeds(figures),
-        drafts={name: {**_draft(figures, name), "plot": plots.get(f"fitness-{name}")} for name in drafts},
-        fertility=_fertility(figures),
+        drafts={name: _draft(figures, name) | {"plot": plots.get(f"fitness-{name}")} for name in figures["drafts"]},
+        fertility=_across(figures, fertility, lambda at: f"{at['fertility']:.2f} ({at['tax']:.2f})"),
         words=_words(figures),
-        dictionaries=_across(figures, figures["dictionaries"], _replayed),
-        own_text=any(built),
-        texts=_texts(figures),
+        dictionaries=_across(figures, dictionaries, _replayed),
+        own_text=any(at["built_from_it"] for tasks in dictionaries.values() for at in tasks.values()),
+        texts=pd.DataFrame(
+            {c.replace("_", " "): {task: f"{at[c]:,}" for task, at in figures["tasks"].items()} for c in columns}
+        ),
     )
-
-
-def _rows(tasks: Mapping[str, Any], row: Callable[[str, Any], dict[str, str]]) -> pd.DataFrame:
-    """Return a table of tasks down, from the figures of each."""
-    return pd.DataFrame.from_dict({task: row(task, at) for task, at in tasks.items()}, orient="index")
 
 
 def _across(figures: Figures, found: Mapping[str, Any], spell: Callable[[Any], str]) -> pd.DataFrame:
     """Return a table of tasks across, from the figures of each name and task."""
-    rows = {name: {task: spell(one["tasks"][task]) for task in figures["tasks"]} for name, one in found.items()}
-    return pd.DataFrame.from_dict(rows, orient="index", columns=list(figures["tasks"]))
+    return pd.DataFrame({task: {name: spell(one[task]) for name, one in found.items()} for task in figures["tasks"]})
 
 
 def _speeds(figures: Figures) -> pd.DataFrame:
-    by_task = {task: speeds(figures, task) for task in figures["tasks"]}
     kinds = {PLAIN: "", **dict.fromkeys(figures["drafts"], " (draft)")}
     kinds |= dict.fromkeys(figures["dictionaries"], " (dictionary)")
-    rows = {
-        name + kind: {task: str(found.get(name, NONE)) for task, found in by_task.items()}
-        for name, kind in kinds.items()
-    }
-    return pd.DataFrame.from_dict(rows, orient="index")
+    by_task = {task: speeds(figures, task) for task in figures["tasks"]}
+    return pd.DataFrame(
+        {task: {name + kind: str(at.get(name, NONE)) for name, kind in kinds.items()} for task, at in by_task.items()}
+    )
 
 
 def _draft(figures: Figures, name: str) -> dict[str, Any]:
-    """Return the tables of a draft; those of acceptance only where it could be compared."""
-    draft = figures["drafts"][name]
-    by_task = draft["tasks"]
-
-    def bits(task: str, at: Figures) -> dict[str, str]:
-        target = figures["tasks"][task]["bits_per_byte"]
-        return {
-            "draft, bits per byte": cell(at["bits_per_byte"], ".3f"),
-            "target, bits per byte": cell(target, ".3f"),
-            "draft / target": cell(at["bits_per_byte"] / target),
-            "draft, nats per token": cell(at["nats_per_token"]),
-        }
-
-    found: dict[str, Any] = {"bits": _rows(by_task, bits)}
+    """Return the tables of a draft, tasks down; those of acceptance only where it could be compared."""
+    draft, tasks = figures["drafts"][name], figures["drafts"][name]["tasks"]
+    bits = {task: _bits(at, figures["tasks"][task]) for task, at in tasks.items()}
+    found: dict[str, Any] = {"bits": pd.DataFrame(bits).T}
     if draft["compared"] != "text":
-        found["acceptance"] = _rows(by_task, _acceptance)
-        found["bounds"] = _rows(by_task, _bounds)
-        found["odd"] = [task for task, at in by_task.items() if at["target_misfit"] > at["draft_misfit"]]
+        found["acceptance"] = pd.DataFrame({task: _acceptance(at) for task, at in tasks.items()}).T
+        found["bounds"] = pd.DataFrame({task: _bounds(at) for task, at in tasks.items()}).T
+        found["odd"] = [task for task, at in tasks.items() if at["target_misfit"] > at["draft_misfit"]]
     return found
 
 
-def _acceptance(task: str, at: Figures) -> dict[str, str]:
+def _bits(at: Figures, of_target: Figures) -> dict[str, str]:
     return {
-        "alpha": f"{at['acceptance']:.1%} ± {reach(at['rows'] - 1) * at['acceptance_error']:.1%}",
+        "draft, bits per byte": cell(at["bits_per_byte"], ".3f"),
+        "target, bits per byte": cell(of_target["bits_per_byte"], ".3f"),
+        "draft / target": cell(at["bits_per_byte"] / of_target["bits_per_byte"]),
+        "draft, nats per token": cell(at["nats_per_token"]),
+    }
+
+
+def _acceptance(at: Figures) -> dict[str, str]:
+    alpha = Mean(at["acceptance"], at["acceptance_error"], at["rows"])
+    return {
+        "alpha": f"{alpha.value:.1%} ± {alpha.reach:.1%}",
         "D": cell(at["cross_entropy"], ".3f"),
         "KL": cell(at["kl"], ".3f"),
         "tokens a pass": cell(at["tokens_per_pass"]),
@@ -101,7 +95,7 @@ def _acceptance(task: str, at: Figures) -> dict[str, str]:
     }
 
 
-def _bounds(task: str, at: Figures) -> dict[str, str]:
+def _bounds(at: Figures) -> dict[str, str]:
     fitness = 1 - at["draft_misfit"]
     least = {name: cell(bound["speedup"]) for name, bound in at["bounds"].items()}
     return {
@@ -115,22 +109,14 @@ def _bounds(task: str, at: Figures) -> dict[str, str]:
     }
 
 
-def _fertility(figures: Figures) -> pd.DataFrame:
-    tokenizers = {name: {"tasks": by_task} for name, by_task in figures["fertility"]["tokenizers"].items()}
-    return _across(figures, tokenizers, lambda at: f"{at['fertility']:.2f} ({at['tax']:.2f})")
-
-
 def _words(figures: Figures) -> pd.DataFrame | None:
     """Return what a word costs; None where drafting's speed is not known, or words are not what is compared."""
     main = figures["verdict"]["draft"]
     if figures["drafts"][main]["compared"] == "text" or figures["fertility"]["parallel"]:
         return None
-
-    def row(task: str, at: Figures) -> dict[str, str]:
-        fertility = at["fertility"]
-        return {"plain": cell(fertility), "with the draft": cell(fertility / speeds(figures, task)[main].value)}
-
-    return _rows(figures["fertility"]["tokenizers"]["target"], row)
+    fertility = {task: at["fertility"] for task, at in figures["fertility"]["tokenizers"]["target"].items()}
+    drafted = {task: cell(each / speeds(figures, task)[main].value) for task, each in fertility.items()}
+    return pd.DataFrame({"plain": {task: cell(each) for task, each in fertility.items()}, "with the draft": drafted})
 
 
 def _replayed(at: Figures) -> str:
@@ -138,26 +124,14 @@ def _replayed(at: Figures) -> str:
     return spelt + ("*" if at["built_from_it"] else "")
 
 
-def _texts(figures: Figures) -> pd.DataFrame:
-    columns = ("documents", "words", "rows", "tokens", "left_out")
-    return _rows(figures["tasks"], lambda task, at: {name.replace("_", " "): f"{at[name]:,}" for name in columns})
-
-
 def write(
     out: Path,
-    figures: Mapping[str, Any],
+    figures: Figures,
     arguments: Mapping[str, Any],
     tokenizers: Mapping[str, Mapping[str, Any]],
     texts: Mapping[str, TaskText],
 ) -> Manifest:
-    """Write a measurement.
-
-    Args:
-        out: Directory to make or replace.
-        figures: As `artifacts.fairness` describes them.
-        arguments: What was asked for.
-        tokenizers: Identities by role.
-        texts: By task.
+    """Write a measurement, with what was asked for, identities of tokenizers by role, and texts by task.
 
     Raises:
         ArtifactError: ``out`` cannot be written, or something else is there.
@@ -179,7 +153,7 @@ def _inputs(texts: Mapping[str, TaskText]) -> dict[str, Any]:
     }
 
 
-def _statistics(figures: Mapping[str, Any]) -> dict[str, Any]:
+def _statistics(figures: Figures) -> dict[str, Any]:
     return {
         "verdict": figures["verdict"]["sentence"],
         "drafts": {

@@ -66,15 +66,10 @@ def compare(
     on_rows: Callable[[int], object] = lambda rows: None,
     temperatures: Sequence[float] = (),
 ) -> Places:
-    """Measure a draft on rows.
+    """Measure a draft on rows, at least one of which has a place to compare.
 
-    Args:
-        draft: The draft.
-        target: The target.
-        pairing: Ids to compare.
-        examples: The rows, at least one with a place to compare.
-        on_rows: Called with the number of rows after every few.
-        temperatures: Of both models at once, to know the acceptance at; 0 compares their most probable tokens.
+    ``on_rows`` is called with the number of rows after every few. ``temperatures`` are of both models at once, to know
+    the acceptance at; 0 compares their most probable tokens.
     """
     longest = max(max(len(example.draft), len(example.target)) for example in examples)
     vocabulary = int(target(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])  # never computed

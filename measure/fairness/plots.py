@@ -32,8 +32,7 @@ def _speeds(figures: Mapping[str, Any]) -> str:
             look = {"fmt": MARKERS[number % len(MARKERS)], "color": COLOURS[number % len(COLOURS)]}
             axes.errorbar(x, [y for _, y in points], xerr=arms, markersize=5, label=literal(name), **look)
         axes.set_yticks(range(len(tasks)), [literal(task) for task in tasks])
-        axes.set_ylim(len(tasks) - 0.5, -0.5)
-        axes.set_xlabel("expected speed against plain decoding")
+        axes.set(ylim=(len(tasks) - 0.5, -0.5), xlabel="expected speed against plain decoding")
         figure.legend(loc="outside lower center", ncols=min(4, len(names)))
 
     return drawn(6.0, 1.3 + 0.5 * len(tasks), draw)
@@ -51,10 +50,7 @@ def _fitness(draft: Mapping[str, Any]) -> str:
             axes.plot(*zip(*at["examples"], strict=True), ".", color=colour, alpha=0.25, markersize=3)
             name = literal(task)
             axes.plot(fitness, at["acceptance"], marker, color=colour, markersize=6, label=name, linestyle="none")
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1)
-        axes.set_xlabel("draft fitness 1 - r_q")
-        axes.set_ylabel("acceptance alpha")
+        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="draft fitness 1 - r_q", ylabel="acceptance alpha")
         axes.legend()
 
     return drawn(4.2, 3.4, draw)

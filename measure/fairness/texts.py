@@ -6,9 +6,9 @@ passage of each by turns.
 
 import heapq
 import random
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import pandas as pd
@@ -40,16 +40,10 @@ class TaskText:
 def read_text(
     corpus: Corpus, target: Tokenizer, others: Sequence[Tokenizer], reader: Reader, rows: int, length: int, seed: int
 ) -> TaskText:
-    """Draw the text of a task.
+    """Draw at most ``rows`` passages of a corpus, of at most ``length`` of the target's tokens each, by ``seed``.
 
-    Args:
-        corpus: Where it comes from; read once, some of its documents kept.
-        target: The target's tokenizer; it counts the tokens of a passage.
-        others: Tokenizers of the drafts.
-        reader: Iterates over a corpus.
-        rows: Passages at most.
-        length: Tokens of a passage at most; one long word may have more.
-        seed: Seeds the draw. Corpora of as many documents give documents of the same places.
+    One long word may have more. The corpus is read once, and corpora of as many documents give documents of the same
+    places.
 
     Raises:
         CorpusError: It gives fewer than two passages that all tokenizers spell.
@@ -59,15 +53,17 @@ def read_text(
     documents = [text for _, _, text in heapq.nsmallest(rows * _DOCUMENTS, drawn)]
     found: list[str] = []
     left_out = 0
-    for passage in _by_turns(_shuffled(passages(target, text, length), rng) for text in documents):
-        if not all(
-            tokenizer.bytes_of(tokenizer.encode(passage)) == passage.encode() for tokenizer in (target, *others)
-        ):
+    turns = deque(_shuffled(passages(target, text, length), rng) for text in documents)
+    while turns and len(found) < rows:
+        passage = next(turns[0], None)
+        if passage is None:
+            turns.popleft()
+            continue
+        turns.rotate(-1)
+        if any(each.bytes_of(each.encode(passage)) != passage.encode() for each in (target, *others)):
             left_out += 1
         elif len(target.encode(passage)) > 1:
             found.append(passage)
-        if len(found) == rows:
-            break
     if len(found) < 2:
         raise CorpusError(
             f"{corpus.spec}: gives {len(found)} passages of at most {length} tokens, expected at least 2; {left_out} "
@@ -83,19 +79,6 @@ def _shuffled(items: Iterable[str], rng: random.Random) -> Iterator[str]:
     yield from listed
 
 
-def _by_turns(sources: Iterable[Iterator[str]]) -> Iterator[str]:
-    """Yield the first item of every source, then the second of those that have one, and so on."""
-    while True:
-        left = []
-        for source in sources:
-            for item in islice(source, 1):
-                yield item
-                left.append(source)
-        if not left:
-            return
-        sources = left
-
-
 def fertility(
     tokenizers: Mapping[str, Tokenizer], texts: Mapping[str, TaskText], reference: str | None, parallel: bool
 ) -> dict[str, Any]:
@@ -103,13 +86,7 @@ def fertility(
 
     Fertility is tokens per piece of text between white space (DictSpec, section 4.3). The tax is fertility over that of
     the reference. Where the corpora are parallel it is tokens over tokens of the reference for the same content, which
-    needs no words. That is the premium of Petrov et al., 2023.
-
-    Args:
-        tokenizers: By name.
-        texts: By task.
-        reference: Task whose tax is 1; None for the least of each tokenizer.
-        parallel: Whether the documents of all tasks say the same.
+    needs no words. That is the premium of Petrov et al., 2023. Without a reference it is the task of the least tax.
 
     Raises:
         CorpusError: Said to be parallel, the corpora have different numbers of documents.
@@ -124,7 +101,7 @@ def fertility(
     words = pd.Series({task: text.words for task, text in texts.items()})
     found: dict[str, Any] = {}
     for name, tokenizer in tokenizers.items():
-        tokens = {task: sum(map(len, tokenizer.encode_batch(list(text.documents)))) for task, text in texts.items()}
+        tokens = {task: sum(map(len, tokenizer.encode_batch(text.documents))) for task, text in texts.items()}
         table = pd.DataFrame({"tokens": tokens, "fertility": pd.Series(tokens) / words})
         compared = table["tokens" if parallel else "fertility"]
         table["tax"] = compared / (compared.min() if reference is None else compared[reference])

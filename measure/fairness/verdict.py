@@ -14,44 +14,46 @@ from typing import Any, NamedTuple
 
 from scipy import stats
 
-from spectool.measure.fairness.formulas import CHANCE, reach
-
 PLAIN = "no drafting"
+_CHANCE = 0.05  # of a false alarm; what is left beside 95% intervals
 
 
-class Speed(NamedTuple):
-    """An expected speed against plain decoding."""
+class Mean(NamedTuple):
+    """A mean over rows of text, such as an expected speed against plain decoding."""
 
-    value: float  # the speed
+    value: float  # the mean
     error: float  # its standard error; 0 where it is known
     rows: int  # rows that it is the mean of
 
     def __str__(self) -> str:
-        """Spell the speed and half the width of its interval."""
+        """Spell the mean and half the width of its interval."""
         return f"{self.value:.2f} ± {self.reach:.2f}" if self.error else f"{self.value:.2f}"
 
     @property
     def reach(self) -> float:
-        """Half the width of its 95% interval."""
-        return reach(self.rows - 1) * self.error
+        """Half the width of its 95% interval, by Student's t."""
+        return float(stats.t.ppf(1 - _CHANCE / 2, self.rows - 1)) * self.error
 
-    def beyond(self, other: "Speed", comparisons: int) -> bool:
+    def beyond(self, other: "Mean", comparisons: int) -> bool:
         """Whether it is more than another one, and not by chance, if as many comparisons are made (Welch's test)."""
         if not self.error and not other.error:
             return self.value > other.value
         means = ((one.value, one.error * math.sqrt(one.rows), one.rows) for one in (self, other))
         found = stats.ttest_ind_from_stats(*next(means), *next(means), equal_var=False)
-        return bool(self.value > other.value and found.pvalue < CHANCE / comparisons)
+        return bool(self.value > other.value and found.pvalue < _CHANCE / comparisons)
 
 
-def speed_of(at: Mapping[str, Any]) -> Speed:
+_PLAINLY = Mean(1.0, 0.0, 2)
+
+
+def speed_of(at: Mapping[str, Any]) -> Mean:
     """Return what a draft gives a task, from its figures there."""
-    return Speed(at["speedup"], at["speedup_error"], at["rows"])
+    return Mean(at["speedup"], at["speedup_error"], at["rows"])
 
 
-def speeds(figures: Mapping[str, Any], task: str) -> dict[str, Speed]:
+def speeds(figures: Mapping[str, Any], task: str) -> dict[str, Mean]:
     """Return what a task would get of every drafter and of none, as far as that is known."""
-    found = {PLAIN: Speed(1.0, 0.0, 2)}
+    found = {PLAIN: _PLAINLY}
     for name, draft in figures["drafts"].items():
         at = draft["tasks"][task]
         if at["speedup"] is not None:
@@ -59,7 +61,7 @@ def speeds(figures: Mapping[str, Any], task: str) -> dict[str, Speed]:
     for name, dictionary in figures["dictionaries"].items():
         at = dictionary["tasks"][task]
         if not at["built_from_it"]:
-            found[name] = Speed(at["tokens_per_pass"], at["error"], figures["tasks"][task]["rows"])
+            found[name] = Mean(at["tokens_per_pass"], at["error"], figures["tasks"][task]["rows"])
     return found
 
 
@@ -87,11 +89,11 @@ def verdict(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {"sentence": f"{_against_plain(draft, by_task)} {compared_with}", **found}
 
 
-def _against_plain(draft: str, by_task: Mapping[str, Speed]) -> str:
+def _against_plain(draft: str, by_task: Mapping[str, Mean]) -> str:
     """Say what every task gains or loses against plain decoding, before they are compared with each other."""
     values = [f"{speed.value:.2f} for {task}" for task, speed in by_task.items()]
     said = f"With {draft}, the expected speed is {', '.join(values)}, where plain decoding's is 1."
-    slower = [task for task, speed in by_task.items() if Speed(1.0, 0.0, 2).beyond(speed, len(by_task))]
+    slower = [task for task, speed in by_task.items() if _PLAINLY.beyond(speed, len(by_task))]
     if not slower:
         return said
     whom = "every task" if len(slower) == len(by_task) > 1 else ", ".join(slower)

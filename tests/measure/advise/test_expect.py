@@ -3,7 +3,6 @@
 import pytest
 
 from spectool.measure.advise.expect import (
-    M2_PRO_BETA,
     Expectation,
     Figure,
     Guesses,
@@ -81,8 +80,6 @@ def test_timed_passes_win_over_beta() -> None:
     assert [timed(drafted).value for drafted in (0, 1, 2, 3, 4)] == pytest.approx([1.0, 1.1, 1.2, 1.4, 1.6])
     assert [timed(drafted).origin for drafted in (2, 3)] == ["measured: here", "measured: here, interpolated"]
     assert timed.beta.value == pytest.approx((0.2 * 4 + 0.6 * 16) / (16 + 256))
-    assert not timed.is_assumed
-    assert Verification(assumed(M2_PRO_BETA, "x")).is_assumed
 
 
 @pytest.mark.parametrize(("drafted", "cost"), [(4.0, 4.08), (4.5, 4.465), (5.0, 4.85), (8.0, 7.16)])

@@ -57,7 +57,7 @@ def lookup(kind: Kind, tokens: float, costs: Verification) -> Candidate:
 
 
 def advised(*candidates: Candidate, costs: Verification = CHEAP) -> Recommendation:
-    return recommend([*candidates, lookup("history", 1.01, costs)], costs)
+    return recommend([*candidates, lookup("history", 1.01, costs)])
 
 
 def test_a_perfect_draft_and_cheap_verification() -> None:
@@ -170,7 +170,7 @@ def test_a_gain_does_not_hide_a_draft_that_may_do_better() -> None:
 
 
 def test_history_counts_only_where_it_gains() -> None:
-    found = recommend([draft("bad", 0.01, CHEAP), lookup("history", 1.3, CHEAP)], CHEAP)
+    found = recommend([draft("bad", 0.01, CHEAP), lookup("history", 1.3, CHEAP)])
     assert (found.verdict, found.drafter) == ("draft", "history")
 
 
