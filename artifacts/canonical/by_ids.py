@@ -62,8 +62,9 @@ class CanonicalIds:
         self._boundaries = Boundaries(self.surfaces, boundaries, self._added)
         # What merging gives -> the token that `ignore_merges` makes of the whole pre-token, where merging does not.
         unmerged = np.flatnonzero(table.left < SYMBOL).tolist() if tokenizer.spec["model"].get("ignore_merges") else []
-        spelled = {token: self.merges.spell(self.surfaces[token]) for token in unmerged if self.surfaces[token]}
-        self._whole = {tuple(self.merges.merge(symbols)): token for token, symbols in spelled.items()}
+        spelled = {token: self.merges.spell(self.surfaces[token]) for token in unmerged}
+        # Tokens without a surface, or with bytes that have no symbols, cannot come of merging.
+        self._whole = {tuple(self.merges.merge(symbols)): token for token, symbols in spelled.items() if symbols}
         self._whole_pairs = {pair for ids in self._whole for pair in pairwise(ids)}
         self._verdicts: dict[tuple[int, int, int], int] = {}
         self._remerged: dict[tuple[int, ...], list[int]] = {}

@@ -5,7 +5,7 @@ what comes before a word start does not change. A sign stands for what was cut o
 inside a text. Some tokenizers put a space before everything that they encode.
 """
 
-import re
+import codecs
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -15,7 +15,6 @@ from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 _WORDS = 3  # word starts to go back
 _CHARACTER = 4  # bytes of the longest character
 _CUT = b"&"  # stands for what was cut off
-_UNFINISHED = re.compile(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z")
 
 
 class CanonicalText:
@@ -93,5 +92,4 @@ def recent(data: bytes) -> bytes:
 
 def whole_characters(data: bytes) -> int:
     """Return how many bytes are whole characters, or can never become any: all but an unfinished end."""
-    unfinished = _UNFINISHED.search(data, max(0, len(data) - 3))
-    return unfinished.start() if unfinished else len(data)
+    return codecs.utf_8_decode(data, "ignore")[1]
