@@ -11,16 +11,14 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import guarded, say
-from spectool.artifacts.manifest import read_manifest
 from spectool.artifacts.options import options_of
 from spectool.artifacts.tokenizer.opening import looks_like_hub_id
-from spectool.runtime.commands.model_options import drafting_options, model_option, template_variables
+from spectool.runtime.commands.model_options import drafting_options, model_option, take_drafting, template_variables
 from spectool.runtime.commands.option_sections import SectionedCommand, under
 from spectool.runtime.serve.options import ServerOptions
 from spectool.runtime.serve.requests import AUTOMATIC, MAX_DRAFT_TOKENS
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_OF_DRAFTER = ("dictionary", "draft_model", "alignment", "strategy")
 _address = under("Who may ask, and how much")
 _logging = under("Log")
 
@@ -48,8 +46,6 @@ _logging = under("Log")
 @guarded
 def serve(
     num_draft_tokens: int | None,
-    min_draft_prob: float,
-    history: bool,
     host: str,
     port: int,
     kv_bits: str | None,
@@ -70,7 +66,7 @@ def serve(
     """
     if num_draft_tokens is not None and num_draft_tokens > MAX_DRAFT_TOKENS:
         raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {MAX_DRAFT_TOKENS}, got {num_draft_tokens}")
-    drafting = {name: options.pop(name) for name in _OF_DRAFTER}
+    drafting = take_drafting(options)
     started = ServerOptions(
         num_draft_tokens=AUTOMATIC if num_draft_tokens is None else num_draft_tokens,
         kv_bits=int(kv_bits) if kv_bits else None,
@@ -78,17 +74,15 @@ def serve(
         **options,
     )
     _check_names(started)
-    for artifact in (drafting["dictionary"], drafting["alignment"]):
-        if artifact is not None:
-            read_manifest(artifact)  # before the model is loaded, which takes longer
     _log(log_level, json_logs)
 
     from spectool.runtime.loading import load_drafter
     from spectool.runtime.serve.handler import Server
 
     def make_drafter(name: str, tokenizer: Any) -> Any:
-        given = drafting if name == started.model else {}
-        return load_drafter(tokenizer, **given, history=history, min_probability=min_draft_prob)
+        # A dictionary and a draft are made for one tokenizer.
+        given = drafting if name == started.model else {key: drafting[key] for key in ("history", "min_probability")}
+        return load_drafter(tokenizer, **given)
 
     server = Server(host, port, started, make_drafter)
     try:
