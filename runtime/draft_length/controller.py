@@ -19,9 +19,10 @@ Nothing here reads a clock or runs a model: `Proposer` measures.
 """
 
 from collections import deque
+from statistics import median_low
 
-from spectool.runtime.draft_length.by_position import AcceptanceByPosition
-from spectool.runtime.draft_length.timings import STALE, WINDOW, DraftTimes, PassTimes, median
+from spectool.runtime.draft_length.acceptance import AcceptanceByPosition
+from spectool.runtime.draft_length.timings import STALE, WINDOW, DraftTimes, PassTimes
 
 LONGEST = 16  # draft tokens
 EXPLORATION_SHARE = 0.01  # of the time of plain decoding may go into exploration
@@ -219,10 +220,8 @@ class Controller:
             steps: Probability that each token is accepted when those before it were.
             optimistic: Take passes not measured lately for as cheap as the next shorter measured one.
         """
-        curve, fixed, per_token = self.passes.curve, self.drafts.fixed, self.drafts.per_token
-        if optimistic:
-            curve = self.passes.at_least()
-        caller = self.caller_seconds
+        curve = self.passes.at_least() if optimistic else self.passes.curve
+        fixed, per_token, caller = self.drafts.fixed, self.drafts.per_token, self.caller_seconds
         tokens, seconds = [1.0], [max(curve[1], caller)]
         count, product, lasting, spent, cost = 1.0, 1.0, 1.0, 0.0, fixed + curve[1]
         for k, (step, going) in enumerate(zip(steps, self._proposed.steps, strict=True), 1):
@@ -239,4 +238,4 @@ class Controller:
     @property
     def caller_seconds(self) -> float:
         """Seconds that the caller takes for a token, as far as this generation has shown."""
-        return median(self._callers) if self._callers else 0.0
+        return median_low(self._callers) if self._callers else 0.0

@@ -74,7 +74,10 @@ def serve(
         **options,
     )
     _check_names(started)
-    _log(log_level, json_logs)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonLines() if json_logs else logging.Formatter("%(asctime)s - %(levelname)s - %(message)s"))
+    logging.basicConfig(level=log_level, handlers=[handler], force=True)
+    logging.captureWarnings(True)
 
     from spectool.runtime.loading import load_drafter
     from spectool.runtime.serve.handler import Server
@@ -91,14 +94,17 @@ def serve(
         source = drafter.name if drafter else "nothing"
         _tell(f"{server.url}/v1 serves {started.model}, drafting from {source}. Ctrl-C ends it.", json_logs)
         if host not in _LOOPBACK:
-            _tell(
-                "Whoever reaches this address can use the model: there is no access control and no encryption.",
-                json_logs,
-            )
+            warning = "Whoever reaches this address can use the model: there is no access control and no encryption."
+            _tell(warning, json_logs)
         server.serve_forever()
     except KeyboardInterrupt:
         _tell("Stopping.", json_logs)
-        _leave(server.stop())
+        stopped = server.stop()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Python's own end would wait for a model that is still being loaded, and races with what MLX tidies up at the
+        # end of a thread, which can abort the process. Nothing is being written.
+        os._exit(0 if stopped else 130)
     finally:
         server.stop()
 
@@ -116,17 +122,6 @@ def _check_names(options: ServerOptions) -> None:
             )
 
 
-def _leave(stopped: bool) -> None:
-    """End the process here and now; nothing is being written.
-
-    The interpreter's own end would wait for a model that is still being loaded. It also races with what MLX tidies up
-    at the end of a thread, which can abort the process.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0 if stopped else 130)
-
-
 class _JsonLines(logging.Formatter):
     """One JSON object for each entry."""
 
@@ -142,10 +137,3 @@ def _tell(message: str, as_json: bool) -> None:
     """Say something at any log level, in the form of the log."""
     record = logging.makeLogRecord({"levelname": "INFO", "msg": message})
     say(_JsonLines().format(record) if as_json else message)
-
-
-def _log(level: str, as_json: bool) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(asctime)s - %(levelname)s - %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.captureWarnings(True)
