@@ -55,35 +55,42 @@ GROUP_SIZES = (32, 64, 128)
 """Numbers that MLX can quantise together."""
 
 
-def model_option(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
-    """Return the option of the target model; `option` makes it, with ``others`` in the place of its settings."""
-    settings = {"required": True, "metavar": "M", "help": "Target model: directory or hub id, as for mlx-lm."}
-    made: Decorator = option("--model", "--target", "model", **(settings | others))
-    return made
+def _shared(*names: str, **settings: Any) -> Callable[..., Decorator]:
+    """Return a function that makes an option of several commands.
+
+    It takes what makes it, `click.option` by default, and settings in the place of these.
+    """
+
+    def make(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
+        made: Decorator = option(*names, **(settings | others))
+        return made
+
+    return make
 
 
-def min_draft_prob_option(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
-    """Return ``--min-draft-prob``; arguments as of `model_option`."""
-    said = "End proposals that get less probable than this: fewer, surer tokens."
-    settings = {"type": Finite(0, 1), "default": 0.2, "show_default": True, "help": said}
-    made: Decorator = option("--min-draft-prob", **(settings | others))
-    return made
-
-
-def verify_option(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
-    """Return ``--verify``; arguments as of `model_option`."""
-    said = (
-        "Above temperature 0: exact keeps drafts that equal what is drawn; rejection keeps more of a model's, "
-        "from the same distribution."
-    )
-    settings = {
-        "type": click.Choice(["exact", "rejection"]),
-        "default": "rejection",
-        "show_default": True,
-        "help": said,
-    }
-    made: Decorator = option("--verify", **(settings | others))
-    return made
+model_option = _shared(
+    "--model",
+    "--target",
+    "model",
+    required=True,
+    metavar="M",
+    help="Target model: directory or hub id, as for mlx-lm.",
+)
+min_draft_prob_option = _shared(
+    "--min-draft-prob",
+    type=Finite(0, 1),
+    default=0.2,
+    show_default=True,
+    help="End proposals that get less probable than this: fewer, surer tokens.",
+)
+verify_option = _shared(
+    "--verify",
+    type=click.Choice(["exact", "rejection"]),
+    default="rejection",
+    show_default=True,
+    help="Above temperature 0: exact keeps drafts that equal what is drawn; rejection keeps more of a model's, "
+    "from the same distribution.",
+)
 
 
 _model = under("Model")

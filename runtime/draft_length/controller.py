@@ -19,6 +19,7 @@ Nothing here reads a clock or runs a model: `Proposer` measures.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from statistics import median_low
 
 from spectool.runtime.draft_length.acceptance import AcceptanceByPosition
@@ -161,10 +162,6 @@ class Controller:
             self._exploration_budget += EXPLORATION_SHARE
             self._loss_allowance = max(self._loss_allowance, min(ALLOWANCE, self._loss_allowance + MARGIN))
 
-    def expected(self) -> tuple[list[float], list[float]]:
-        """Return the expected tokens and seconds of a cycle by draft length, shape [longest + 1] each."""
-        return self._expect(self._accepted.steps)
-
     def _decide(self) -> None:
         """Bring the estimates up to date; set the best length by them, and the one to explore with its cost."""
         for estimate in (self.passes, self.drafts, self._accepted, self._proposed):
@@ -188,7 +185,7 @@ class Controller:
         known = self.passes.known
         if not self.chosen:
             # The length that would gain most for what exploring it costs, if the drafter had become good.
-            hoped, least = self._expect([HOPED_ACCEPTANCE] * self.longest, optimistic=True)
+            hoped, least = self.expected([HOPED_ACCEPTANCE] * self.longest, optimistic=True)
             plain = seconds[0]
 
             def cost_of(k: int) -> float:
@@ -200,7 +197,7 @@ class Controller:
         unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
         if not unknown:
             return 0
-        tokens, seconds = self._expect(self._accepted.steps, optimistic=True)
+        tokens, seconds = self.expected(optimistic=True)
         best = max(unknown, key=lambda k: tokens[k] / seconds[k])
         if tokens[best] / seconds[best] <= LEAST_SPEEDUP * speed:
             return 0
@@ -213,18 +210,20 @@ class Controller:
         """Return the longest length that does not go too far beyond what was measured."""
         return min(2 * max(self.passes.measured()) - 1, self.longest)
 
-    def _expect(self, steps: list[float], *, optimistic: bool = False) -> tuple[list[float], list[float]]:
+    def expected(
+        self, steps: Sequence[float] | None = None, *, optimistic: bool = False
+    ) -> tuple[list[float], list[float]]:
         """Return the expected tokens and seconds of a cycle by draft length, shape [longest + 1] each.
 
         Args:
-            steps: Probability that each token is accepted when those before it were.
+            steps: Probability that each token is accepted when those before it were; as learnt, if not given.
             optimistic: Take passes not measured lately for as cheap as the next shorter measured one.
         """
         curve = self.passes.at_least() if optimistic else self.passes.curve
         fixed, per_token, caller = self.drafts.fixed, self.drafts.per_token, self.caller_seconds
         tokens, seconds = [1.0], [max(curve[1], caller)]
         count, product, lasting, spent, cost = 1.0, 1.0, 1.0, 0.0, fixed + curve[1]
-        for k, (step, going) in enumerate(zip(steps, self._proposed.steps, strict=True), 1):
+        for k, (step, going) in enumerate(zip(steps or self._accepted.steps, self._proposed.steps, strict=True), 1):
             product *= step
             count += product
             tokens.append(count)
