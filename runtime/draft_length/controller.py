@@ -22,7 +22,6 @@ from collections import deque
 from collections.abc import Sequence
 from statistics import median_low
 
-from spectool.runtime.draft_length.acceptance import AcceptanceByPosition
 from spectool.runtime.draft_length.timings import STALE, WINDOW, DraftTimes, PassTimes
 
 LONGEST = 16  # draft tokens
@@ -38,6 +37,44 @@ COST_FADING = 0.998  # with each token more since the drafter was asked, its exp
 FADING = 0.98  # the same for a plain token, during which nothing is learnt about the drafter
 DECIDED_CYCLES = 4  # cycles for which a decision holds: deciding takes longer than a look-up in a dictionary
 OUTLIER = 3.0  # times the expected seconds, beyond which a cycle was disturbed by something else
+
+
+class _ByPosition:
+    """Estimates how far along the positions of a draft something lasts: being proposed, being accepted.
+
+    Attributes:
+        steps: Probability to get over each position when those before it were passed, shape [longest].
+    """
+
+    NEIGHBOUR = 4.0  # observations that the estimate at the position before counts for
+
+    def __init__(self, longest: int) -> None:
+        """Begin with even odds, as of two observations of the first position."""
+        self._passed = [0.0] * longest
+        self._tried = [0.0] * longest
+        self._passed[0], self._tried[0] = 1.0, 2.0
+        self.steps = [0.5] * longest
+
+    def observe(self, reached: int, limit: int, weight: float) -> None:
+        """Count that ``reached`` positions were passed, of ``limit`` that could have been.
+
+        ``weight`` is what everything seen so far counts for beside it.
+        """
+        passed = self._passed = [count * weight for count in self._passed]
+        tried = self._tried = [count * weight for count in self._tried]
+        for position in range(reached):
+            passed[position] += 1.0
+            tried[position] += 1.0
+        if reached < limit:
+            tried[reached] += 1.0
+
+    def update(self) -> None:
+        """Bring ``steps`` up to date: each position's prior is the estimate at the one before it."""
+        step = self._passed[0] / self._tried[0]
+        self.steps = [step]
+        for passed, tried in zip(self._passed[1:], self._tried[1:], strict=True):
+            step = (passed + self.NEIGHBOUR * step) / (tried + self.NEIGHBOUR)
+            self.steps.append(step)
 
 
 class Controller:
@@ -58,8 +95,8 @@ class Controller:
         self.chosen = 0
         self.passes = PassTimes(longest + 1)
         self.drafts = DraftTimes(longest)
-        self._accepted = AcceptanceByPosition(longest)
-        self._proposed = AcceptanceByPosition(longest)
+        self._accepted = _ByPosition(longest)
+        self._proposed = _ByPosition(longest)
         self._callers: deque[float] = deque(maxlen=WINDOW)  # seconds of the caller for each token of a cycle
         self._missed = 0  # tokens committed since the drafter was last asked
         self._prompt = 0  # tokens of the prompt, until the drafter is asked: it has not read them
