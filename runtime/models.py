@@ -34,19 +34,17 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
             raise RuntimeUnsupported(str(error)) from error
     try:
         model, tokenizer = mlx_lm.load(
-            name, adapter_path=None if adapter_path is None else str(adapter_path), lazy=lazy
+            name,
+            tokenizer_config={"trust_remote_code": False},  # transformers would ask the user
+            adapter_path=None if adapter_path is None else str(adapter_path),
+            lazy=lazy,
         )
     except Exception as error:
-        raise cannot_load(name, error) from error
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if Path(name).is_dir() and not (Path(name) / "tokenizer.json").is_file():
+            reason = f"no tokenizer.json in it; {reason}"  # which transformers does not name
+        raise RuntimeUnsupported(
+            f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
+            "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
+        ) from error
     return model, tokenizer
-
-
-def cannot_load(name: str, error: Exception) -> RuntimeUnsupported:
-    """Return the error for a model that mlx-lm has failed to load with ``error``."""
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    if Path(name).is_dir() and not (Path(name) / "tokenizer.json").is_file():
-        reason = f"no tokenizer.json in it; {reason}"  # which transformers does not name
-    return RuntimeUnsupported(
-        f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
-        "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
-    )

@@ -151,31 +151,19 @@ def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = No
                 f"{short(expected)}. Draft with that model, or save the prompt anew with this one: "
                 "spectool generate --save-prompt-cache"
             )
-        try:
-            _require_cache_of(held.model, entries[split:], drafted)
-        except RuntimeUnsupported as error:
-            raise RuntimeUnsupported(f"{path}: {error}") from error
+        count, found = len(leaves(make_prompt_cache(held.model))), len(leaves(entries[split:]))
+        lengths = {at for at in offsets(entries[split:]) if at is not None}
+        if found != count or lengths - {len(drafted)}:
+            raise RuntimeUnsupported(
+                f"{path}: draft cache: expected {count} caches of {len(drafted)} tokens, got {found} of "
+                f"{', '.join(map(str, sorted(lengths))) or 'no'} tokens. Save it with this draft model."
+            )
         held.replace(entries[split:], drafted)
     return SavedPrompt(entries[:split], metadata, tokens, len(drafted))
 
 
 def _ids(text: str) -> list[int]:
     return [int(token) for token in json.loads(text)]
-
-
-def _require_cache_of(model: Any, cache: list[Any], tokens: Sequence[int]) -> None:
-    """Check that ``cache`` may be one of ``model`` and holds as many tokens.
-
-    Raises:
-        RuntimeUnsupported: It has other layers, or another length.
-    """
-    expected, got = len(leaves(make_prompt_cache(model))), len(leaves(cache))
-    lengths = {at for at in offsets(cache) if at is not None}
-    if got != expected or lengths - {len(tokens)}:
-        raise RuntimeUnsupported(
-            f"draft cache: expected {expected} caches of {len(tokens)} tokens, got {got} of "
-            f"{', '.join(map(str, sorted(lengths))) or 'no'} tokens. Save it with this draft model."
-        )
 
 
 def fingerprint(model: Any) -> str:

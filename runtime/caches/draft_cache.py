@@ -23,18 +23,17 @@ class DraftCache:
 
     def __init__(self, model: Any, prefill_step_size: int = 2048) -> None:
         """Make a cache for ``model``, an mlx-lm model, to be filled in passes of ``prefill_step_size``."""
-        self.tokens: list[int] = []
         self.model = model
         self._step_size = prefill_step_size
-        self._cache: list[Any] = make_prompt_cache(model)
-        self._checkpoints = Checkpoints(self._cache, keep=KEPT_MARKS)
+        self.replace(make_prompt_cache(model), ())
 
     def rewind(self, kept: int) -> list[int]:
         """Take the cache back to its first ``kept`` tokens, or to fewer; return those that are now missing."""
         reached = self._checkpoints.rewind(kept)
         if reached is None:
-            self._cache, reached = make_prompt_cache(self.model), 0
-            self._checkpoints = Checkpoints(self._cache, keep=KEPT_MARKS)
+            missing = self.tokens[:kept]
+            self.replace(make_prompt_cache(self.model), ())
+            return missing
         missing = self.tokens[reached:kept]
         del self.tokens[reached:]
         return missing
@@ -59,5 +58,6 @@ class DraftCache:
 
     def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
         """Go on from another ``cache`` of the same model, which holds ``tokens``."""
-        self._cache, self.tokens = cache, list(tokens)
+        self._cache = cache
+        self.tokens = list(tokens)
         self._checkpoints = Checkpoints(cache, len(tokens), keep=KEPT_MARKS)

@@ -1,6 +1,6 @@
 """Messages as the model expects to read them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spectool import SpectoolError
@@ -37,7 +37,7 @@ def rendered_after(tokenizer: Any, messages: Sequence[Message], variables: Mappi
     Raises:
         SpectoolError: The template refuses the messages, or does not show the user's as it is.
     """
-    begin = _place(_text(tokenizer, _users(messages, lambda text: _PLACE), variables))
+    _, begin = _marked(tokenizer, messages, variables, _PLACE)
     return encode(tokenizer, _text(tokenizer, messages, variables)[begin:])
 
 
@@ -47,8 +47,8 @@ def rendered_up_to(tokenizer: Any, messages: Sequence[Message], variables: Mappi
     Raises:
         SpectoolError: The template refuses the messages, or does not show the user's as it is.
     """
-    text = _text(tokenizer, _users(messages, lambda text: text + _PLACE), variables)
-    return encode(tokenizer, text[: _place(text)])
+    text, end = _marked(tokenizer, messages, variables, "{}" + _PLACE)
+    return encode(tokenizer, text[:end])
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
@@ -57,23 +57,20 @@ def encode(tokenizer: Any, text: str) -> list[int]:
     return ids
 
 
-def _users(messages: Sequence[Message], change: Callable[[str], str]) -> list[Message]:
-    """Return the messages with the user's changed."""
-    return [
-        {**message, "content": change(message["content"])} if message["role"] == "user" else message
+def _marked(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any], form: str) -> tuple[str, int]:
+    """Render the messages with the user's in ``form``, ``{}`` in it being the text; return where the mark stands."""
+    changed = [
+        {**message, "content": form.replace("{}", message["content"])} if message["role"] == "user" else message
         for message in messages
     ]
-
-
-def _place(text: str) -> int:
-    """Return where the mark stands in rendered text."""
+    text = _text(tokenizer, changed, variables)
     place = text.find(_PLACE)
     if place < 0:
         raise SpectoolError(
             "the chat template changes the prompt, so where the prompt cache ends is unknown. "
             "Use --ignore-chat-template"
         )
-    return place
+    return text, place
 
 
 def _text(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:

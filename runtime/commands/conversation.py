@@ -12,8 +12,7 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.leaves import can_trim, offsets, trim
-from spectool.runtime.caches.leaves import leaves as leaves_of
+from spectool.runtime.caches.leaves import can_trim, leaves, offsets, trim
 from spectool.runtime.commands.chat_template import Message, rendered
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
@@ -102,11 +101,10 @@ class Conversation:
     def _take_back(self, kept: int) -> int:
         """Take the cache back to its first ``kept`` tokens, or to none where it cannot; return how many it has."""
         surplus = len(self._cached) - kept
-        leaves = list(leaves_of(self._cache))
-        if surplus and not all(can_trim(leaf, surplus) for leaf in leaves):
+        if surplus and not all(can_trim(leaf, surplus) for leaf in leaves(self._cache)):
             self._cache, kept = make_prompt_cache(self._model, self._max_kv_size), 0
         elif surplus:
-            for leaf in leaves:
+            for leaf in leaves(self._cache):
                 trim(leaf, surplus)
         del self._cached[kept:]
         return kept

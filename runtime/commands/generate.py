@@ -159,7 +159,11 @@ def _figures(response: Any) -> dict[str, Any]:
 
     drafting = response.drafting
     learnt = controller_state(drafting.controller) if drafting.controller else None
-    length = {} if learnt is None else {"draft length": _rounded(learnt._asdict())}
+    length = {}
+    if learnt is not None:
+        rounded = {key: round(value, 4) for key, value in learnt._asdict().items() if key != "pass_ms"}
+        passes = {str(size): round(time, 3) for size, time in learnt.pass_ms.items()}
+        length["draft length"] = {**rounded, "pass_ms": passes}
     return {
         "tokens": response.generation_tokens,
         "target passes": drafting.passes,
@@ -174,19 +178,22 @@ def _figures(response: Any) -> dict[str, Any]:
     }
 
 
-def _rounded(learnt: dict[str, Any]) -> dict[str, Any]:
-    """Round what the controller learnt; passes by their number of tokens."""
-    passes = {str(size): round(time, 3) for size, time in learnt.pop("pass_ms").items()}
-    return {**{key: round(value, 4) for key, value in learnt.items()}, "pass_ms": passes}
-
-
 def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
     """Return the prompt from where it was given; files and standard input lose one final line end.
 
     Raises:
         SpectoolError: It is empty or not UTF-8.
     """
-    where, data = _prompt_bytes(prompt, prompt_file)
+    if prompt is not None and prompt_file is not None:
+        raise click.UsageError("give --prompt or --prompt-file, not both")
+    if prompt_file is not None:
+        where, data = str(prompt_file), prompt_file.read_bytes()
+    elif prompt is not None and prompt != "-":
+        where, data = "--prompt", prompt.encode("utf-8", "surrogateescape")
+    elif sys.stdin is None or (prompt is None and sys.stdin.isatty()):
+        raise click.UsageError("give --prompt TEXT, --prompt-file FILE, or text on standard input")
+    else:
+        where, data = "standard input", sys.stdin.buffer.read()
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -195,15 +202,3 @@ def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
     if not text:
         raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to go on from")
     return text
-
-
-def _prompt_bytes(prompt: str | None, prompt_file: Path | None) -> tuple[str, bytes]:
-    if prompt is not None and prompt_file is not None:
-        raise click.UsageError("give --prompt or --prompt-file, not both")
-    if prompt_file is not None:
-        return str(prompt_file), prompt_file.read_bytes()
-    if prompt is not None and prompt != "-":
-        return "--prompt", prompt.encode("utf-8", "surrogateescape")
-    if sys.stdin is None or (prompt is None and sys.stdin.isatty()):
-        raise click.UsageError("give --prompt TEXT, --prompt-file FILE, or text on standard input")
-    return "standard input", sys.stdin.buffer.read()

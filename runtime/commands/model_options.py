@@ -5,8 +5,9 @@
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +18,9 @@ from spectool.artifacts.manifest import read_manifest
 from spectool.runtime.commands.option_sections import Decorator, together, under
 from spectool.runtime.commands.sampling_options import sampling_arguments, sampling_options
 from spectool.runtime.translation.factory import STRATEGIES
+
+if TYPE_CHECKING:
+    from spectool.runtime.decoding.drafter import Drafter
 
 
 class DraftLength(click.IntRange):
@@ -51,35 +55,42 @@ GROUP_SIZES = (32, 64, 128)
 """Numbers that MLX can quantise together."""
 
 
-def model_option(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
-    """Return the option of the target model; `option` makes it, with ``others`` in the place of its settings."""
-    settings = {"required": True, "metavar": "M", "help": "Target model: directory or hub id, as for mlx-lm."}
-    made: Decorator = option("--model", "--target", "model", **(settings | others))
-    return made
+def _shared(*names: str, **settings: Any) -> Callable[..., Decorator]:
+    """Return a function that makes an option of several commands.
+
+    It takes what makes it, `click.option` by default, and settings in the place of these.
+    """
+
+    def make(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
+        made: Decorator = option(*names, **(settings | others))
+        return made
+
+    return make
 
 
-def min_draft_prob_option(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
-    """Return ``--min-draft-prob``; arguments as of `model_option`."""
-    said = "End proposals that get less probable than this: fewer, surer tokens."
-    settings = {"type": Finite(0, 1), "default": 0.2, "show_default": True, "help": said}
-    made: Decorator = option("--min-draft-prob", **(settings | others))
-    return made
-
-
-def verify_option(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
-    """Return ``--verify``; arguments as of `model_option`."""
-    said = (
-        "Above temperature 0: exact keeps drafts that equal what is drawn; rejection keeps more of a model's, "
-        "from the same distribution."
-    )
-    settings = {
-        "type": click.Choice(["exact", "rejection"]),
-        "default": "rejection",
-        "show_default": True,
-        "help": said,
-    }
-    made: Decorator = option("--verify", **(settings | others))
-    return made
+model_option = _shared(
+    "--model",
+    "--target",
+    "model",
+    required=True,
+    metavar="M",
+    help="Target model: directory or hub id, as for mlx-lm.",
+)
+min_draft_prob_option = _shared(
+    "--min-draft-prob",
+    type=Finite(0, 1),
+    default=0.2,
+    show_default=True,
+    help="End proposals that get less probable than this: fewer, surer tokens.",
+)
+verify_option = _shared(
+    "--verify",
+    type=click.Choice(["exact", "rejection"]),
+    default="rejection",
+    show_default=True,
+    help="Above temperature 0: exact keeps drafts that equal what is drawn; rejection keeps more of a model's, "
+    "from the same distribution.",
+)
 
 
 _model = under("Model")
@@ -147,11 +158,53 @@ model_options = together(
 """The options of model, drafting, template, sampling and cache."""
 
 
-def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
-    """Take the options of `model_options` but for the template's out, and load what they name.
+def take_drafting(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options that say what drafts out of ``options``; return them under the names of `load_drafter`.
+
+    Raises:
+        ArtifactError: The dictionary or the alignment is damaged. No model has been loaded yet, which takes longer.
+    """
+    drafting = {name: options.pop(name) for name in ("dictionary", "draft_model", "alignment", "strategy", "history")}
+    for artifact in (drafting["dictionary"], drafting["alignment"]):
+        if artifact is not None:
+            read_manifest(artifact)
+    return {**drafting, "min_probability": options.pop("min_draft_prob")}
+
+
+def open_target(
+    name: str,
+    make_drafter: Callable[[Any], "Drafter | None"],
+    group_size: int | None,
+    group_sizes: Sequence[int] = (),
+    adapter_path: Path | None = None,
+) -> tuple[Any, Any, "Drafter | None"]:
+    """Load a target and its drafter, and leave the target's weights on disk until ``mx.eval`` of its parameters.
+
+    So what is wrong with a drafter is told before gigabytes are read.
 
     Args:
-        options: Values of all options by name.
+        name: Directory or hub id of the target.
+        make_drafter: Gets its tokenizer.
+        group_size: Numbers of its cache that are quantised together; None where it is not quantised.
+        group_sizes: Those that the user can choose.
+        adapter_path: Directory of a trained adapter.
+
+    Returns:
+        The model, mlx-lm's ``TokenizerWrapper``, and the drafter.
+
+    Raises:
+        SpectoolError: Something that is named cannot be used.
+    """
+    from spectool.runtime.models import load_model
+
+    model, tokenizer = load_model(name, adapter_path, lazy=True)
+    if group_size is not None:
+        check_kv_bits(model, group_size, group_sizes)
+    return model, tokenizer, make_drafter(tokenizer)
+
+
+def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Take the options of `model_options` but for the template's out of ``options``, and load what they name.
 
     Returns:
         The model, its tokenizer, and what ``stream_generate`` takes: the drafter among it.
@@ -159,36 +212,30 @@ def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     Raises:
         SpectoolError: Something that is named cannot be used.
     """
-    drafting = {name: options.pop(name) for name in ("dictionary", "draft_model", "alignment", "strategy", "history")}
-    for artifact in (drafting["dictionary"], drafting["alignment"]):
-        if artifact is not None:
-            read_manifest(artifact)  # before the model is loaded, which takes longer
+    drafting = take_drafting(options)
 
     import mlx.core as mx
 
     from spectool.runtime.loading import load_drafter
-    from spectool.runtime.models import load_model
 
-    model, tokenizer = load_model(options.pop("model"), options.pop("adapter_path"), lazy=True)
     kv_bits, group_size = (int(options.pop(name) or 0) for name in ("kv_bits", "kv_group_size"))
-    if kv_bits:
-        check_kv_bits(model, group_size)
-    cache = {name: options.pop(name) for name in ("max_kv_size", "prefill_step_size", "quantized_kv_start")}
-    drafter = load_drafter(tokenizer, **drafting, min_probability=options.pop("min_draft_prob"))
-    mx.eval(model.parameters())  # gigabytes, after all that may be wrong with a drafter
-    return (
-        model,
-        tokenizer,
-        {
-            "drafter": drafter,
-            "num_draft_tokens": options.pop("num_draft_tokens"),
-            "verify": options.pop("verify"),
-            "kv_bits": kv_bits or None,
-            "kv_group_size": group_size,
-            **cache,
-            **sampling_arguments(tokenizer, options),
-        },
+    model, tokenizer, drafter = open_target(
+        options.pop("model"),
+        partial(load_drafter, **drafting),
+        group_size if kv_bits else None,
+        GROUP_SIZES,
+        options.pop("adapter_path"),
     )
+    unchanged = ("num_draft_tokens", "verify", "max_kv_size", "prefill_step_size", "quantized_kv_start")
+    arguments = {
+        "drafter": drafter,
+        "kv_bits": kv_bits or None,
+        "kv_group_size": group_size,
+        **{name: options.pop(name) for name in unchanged},
+        **sampling_arguments(tokenizer, options),
+    }
+    mx.eval(model.parameters())
+    return model, tokenizer, arguments
 
 
 def check_kv_bits(model: Any, group_size: int, choices: Sequence[int] = GROUP_SIZES) -> None:

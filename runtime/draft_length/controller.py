@@ -19,9 +19,10 @@ Nothing here reads a clock or runs a model: `Proposer` measures.
 """
 
 from collections import deque
+from collections.abc import Sequence
+from statistics import median_low
 
-from spectool.runtime.draft_length.by_position import AcceptanceByPosition
-from spectool.runtime.draft_length.timings import STALE, WINDOW, DraftTimes, PassTimes, median
+from spectool.runtime.draft_length.timings import STALE, WINDOW, DraftTimes, PassTimes
 
 LONGEST = 16  # draft tokens
 EXPLORATION_SHARE = 0.01  # of the time of plain decoding may go into exploration
@@ -36,6 +37,44 @@ COST_FADING = 0.998  # with each token more since the drafter was asked, its exp
 FADING = 0.98  # the same for a plain token, during which nothing is learnt about the drafter
 DECIDED_CYCLES = 4  # cycles for which a decision holds: deciding takes longer than a look-up in a dictionary
 OUTLIER = 3.0  # times the expected seconds, beyond which a cycle was disturbed by something else
+
+
+class _ByPosition:
+    """Estimates how far along the positions of a draft something lasts: being proposed, being accepted.
+
+    Attributes:
+        steps: Probability to get over each position when those before it were passed, shape [longest].
+    """
+
+    NEIGHBOUR = 4.0  # observations that the estimate at the position before counts for
+
+    def __init__(self, longest: int) -> None:
+        """Begin with even odds, as of two observations of the first position."""
+        self._passed = [0.0] * longest
+        self._tried = [0.0] * longest
+        self._passed[0], self._tried[0] = 1.0, 2.0
+        self.steps = [0.5] * longest
+
+    def observe(self, reached: int, limit: int, weight: float) -> None:
+        """Count that ``reached`` positions were passed, of ``limit`` that could have been.
+
+        ``weight`` is what everything seen so far counts for beside it.
+        """
+        passed = self._passed = [count * weight for count in self._passed]
+        tried = self._tried = [count * weight for count in self._tried]
+        for position in range(reached):
+            passed[position] += 1.0
+            tried[position] += 1.0
+        if reached < limit:
+            tried[reached] += 1.0
+
+    def update(self) -> None:
+        """Bring ``steps`` up to date: each position's prior is the estimate at the one before it."""
+        step = self._passed[0] / self._tried[0]
+        self.steps = [step]
+        for passed, tried in zip(self._passed[1:], self._tried[1:], strict=True):
+            step = (passed + self.NEIGHBOUR * step) / (tried + self.NEIGHBOUR)
+            self.steps.append(step)
 
 
 class Controller:
@@ -56,8 +95,8 @@ class Controller:
         self.chosen = 0
         self.passes = PassTimes(longest + 1)
         self.drafts = DraftTimes(longest)
-        self._accepted = AcceptanceByPosition(longest)
-        self._proposed = AcceptanceByPosition(longest)
+        self._accepted = _ByPosition(longest)
+        self._proposed = _ByPosition(longest)
         self._callers: deque[float] = deque(maxlen=WINDOW)  # seconds of the caller for each token of a cycle
         self._missed = 0  # tokens committed since the drafter was last asked
         self._prompt = 0  # tokens of the prompt, until the drafter is asked: it has not read them
@@ -160,10 +199,6 @@ class Controller:
             self._exploration_budget += EXPLORATION_SHARE
             self._loss_allowance = max(self._loss_allowance, min(ALLOWANCE, self._loss_allowance + MARGIN))
 
-    def expected(self) -> tuple[list[float], list[float]]:
-        """Return the expected tokens and seconds of a cycle by draft length, shape [longest + 1] each."""
-        return self._expect(self._accepted.steps)
-
     def _decide(self) -> None:
         """Bring the estimates up to date; set the best length by them, and the one to explore with its cost."""
         for estimate in (self.passes, self.drafts, self._accepted, self._proposed):
@@ -187,7 +222,7 @@ class Controller:
         known = self.passes.known
         if not self.chosen:
             # The length that would gain most for what exploring it costs, if the drafter had become good.
-            hoped, least = self._expect([HOPED_ACCEPTANCE] * self.longest, optimistic=True)
+            hoped, least = self.expected([HOPED_ACCEPTANCE] * self.longest, optimistic=True)
             plain = seconds[0]
 
             def cost_of(k: int) -> float:
@@ -199,7 +234,7 @@ class Controller:
         unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
         if not unknown:
             return 0
-        tokens, seconds = self._expect(self._accepted.steps, optimistic=True)
+        tokens, seconds = self.expected(optimistic=True)
         best = max(unknown, key=lambda k: tokens[k] / seconds[k])
         if tokens[best] / seconds[best] <= LEAST_SPEEDUP * speed:
             return 0
@@ -212,20 +247,20 @@ class Controller:
         """Return the longest length that does not go too far beyond what was measured."""
         return min(2 * max(self.passes.measured()) - 1, self.longest)
 
-    def _expect(self, steps: list[float], *, optimistic: bool = False) -> tuple[list[float], list[float]]:
+    def expected(
+        self, steps: Sequence[float] | None = None, *, optimistic: bool = False
+    ) -> tuple[list[float], list[float]]:
         """Return the expected tokens and seconds of a cycle by draft length, shape [longest + 1] each.
 
         Args:
-            steps: Probability that each token is accepted when those before it were.
+            steps: Probability that each token is accepted when those before it were; as learnt, if not given.
             optimistic: Take passes not measured lately for as cheap as the next shorter measured one.
         """
-        curve, fixed, per_token = self.passes.curve, self.drafts.fixed, self.drafts.per_token
-        if optimistic:
-            curve = self.passes.at_least()
-        caller = self.caller_seconds
+        curve = self.passes.at_least() if optimistic else self.passes.curve
+        fixed, per_token, caller = self.drafts.fixed, self.drafts.per_token, self.caller_seconds
         tokens, seconds = [1.0], [max(curve[1], caller)]
         count, product, lasting, spent, cost = 1.0, 1.0, 1.0, 0.0, fixed + curve[1]
-        for k, (step, going) in enumerate(zip(steps, self._proposed.steps, strict=True), 1):
+        for k, (step, going) in enumerate(zip(steps or self._accepted.steps, self._proposed.steps, strict=True), 1):
             product *= step
             count += product
             tokens.append(count)
@@ -239,4 +274,4 @@ class Controller:
     @property
     def caller_seconds(self) -> float:
         """Seconds that the caller takes for a token, as far as this generation has shown."""
-        return median(self._callers) if self._callers else 0.0
+        return median_low(self._callers) if self._callers else 0.0

@@ -1,11 +1,12 @@
 """What passes and drafts cost on this machine, learnt from their own times.
 
 Times are noisy: first passes of a shape compile, other programs interfere, contexts grow. So every
-figure is the median of a few recent samples, and a figure is trusted from its second sample on.
+figure is the median of a few recent samples, of two the lower one. It is trusted from its second sample on.
 """
 
 from collections import deque
 from itertools import pairwise
+from statistics import median_low
 
 WINDOW = 7  # samples a median is taken over
 STALE = 256  # cycles after which a figure is to be measured again
@@ -68,7 +69,7 @@ class PassTimes:
         if tokens in self._carried:
             self._ratios.append(seconds / self._carried[tokens])
         if len(samples) > 1:
-            self._medians[tokens] = median(samples)
+            self._medians[tokens] = median_low(samples)
 
     def known(self, tokens: int) -> bool:
         """Whether passes over so many tokens were measured twice, and lately."""
@@ -115,7 +116,7 @@ class PassTimes:
 
     def _ratio(self) -> float:
         """Return how many times as long as in earlier generations a pass takes in this one."""
-        return median(self._ratios) if self._ratios else 1.0
+        return median_low(self._ratios) if self._ratios else 1.0
 
 
 class DraftTimes:
@@ -158,7 +159,7 @@ class DraftTimes:
             return
         elif self._points and missed > _LAG:
             self._lags.append(max(0.0, seconds - expected) / missed)
-            self.per_missed = median(self._lags)
+            self.per_missed = median_low(self._lags)
             return
         self._sample(tokens, seconds)
 
@@ -200,7 +201,7 @@ class DraftTimes:
     def _summarise(self, tokens: int) -> None:
         samples = self._samples[tokens]
         if samples:
-            self._points[tokens] = median(samples), len(samples)
+            self._points[tokens] = median_low(samples), len(samples)
         else:
             del self._points[tokens]
 
@@ -212,12 +213,3 @@ class DraftTimes:
         for size, (time, _) in list(self._points.items()):
             self._samples[size].clear()
             self._sample(size, time * factor)
-
-
-def median(samples: deque[float]) -> float:
-    """Return the median; of an even number the lower one, since what disturbs a clock makes it slow.
-
-    >>> median(deque([3.0, 1.0]))
-    1.0
-    """
-    return sorted(samples)[(len(samples) - 1) // 2]

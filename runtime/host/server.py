@@ -12,7 +12,7 @@ from typing import Any
 
 from mlx_lm import __version__, server
 from mlx_lm.models.cache import LRUPromptCache
-from mlx_lm.server import APIHandler, CompletionRequest, ModelProvider, ResponseGenerator, get_system_fingerprint
+from mlx_lm.server import APIHandler, CompletionRequest, ModelProvider, ResponseGenerator
 
 from spectool import RuntimeUnsupported
 

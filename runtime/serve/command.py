@@ -11,16 +11,14 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import guarded, say
-from spectool.artifacts.manifest import read_manifest
 from spectool.artifacts.options import options_of
 from spectool.artifacts.tokenizer.opening import looks_like_hub_id
-from spectool.runtime.commands.model_options import drafting_options, model_option, template_variables
+from spectool.runtime.commands.model_options import drafting_options, model_option, take_drafting, template_variables
 from spectool.runtime.commands.option_sections import SectionedCommand, under
 from spectool.runtime.serve.options import ServerOptions
 from spectool.runtime.serve.requests import AUTOMATIC, MAX_DRAFT_TOKENS
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_OF_DRAFTER = ("dictionary", "draft_model", "alignment", "strategy")
 _address = under("Who may ask, and how much")
 _logging = under("Log")
 
@@ -48,8 +46,6 @@ _logging = under("Log")
 @guarded
 def serve(
     num_draft_tokens: int | None,
-    min_draft_prob: float,
-    history: bool,
     host: str,
     port: int,
     kv_bits: str | None,
@@ -70,7 +66,7 @@ def serve(
     """
     if num_draft_tokens is not None and num_draft_tokens > MAX_DRAFT_TOKENS:
         raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {MAX_DRAFT_TOKENS}, got {num_draft_tokens}")
-    drafting = {name: options.pop(name) for name in _OF_DRAFTER}
+    drafting = take_drafting(options)
     started = ServerOptions(
         num_draft_tokens=AUTOMATIC if num_draft_tokens is None else num_draft_tokens,
         kv_bits=int(kv_bits) if kv_bits else None,
@@ -78,17 +74,18 @@ def serve(
         **options,
     )
     _check_names(started)
-    for artifact in (drafting["dictionary"], drafting["alignment"]):
-        if artifact is not None:
-            read_manifest(artifact)  # before the model is loaded, which takes longer
-    _log(log_level, json_logs)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonLines() if json_logs else logging.Formatter("%(asctime)s - %(levelname)s - %(message)s"))
+    logging.basicConfig(level=log_level, handlers=[handler], force=True)
+    logging.captureWarnings(True)
 
     from spectool.runtime.loading import load_drafter
     from spectool.runtime.serve.handler import Server
 
     def make_drafter(name: str, tokenizer: Any) -> Any:
-        given = drafting if name == started.model else {}
-        return load_drafter(tokenizer, **given, history=history, min_probability=min_draft_prob)
+        # A dictionary and a draft are made for one tokenizer.
+        given = drafting if name == started.model else {key: drafting[key] for key in ("history", "min_probability")}
+        return load_drafter(tokenizer, **given)
 
     server = Server(host, port, started, make_drafter)
     try:
@@ -97,14 +94,17 @@ def serve(
         source = drafter.name if drafter else "nothing"
         _tell(f"{server.url}/v1 serves {started.model}, drafting from {source}. Ctrl-C ends it.", json_logs)
         if host not in _LOOPBACK:
-            _tell(
-                "Whoever reaches this address can use the model: there is no access control and no encryption.",
-                json_logs,
-            )
+            warning = "Whoever reaches this address can use the model: there is no access control and no encryption."
+            _tell(warning, json_logs)
         server.serve_forever()
     except KeyboardInterrupt:
         _tell("Stopping.", json_logs)
-        _leave(server.stop())
+        stopped = server.stop()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Python's own end would wait for a model that is still being loaded, and races with what MLX tidies up at the
+        # end of a thread, which can abort the process. Nothing is being written.
+        os._exit(0 if stopped else 130)
     finally:
         server.stop()
 
@@ -122,17 +122,6 @@ def _check_names(options: ServerOptions) -> None:
             )
 
 
-def _leave(stopped: bool) -> None:
-    """End the process here and now; nothing is being written.
-
-    The interpreter's own end would wait for a model that is still being loaded. It also races with what MLX tidies up
-    at the end of a thread, which can abort the process.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0 if stopped else 130)
-
-
 class _JsonLines(logging.Formatter):
     """One JSON object for each entry."""
 
@@ -148,10 +137,3 @@ def _tell(message: str, as_json: bool) -> None:
     """Say something at any log level, in the form of the log."""
     record = logging.makeLogRecord({"levelname": "INFO", "msg": message})
     say(_JsonLines().format(record) if as_json else message)
-
-
-def _log(level: str, as_json: bool) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(asctime)s - %(levelname)s - %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.captureWarnings(True)

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from spectool import SpectoolError, __version__
 from spectool.runtime.decoding.drafter import Drafter
-from spectool.runtime.host.server import APIHandler, get_system_fingerprint
+from spectool.runtime.host.server import APIHandler
 from spectool.runtime.serve.metrics import Metrics
 from spectool.runtime.serve.model import DraftingProvider
 from spectool.runtime.serve.options import ServerOptions
@@ -66,14 +66,15 @@ class Handler(APIHandler):  # type: ignore[misc]  # mlx-lm has no types
         generator = self.response_generator
         try:
             if path == "/health":
-                self.handle_health_check()
+                healthy = generator.is_healthy
+                self._answer(200 if healthy else 503, json.dumps({"status": "ok" if healthy else "unavailable"}))
             elif path == "/metrics":
                 self._answer(200, self.server.metrics.exposition(generator.gauges()), "text/plain; version=0.0.4")
             elif path == "/":
                 page = self.server.metrics.page(generator.gauges(), ", ".join(generator.cli_args.models))
                 self._answer(200, page, "text/html; charset=utf-8")
             elif path == _MODELS or path.startswith(_MODELS + "/"):
-                self.handle_models_request()
+                self._answer_models(unquote(path.removeprefix(_MODELS).removeprefix("/")))
             else:
                 self._refuse_path(path, "POST" if path in _POST else None)
         except RequestRefused as refusal:
@@ -118,22 +119,6 @@ class Handler(APIHandler):  # type: ignore[misc]  # mlx-lm has no types
         except Exception as error:
             self._fail(error)
 
-    def handle_health_check(self) -> None:
-        """Answer whether there is a generation thread."""
-        healthy = self.response_generator.is_healthy
-        self._answer(200 if healthy else 503, json.dumps({"status": "ok" if healthy else "unavailable"}))
-
-    def handle_models_request(self) -> None:
-        """Answer with the models that requests may name, or with the one in the path."""
-        names = self.response_generator.cli_args.models
-        models = [{"id": name, "object": "model", "created": self.created, "owned_by": "local"} for name in names]
-        wanted = unquote(urlsplit(self.path).path.removeprefix(_MODELS).removeprefix("/"))
-        if wanted:
-            require_model(wanted, names)
-            self._answer(200, json.dumps(models[names.index(wanted)]))
-        else:
-            self._answer(200, json.dumps({"object": "list", "data": models}))
-
     def generate_response(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return mlx-lm's answer, with what drafting did in its usage, and no text as an empty one."""
         response = super().generate_response(*args, **kwargs)
@@ -176,6 +161,16 @@ class Handler(APIHandler):  # type: ignore[misc]  # mlx-lm has no types
             }
         return response
 
+    def _answer_models(self, wanted: str) -> None:
+        """Answer with the models that requests may name, or with the one that is wanted."""
+        names = self.response_generator.cli_args.models
+        models = [{"id": name, "object": "model", "created": self.created, "owned_by": "local"} for name in names]
+        if wanted:
+            require_model(wanted, names)
+            self._answer(200, json.dumps(models[names.index(wanted)]))
+        else:
+            self._answer(200, json.dumps({"object": "list", "data": models}))
+
     def _read(self, size: int) -> bytes:
         try:
             raw = self.rfile.read(size)
@@ -196,13 +191,10 @@ class Handler(APIHandler):  # type: ignore[misc]  # mlx-lm has no types
 
     def _fail(self, error: Exception) -> None:
         """Answer with an error, whatever has been sent before."""
-        if not isinstance(error, RequestRefused):
-            logging.error("a request failed", exc_info=error)
         refusal = error
         if not isinstance(refusal, RequestRefused):
-            refusal = RequestRefused(
-                503 if not self.response_generator.is_healthy else 500, f"the request failed: {error}"
-            )
+            logging.error("a request failed", exc_info=error)
+            refusal = RequestRefused(500 if self.response_generator.is_healthy else 503, f"the request failed: {error}")
         if not self._sent:
             self._headers_buffer: list[bytes] = []  # of the answer that mlx-lm had begun
             self._refuse(refusal)
@@ -278,7 +270,6 @@ class Server(ThreadingHTTPServer):
             raise SpectoolError(
                 f"{host_name}:{port}: cannot listen there ({error}). Choose another --host or --port"
             ) from error
-        self._fingerprint = get_system_fingerprint()
         self.generator = DraftingGenerator(DraftingProvider(options, make_drafter), self.metrics)
 
     @property
@@ -293,9 +284,7 @@ class Server(ThreadingHTTPServer):
         Raises:
             SpectoolError: It cannot be loaded, or its drafter cannot.
         """
-        self.generator.loaded.wait()
-        if self.generator.failure is not None:
-            raise self.generator.failure
+        self.generator.loaded.result()
         self.server_activate()
 
     def stop(self) -> bool:
@@ -305,7 +294,7 @@ class Server(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Answer one connection."""
-        Handler(self.generator, request, client_address, self, system_fingerprint=self._fingerprint)
+        Handler(self.generator, request, client_address, self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log what an answer failed at."""

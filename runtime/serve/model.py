@@ -1,22 +1,23 @@
 """The model that a server has loaded, and its drafter."""
 
+import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 
 from spectool import SpectoolError
-from spectool.runtime.commands.model_options import check_kv_bits
+from spectool.runtime.commands.model_options import open_target
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.host.server import ModelProvider
-from spectool.runtime.models import cannot_load
 from spectool.runtime.serve.options import ServerOptions
 from spectool.runtime.serve.requests import RequestRefused
 
 
-class DraftingProvider(ModelProvider):  # type: ignore[misc]
+class DraftingProvider(ModelProvider):  # type: ignore[misc]  # mlx-lm has no types
     """Loads a model, and its drafter with it.
 
     Attributes:
@@ -30,8 +31,8 @@ class DraftingProvider(ModelProvider):  # type: ignore[misc]
 
     def __init__(self, options: ServerOptions, make_drafter: Callable[[str, Any], Drafter | None]) -> None:
         """Load as ``options`` say; ``make_drafter`` gets the model's name and tokenizer."""
-        self.controller = Controller()
         super().__init__(options)
+        self.controller = Controller()
         self._make_drafter = make_drafter
 
     def load(self, model_path: str, adapter_path: Any = None, draft_model_path: Any = None) -> Any:
@@ -51,20 +52,17 @@ class DraftingProvider(ModelProvider):  # type: ignore[misc]
         self.drafter, self.controller = None, Controller()
 
     def _load(self, model_path: str, adapter_path: Any = None, draft_model_path: Any = None) -> None:
-        try:
-            super()._load(model_path, adapter_path, draft_model_path)
-        except Exception as error:
-            raise cannot_load(model_path, error) from error
-        try:
-            self.drafter = self._make_drafter(model_path, self.tokenizer)
-            # Raises what a request would, before the first one; nothing is computed.
-            options = self.cli_args
-            if options.kv_bits:
-                check_kv_bits(self.model, options.kv_group_size, choices=())
-            generate_step(
-                mx.array([0]), self.model, drafter=self.drafter, kv_bits=options.kv_bits, verify=options.verify
-            ).close()
-        except BaseException:
-            self.reset()
-            raise
-        self.vocabulary = max(self.tokenizer.get_vocab().values(), default=-1) + 1
+        """Load as `generate` does, with no processor of images and without mlx-lm's draft models."""
+        self.reset()
+        gc.collect()
+        mx.clear_cache()
+        options = self.cli_args
+        model, tokenizer, drafter = open_target(
+            model_path, partial(self._make_drafter, model_path), options.kv_group_size if options.kv_bits else None
+        )
+        # Raises what a request would, before the first one; nothing is computed.
+        generate_step(mx.array([0]), model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()
+        mx.eval(model.parameters())
+        self.model, self.tokenizer, self.drafter = model, tokenizer, drafter
+        self.model_key = (model_path, adapter_path, draft_model_path)
+        self.vocabulary = max(tokenizer.get_vocab().values(), default=-1) + 1

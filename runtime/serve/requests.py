@@ -7,9 +7,10 @@ was not started for is refused. So are fields of OpenAI's that ask for what nobo
 
 import inspect
 import json
-import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, Strict, StrictBool, TypeAdapter, ValidationError
 
 from spectool import SpectoolError
 
@@ -35,83 +36,65 @@ class RequestRefused(SpectoolError):
         self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-class Rule(NamedTuple):
-    """What a field must be: in words, and as a test."""
-
-    expected: str
-    holds: Callable[[Any], bool]
+def wrong_field(name: str, problem: str, *, status: int = 400, code: str | None = None) -> RequestRefused:
+    """Return the refusal of a request because of its field ``name``."""
+    return RequestRefused(status, f"{name}: {problem}", param=name, code=code)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+class _Part(BaseModel):
+    type: Literal["text"]
+    text: str
 
 
-def _number(low: float = -math.inf, high: float = math.inf) -> Rule:
-    return Rule(f"a number{_range(low, high)}", lambda value: _is_number(value) and low <= value <= high)
+class _Message(BaseModel):
+    role: str
+    content: str | list[_Part] | None = None
 
 
-def _whole(low: int = 0, high: float = math.inf) -> Rule:
-    return Rule(
-        f"a whole number{_range(low, high)}",
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high,
-    )
+class _TextFormat(BaseModel):
+    type: Literal["text"]
 
 
-def _range(low: float, high: float) -> str:
-    if math.isinf(high):
-        return "" if math.isinf(low) else f" of at least {low}"
+_Rule = tuple[str, Any]  # what a field must be: in words, and as a type that pydantic checks
+
+
+def _number(low: float | None = None, high: float | None = None) -> _Rule:
+    return (f"a number{_range(low, high)}", Annotated[FiniteFloat, Strict(), Field(ge=low, le=high)])
+
+
+def _whole(low: int = 0, high: int | None = None) -> _Rule:
+    return (f"a whole number{_range(low, high)}", Annotated[int, Strict(), Field(ge=low, le=high)])
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if high is None:
+        return "" if low is None else f" of at least {low}"
     return f" from {low} to {high}"
 
 
-def _is_stop(value: Any) -> bool:
-    words = [value] if isinstance(value, str) else value
-    return isinstance(words, list) and len(words) <= 16 and all(isinstance(word, str) and word for word in words)
-
-
-def _is_message(value: Any) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
-        return False
-    content = value.get("content")
-    return (
-        content is None
-        or isinstance(content, str)
-        or (
-            isinstance(content, list)
-            and all(
-                isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
-                for part in content
-            )
-        )
-    )
-
-
-def _is_bias(value: Any) -> bool:
-    return isinstance(value, dict) and all(key.isdecimal() and _is_number(bias) for key, bias in value.items())
-
-
-def _template_names() -> frozenset[str]:
-    """Return the names that a chat template's caller, and no request, decides about."""
+def _of_template_alone(variables: dict[str, Any]) -> dict[str, Any]:
+    """Check that nothing is named that a chat template's caller decides about."""
     from transformers import PreTrainedTokenizerBase
 
-    return frozenset(inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters)
+    if inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters.keys() & variables.keys():
+        raise ValueError
+    return variables
 
 
-def _are_template_options(value: Any) -> bool:
-    return isinstance(value, dict) and not _template_names() & value.keys()
-
-
-_FLAG = Rule("true or false", lambda value: isinstance(value, bool))
-_NOT_HERE = Rule("no such field: it is decided when the server is started", lambda value: False)
-RULES = {
-    "model": Rule("the name of a model", lambda value: isinstance(value, str)),
-    "messages": Rule(
+_FLAG = ("true or false", StrictBool)
+_ONE_ANSWER = ("1: there is one answer to a request", Literal[1])
+_NOT_HERE = ("no such field: it is decided when the server is started", None)
+_TEXT = Annotated[str, Field(min_length=1)]
+RULES: dict[str, _Rule] = {
+    "model": ("the name of a model", str),
+    "messages": (
         "a list of messages with a role and a content of text alone",
-        lambda value: isinstance(value, list) and bool(value) and all(map(_is_message, value)),
+        Annotated[list[_Message], Field(min_length=1)],
     ),
-    "prompt": Rule("a text", lambda value: isinstance(value, str)),
+    "prompt": ("a text", str),
     "stream": _FLAG,
-    "stream_options": Rule("an object", lambda value: isinstance(value, dict)),
-    "n": Rule("1: there is one answer to a request", lambda value: value == 1),
+    "stream_options": ("an object", dict[str, Any]),
+    "n": _ONE_ANSWER,
     "max_tokens": _whole(1),
     "max_completion_tokens": _whole(1),
     "temperature": _number(0),
@@ -126,32 +109,35 @@ RULES = {
     "frequency_context_size": _whole(),
     "xtc_probability": _number(0, 1),
     "xtc_threshold": _number(0, 1),
-    "logit_bias": Rule("an object from token ids to numbers", _is_bias),
+    "logit_bias": (
+        "an object from token ids to numbers",
+        dict[Annotated[str, Field(pattern=r"^\d+$")], Annotated[FiniteFloat, Strict()]],
+    ),
     "logprobs": _FLAG,
     "top_logprobs": _whole(0, 11),
     "seed": _whole(0, 2**64 - 1),
-    "stop": Rule("a text, or a list of at most 16, none of them empty", _is_stop),
+    "stop": (
+        "a text, or a list of at most 16, none of them empty",
+        _TEXT | Annotated[list[_TEXT], Field(max_length=16)],
+    ),
     "num_draft_tokens": _whole(0, MAX_DRAFT_TOKENS),
-    "tools": Rule(
-        "a list of objects", lambda value: isinstance(value, list) and all(isinstance(tool, dict) for tool in value)
+    "tools": ("a list of objects", list[dict[str, Any]]),
+    "role_mapping": ("an object from roles to texts", dict[str, str]),
+    "chat_template_kwargs": (
+        "an object with variables of the chat template alone",
+        Annotated[dict[str, Any], AfterValidator(_of_template_alone)],
     ),
-    "role_mapping": Rule(
-        "an object from roles to texts",
-        lambda value: isinstance(value, dict) and all(isinstance(text, str) for text in value.values()),
-    ),
-    "chat_template_kwargs": Rule("an object with variables of the chat template alone", _are_template_options),
-    "tool_choice": Rule("auto or none: the model decides whether to call", lambda value: value in ("auto", "none")),
-    "response_format": Rule(
-        'an object with the type "text": no other form is kept to',
-        lambda value: isinstance(value, dict) and value.get("type") == "text",
-    ),
-    "echo": Rule("false: an answer does not repeat its prompt", lambda value: value is False),
-    "suffix": Rule("nothing: what stands behind the answer is not looked at", lambda value: value == ""),
-    "best_of": Rule("1: there is one answer to a request", lambda value: value == 1),
+    "tool_choice": ("auto or none: the model decides whether to call", Literal["auto", "none"]),
+    "response_format": ('an object with the type "text": no other form is kept to', _TextFormat),
+    "echo": ("false: an answer does not repeat its prompt", Literal[False]),
+    "suffix": ("nothing: what stands behind the answer is not looked at", Literal[""]),
+    "best_of": _ONE_ANSWER,
     "chat_template": _NOT_HERE,
     "adapters": _NOT_HERE,
     "draft_model": _NOT_HERE,
 }
+"""The fields that mlx-lm's server reads, and those of OpenAI's that ask for what nobody here does."""
+_CHECKS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, (_, kind) in RULES.items()}
 
 
 def parse_length(header: str | None, transfer_encoding: str | None, limit: int) -> int:
@@ -197,11 +183,13 @@ def parse_body(raw: bytes, models: Sequence[str], needs: str) -> dict[str, Any]:
         raise RequestRefused(400, f"body: expected a JSON object, got {_short(body)}")
     body = {name: value for name, value in body.items() if value is not None}
     for name, value in body.items():
-        rule = RULES.get(name)
-        if rule is not None and not rule.holds(value):
-            raise RequestRefused(400, f"{name}: expected {rule.expected}, got {_short(value)}", param=name)
+        if name in RULES:
+            try:
+                _CHECKS[name].validate_python(value)
+            except ValidationError as error:
+                raise wrong_field(name, f"expected {RULES[name][0]}, got {_short(value)}") from error
     if needs not in body:
-        raise RequestRefused(400, f"{needs}: expected {RULES[needs].expected}, got nothing", param=needs)
+        raise wrong_field(needs, f"expected {RULES[needs][0]}, got nothing")
     if body.get("model", DEFAULT_MODEL) == DEFAULT_MODEL:
         body["model"] = models[0]
     require_model(body["model"], models)
@@ -225,9 +213,8 @@ def require_model(name: str, models: Sequence[str]) -> None:
         RequestRefused: The server was not started with it.
     """
     if name not in models:
-        raise RequestRefused(
-            404, f"model: expected {' or '.join(models)}, got {_short(name)}", param="model", code="model_not_found"
-        )
+        expected = " or ".join(models)
+        raise wrong_field("model", f"expected {expected}, got {_short(name)}", status=404, code="model_not_found")
 
 
 def _text(content: str | list[dict[str, str]] | None) -> str:

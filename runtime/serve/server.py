@@ -10,9 +10,9 @@ only what it decodes by itself.
 import logging
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
-from threading import Event
 from typing import Any
 
 from spectool.runtime.caches.leaves import offsets
@@ -22,7 +22,7 @@ from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.host.server import CompletionRequest, LRUPromptCache, ResponseGenerator, install, serving
 from spectool.runtime.serve.metrics import Metrics
 from spectool.runtime.serve.model import DraftingProvider
-from spectool.runtime.serve.requests import AUTOMATIC, RequestRefused
+from spectool.runtime.serve.requests import AUTOMATIC, RequestRefused, wrong_field
 
 _UNLIMITED = 1 << 63  # bytes
 _STOP_SECONDS = 5.0  # one pass of a large model, a prompt pass of a middling one
@@ -75,15 +75,13 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
     """Answers requests one at a time, on a thread of its own that also loads the models.
 
     Attributes:
-        loaded: Set when the model is loaded, or could not be.
-        failure: Why it could not be.
+        loaded: Done when the model is loaded; has the error if it could not be.
     """
 
     def __init__(self, provider: DraftingProvider, metrics: Metrics) -> None:
         """Begin to load the model; ``metrics`` gets the figures of every generation."""
         install()
-        self.loaded = Event()
-        self.failure: Exception | None = None
+        self.loaded: Future[None] = Future()
         self._metrics = metrics
         self._running = 0
         options = provider.cli_args
@@ -108,7 +106,9 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
         time.sleep(_TIDY_SECONDS)
         return not self._generation_thread.is_alive()
 
-    def generate(self, request: ServedRequest, generation_args: Any, progress_callback: Any = None) -> Any:
+    def generate(
+        self, request: ServedRequest, generation_args: Any, progress_callback: Callable[[int, int], None]
+    ) -> Any:
         """Put ``request`` in line; return its context and the tokens to come.
 
         Raises:
@@ -125,7 +125,7 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
                 raise ClientGone from error
 
         try:
-            context, responses = super().generate(request, generation_args, progress_callback and progress)
+            context, responses = super().generate(request, generation_args, progress)
         except Exception as error:
             raise Unanswered(error) from error
 
@@ -141,11 +141,10 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
         try:
             self.model_provider.load_default()
         except Exception as error:
-            self.failure = error
-            return
-        finally:
-            self.loaded.set()
-        super()._generate()
+            self.loaded.set_exception(error)
+        else:
+            self.loaded.set_result(None)
+            super()._generate()
 
     def _is_batchable(self, args: Any) -> bool:
         return False
@@ -174,32 +173,25 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
             args.sampling.top_k = 0  # all tokens, which mlx-lm's sampler refuses
         outside = [token for token in args.logits.logit_bias or () if token >= provider.vocabulary]
         if outside:
-            raise RequestRefused(
-                400, f"logit_bias: expected token ids below {provider.vocabulary}, got {outside[0]}", param="logit_bias"
-            )
+            raise wrong_field("logit_bias", f"expected token ids below {provider.vocabulary}, got {outside[0]}")
         if request.tools and not tokenizer.has_tool_calling:
-            raise RequestRefused(
-                400,
-                f"tools: expected none, since mlx-lm knows no tool calls of {args.model.model}. Leave them out",
-                param="tools",
+            raise wrong_field(
+                "tools", f"expected none, since mlx-lm knows no tool calls of {args.model.model}. Leave them out"
             )
         field_name = "messages" if request.request_type == "chat" else "prompt"
         try:
             tokenized = super()._tokenize(tokenizer, request, args)
         except Exception as error:  # whatever a chat template raises
-            raise RequestRefused(
-                400, f"{field_name}: the model's tokenizer or chat template refuses them ({error})", param=field_name
-            ) from error
+            raise wrong_field(field_name, f"the model's tokenizer or chat template refuses them ({error})") from error
         request.tokens = tokenized[0]
         limit = self.cli_args.max_prompt_tokens or _context_length(provider.model)
         if not request.tokens:
-            raise RequestRefused(400, f"{field_name}: expected at least one token, got none", param=field_name)
+            raise wrong_field(field_name, "expected at least one token, got none")
         if limit is not None and len(request.tokens) > limit:
-            raise RequestRefused(
-                400,
-                f"{field_name}: expected at most {limit:,} tokens, got {len(request.tokens):,}. "
+            raise wrong_field(
+                field_name,
+                f"expected at most {limit:,} tokens, got {len(request.tokens):,}. "
                 "The server's --max-prompt-tokens sets it",
-                param=field_name,
                 code="context_length_exceeded",
             )
         return tokenized
@@ -219,8 +211,7 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
     ) -> Iterator[Any]:
         """Generate for ``served``, of whose prompt the cache lacks ``prompt``.
 
-        ``draft_model`` and ``input_embeddings`` are None: the server loads no draft models as mlx-lm
-        does, and takes no images. ``sampler`` is mlx-lm's, replaced by one that gives its distribution.
+        Mlx-lm's draft models and images do not get here; its ``sampler`` does not tell its distribution, as ours does.
         """
         provider, cached = self.model_provider, len(served.tokens) - len(prompt)
         began = first = time.perf_counter()
@@ -266,38 +257,25 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
             end = "disconnected" if isinstance(error, ClientGone) else "failed"
             raise
         finally:
-            self._record(served, cached, count, end, first - began, time.perf_counter() - first)
-
-    def _record(
-        self, served: ServedRequest, cached: int, count: int, end: str, prompt_seconds: float, seconds: float
-    ) -> None:
-        drafting = served.drafting
-        add = self._metrics.add
-        add("generations_total", end=end)
-        add("prompt_tokens_total", len(served.tokens))
-        add("cached_prompt_tokens_total", cached)
-        add("generated_tokens_total", count)
-        add("target_passes_total", drafting.passes)
-        add("prompt_seconds_total", prompt_seconds)
-        add("generation_seconds_total", seconds)
-        for source, proposed in drafting.proposed_by.items():
-            add("drafted_tokens_total", proposed, source=source)
-            add("accepted_tokens_total", drafting.accepted_by[source], source=source)
+            add, drafting = self._metrics.add, served.drafting
+            add("generations_total", end=end)
+            add("prompt_tokens_total", len(served.tokens))
+            add("cached_prompt_tokens_total", cached)
+            add("generated_tokens_total", count)
+            add("target_passes_total", drafting.passes)
+            add("prompt_seconds_total", first - began)
+            add("generation_seconds_total", time.perf_counter() - first)
+            for source, proposed in drafting.proposed_by.items():
+                add("drafted_tokens_total", proposed, source=source)
+                add("accepted_tokens_total", drafting.accepted_by[source], source=source)
 
 
 def _sampler(asked: Any, tokenizer: Any) -> Sampling | None:
     """Return the sampler of a request; None takes the most probable tokens of all positions at once."""
-    if asked.temperature == 0:
-        return None
-    return Sampling(
-        asked.temperature,
-        top_p=asked.top_p,
-        min_p=asked.min_p,
-        top_k=asked.top_k,
-        xtc_probability=asked.xtc_probability,
-        xtc_threshold=asked.xtc_threshold,
-        xtc_special_tokens=(*tokenizer.encode("\n"), *tokenizer.eos_token_ids),
-    )
+    settings = dict(vars(asked))
+    temperature = settings.pop("temperature")
+    special = (*tokenizer.encode("\n"), *tokenizer.eos_token_ids)
+    return Sampling(temperature, **settings, xtc_special_tokens=special) if temperature else None
 
 
 def _context_length(model: Any) -> int | None:

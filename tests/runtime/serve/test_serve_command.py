@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 from click.testing import CliRunner
 from openai import OpenAI
@@ -81,7 +82,7 @@ def test_ctrl_c_without_requests_says_no_more_than_that() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "./nowhere"], "cannot load this model"),
+        (["--model", "./nowhere"], "no such directory"),
         (["--model", TARGET, "--draft-model", OTHER], "cannot load this model"),
         (["--model", TARGET, "--strategy", "anchored"], "none is given"),
         (["--model", TARGET, "--dict", "nowhere.dict"], "nowhere.dict"),
@@ -93,6 +94,22 @@ def test_what_cannot_be_served_is_one_line(arguments: list[str], message: str) -
     assert result.exit_code == 1
     assert message in result.stderr.splitlines()[-1]
     assert "Traceback" not in result.stderr
+
+
+def test_a_dictionary_of_another_tokenizer_is_refused_before_weights_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = ["build-dict", "--tokenizer", OTHER, "--corpus", "sample:pl", "-o", str(tmp_path / "other.dict")]
+    assert CliRunner().invoke(main, built).exit_code == 0
+
+    def read(*arrays: object) -> None:
+        raise AssertionError("the weights are read")
+
+    monkeypatch.setattr(mx, "eval", read)
+    for arguments in (["serve", "--port", "0"], ["generate", "-p", "a"], ["chat"]):
+        result = CliRunner().invoke(main, [*arguments, "--model", TARGET, "--dict", str(tmp_path / "other.dict")])
+        assert result.exit_code == 1
+        assert "other.dict: built for tokenizer" in result.stderr, result.stderr
 
 
 def test_a_port_in_use_is_told_before_the_model_is_loaded() -> None:
@@ -115,7 +132,7 @@ def test_what_could_be_on_a_hub_and_pages_as_browsers_name_them_get_past_the_fir
     options = [*(f"--allow-model={name}" for name in names), *(f"--allowed-origin={origin}" for origin in origins)]
     result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--port", "0", *options])
     assert result.exit_code == 1
-    assert "cannot load this model" in result.stderr
+    assert "./nowhere: no such directory" in result.stderr
 
 
 @pytest.mark.parametrize(
