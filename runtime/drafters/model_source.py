@@ -117,7 +117,7 @@ class ModelSource(DraftSource):
         if not healing and constraint.first is None and constraint.allows is allow_any:
             return self._chain(*self._best(logits, masked), limit, masked), False
         choices = self._choices(logits, constraint, text[-1], healing)
-        found = self._first(choices, constraint)
+        found = next((best for best in self._best_first(choices) if constraint.allows(*best[:2])), None)
         if found is None:
             return [], False
         first, healed, score = found
@@ -167,11 +167,7 @@ class ModelSource(DraftSource):
     def _choices(self, logits: mx.array, constraint: Constraint, last: int, healing: bool) -> list[_Choice]:
         """Return the plain and the healed candidates that the constraint's ids leave.
 
-        Args:
-            logits: After all tokens but the last, where there is healing, and after all.
-            constraint: What may be proposed.
-            last: The last context token.
-            healing: Whether healed candidates are compared.
+        ``logits`` are those after all tokens but ``last``, where there is healing, and after all tokens.
         """
         choices = []
         # Only plain and healed candidates together need a common scale.
@@ -187,15 +183,8 @@ class ModelSource(DraftSource):
             choices.append(_Choice(True, tokens, scores[0][tokens]))
         return [choice for choice in choices if choice.scores.size]
 
-    def _first(self, choices: list[_Choice], constraint: Constraint) -> tuple[int, bool, float] | None:
-        """Return the best candidate that passes, whether it is healed, and its score."""
-        for token, healed, score in self._best_first(choices):
-            if constraint.allows(token, healed):
-                return token, healed, score
-        return None
-
     def _best_first(self, choices: list[_Choice]) -> Iterator[tuple[int, bool, float]]:
-        """Yield candidates by score: the very best, and all others only when that was refused."""
+        """Yield candidates, whether they are healed, and scores: the best one, and others only when that is refused."""
         begun = None
         for count in (1, self._most_asked):
             tops = []

@@ -218,13 +218,9 @@ class AnchoredTranslator:
         return found
 
     def _translate_with_care(self, engine: CanonicalIds, ids: list[int], drafts: Sequence[int], behind: bytes) -> None:
-        """Append the target ids of drafts among which are special tokens, parts of characters, or new ones.
+        """Append to ``ids`` what drafts say behind ``behind``, which they begin with and the target has committed.
 
-        Args:
-            engine: Joins target ids.
-            ids: The committed ids; the proposal is appended.
-            drafts: Draft ids.
-            behind: What the drafts begin with and the target has committed already.
+        Among them are special tokens, parts of characters, or tokens that were not met before.
         """
         floor, begin = len(ids), self._place.target_begin
         carried = b""  # an unfinished character
