@@ -18,7 +18,8 @@ from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff_stage import build_backoff, prepare
-from spectool.build.dictionary.dictspec import NestedDictSpec
+from spectool.build.dictionary.dictspec import Drafts, Ints, NestedDictSpec
+from spectool.build.dictionary.dictspec_stage import ORDERS
 from spectool.build.dictionary.held_out import passes, split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.inputs import quiet
@@ -35,7 +36,8 @@ Measured = Iterator[tuple[Row, DraftStatistics]]
 
 def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[Row]) -> Measured:
     """Derive all sizes and minimum probabilities of one order from one count of continuations."""
-    ngrams, counts = text.most_frequent(rows[0]["order"])
+    largest = max(row["entries_asked"] for row in rows)
+    ngrams, counts = text.words.most_frequent(largest, ORDERS[rows[0]["order"]])
     batches = (ngrams[start : start + _BATCH] for start in range(0, len(ngrams), _BATCH))
     tokens = [ids for batch in batches for ids in tokenizer.encode_after_space(batch)]
     nested = NestedDictSpec(tokens, counts, documents, tokenizer.specials)
@@ -46,24 +48,19 @@ def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows:
             stored = len(nested.kept(proposals, lengths))
             for row in same:
                 drafts = nested.drafts(proposals, lengths, row["num_draft_tokens"])
-                yield {**row, "entries": stored}, _replayed(nested.ends, drafts.proposed, drafts.accepted)
+                yield {**row, "entries": stored}, _replayed(nested.ends, drafts)
 
 
-def _replayed(ends: np.ndarray, proposed: np.ndarray, accepted: np.ndarray) -> DraftStatistics:
-    """Walk from pass to pass where all proposals are known before: the same counts as `measure.emulate.replay`.
-
-    Args:
-        ends: Where the document of each token ends.
-        proposed: Tokens proposed should a pass begin there.
-        accepted: How many of them are right.
-    """
-    starts = passes(np.minimum(np.arange(1, len(ends) + 1) + accepted, ends))
+def _replayed(ends: Ints, drafts: Drafts) -> DraftStatistics:
+    """Walk from pass to pass; since all proposals are known before, the counts are those of `replay`."""
+    starts = passes(np.minimum(np.arange(1, len(ends) + 1) + drafts.accepted, ends))
+    proposed, accepted = drafts.proposed[starts], drafts.accepted[starts]
     return DraftStatistics(
         passes=len(starts),
         tokens=len(ends),
-        proposed=int(proposed[starts].sum()),
-        accepted=int(accepted[starts].sum()),
-        drafted_passes=int(np.count_nonzero(proposed[starts])),
+        proposed=int(proposed.sum()),
+        accepted=int(accepted.sum()),
+        drafted_passes=int(np.count_nonzero(proposed)),
     )
 
 

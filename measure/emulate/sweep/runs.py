@@ -24,7 +24,7 @@ from spectool.artifacts.work import Figures, finished, work_path, working
 from spectool.build.counting.engines import Runner, Task, embedded
 from spectool.corpora import OnError
 from spectool.measure.emulate.replay import EncodedText
-from spectool.measure.emulate.sweep.grid import DictSpecAxes, Grid
+from spectool.measure.emulate.sweep.grid import Grid
 from spectool.measure.emulate.sweep.methods import METHODS
 from spectool.measure.emulate.sweep.results import KEY, RUNS, SCHEMA, Row, key, read_runs, write_runs
 from spectool.measure.emulate.sweep.text import SweptText
@@ -37,7 +37,6 @@ class Group(NamedTuple):
 
     text: SweptText  # the language's text
     source: str  # where the tokenizer is opened from
-    limit: int  # tokens to replay, 0 for all
     rows: list[Row]  # of each run the columns of `results.KEY`
 
 
@@ -59,13 +58,13 @@ def run_sweep(
     Raises:
         SpectoolError: A corpus or tokenizer cannot be used, or a process died.
     """
-    groups = plan(grid, work_path(out / RUNS), on_error, text_field)
-    wanted = {key(row) for group in groups for row in group.rows}
-    saved = read_runs(out / RUNS) if (out / RUNS).exists() else []
+    path = out / RUNS
+    groups = _groups(grid, work_path(path), on_error, text_field)
+    saved = read_runs(path) if path.exists() else []
     done = {key(row) for row in saved}
     left = [group._replace(rows=[row for row in group.rows if key(row) not in done]) for group in groups]
-    tasks: list[Task] = [(_name(group), measure, (group,)) for group in left if group.rows]
-    with working(out / RUNS, {"runs": SCHEMA.names}, what="sweep") as work:
+    tasks: list[Task] = [(_name(group), _measure, (group,)) for group in left if group.rows]
+    with working(path, {"runs": SCHEMA.names}, what="sweep") as work:
         missing = [group for name, _, (group,) in tasks if finished(work, name) is None]
         for text in dict.fromkeys(group.text for group in missing):
             text.count()
@@ -85,22 +84,21 @@ def run_sweep(
                     child.terminate()
                 raise
         if tasks:
-            write_runs(out / RUNS, saved)
-    return [row for row in read_runs(out / RUNS) if key(row) in wanted], count
+            write_runs(path, saved)
+    wanted = {key(row) for group in groups for row in group.rows}
+    return [row for row in read_runs(path) if key(row) in wanted], count
 
 
-def plan(grid: Grid, work: Path, on_error: OnError = "stop", text_field: str | None = None) -> list[Group]:
+def _groups(grid: Grid, work: Path, on_error: OnError, text_field: str | None) -> list[Group]:
     """Return all groups of a grid. Opens tokenizers and finds corpora, so that what is missing is said at once."""
     fingerprints = {name: open_tokenizer(source).fingerprint for name, source in grid.tokenizers.items()}
-    counted = grid.methods.get("dictspec")
     groups = []
     for name, language in grid.languages.items():
         text = SweptText(language, work, on_error=on_error, text_field=text_field)
         settings: dict[str, list[dict[str, Any]]] = {"plain": [{}]}
         if language.build or language.counts:
             settings = {method: list(axes.settings()) for method, axes in grid.methods.items()}
-            if isinstance(counted, DictSpecAxes):
-                text = replace(text, orders=counted.orders, entries=max(counted.entries))
+            text = replace(text, order=max((one["order"] for one in settings.get("dictspec", ())), default=""))
         measured_on = {**text.measured_on(), "replay_limit": grid.replay_tokens}
         for method, (tokenizer, source) in product(settings, grid.tokenizers.items()):
             names = {"language": name, "tokenizer": tokenizer, "method": method}
@@ -108,26 +106,26 @@ def plan(grid: Grid, work: Path, on_error: OnError = "stop", text_field: str | N
             lengths = (0,) if method == "plain" else grid.num_draft_tokens
             for _, alike in groupby(settings[method], lambda one: one.get("order")):
                 rows = [{**columns, **one, "num_draft_tokens": length} for one, length in product(alike, lengths)]
-                groups.append(Group(text, source, grid.replay_tokens, rows))
+                groups.append(Group(text, source, rows))
     return groups
 
 
-def measure(work: Path, group: Group) -> Figures:
+def _measure(work: Path, group: Group) -> Figures:
     """Measure the runs of a group; return them as ``rows``."""
     started = time.perf_counter()
-    tokenizer, text = _tokenizer(group.source), _encoded(group.text, group.source, group.limit)
+    method, limit = group.rows[0]["method"], group.rows[0]["replay_limit"]
+    replayed = _replayed(group.text, group.source, limit)
     measured_on = {
-        "build_words": group.text.build_words(),
-        "replay_words": text.words,
-        "tokens": text.tokens,
-        "fertility": text.fertility,
+        "build_words": group.text.words.total_words if group.text.order else None,
+        "replay_words": replayed.words,
+        "tokens": replayed.tokens,
+        "fertility": replayed.fertility,
     }
-    method = METHODS[group.rows[0]["method"]]
     rows = []
-    for row, statistics in method(tokenizer, group.text, text.documents, group.rows):
-        counted = {name: getattr(statistics, name) for name in _COUNTED}
-        rows.append({**row, **measured_on, **counted, "acceptance": statistics.acceptance_rate})
-    seconds = (time.perf_counter() - started) / max(1, len(rows))
+    for row, counts in METHODS[method](_tokenizer(group.source), group.text, replayed.documents, group.rows):
+        counted = {name: getattr(counts, name) for name in _COUNTED}
+        rows.append({**row, **measured_on, **counted, "acceptance": counts.acceptance_rate})
+    seconds = (time.perf_counter() - started) / len(rows)
     return {"rows": [{**row, "seconds": seconds} for row in rows]}
 
 
@@ -135,7 +133,7 @@ _tokenizer = lru_cache(maxsize=2)(open_tokenizer)
 
 
 @lru_cache(maxsize=2)
-def _encoded(text: SweptText, source: str, limit: int) -> EncodedText:
+def _replayed(text: SweptText, source: str, limit: int) -> EncodedText:
     return text.replayed(_tokenizer(source), limit)
 
 
