@@ -17,7 +17,7 @@ _GREY = "#666666"
 _POINTS = {"linestyle": "none"}
 _HOLLOW = {"linestyle": "none", "fillstyle": "none"}
 Series = Mapping[str, pd.DataFrame]
-Looks = Mapping[Any, Mapping[str, str]]
+Looks = Mapping[Any, Mapping[str, Any]]
 """How matplotlib draws each value of a column."""
 
 
@@ -151,5 +151,5 @@ def _looks(series: Series, column: str, **styles: Sequence[str]) -> Looks:
     }
 
 
-def _legend(looks: Looks, **common: str) -> list[Line2D]:
+def _legend(looks: Looks, **common: Any) -> list[Line2D]:
     return [Line2D([], [], label=str(label), **common, **look) for label, look in looks.items()]
