@@ -6,8 +6,8 @@
 A group of runs is measured in one go by one process. What a killed sweep had finished waits in the work directory
 (`artifacts.work`) and is not measured again.
 
-A method (`_METHODS`) takes a tokenizer, the text of a language, and its documents to replay. It also takes the rows of a
-group, in the order of their settings. It yields each row with what was built, and the counts of its replay.
+A method (`_METHODS`) takes a tokenizer, the text of a language, and its documents to replay. It also takes the rows of
+a group, in the order of their settings. It yields each row with what was built, and the counts of its replay.
 """
 
 import hashlib
