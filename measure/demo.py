@@ -82,26 +82,21 @@ def _generation(work: Path, scratch: Path, max_tokens: int) -> None:
     from spectool.runtime.demo_models import demo_path
     from spectool.runtime.models import load_model
 
-    dictionary, draft = {"dictionary": str(work / "demo.dict")}, {"draft_model": str(demo_path("draft"))}
+    target, dictionary, draft = str(demo_path("target")), str(work / "demo.dict"), str(demo_path("draft"))
     drafters: dict[str, dict[str, Any]] = {
-        "dictionary": dictionary,
+        "dictionary": {"dictionary": dictionary},
         "history": {"history": True},
-        "draft model": draft,
-        "hybrid of all": {**dictionary, **draft, "history": True},
+        "draft model": {"draft_model": draft},
+        "hybrid of all": {"dictionary": dictionary, "draft_model": draft, "history": True},
     }
-    target = str(demo_path("target"))
-    model = {
-        "name": "demo",
-        "path": target,
-        "drafters": [{"name": name, "min_draft_prob": _MIN_DRAFT_PROB, **made} for name, made in drafters.items()],
-    }
+    named = [{"name": name, "min_draft_prob": _MIN_DRAFT_PROB, **made} for name, made in drafters.items()]
+    model = {"name": "demo", "path": target, "drafters": named}
     texts = scratch / "prompts.txt"
     texts.write_text("\n".join(_PROMPTS) + "\n", encoding="utf-8")
     prompts = {"source": str(texts), "language": "pl, uk"}
     keys = {"models": [model], "prompts": [prompts], "num_draft_tokens": [_DRAFT_TOKENS], "tokens": max_tokens}
     run = run_experiment(make_experiment(keys), scratch / "demo.bench", None)
-    click.echo()
-    click.echo(figures_table(main_figures(read_trials(run))) + "\n")
+    click.echo(f"\n{figures_table(main_figures(read_trials(run)))}\n")
     cost = pass_cost(load_model(target)[0], _DRAFT_TOKENS + 1)
     click.echo(
         f"a pass over {_DRAFT_TOKENS + 1} tokens takes {cost:.1f} times one over a single token on this machine: "

@@ -106,9 +106,9 @@ def fit_line(x: Sequence[float], y: Sequence[float]) -> Line | None:
     if len(x) < 3 or min(x) == max(x):
         return None
     found = stats.linregress(x, y)
-    variance = float(found.stderr) ** 2
-    covariance = (float(found.intercept_stderr) ** 2, variance, -float(np.mean(x)) * variance)
-    return Line(float(found.intercept), float(found.slope), covariance, float(found.rvalue) ** 2, len(x))
+    variance = found.stderr**2
+    covariance = (found.intercept_stderr**2, variance, -np.mean(x) * variance)
+    return Line(found.intercept, found.slope, covariance, found.rvalue**2, len(x))
 
 
 def break_even(alpha: Sequence[float], rates: Sequence[float], plain: Sequence[float]) -> BreakEven | None:
@@ -134,6 +134,5 @@ def break_even(alpha: Sequence[float], rates: Sequence[float], plain: Sequence[f
     baseline = float(np.mean(plain))
     at = (baseline - line.a) / line.b
     of_a, of_b, of_both = line.covariance
-    of_plain = float(np.var(plain, ddof=1)) / len(plain)
-    error = sqrt(max(0.0, of_a + at * at * of_b + 2 * at * of_both + of_plain)) / line.b
+    error = sqrt(max(0.0, of_a + at * at * of_b + 2 * at * of_both + stats.sem(plain) ** 2)) / line.b
     return BreakEven(at, float(stats.t.ppf((1 + LEVEL) / 2, line.n - 2)) * error, line, baseline)

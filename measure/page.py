@@ -63,13 +63,7 @@ def cell(value: Any, spec: str = ".2f") -> str:
 
 
 def drawn(width: float, height: float, draw: Callable[[Any], object]) -> str:
-    """Return what ``draw`` draws on a matplotlib figure as SVG, the same bytes for the same drawing.
-
-    Args:
-        width: Of the figure, inches.
-        height: Likewise.
-        draw: Called with the figure.
-    """
+    """Return what ``draw`` draws on a matplotlib figure (inches) as SVG, the same bytes for the same drawing."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -1,5 +1,6 @@
 """Settings in a TOML file, checked by a pydantic type: an error names file, key, what was expected and what came."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,12 +44,7 @@ def read_settings(path: Path, kind: type[Settings], what: str, hint: str) -> Set
 
 
 def read_toml(path: Path, what: str, hint: str) -> dict[str, Any]:
-    """Read a file without checking its keys.
-
-    Args:
-        path: The file.
-        what: What the file is, for messages: ``a grid``.
-        hint: What to do about an error, a sentence.
+    """Read a file without checking its keys; arguments as of `read_settings`.
 
     Raises:
         SpectoolError: It is no TOML.
@@ -60,13 +56,7 @@ def read_toml(path: Path, what: str, hint: str) -> dict[str, Any]:
 
 
 def check_settings(values: Any, kind: type[Settings], hint: str, where: str = "") -> Settings:
-    """Check settings, wherever they come from.
-
-    Args:
-        values: Tables as TOML has them.
-        kind: As for `read_settings`.
-        hint: What to do about an error, a sentence.
-        where: Where they come from, what an error begins with.
+    """Check settings, which are tables as TOML has them; an error begins with ``where`` they come from.
 
     Raises:
         SpectoolError: Something in them is not what it should be; names every such key.
@@ -89,7 +79,5 @@ def _said(error: ErrorDetails) -> str:
         return f"{where}expected a value, got none"
     if error["type"] == "too_short":
         return f"{where}expected at least {error['ctx']['min_length']}, got none"
-    expected = (
-        error["msg"].removeprefix("Input should be ").removeprefix("String should have ").replace("tuple", "list")
-    )
+    expected = re.sub("^(Input should be|String should have) ", "", error["msg"]).replace("tuple", "list")
     return f"{where}expected {expected}, got {got if len(got) <= _LONGEST else got[: _LONGEST - 1] + '…'}"

@@ -66,23 +66,21 @@ def measure_ceiling(
     """
     passages = list(_passages(draft, target, list(_sample(texts, characters))))
     tokens = sum(len(passage.target) for passage in passages)
-    source = PerfectDraft(draft, alignment.draft.engine(draft))
+    perfect = _PerfectDraft(draft, alignment.draft.engine(draft))
     ceiling: dict[str, dict[str, float | None]] = {}
     for strategy in STRATEGIES:
         translator = make_translator(strategy, alignment, draft, target)
-        ceiling[strategy] = {}
-        for k in lengths:
-            passes = sum(passes_of(passage, translator, source, k) for passage in passages)
-            ceiling[strategy][str(k)] = round(tokens / passes, 4) if passes else None
+        passes = {k: sum(_passes(passage, translator, perfect, k) for passage in passages) for k in lengths}
+        ceiling[strategy] = {str(k): round(tokens / count, 4) if count else None for k, count in passes.items()}
     return {"ceiling": ceiling}
 
 
-def passes_of(passage: Passage, translator: Translator, source: "PerfectDraft", k: int) -> int:
+def _passes(passage: Passage, translator: Translator, perfect: "_PerfectDraft", k: int) -> int:
     """Count the target passes of one passage with a perfect draft of ``k`` tokens."""
     translator.start()
     position = passes = 0
     while position < len(passage.target):
-        drafts, healed = source.draft(passage, position, translator, k)
+        drafts, healed = perfect.draft(passage, position, translator, k)
         proposal = translator.translate(drafts, healed) if drafts else []
         committed = passage.target[position : position + accepted_length(proposal, passage.target[position:]) + 1]
         translator.commit(committed)
@@ -91,7 +89,7 @@ def passes_of(passage: Passage, translator: Translator, source: "PerfectDraft", 
     return passes
 
 
-class PerfectDraft:
+class _PerfectDraft:
     """A draft that knows the text."""
 
     def __init__(self, tokenizer: Tokenizer, engine: Engine) -> None:
@@ -99,14 +97,7 @@ class PerfectDraft:
         self._surfaces, self._engine = tokenizer.surfaces, engine
 
     def draft(self, passage: Passage, position: int, translator: Translator, k: int) -> tuple[list[int], bool]:
-        """Return the right draft, and whether its first token is healed.
-
-        Args:
-            passage: The text.
-            position: Target tokens committed.
-            translator: As it stands there.
-            k: Draft tokens.
-        """
+        """Return the right ``k`` tokens at most after ``position`` target tokens, and whether the first is healed."""
         text, ids, ends = passage.text, passage.draft, passage.draft_ends
         context, constraint = translator.draft_context().ids, translator.constraint()
         frontier = passage.target_ends[position - 1] if position else 0
@@ -152,11 +143,10 @@ def _sample(texts: Iterable[str], characters: int) -> Iterator[str]:
     left = characters
     for text in texts:
         while (text := text.strip()) and left > 0:
-            limit = min(_PASSAGE, left)
-            cut = len(text)
-            if cut > limit:
-                cut = max(text.rfind(" ", 0, limit + 1), text.rfind("\n", 0, limit + 1))
-                cut = cut if cut > 0 else limit
+            cut = limit = min(_PASSAGE, left)
+            if len(text) > limit:
+                space = max(text.rfind(" ", 0, limit + 1), text.rfind("\n", 0, limit + 1))
+                cut = space if space > 0 else limit
             passage, text = text[:cut].rstrip(), text[cut:]
             left -= len(passage)
             yield passage

@@ -63,26 +63,24 @@ def align(
     sides = open_tokenizer(draft), open_tokenizer(target)
     for side in sides:
         say_notes(side)
-    if sides[0].fingerprint == sides[1].fingerprint:
+    drafting, targeted = (side.fingerprint for side in sides)
+    if drafting == targeted:
         raise click.UsageError(
             "draft and target have the same tokenizer: no alignment is needed. Give the draft alone: "
             f"spectool generate --model {shlex.quote(target)} --draft-model {shlex.quote(draft)}"
         )
-    path = out or default_path(f"{sides[0].fingerprint[:8]}-{sides[1].fingerprint[:8]}.align")
-    with stage(path, ALIGNMENT, as_json, {"draft": sides[0].fingerprint, "target": sides[1].fingerprint}) as finish:
+    path = out or default_path(f"{drafting[:8]}-{targeted[:8]}.align")
+    with stage(path, ALIGNMENT, as_json, {"draft": drafting, "target": targeted}) as finish:
         manifest = build_alignment(*sides, source, path, say, reading, measure=measure_ceiling)
         if not as_json:
             show({name: fact for name, fact in describe(manifest).items() if name != "bytes"}, as_json=False)
-        _say_what_was_left_out(manifest)
+        counts = manifest.statistics["draft_to_target"]
+        kept, left_out = counts["texts"], counts["lossy_texts"]
+        if left_out > kept:
+            say(
+                f"{left_out:,} of {kept + left_out:,} texts were left out, since one of the tokenizers does not "
+                "keep their bytes: the figures of the pair are about the rest. Its limits are named above; try another "
+                "corpus"
+            )
         finish(manifest)
         require_proven(path, manifest)
-
-
-def _say_what_was_left_out(manifest: Any) -> None:
-    counts = manifest.statistics["draft_to_target"]
-    kept, left_out = counts["texts"], counts["lossy_texts"]
-    if left_out > kept:
-        say(
-            f"{left_out:,} of {kept + left_out:,} texts were left out, since one of the tokenizers does not keep their "
-            "bytes: the figures of the pair are about the rest. Its limits are named above; try another corpus"
-        )

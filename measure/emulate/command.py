@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,6 @@ from click.core import ParameterSource
 
 from spectool import RuntimeUnsupported
 from spectool.artifacts.console import (
-    Finite,
     guarded,
     json_option,
     progress,
@@ -23,14 +23,14 @@ from spectool.artifacts.console import (
     text_options,
 )
 from spectool.measure.emulate.sweep.command import OF_SWEEP, sweep, sweep_options
-from spectool.runtime.commands.model_options import DraftLength
+from spectool.runtime.commands.model_options import DraftLength, min_draft_prob_option
 from spectool.runtime.commands.option_sections import SectionedCommand, under
-from spectool.runtime.loading import MIN_PROBABILITY
 from spectool.runtime.translation.factory import STRATEGIES
 from spectool.runtime.translation.strings import WINDOW
 
 _DRAFT_LENGTHS = (2, 4)  # of a draft model
 _ORDER = 5
+_RATIOS = {"tokens_per_pass", "acceptance", "without_proposal", "string_free"}
 _OF_DRAFT = {"count_on", "order", "alignment", "strategies", "steps", "window", "window_back"}
 _OF_LOOKUP = {"dictionary", "history", "min_draft_prob", "prompt_lookup"}
 _text, _lookup, _draft = (
@@ -61,13 +61,7 @@ _text, _lookup, _draft = (
     help="In place of --history: n-grams of the document so far by vLLM's rule, with --dict only where that is silent, "
     "as in the DictSpec paper.",
 )
-@_lookup(
-    "--min-draft-prob",
-    type=Finite(0, 1),
-    default=MIN_PROBABILITY,
-    show_default=True,
-    help="End proposals before they get less probable than this: fewer and surer tokens.",
-)
+@min_draft_prob_option(_lookup, help="End proposals before they get less probable than this: fewer and surer tokens.")
 @_lookup(
     "--num-draft-tokens",
     "lengths",
@@ -168,17 +162,25 @@ def emulate(**options: Any) -> None:
             raise click.UsageError("--prompt-lookup takes the place of --history: give one of them")
         if len(asked.lengths) > 1:
             raise click.UsageError("--num-draft-tokens may be repeated only with --draft")
-        _look_up(asked)
-        return
-    if given & _OF_LOOKUP:
-        raise click.UsageError("--draft is replayed by itself: leave out --dict, --history and --min-draft-prob")
-    if not all(asked.lengths):
-        raise click.UsageError("with --draft, --num-draft-tokens takes numbers from 1 on")
-    _draft_by_model(asked)
+        if not (asked.dictionary or asked.history or asked.prompt_lookup):
+            raise click.UsageError("nothing to draft from: give --draft D or --dict DIR, or leave out --no-history")
+        if asked.dictionary is None and asked.tokenizer is None:
+            raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
+        interrupted = _look_up(asked)
+    else:
+        if given & _OF_LOOKUP:
+            raise click.UsageError("--draft is replayed by itself: leave out --dict, --history and --min-draft-prob")
+        if not all(asked.lengths):
+            raise click.UsageError("with --draft, --num-draft-tokens takes numbers from 1 on")
+        if asked.tokenizer is None and asked.alignment is None:
+            raise click.UsageError("without --alignment, name the target's tokenizer: --tokenizer T")
+        interrupted = _draft_by_model(asked)
+    if interrupted:
+        context.exit(130)
 
 
-def _look_up(asked: Any) -> None:
-    """Replay with a dictionary, the document's own history, or both."""
+def _look_up(asked: Any) -> dict[str, str]:
+    """Replay with a dictionary, the document's own history, or both; return as `_run` does."""
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.formats.dictionary import Dictionary
     from spectool.artifacts.tokenizer.opening import open_named
@@ -190,50 +192,39 @@ def _look_up(asked: Any) -> None:
     from spectool.runtime.drafters.prompt_lookup import with_prompt_lookup
     from spectool.runtime.loading import open_dictionary
 
-    history = asked.history and not asked.prompt_lookup
-    if asked.dictionary is None and not asked.history and not asked.prompt_lookup:
-        raise click.UsageError("nothing to draft from: give --draft D or --dict DIR, or leave out --no-history")
-    if asked.dictionary is None and asked.tokenizer is None:
-        raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
     corpus = _open(asked, asked.corpus)
-    named = asked.tokenizer
-    recorded = {} if named else Dictionary(find_artifact(asked.dictionary, ".dict")).tokenizer
-    target = open_named(named, recorded, "the dictionary's")
+    recorded = {} if asked.tokenizer else Dictionary(find_artifact(asked.dictionary, ".dict")).tokenizer
+    target = open_named(asked.tokenizer, recorded, "the dictionary's")
     opened = None if asked.dictionary is None else open_dictionary(asked.dictionary, target)
+    history = asked.history and not asked.prompt_lookup
     drafter: Any = LookupDrafter(opened, history, asked.min_draft_prob) if opened or history else None
     if asked.prompt_lookup:
         drafter = with_prompt_lookup(drafter)
     length = next((length for length in asked.lengths if length is not None), LONGEST)
     documents, fertility = _encoded(asked, corpus, target)
     statistics = DraftStatistics()
-
-    def work(done: Callable[[float], object]) -> None:
-        replay(documents, drafter, length, done, statistics=statistics)
-
+    work = partial(replay, documents, drafter, length, statistics=statistics)
     interrupted = _run(work, sum(map(len, documents)), lambda: statistics.tokens)
     sources = by_source(statistics)
-    show(
-        {
-            "corpus": corpus.spec,
-            "documents": len(documents),
-            "tokenizer": target.name,
-            "tokens": statistics.tokens,
-            "fertility": round(fertility, 4),
-            "passes": statistics.passes,
-            "tokens per pass": round(statistics.tokens_per_pass, 4),
-            "coverage": round(statistics.coverage, 4),
-            "mean accepted length": round(statistics.mean_accepted_length, 4),
-            "acceptance": round(statistics.acceptance_rate, 4),
-            "accepted by source": sources if asked.as_json else spelled(sources) or "nothing was drafted",
-            **interrupted,
-        },
-        asked.as_json,
-    )
-    _end(interrupted)
+    facts = {
+        "corpus": corpus.spec,
+        "documents": len(documents),
+        "tokenizer": target.name,
+        "tokens": statistics.tokens,
+        "fertility": round(fertility, 4),
+        "passes": statistics.passes,
+        "tokens per pass": round(statistics.tokens_per_pass, 4),
+        "coverage": round(statistics.coverage, 4),
+        "mean accepted length": round(statistics.mean_accepted_length, 4),
+        "acceptance": round(statistics.acceptance_rate, 4),
+        "accepted by source": sources if asked.as_json else spelled(sources) or "nothing was drafted",
+    }
+    show(facts | interrupted, asked.as_json)
+    return interrupted
 
 
-def _draft_by_model(asked: Any) -> None:
-    """Replay with a draft of another vocabulary, once for every strategy and draft length.
+def _draft_by_model(asked: Any) -> dict[str, str]:
+    """Replay with a draft of another vocabulary, once for every strategy and draft length; return as `_run` does.
 
     What can be wrong with the names is found before anything is counted.
     """
@@ -244,8 +235,6 @@ def _draft_by_model(asked: Any) -> None:
     from spectool.measure.emulate.strategies import StrategyRun, anchored_steps, compare_strategies
     from spectool.runtime.translation.factory import make_translator
 
-    if asked.tokenizer is None and asked.alignment is None:
-        raise click.UsageError("without --alignment, name the target's tokenizer: --tokenizer T")
     corpus = _open(asked, asked.corpus)
     counted = None if asked.count_on is None else _open(asked, asked.count_on)
     recorded = None if asked.alignment is None else Alignment(asked.alignment)
@@ -258,8 +247,9 @@ def _draft_by_model(asked: Any) -> None:
         say_notes(side)
         if changes := limits(side):
             say(f"{side.name} does not keep every text: {'; '.join(changes)}")
-    name, order = asked.draft, asked.order or _ORDER
+    name = asked.draft
     if counted is not None:
+        order = asked.order or _ORDER
         source = _ngrams(drafting, counted, order)
         name = f"{order}-gram model counted on {counted.spec}, tokens of {asked.draft}"
     lengths = list(dict.fromkeys(asked.lengths or _DRAFT_LENGTHS))
@@ -275,12 +265,11 @@ def _draft_by_model(asked: Any) -> None:
             translators |= anchored_steps(aligned, drafting, target)
         documents, _ = _encoded(asked, corpus, target)
         tokens = sum(map(len, documents))
-
-        def work(done: Callable[[float], object]) -> None:
-            list(compare_strategies(documents, translators, source, lengths, done, runs.append))
-
-        replayed = tokens * len(lengths) * len(translators)
-        interrupted = _run(work, replayed, lambda: sum(run.statistics.tokens for run in runs))
+        interrupted = _run(
+            lambda done: list(compare_strategies(documents, translators, source, lengths, done, runs.append)),
+            tokens * len(lengths) * len(translators),
+            lambda: sum(run.statistics.tokens for run in runs),
+        )
     rows = [_row(run) for run in runs if run.statistics.tokens]
     facts = {
         "corpus": corpus.spec,
@@ -292,10 +281,9 @@ def _draft_by_model(asked: Any) -> None:
     }
     show({**facts, "runs": rows} if asked.as_json else facts, asked.as_json)
     if not asked.as_json:
-        click.echo()
-        header = [column.replace("_", " ") for column in rows[0]]
-        click.echo(table(header, [[_cell(column, value) for column, value in row.items()] for row in rows]))
-    _end(interrupted)
+        lines = [[f"{value:.3f}" if name in _RATIOS else str(value) for name, value in row.items()] for row in rows]
+        click.echo("\n" + table([name.replace("_", " ") for name in rows[0]], lines))
+    return interrupted
 
 
 def _open(asked: Any, corpus: str) -> Any:
@@ -313,7 +301,7 @@ def _encoded(asked: Any, corpus: Any, target: Any) -> tuple[list[list[int]], flo
     return text.cut(limit), text.fertility
 
 
-def _run(work: Callable[[Callable[[float], object]], None], total: int, done: Callable[[], int]) -> dict[str, str]:
+def _run(work: Callable[[Callable[[float], object]], object], total: int, done: Callable[[], int]) -> dict[str, str]:
     """Replay until the end or Ctrl-C; return what the figures must say of the latter."""
     try:
         with progress("replaying", total, "tokens") as update:
@@ -323,12 +311,6 @@ def _run(work: Callable[[Callable[[float], object]], None], total: int, done: Ca
             raise
         return {"interrupted": f"after {done():,} of {total:,} tokens to replay"}
     return {}
-
-
-def _end(interrupted: dict[str, str]) -> None:
-    """End as after Ctrl-C if that is how the replay ended."""
-    if interrupted:
-        click.get_current_context().exit(130)
 
 
 def _row(run: Any) -> dict[str, Any]:
@@ -343,12 +325,6 @@ def _row(run: Any) -> dict[str, Any]:
         "string_free": round(counts.string_free, 4),
         "us_per_cycle": round(counts.microseconds_per_cycle, 1),
     }
-
-
-def _cell(name: str, value: Any) -> str:
-    if name == "us_per_cycle":
-        return f"{value:.1f}"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def _ngrams(tokenizer: Any, corpus: Any, order: int) -> Any:

@@ -16,8 +16,9 @@ node holds p(last token | the others), smoothing included.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ _Ids = NDArray[np.int32]
 _Floats = NDArray[np.float32]
 # One node of each length 0 .. order-1: the suffixes of a context; -1 where the model lacks it.
 Context = list[int]
+_MOST_ASKED = 256  # first tokens that a constraint refuses before a source gives up
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,7 +63,7 @@ class NgramModel:
     def count(cls, documents: Iterable[Sequence[int]], size: int, order: int = 5, min_count: int = 2) -> "NgramModel":
         """Count the n-grams of tokenized documents; none crosses a document's end.
 
-        Takes about 50 bytes of memory for each token of text while it runs.
+        Takes about 70 bytes of memory for each token of text while it runs.
 
         Args:
             documents: Token ids of each document.
@@ -92,17 +94,15 @@ class NgramModel:
         last: _Ids = np.arange(size, dtype=np.int32)
         levels = []
         for length in range(2, order + 2):
-            # Positions whose n-gram of this length has a kept context, ordered by context and token.
+            # Positions whose n-gram of this length has a kept context; n-grams are ordered by context and token.
             ends = np.flatnonzero((nodes[:-1] >= 0) & (places[1:] >= length - 1)) + 1 if length <= order else places[:0]
             pairs = nodes[ends - 1].astype(np.int64) << 32 | tokens[ends]
-            order_of = np.argsort(pairs)
-            ends, pairs = ends[order_of], pairs[order_of]
-            starts = np.flatnonzero(np.diff(pairs, prepend=-1))
-            counts = np.diff(starts, append=len(pairs))
+            found, numbers, counts = np.unique(pairs, return_inverse=True, return_counts=True)
             discount = _discount(counts)
             kept = counts >= (min_count if length > 2 else 1)
-            contexts, following = pairs[starts[kept]] >> 32, tokens[ends[starts[kept]]]
-            shorter = nodes[ends[starts[kept]]]
+            example = np.zeros(len(found), dtype=np.int64)  # where each of them ends, once
+            example[numbers] = ends
+            contexts, following, shorter = found[kept] >> 32, tokens[example[kept]], nodes[example[kept]]
             totals = np.bincount(nodes[ends - 1], minlength=len(last))
             own = (counts[kept] - discount) / totals[contexts]
             left = 1 - np.bincount(contexts, own, minlength=len(last))
@@ -114,9 +114,8 @@ class NgramModel:
             levels.append(
                 _Level(last, probabilities.astype(np.float32), children.astype(np.int32), best, left.astype(np.float32))
             )
-            numbers = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
             nodes = np.full(len(tokens), -1, dtype=np.int32)
-            nodes[ends] = np.repeat(numbers, counts)
+            nodes[ends] = np.where(kept, np.cumsum(kept) - 1, -1)[numbers]
             last, probabilities = following, continued
         return cls(levels)
 
@@ -198,71 +197,60 @@ def _discount(counts: NDArray[np.int64]) -> float:
 
 
 class NgramSource(DraftSource):
-    """Drafts of an n-gram model, greedily; nothing is kept between calls."""
+    """Drafts with an `NgramModel`, greedily; nothing is kept between calls."""
 
-    def __init__(self, model: NgramModel, most_asked: int = 256) -> None:
-        """Draft with a model over draft ids; give up after ``most_asked`` first tokens that a constraint refuses."""
+    def __init__(self, model: NgramModel) -> None:
+        """Draft with a model over draft ids."""
         self._model = model
-        self._most_asked = most_asked
-        self._within: NDArray[np.bool_] | None = None  # the latest constraint's mask
-        self._whole: NDArray[np.bool_] | None = None  # and over the model's ids
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         """Guess at most ``limit`` draft ids; return them, and whether the first one is healed.
 
         A plain candidate wins a tie with a healed one. Empty when the constraint lets nothing
-        pass among the first ``most_asked`` candidates.
+        pass among the first `_MOST_ASKED` candidates.
         """
-        model, ids, within = self._model, context.ids, self._mask(constraint.within)
+        model, ids = self._model, context.ids
         before = model.context(ids[max(0, len(ids) - model.order) : -1])
         present = model.advance(before, ids[-1]) if ids else before
-        first = self._first(before, present, ids[-1] if ids else None, constraint) if limit > 0 else None
-        if first is None:
+        candidates = self._candidates(before, present, ids[-1] if ids else None, constraint) if limit > 0 else ()
+        for token, healed in islice(candidates, _MOST_ASKED):
+            if constraint.allows(token, healed):
+                break
+        else:
             return [], False
-        drafts, now = [first[0]], before if first[1] else present
+        drafts, now = [token], before if healed else present
         while len(drafts) < limit:
             now = model.advance(now, drafts[-1])
-            drafts.append(model.best(now, within)[0])
-        return drafts, first[1]
+            drafts.append(model.best(now, constraint.within)[0])
+        return drafts, healed
 
-    def _first(
+    def _candidates(
         self, before: Context, present: Context, last: int | None, constraint: Constraint
-    ) -> tuple[int, bool] | None:
-        """Return the best first token that the constraint lets pass, and whether it is healed."""
-        model, scale, within = self._model, 1.0, self._mask(constraint.within)
+    ) -> Iterator[tuple[int, bool]]:
+        """Yield first tokens by falling score, and whether they are healed; all are looked at only if they have to."""
+        model, scale, within = self._model, 1.0, constraint.within
         healed = np.zeros(0, dtype=np.float32)
         if last is not None and constraint.extensions.size:
             previous = model.probabilities(before)
             healed, scale = previous[constraint.extensions], float(previous[last]) if 0 <= last < model.size else 0.0
             if within is not None:
                 healed[~within[constraint.extensions]] = -1
-        asked = 0
+        best = None
         if constraint.first is None and (within is None or within.any()):
-            best, score = model.best(present, within)
-            asked = int(scale * score >= healed.max(initial=-1.0))
-            if asked and constraint.allows(best, False):
-                return best, False
+            token, score = model.best(present, within)
+            if scale * score >= healed.max(initial=-1.0):
+                best = token
+                yield best, False
         plain = np.arange(model.size, dtype=np.int32) if constraint.first is None else constraint.first
         scores = scale * model.probabilities(present)[plain]
         if within is not None:
             scores[~within[plain]] = -1
-        if asked:
+        if best is not None:
             scores[best] = -1
-        candidates, scores = np.concatenate([plain, constraint.extensions]), np.concatenate([scores, healed])
-        for _ in range(min(self._most_asked, len(scores)) - asked):
+        ids, scores = np.concatenate([plain, constraint.extensions]), np.concatenate([scores, healed])
+        for _ in range(len(scores)):
             place = int(scores.argmax())
             if scores[place] < 0:
-                break
-            if constraint.allows(int(candidates[place]), place >= len(plain)):
-                return int(candidates[place]), place >= len(plain)
+                return
+            yield int(ids[place]), place >= len(plain)
             scores[place] = -1
-        return None
-
-    def _mask(self, within: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-        """Return the mask over the model's ids, which may be more or fewer than the constraint's."""
-        if within is not self._within:
-            self._within, self._whole = within, None
-            if within is not None:
-                self._whole = np.zeros(self._model.size, dtype=bool)
-                self._whole[: len(within)] = within[: self._model.size]
-        return self._whole

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spectool.artifacts.formats.alignment import Alignment
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
@@ -16,8 +17,8 @@ from spectool.runtime.translation.protocol import Constraint, DraftContext, Draf
 if TYPE_CHECKING:
     from spectool.runtime.translation.spelling import Speller
 
-
 Result = TypeVar("Result")
+_MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
 
 
 @dataclass(slots=True)
@@ -51,17 +52,11 @@ class TranslationCounts:
 
 
 class CountedTranslator:
-    """A `Translator` that does what another one does, and counts.
-
-    Attributes:
-        name: The other one's.
-        counts: Of all texts so far.
-    """
+    """A `Translator` that does what another one does, and counts; ``counts`` are of all texts so far."""
 
     def __init__(self, translator: Translator) -> None:
         """Count what ``translator`` does."""
-        self.name = translator.name
-        self.counts = TranslationCounts()
+        self.name, self.counts = translator.name, TranslationCounts()
         self._inner = translator
         self._in_cycle = self._touched_text = False
 
@@ -78,10 +73,10 @@ class CountedTranslator:
     def commit(self, tokens: Sequence[int]) -> None:
         """Pass on what was committed; ends a cycle, if one has begun."""
         if self._in_cycle:
-            self._counted(lambda: self._inner.commit(tokens))
-            self._in_cycle = False
+            self._counted(self._inner.commit, tokens)
         else:
             self._inner.commit(tokens)
+        self._in_cycle = False
 
     def draft_context(self) -> DraftContext:
         """Begin a cycle."""
@@ -92,10 +87,9 @@ class CountedTranslator:
     def constraint(self) -> Constraint:
         """Return the other one's constraint, its questions counted, too."""
         constraint = self._counted(self._inner.constraint)
-        allows = constraint.allows
-        if allows is allow_any:
+        if constraint.allows is allow_any:
             return constraint
-        return replace(constraint, allows=lambda token, healed: self._counted(lambda: allows(token, healed)))
+        return replace(constraint, allows=partial(self._counted, constraint.allows))
 
     def speller(self) -> "Speller | None":
         """Return the other one's; what it spells is not counted."""
@@ -103,24 +97,21 @@ class CountedTranslator:
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """Translate as the other one does."""
-        tokens = self._counted(lambda: self._inner.translate(drafts, healed))
+        tokens = self._counted(self._inner.translate, drafts, healed)
         self.counts.drafted += len(drafts)
         self.counts.translated += len(tokens)
         self.counts.with_proposal += bool(tokens)
         return tokens
 
-    def _counted(self, call: Callable[[], Result]) -> Result:
+    def _counted(self, call: Callable[..., Result], *arguments: Any) -> Result:
         before, begun = self._inner.string_calls, perf_counter_ns()
         try:
-            return call()
+            return call(*arguments)
         finally:
             self.counts.nanoseconds += perf_counter_ns() - begun
             if not self._touched_text and self._inner.string_calls != before:
                 self._touched_text = True
                 self.counts.with_strings += 1
-
-
-_MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
 
 
 class StrategyRun(NamedTuple):

@@ -2,6 +2,8 @@
 
 import os
 import time
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,6 @@ sweep_options = together(
 
 def sweep(asked: Any) -> None:
     """Measure what is missing of a grid, and draw tables and plots of all of it; ``asked`` has all options' values."""
-    from spectool.measure.emulate.sweep.page import write_page
     from spectool.measure.emulate.sweep.results import RUNS
     from spectool.measure.emulate.sweep.runs import run_sweep
     from spectool.measure.emulate.sweep.tables import best_of, by_series
@@ -82,6 +83,29 @@ def sweep(asked: Any) -> None:
     show(facts | {"best tokens per pass": best if asked.as_json else lines}, asked.as_json)
 
 
+def write_page(rows: Sequence[dict[str, Any]], out: Path) -> list[str]:
+    """Write tables of some runs into ``out``, and plots where matplotlib is installed; return the files' names."""
+    import pandas as pd
+
+    from spectool.artifacts.replacing import renaming
+    from spectool.measure.emulate.sweep import tables
+    from spectool.measure.emulate.sweep.paper import figures
+    from spectool.measure.emulate.sweep.results import SCHEMA
+    from spectool.measure.page import page_files
+
+    series, plots = tables.by_series(rows), dict[str, str]()
+    if find_spec("matplotlib") is not None:
+        from spectool.measure.emulate.sweep.plots import draw_all
+
+        plots = draw_all(series)
+    runs = pd.DataFrame(rows, columns=SCHEMA.names)
+    files = page_files("sweep.jinja", "Sweep", runs=runs, series=series, tables=tables, paper=figures(), plots=plots)
+    for name, text in files.items():
+        with renaming(out / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return list(files)
+
+
 def _grid_of(asked: Any) -> Any:
     """Open the grid that --sweep names."""
     from spectool.measure.emulate.sweep.grid import read_grid
@@ -93,4 +117,4 @@ def _grid_of(asked: Any) -> Any:
         return read_grid(Path(asked.sweep))
     if asked.tokenizers is None or asked.corpora is None:
         raise click.UsageError(f"--sweep {PAPER} needs --tokenizers DIR and --corpora DIR")
-    return paper_grid(asked.tokenizers, asked.corpora, asked.readings, say)
+    return paper_grid(asked.tokenizers, asked.corpora, asked.readings)

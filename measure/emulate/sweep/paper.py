@@ -1,13 +1,13 @@
 """The grid of the DictSpec paper, and its figures to stand beside measured ones; the data is in `paper.toml`."""
 
 import tomllib
-from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from spectool import SpectoolError
+from spectool.artifacts.console import say
 from spectool.build.dictionary.options import Reading
 from spectool.measure.emulate.sweep.grid import DictSpecAxes, Grid, Language
 
@@ -33,21 +33,17 @@ def family(tokenizer: str) -> str | None:
 
 def figures_of(tokenizer: str, table: str) -> dict[str, Any]:
     """Return the paper's ``fertility``, or the ``best`` of its sweep, by language; nothing for tokenizers without."""
-    known = family(tokenizer)
-    found: dict[str, Any] = figures()["families"][known][table] if known else {}
+    found: dict[str, Any] = figures()["families"].get(family(tokenizer), {}).get(table, {})
     return found
 
 
-def paper_grid(
-    tokenizers: Path, corpora: Path, readings: Sequence[Reading] = (), note: Callable[[str], None] = lambda text: None
-) -> Grid:
-    """Return the paper's grid over folders of tokenizers and corpora.
+def paper_grid(tokenizers: Path, corpora: Path, readings: tuple[Reading, ...] = ()) -> Grid:
+    """Return the paper's grid over folders of tokenizers and corpora; says which tokenizers stand in for the paper's.
 
     Args:
         tokenizers: Has a folder for each tokenizer of the paper's Table 3.
         corpora: Has ``uk.train.*``, ``uk.valid.*``, ``crh.train.*`` and ``crh.valid.*``.
         readings: Of the minimum probability; the paper's literal one if none is given.
-        note: Called with a sentence about a tokenizer that stands in for one of the paper's.
 
     Raises:
         SpectoolError: Something is missing there.
@@ -59,7 +55,7 @@ def paper_grid(
             expected = " or ".join(there["folders"])
             raise SpectoolError(f"{tokenizers}: expected a folder {expected} with {name}'s tokenizer, got none. {_OWN}")
         if folder in there["like"]:
-            note(f"{folder} stands in for {name}, which has another vocabulary")
+            say(f"{folder} stands in for {name}, which has another vocabulary")
         found[folder] = str(tokenizers / folder)
     languages = {
         name: Language(
@@ -69,7 +65,7 @@ def paper_grid(
         )
         for name, text in figures()["languages"].items()
     }
-    axes = DictSpecAxes(readings=tuple(readings)) if readings else DictSpecAxes()
+    axes = DictSpecAxes(readings=readings) if readings else DictSpecAxes()
     return Grid(tokenizers=found, languages=languages, dictspec=axes)
 
 

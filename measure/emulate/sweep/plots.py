@@ -1,6 +1,7 @@
 """Plots of a sweep as SVG: what the paper's Figures 1 to 3 show, and the dial of the threshold. Needs matplotlib."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -13,7 +14,11 @@ from spectool.measure.page import drawn
 _WIDTH = 3.5  # inches of one panel
 _SPEEDUP = "tokens per pass"
 _GREY = "#666666"
+_POINTS = {"linestyle": "none"}
+_HOLLOW = {"linestyle": "none", "fillstyle": "none"}
 Series = Mapping[str, pd.DataFrame]
+Looks = Mapping[Any, Mapping[str, Any]]
+"""How matplotlib draws each value of a column."""
 
 
 def draw_all(series: Series) -> dict[str, str]:
@@ -25,19 +30,18 @@ def draw_all(series: Series) -> dict[str, str]:
 
 def _fertility(series: Series) -> str:
     """Fertility against the best of the sweep (paper: Figure 1)."""
-    colours, markers = _looks(series, "language", COLOURS), _looks(series, "tokenizer", MARKERS)
+    languages, tokenizers = _looks(series, "language", color=COLOURS), _looks(series, "tokenizer", marker=MARKERS)
 
     def draw(panel: Any, name: str) -> None:
         best = best_of(series[name])
         for row in best.itertuples():
-            look = {"color": colours[row.language], "marker": markers[row.tokenizer]}
-            panel.plot(row.fertility, row.tokens_per_pass, linestyle="none", **look)
+            look = {**languages[row.language], **tokenizers[row.tokenizer]}
+            panel.plot(row.fertility, row.tokens_per_pass, **_POINTS, **look)
         found = pearson(best[["fertility", "tokens_per_pass"]])
         r = f"\nr = {found[0]:.2f} [{found[1]:.2f}, {found[2]:.2f}], n = {len(best)}" if found else ""
         panel.set(title=f"{name}{r}", xlabel="fertility (tokens per word)")
 
-    shown = [_line(name, color=colour, marker="o", linestyle="none") for name, colour in colours.items()]
-    shown += [_line(name, color=_GREY, marker=marker, linestyle="none") for name, marker in markers.items()]
+    shown = _legend(languages, marker="o", **_POINTS) + _legend(tokenizers, color=_GREY, **_POINTS)
     return _panels(series, 3.4, f"best {_SPEEDUP}", draw, shown)
 
 
@@ -46,20 +50,20 @@ def _sizes(series: Series) -> str | None:
     if all(runs["size"].nunique() < 2 for runs in series.values()):
         return None
     longest = {name: longest_order(runs) for name, runs in series.items()}
-    colours, markers = _looks(longest, "min_prob", COLOURS), _looks(longest, "min_prob", MARKERS)
+    looks = _looks(longest, "min_prob", color=COLOURS, marker=MARKERS)
 
     def draw(panel: Any, name: str) -> None:
         runs = longest[name]
         means = runs.pivot_table(index="size", columns="min_prob", values="tokens_per_pass", aggfunc="mean")
         for threshold in means:
-            panel.plot(means[threshold].dropna(), color=colours[threshold], marker=markers[threshold])
+            panel.plot(means[threshold].dropna(), **looks[threshold])
         panel.set_xscale("log")
         panel.set_xticks(means.index, [number(size) for size in means.index], rotation=45)
         panel.minorticks_off()
         taken = "n-grams taken" if runs["entries_asked"].notna().any() else "bytes at most"
         panel.set(title=_with_order(name, runs), xlabel=taken)
 
-    shown = [_line(f"p_min {t:g}", color=colours[t], marker=markers[t]) for t in colours]
+    shown = _legend({f"p_min {threshold:g}": look for threshold, look in looks.items()})
     return _panels(series, 3.0, f"{_SPEEDUP}, mean of all pairs", draw, shown)
 
 
@@ -68,20 +72,17 @@ def _orders(series: Series) -> str | None:
     best = {name: best_of(runs, "order") for name, runs in series.items() if runs["order"].nunique() > 1}
     if not best:
         return None
-    colours, markers = _looks(best, "order", COLOURS), _looks(best, "order", MARKERS)
+    looks = _looks(best, "order", color=COLOURS, marker=MARKERS)
     pairs = sorted(set(pd.concat(best.values())[PAIR].itertuples(index=False, name=None)), reverse=True)
 
     def draw(panel: Any, name: str) -> None:
         for order, points in best[name].groupby("order"):
             at = [pairs.index(pair) for pair in points[PAIR].itertuples(index=False, name=None)]
-            look = {"color": colours[order], "marker": markers[order]}
-            panel.plot(points["tokens_per_pass"], at, linestyle="none", fillstyle="none", **look)
+            panel.plot(points["tokens_per_pass"], at, **_HOLLOW, **looks[order])
         panel.set_yticks(range(len(pairs)), ["  ".join(pair) for pair in pairs])
         panel.set(title=name, xlabel=f"best {_SPEEDUP}", ylim=(-0.7, len(pairs) - 0.3))
 
-    hollow = {"linestyle": "none", "fillstyle": "none"}
-    shown = [_line(order, color=colours[order], marker=markers[order], **hollow) for order in colours]
-    return _panels(best, 0.9 + 0.24 * len(pairs), "", draw, shown, sharex=True)
+    return _panels(best, 0.9 + 0.24 * len(pairs), "", draw, _legend(looks, **_HOLLOW), sharex=True)
 
 
 def _thresholds(series: Series) -> str | None:
@@ -89,28 +90,29 @@ def _thresholds(series: Series) -> str | None:
 
     The ends of one tokenizer's lines say which threshold they are.
     """
-    longest = {name: longest_order(runs) for name, runs in series.items()}
-    largest = {name: runs[runs["size"] == runs["size"].max()] for name, runs in longest.items()}
+    largest = {}
+    for name, runs in series.items():
+        longest = longest_order(runs)
+        size = longest["size"].max()
+        largest[f"{_with_order(name, longest)}, {number(size)}"] = longest[longest["size"] == size]
     if all(runs["min_prob"].nunique() < 2 for runs in largest.values()):
         return None
-    colours, languages = _looks(largest, "tokenizer", COLOURS), _looks(largest, "language", COLOURS)
-    strokes = dict(zip(largest, ("-", "--", ":", "-.") * len(largest), strict=False))
+    languages, tokenizers = _looks(largest, "language"), _looks(largest, "tokenizer", color=COLOURS)
+    strokes = {
+        name: {"linestyle": stroke} for name, stroke in zip(largest, cycle(("-", "--", ":", "-.")), strict=False)
+    }
 
     def draw(panel: Any, language: str) -> None:
         for name, runs in largest.items():
             for tokenizer, line in runs[runs["language"] == language].sort_values("min_prob").groupby("tokenizer"):
-                look = {"color": colours[tokenizer], "linestyle": strokes[name], "marker": "o", "markersize": 3}
-                panel.plot(line["acceptance"], line["tokens_per_pass"], **look)
-                for end in (line.iloc[0], line.iloc[-1]) if tokenizer == next(iter(colours)) else ():
+                look = {**strokes[name], **tokenizers[tokenizer]}
+                panel.plot(line["acceptance"], line["tokens_per_pass"], marker="o", markersize=3, **look)
+                for end in (line.iloc[0], line.iloc[-1]) if tokenizer == next(iter(tokenizers)) else ():
                     at = (end["acceptance"], end["tokens_per_pass"])
                     panel.annotate(f"{end['min_prob']:g}", at, (4, 3), textcoords="offset points", fontsize=7)
         panel.set(title=language, xlabel="acceptance rate")
 
-    shown = [_line(name, color=colour) for name, colour in colours.items()]
-    for name, runs in largest.items():
-        label = f"{_with_order(name, runs)}, {number(runs['size'].iloc[0])}"
-        shown.append(_line(label, color=_GREY, linestyle=strokes[name]))
-    return _panels(languages, 3.0, _SPEEDUP, draw, shown, sharex=True)
+    return _panels(languages, 3.0, _SPEEDUP, draw, _legend(tokenizers) + _legend(strokes, color=_GREY), sharex=True)
 
 
 def _panels(
@@ -132,7 +134,7 @@ def _panels(
             panel.title.set_fontsize(9)
         panels[0].set_ylabel(ylabel)
         columns = max(1, min(int(width // 1.35), len(shown)))
-        figure.legend(handles=list(shown), loc="outside lower center", ncols=columns)
+        figure.legend(handles=shown, loc="outside lower center", ncols=columns)
 
     return drawn(width, height + 0.7, whole)
 
@@ -141,11 +143,13 @@ def _with_order(name: str, runs: pd.DataFrame) -> str:
     return ", ".join(filter(None, (name, runs["order"].iloc[0])))
 
 
-def _looks(series: Series, column: str, looks: Sequence[str]) -> dict[Any, str]:
-    """Give every value of a column a colour or a marker."""
+def _looks(series: Series, column: str, **styles: Sequence[str]) -> Looks:
+    """Give every value of a column a colour, a marker, or both."""
     values = sorted(pd.concat(series.values())[column].dropna().unique())
-    return {value: looks[place % len(looks)] for place, value in enumerate(values)}
+    return {
+        value: {name: style[place % len(style)] for name, style in styles.items()} for place, value in enumerate(values)
+    }
 
 
-def _line(label: str, **look: Any) -> Line2D:
-    return Line2D([], [], label=label, **look)
+def _legend(looks: Looks, **common: Any) -> list[Line2D]:
+    return [Line2D([], [], label=str(label), **common, **look) for label, look in looks.items()]

@@ -68,10 +68,8 @@ def key(row: Row) -> tuple[Any, ...]:
 
 def write_runs(path: Path, rows: Iterable[Row]) -> None:
     """Write runs, of equal ones the first, in one step: ``path`` is absent, the old file, or the whole new one."""
-    found: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
-        found.setdefault(key(row), row)
-    ordered = sorted(found.values(), key=lambda row: [(value is not None, value) for value in key(row)])
+    first = {key(row): row for row in reversed([*rows])}
+    ordered = sorted(first.values(), key=lambda row: [(value is not None, value) for value in key(row)])
     with renaming(path) as partial:
         pq.write_table(pa.Table.from_pylist(ordered, SCHEMA), partial, compression="zstd")
 

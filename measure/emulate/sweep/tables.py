@@ -1,7 +1,8 @@
 """The runs of a sweep as data frames: grouped, compared, and beside the paper's figures."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from scipy import stats
@@ -45,25 +46,19 @@ def longest_order(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def pearson(pairs: pd.DataFrame) -> tuple[float, float, float] | None:
-    """Return Pearson's r of two columns and the ends of its 95% interval by Fisher's z.
-
-    None for fewer than 4 rows or constant values.
-    """
+    """Return Pearson's r of two columns and its 95% interval by Fisher's z; None for fewer than 4 rows or constants."""
     if len(pairs) < 4 or (pairs.nunique() == 1).any():
         return None
     found = stats.pearsonr(pairs.iloc[:, 0], pairs.iloc[:, 1])
-    low, high = found.confidence_interval()
-    return float(found.statistic), float(low), float(high)
+    return (found.statistic, *found.confidence_interval())
 
 
-def number(value: float | None) -> str:
+def number(value: float) -> str:
     """Spell a size: 10k, 1M.
 
-    >>> number(200_000), number(1_000_000), number(1234), number(None)
-    ('200k', '1M', '1,234', '—')
+    >>> number(200_000), number(1_000_000), number(1234)
+    ('200k', '1M', '1,234')
     """
-    if value is None or pd.isna(value):
-        return NONE
     for unit, letter in ((1_000_000, "M"), (1000, "k")):
         if value and value % unit == 0:
             return f"{value // unit:.0f}{letter}"
@@ -75,18 +70,18 @@ def texts(runs: pd.DataFrame) -> pd.DataFrame:
     found = runs.drop_duplicates("language").set_index("language").sort_index()
     paper = {name: " / ".join(f"{words:,}" for words in text["words"]) for name, text in figures()["languages"].items()}
     table = pd.DataFrame(index=found.index)
-    table["built from"] = found["build_corpus"].map(lambda path: Path(path).name, na_action="ignore")
-    table["words"] = found["build_words"].map("{:,.0f}".format, na_action="ignore")
-    table["replayed"] = found["replay_corpus"].map(lambda path: Path(path).name)
-    table["words replayed"] = found["replay_words"].map("{:,.0f}".format)
+    table["built from"] = _spelled(found["build_corpus"], lambda path: Path(path).name)
+    table["words"] = _spelled(found["build_words"], "{:,.0f}".format)
+    table["replayed"] = _spelled(found["replay_corpus"], lambda path: Path(path).name)
+    table["words replayed"] = _spelled(found["replay_words"], "{:,.0f}".format)
     table["paper: words built from / replayed"] = found.index.map(paper)
-    return shown(table)
+    return table.fillna(NONE)
 
 
 def fertility(runs: pd.DataFrame) -> pd.DataFrame:
     """Tokens per word of every tokenizer and language, the paper's in brackets."""
     ours = runs.pivot_table(index="tokenizer", columns="language", values="fertility", aggfunc="first")
-    table = ours.map("{:.2f}".format, na_action="ignore").fillna(NONE)
+    table = _spelled(ours, "{:.2f}".format)
     for tokenizer in ours.index:
         for language, theirs in figures_of(tokenizer, "fertility").items():
             if language in table:
@@ -99,38 +94,39 @@ def best(runs: pd.DataFrame) -> pd.DataFrame:
     """The best run of every pair, with the paper's Table 4 beside it."""
     found = best_of(runs)
     table = found[PAIR].copy()
-    table["fertility"] = found["fertility"].map("{:.2f}".format)
-    table["order"] = found["order"].replace("", NONE)
-    table["size"] = found["size"].map(number)
-    table["p_min"] = found["min_prob"].map("{:g}".format, na_action="ignore")
-    table["entries"] = found["entries"].map(number)
-    table["tokens per pass"] = found["tokens_per_pass"].map("{:.3f}".format)
-    for column, name in (("coverage", "coverage"), ("mean_accepted_length", "MAL"), ("acceptance", "acceptance")):
-        table[name] = found[column].map("{:.2f}".format)
+    for name, column, spell in (
+        ("fertility", "fertility", "{:.2f}".format),
+        ("order", "order", lambda order: order or NONE),
+        ("size", "size", number),
+        ("p_min", "min_prob", "{:g}".format),
+        ("entries", "entries", number),
+        ("tokens per pass", "tokens_per_pass", "{:.3f}".format),
+        ("coverage", "coverage", "{:.2f}".format),
+        ("MAL", "mean_accepted_length", "{:.2f}".format),
+        ("acceptance", "acceptance", "{:.2f}".format),
+    ):
+        table[name] = _spelled(found[column], spell)
     theirs = [figures_of(row.tokenizer, "best").get(row.language, ()) for row in found.itertuples()]
     table["paper: speed-up, coverage, MAL, acceptance"] = [
         ", ".join(map("{:.2f}".format, row)) or NONE for row in theirs
     ]
-    return shown(table.set_index(PAIR))
+    return table.set_index(PAIR)
 
 
 def orders(runs: pd.DataFrame) -> pd.DataFrame:
     """The best of every order, for every pair."""
     table = runs.pivot_table(index=PAIR, columns="order", values="tokens_per_pass", aggfunc="max")
-    return shown(table.map("{:.3f}".format, na_action="ignore"))
+    return _spelled(table, "{:.3f}".format)
 
 
 def sizes(runs: pd.DataFrame) -> pd.DataFrame:
     """Mean tokens per pass over all pairs by size and threshold, at the longest order."""
     longest = longest_order(runs)
     table = longest.pivot_table(index="size", columns="min_prob", values="tokens_per_pass", aggfunc="mean")
-    order = longest["order"].iloc[0]
-    named = table.rename(index=number, columns="p_min {:g}".format).rename_axis(
-        index=f"size, {order}" if order else "size"
-    )
-    return shown(named.map("{:.3f}".format, na_action="ignore"))
+    title = ", ".join(filter(None, ("size", longest["order"].iloc[0])))
+    return _spelled(table.rename(index=number, columns="p_min {:g}".format).rename_axis(index=title), "{:.3f}".format)
 
 
-def shown(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with a dash where there is nothing."""
-    return table.astype(object).where(table.notna(), NONE)
+def _spelled(figures: Any, spell: Callable[[Any], str]) -> Any:
+    """Spell the figures of a column or a table, with a dash where there is none."""
+    return figures.map(spell, na_action="ignore").astype(object).fillna(NONE)

@@ -1,8 +1,4 @@
-"""The text of one language in a sweep, as every process of it sees it.
-
-Word n-grams are counted once for each language, and wait in the sweep's work directory for the groups that are built
-from them.
-"""
+"""The text of one language in a sweep, as every process of it sees it."""
 
 import unicodedata
 from collections.abc import Iterator
@@ -11,20 +7,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from spectool import CorpusError
 from spectool.artifacts.console import say
 from spectool.artifacts.default_paths import digest
 from spectool.artifacts.manifest import read_manifest
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.counting.stage import count
-from spectool.build.dictionary.dictspec_stage import EVERYTHING, ORDERS, open_counts
+from spectool.build.dictionary.dictspec_stage import EVERYTHING, ORDERS, WordNgrams, open_counts
 from spectool.build.inputs import quiet
 from spectool.corpora import Corpus, Document, OnError, open_corpus
 from spectool.measure.emulate.replay import EncodedText, encode_text
-from spectool.measure.emulate.sweep.grid import Language, Order, Script
+from spectool.measure.emulate.sweep.grid import Language
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +25,8 @@ class SweptText:
     """Text to build from and text to replay."""
 
     language: Language  # where they come from
-    folder: Path  # where counts wait
-    orders: tuple[Order, ...] = ()  # of the word n-grams that dictionaries are built from; none where none are
-    entries: int = 0  # n-grams to keep of each order
+    work: Path  # the sweep's work directory, where counts wait for the groups that are built from them
+    order: str = ""  # of the longest word n-grams that dictionaries are built from; empty where none are
     on_error: OnError = "stop"  # as for `open_corpus`
     text_field: str | None = None  # likewise
 
@@ -49,19 +41,15 @@ class SweptText:
 
     def count(self) -> None:
         """Count the words of the text to build from, unless they are."""
-        if self.orders and self.language.build is not None and not self._counts.exists():
+        if self.order and self.language.build is not None and not self._counts.exists():
             say(f"counting the words of {self.language.build}")
-            options = replace(EVERYTHING, orders=max(ORDERS[order] for order in self.orders))
-            options = replace(options, language=self.language.split_as)
+            options = replace(EVERYTHING, orders=ORDERS[self.order], language=self.language.split_as)
             count(self.open(self.language.build), self._counts, options, None, quiet, self.read)
 
-    def most_frequent(self, order: Order) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the most frequent word n-grams up to ``order``, by falling count: texts and counts."""
-        return open_counts(self._counts, order).most_frequent(self.entries, ORDERS[order])
-
-    def build_words(self) -> int | None:
-        """Return the number of words that were counted; None where none were."""
-        return open_counts(self._counts, self.orders[0]).total_words if self.orders else None
+    @property
+    def words(self) -> WordNgrams:
+        """What was counted, for an ``order``."""
+        return open_counts(self._counts, self.order)
 
     def replayed(self, tokenizer: Tokenizer, limit: int) -> EncodedText:
         """Encode the documents to replay, whole ones until there are ``limit`` tokens, 0 for all.
@@ -97,11 +85,11 @@ class SweptText:
     def _counts(self) -> Path:
         if self.language.counts is not None:
             return Path(self.language.counts)
-        return self.folder / f"{digest(sorted(self.measured_on().items()), self.orders)}.counts"
+        return self.work / f"{digest(sorted(self.measured_on().items()), self.order)}.counts"
 
 
-def script_of(text: str) -> Script:
-    """Return the script of most letters of a text.
+def script_of(text: str) -> str:
+    """Return the script of most letters of a text, ``cyrillic`` or ``latin``.
 
     >>> script_of("Qırım — Крым, Украина")
     'cyrillic'

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool.artifacts import Tokenizer
+from spectool.measure.emulate import ngram_model
 from spectool.measure.emulate.ngram_model import NgramModel, NgramSource
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
 
@@ -157,14 +158,15 @@ def test_healing_takes_the_last_token_back_when_another_was_likelier() -> None:
     assert source.draft(DraftContext([1, 2], 0), heal, 2) == ([3, 4], True)
 
 
-def test_gives_up_after_as_many_questions_as_told() -> None:
+def test_gives_up_after_some_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def never(token: int, healed: bool) -> bool:
         asked.append((token, healed))
         return False
 
-    source = NgramSource(NgramModel.count([[1, 2, 3, 1, 2]], SIZE), most_asked=5)
+    monkeypatch.setattr(ngram_model, "_MOST_ASKED", 5)
+    source = NgramSource(NgramModel.count([[1, 2, 3, 1, 2]], SIZE))
     assert source.draft(DraftContext([1], 0), Constraint(allows=never), 3) == ([], False)
     assert len(asked) == 5 and len(set(asked)) == 5
 

@@ -23,7 +23,7 @@ from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
 from spectool.measure.emulate.replay import replay
-from spectool.measure.emulate.sweep import page as sweep_page
+from spectool.measure.emulate.sweep import command as sweep_command
 from spectool.measure.emulate.sweep.grid import BackoffAxes, DictSpecAxes, Grid, Language
 from spectool.measure.emulate.sweep.results import Row, read_runs
 from spectool.measure.emulate.sweep.runs import run_sweep
@@ -260,7 +260,7 @@ def test_without_matplotlib_there_are_tables(
     swept: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _ = swept
-    monkeypatch.setattr(sweep_page, "find_spec", lambda name: None)
+    monkeypatch.setattr(sweep_command, "find_spec", lambda name: None)
     result = sweep(folder / "grid.toml", "-o", folder / "out")
     assert result.exit_code == 0, result.output
     (line,) = result.stderr.splitlines()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from spectool.measure.emulate.sweep import page as sweep_page
+from spectool.measure.emulate.sweep import command as sweep_command
 from spectool.measure.emulate.sweep import paper
-from spectool.measure.emulate.sweep.page import write_page
+from spectool.measure.emulate.sweep.command import write_page
 from spectool.measure.emulate.sweep.results import SCHEMA, Row
 from spectool.measure.emulate.sweep.tables import best_of, by_series, pearson
 
@@ -161,7 +161,7 @@ def test_one_run_and_other_methods_are_enough_for_a_page(tmp_path: Path) -> None
 
 
 def test_without_matplotlib_there_are_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_page, "find_spec", lambda name: None)
+    monkeypatch.setattr(sweep_command, "find_spec", lambda name: None)
     assert write_page(runs(), tmp_path) == ["report.html", "report.md"]
     assert "![" not in (tmp_path / "report.md").read_text()
 
