@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from spectool.artifacts.formats.alignment import Alignment
     from spectool.artifacts.formats.dictionary import Dictionary
     from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-
 
 _PROPOSED = 8  # look-ups of a proposal that is shown
 
@@ -61,13 +61,14 @@ def inspect(
         spectool inspect ./Bielik-11B
     """
     from spectool.artifacts.describe import describe
+    from spectool.artifacts.formats import READERS
     from spectool.artifacts.manifest import MANIFEST, holds_model, read_manifest, verify_files
 
     directory = Path(path).expanduser()
     if not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file()):
         if lookup is not None:
             raise click.UsageError(f"--lookup works on dictionaries; {path} is not one")
-        _inspect_tokenizer(path, text, as_loaded, as_json)
+        show(_tokenizer_facts(path, text, as_loaded, as_json), as_json)
         return
     if text is not None or as_loaded:
         raise click.UsageError(f"--text and --as-loaded work on tokenizers; {path} is an artifact")
@@ -75,23 +76,14 @@ def inspect(
     facts: dict[str, Any] = describe(manifest)
     if as_json:
         facts = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+    if lookup is not None and manifest.format != "spectool-dictionary":
+        raise click.UsageError(f"--lookup works on dictionaries; {path} is a {manifest.format}")
+    if manifest.format in READERS:  # figures of a damaged one would look like any others
+        opened = resolve_name(READERS[manifest.format])(directory)
     if manifest.format == "spectool-dictionary":
-        from spectool.artifacts.formats.dictionary import Dictionary
-
-        opened = Dictionary(directory)
         verify_files(directory, manifest)  # entries of a damaged dictionary would be read as if they were true
         sample = _sample(opened, lookup, entries, tokenizer, as_json)
         facts = sample | facts if lookup is not None and not as_json else facts | sample
-    elif lookup is not None:
-        raise click.UsageError(f"--lookup works on dictionaries; {path} is a {manifest.format}")
-    elif manifest.format == "spectool-alignment":
-        from spectool.artifacts.formats.alignment import Alignment
-
-        Alignment(directory)  # figures of a damaged one would look like any others
-    elif manifest.format == "spectool-counts":
-        from spectool.artifacts.formats.counts import Counts
-
-        Counts(directory)
     show(facts, as_json)
 
 
@@ -112,41 +104,30 @@ def verify(paths: tuple[Path, ...], proof: bool, draft: str | None, target: str 
     """
     from spectool import ArtifactError
     from spectool.artifacts.describe import describe
-    from spectool.artifacts.formats import alignment, benchmark, counts, dictionary, fairness
+    from spectool.artifacts.formats import READERS
     from spectool.artifacts.formats import draft as trained
     from spectool.artifacts.manifest import read_manifest
     from spectool.artifacts.proof import require_proven
 
-    readers: dict[str, Any] = {
-        dictionary.FORMAT: dictionary.Dictionary,
-        alignment.FORMAT: alignment.Alignment,
-        counts.FORMAT: counts.Counts,
-        benchmark.FORMAT: benchmark.Benchmark,
-        fairness.FORMAT: fairness.Fairness,
-    }
     for path in paths:
         if (path / trained.RECORD).is_file():
             click.echo(f"{path}: whole ({trained.FORMAT}, {trained.verify_draft(path):,} bytes)")
             continue
         manifest = read_manifest(path)
-        if manifest.format not in readers:
-            raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(readers)}")
-        artifact = readers[manifest.format](path)
+        if manifest.format not in READERS:
+            raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(READERS)}")
+        artifact = resolve_name(READERS[manifest.format])(path)
         artifact.verify()
         describe(manifest)  # every figure that is shown must be there
         click.echo(f"{path}: whole ({manifest.format} {manifest.version}, {manifest.total_bytes:,} bytes)")
-        if manifest.format == alignment.FORMAT:
+        if manifest.format == "spectool-alignment":
             require_proven(path, manifest)
             if proof:
                 _prove_again(artifact, {"draft": draft, "target": target}, seed)
 
 
 def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: int | None) -> None:
-    """Repeat the proof of an alignment and print what it finds.
-
-    Raises:
-        ArtifactError: Ids are not the tokenizer's own.
-    """
+    """Repeat the proof of an alignment and print what it finds."""
     from spectool import ArtifactError
     from spectool.artifacts.proof import prove_again
     from spectool.artifacts.tokenizer.opening import open_tokenizer
@@ -161,7 +142,7 @@ def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: i
         click.echo(line)
 
 
-def _inspect_tokenizer(source: str, text: Path | None, as_loaded: bool, as_json: bool) -> None:
+def _tokenizer_facts(source: str, text: Path | None, as_loaded: bool, as_json: bool) -> dict[str, Any]:
     from spectool.artifacts.tokenizer.fingerprint import file_digest
     from spectool.artifacts.tokenizer.opening import open_tokenizer, read_tokenizer
     from spectool.artifacts.tokenizer.round_trips import LIMITS_READ, limits
@@ -178,9 +159,7 @@ def _inspect_tokenizer(source: str, text: Path | None, as_loaded: bool, as_json:
         "limits": list(limits(tokenizer)) or ([] if as_json else "none: every text survives"),
         "notes": list(tokenizer.notes),
     }
-    if text is not None:
-        facts |= _check_lines(tokenizer, text)
-    show(facts, as_json)
+    return facts if text is None else facts | _check_lines(tokenizer, text)
 
 
 def _check_lines(tokenizer: "Tokenizer", path: Path) -> dict[str, Any]:

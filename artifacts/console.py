@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -65,13 +66,14 @@ def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], 
     """
     from tqdm import tqdm
 
-    scaled = total >= 1000
-    with tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=scaled, disable=None) as bar:
+    units: dict[str, Any] = {"unit": f" {unit}", "unit_scale": total >= 1000}
+    with tqdm(total=total, desc=title, disable=None, **units) as bar:
         if not bar.disable:
             yield bar.update
             return
         began = said = time.monotonic()
         done: float = 0
+        shape = "{desc}: {n_fmt} of {total_fmt}{unit}, {elapsed} so far, {remaining} to go"
 
         def update(more: float) -> None:
             nonlocal done, said
@@ -79,11 +81,7 @@ def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], 
             now = time.monotonic()
             if now - said >= SECONDS_BETWEEN_LINES:
                 said = now
-                shape = "{desc}: {n_fmt} of {total_fmt}{unit}, {elapsed} so far, {remaining} to go"
-                meter = tqdm.format_meter(
-                    done, total, now - began, prefix=title, unit=f" {unit}", unit_scale=scaled, bar_format=shape
-                )
-                say(meter)
+                say(tqdm.format_meter(done, total, now - began, prefix=title, bar_format=shape, **units))
 
         yield update
 
@@ -103,26 +101,23 @@ def reading(source: Source[Item]) -> Iterator[Item]:
 def show(facts: Mapping[str, Any], as_json: bool) -> None:
     """Print facts as aligned ``key  value`` lines, or as JSON."""
     if as_json:
-        click.echo(
-            json.dumps({key.replace(" ", "_"): value for key, value in facts.items()}, ensure_ascii=False, indent=1)
-        )
+        named = {key.replace(" ", "_"): value for key, value in facts.items()}
+        click.echo(json.dumps(named, ensure_ascii=False, indent=1))
         return
     width = max(map(len, facts), default=0)
     for key, value in facts.items():
-        for number, line in enumerate(_lines(value)):
-            click.echo(f"{key if number == 0 else '':<{width}}  {line}")
+        lines = (value or ["none"]) if isinstance(value, list | tuple) else [value]
+        for name, line in zip_longest([key], lines, fillvalue=""):
+            click.echo(f"{name:<{width}}  {line}")
 
 
 def table(header: list[str], rows: Iterable[list[str]]) -> str:
     """Lay out rows in columns, the first aligned left, the others right."""
     lines = [header, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-
-    def lay(line: list[str]) -> str:
-        right = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
-        return "  ".join([line[0].ljust(widths[0]), *right]).rstrip()
-
-    return "\n".join([lay(header), "  ".join("-" * width for width in widths), *map(lay, lines[1:])])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    shape = "  ".join(f"{{:{'>' if place else '<'}{width}}}" for place, width in enumerate(widths))
+    return "\n".join(shape.format(*line).rstrip() for line in lines)
 
 
 @contextmanager
@@ -148,20 +143,17 @@ def stage(
     started = (context.meta if context else {}).get(_STARTED, time.perf_counter())
 
     def finish(manifest: Manifest) -> None:
+        known = {role: str(side["fingerprint"]) for role, side in manifest.tokenizers.items()}
         facts: dict[str, Any] = {
             "path": str(out),
-            "bytes": manifest.total_bytes,
+            "bytes": manifest.total_bytes if as_json else f"{manifest.total_bytes:,}",
             "seconds": round(time.perf_counter() - started, 1),
-            **{f"{role} fingerprint": entry["fingerprint"] for role, entry in manifest.tokenizers.items()},
+            **{f"{role} fingerprint": digest if as_json else short(digest) for role, digest in known.items()},
         }
-        repaired = manifest.inputs.get("repaired")
-        if repaired:
+        if repaired := manifest.inputs.get("repaired"):
             facts["repaired"] = repairs(repaired)
         if as_json:
             facts["statistics"] = manifest.statistics
-        else:
-            facts = {key: short(value) if "fingerprint" in key else value for key, value in facts.items()}
-            facts["bytes"] = f"{manifest.total_bytes:,}"
         show(facts, as_json)
 
     yield finish
@@ -251,10 +243,6 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
             context.meta[_STARTED] = time.perf_counter()
         try:
             return command(*args, **kwargs)
-        except SpectoolError as error:
-            if _debugging():
-                raise
-            raise click.ClickException(str(error)) from error
         except BrokenPipeError:
             # The reader went away (`| head`): not an error, but Python must not flush into the pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -264,28 +252,19 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
             sys.exit(130)
         except (click.ClickException, click.exceptions.Exit):
             raise
-        except OSError as error:
-            if _debugging():
-                raise
-            what = f"{error.filename}: " if error.filename else ""
-            raise click.ClickException(f"{what}{error.strerror or error}. Check the disk and permissions") from error
         except Exception as error:
-            if _debugging():
+            if context is not None and context.find_root().params.get("debug"):
                 raise
-            first = (str(error).strip().splitlines() or [""])[0][:300]
-            raise click.ClickException(
-                f"unexpected {type(error).__name__}: {first}. `spectool --debug …` shows where; please report it"
-            ) from error
+            raise click.ClickException(_in_a_line(error)) from error
 
     return run
 
 
-def _debugging() -> bool:
-    context = click.get_current_context(silent=True)
-    return bool(context and context.find_root().params.get("debug"))
-
-
-def _lines(value: Any) -> list[str]:
-    if isinstance(value, list | tuple):
-        return [str(item) for item in value] or ["none"]
-    return [str(value)]
+def _in_a_line(error: Exception) -> str:
+    if isinstance(error, SpectoolError):
+        return str(error)
+    if isinstance(error, OSError):
+        what = f"{error.filename}: " if error.filename else ""
+        return f"{what}{error.strerror or error}. Check the disk and permissions"
+    first = (str(error).strip().splitlines() or [""])[0][:300]
+    return f"unexpected {type(error).__name__}: {first}. `spectool --debug …` shows where; please report it"

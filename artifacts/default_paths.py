@@ -31,12 +31,12 @@ def find_artifact(path: Path, suffix: str) -> Path:
         return path
     folder = default_path("")
     names = sorted(each.name for each in folder.glob(f"*{suffix}"))
+    if path.name in names:
+        return folder / path.name
     names = [name for name in names if name.startswith(path.name) or path.name in re.split("[-.]", name)]
-    if path.name in names or len(names) == 1:
-        return folder / (path.name if path.name in names else names[0])
-    if names:
+    if len(names) > 1:
         raise ArtifactError(f"{path}: expected one artifact in {folder}, got {', '.join(names)}. Name one in full")
-    return path
+    return folder / names[0] if names else path
 
 
 def digest(*values: Any) -> str:

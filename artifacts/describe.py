@@ -33,21 +33,9 @@ def _describe(manifest: Manifest) -> dict[str, Any]:
         file = f", file {short(tokenizer['file'])}" if "file" in tokenizer else ""
         known = f"{tokenizer['size']:,} ids, {short(tokenizer['fingerprint'])}{file}"
         facts[f"{role} tokenizer"] = f"{tokenizer['name']} ({known})"
-    # Formats by name: to import what reads them all takes longer than to read a manifest.
-    match manifest.format:
-        case "spectool-benchmark":
-            return facts | _benchmark(manifest) | {"bytes": f"{manifest.total_bytes:,}"}
-        case "spectool-dictionary":
-            figures = _dictionary(manifest)
-        case "spectool-alignment":
-            figures = _alignment(manifest)
-        case "spectool-counts":
-            figures = _counts(manifest)
-        case "spectool-fairness":
-            figures = _fairness(manifest)
-        case _:
-            figures = {}
-    return {**facts, "corpus": _corpus(manifest.inputs), **figures, "bytes": f"{manifest.total_bytes:,}"}
+    figures = _FIGURES[manifest.format](manifest) if manifest.format in _FIGURES else {}
+    corpus = {} if manifest.format == "spectool-benchmark" else {"corpus": _corpus(manifest.inputs)}
+    return {**facts, **corpus, **figures, "bytes": f"{manifest.total_bytes:,}"}
 
 
 def _corpus(inputs: Mapping[str, Any]) -> str:
@@ -216,3 +204,13 @@ def _ceiling(tokens_per_pass: Mapping[str, Mapping[str, float | None]]) -> list[
     best_first = sorted(tokens_per_pass.items(), key=lambda item: [-(item[1][k] or 0) for k in reversed(lengths)])
     rows = [[name, *(f"{by_length[k]:.2f}" for k in lengths)] for name, by_length in best_first]
     return table(["tokens per pass, perfect draft of k tokens", *(f"k = {k}" for k in lengths)], rows).splitlines()
+
+
+# Formats by name: to import what reads them all takes longer than to read a manifest.
+_FIGURES = {
+    "spectool-dictionary": _dictionary,
+    "spectool-alignment": _alignment,
+    "spectool-counts": _counts,
+    "spectool-benchmark": _benchmark,
+    "spectool-fairness": _fairness,
+}

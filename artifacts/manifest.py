@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import spectool
 from spectool import ArtifactError, IncompleteArtifact
@@ -111,12 +111,7 @@ def previous_path(out: Path) -> Path:
 
 
 def verify_files(path: Path, manifest: Manifest, record: str = MANIFEST) -> None:
-    """Compare the SHA-256 of every file with the manifest, and look for files it does not name.
-
-    Args:
-        path: The directory.
-        manifest: Its manifest.
-        record: The file that the manifest was read from.
+    """Compare the SHA-256 of every file with the manifest, read from ``record``, and look for files it does not name.
 
     Raises:
         ArtifactError: The first file that differs, with both hashes.
@@ -126,15 +121,10 @@ def verify_files(path: Path, manifest: Manifest, record: str = MANIFEST) -> None
     if strangers:
         raise ArtifactError(f"{path / strangers[0]}: not named in {record}. Remove it, or build the artifact again")
     for name in manifest.files:
-        verify_file(path, manifest, name)
+        _verify_file(path, manifest, name)
 
 
-def verify_file(path: Path, manifest: Manifest, name: str) -> None:
-    """Compare the SHA-256 of one file with the manifest.
-
-    Raises:
-        ArtifactError: It differs; the message gives both hashes.
-    """
+def _verify_file(path: Path, manifest: Manifest, name: str) -> None:
     found, expected = _sha256(path / name), manifest.files[name]["sha256"]
     if found != expected:
         raise ArtifactError(
@@ -143,51 +133,79 @@ def verify_file(path: Path, manifest: Manifest, name: str) -> None:
         )
 
 
-def expect_format(
-    path: Path, manifest: Manifest, name: str, version: int, roles: Iterable[str], rebuild: str = ""
-) -> None:
-    """Check that an artifact is of the format and version that the caller reads, for these tokenizer roles.
+class Artifact:
+    """An artifact that is opened to be read; every format is a class of its own.
 
-    Args:
+    Attributes:
+        format: Name of the format.
+        versions: Those that are read, the present one last.
+        roles: Tokenizers that the manifest must name.
+        again: What errors ask for.
+        rebuild: Command that builds one again, with ``{path}``, ``{corpus}`` and the roles for their names.
         path: Its directory.
         manifest: Its manifest.
-        name: The format.
-        version: The one version of it.
-        roles: Tokenizers that the manifest must name.
-        rebuild: Command that builds it again, with ``{path}``, ``{corpus}`` and the roles for their names.
-
-    Raises:
-        ArtifactError: It is another one.
     """
-    if manifest.format != name:
-        raise ArtifactError(f"{path}: is a {manifest.format}, expected a {name}. `spectool inspect {path}` explains it")
-    if manifest.version != version:
-        raise ArtifactError(
-            f"{path}: {name} version {manifest.version} (written by {manifest.tool}); this spectool "
-            f"{spectool.__version__} reads version {version}. Build it again with this version"
-            f"{_command(path, manifest, rebuild)}"
-        )
-    for role in roles:
-        if role not in manifest.tokenizers:
-            raise ArtifactError(f"{path / MANIFEST}: names no {role} tokenizer. Build the artifact again")
 
+    format: ClassVar[str]
+    versions: ClassVar[tuple[int, ...]]
+    roles: ClassVar[tuple[str, ...]] = ()
+    again: ClassVar[str]
+    rebuild: ClassVar[str] = ""
 
-def require_files(path: Path, manifest: Manifest, names: Iterable[str], advice: str) -> None:
-    """Check that the manifest of the artifact at ``path`` names some files; ``advice`` ends the error.
+    def __init__(self, path: Path) -> None:
+        """Open the artifact at ``path``. Sizes and types are checked; `verify` checks contents.
 
-    Raises:
-        ArtifactError: It does not.
-    """
-    missing = set(names) - set(manifest.files)
-    if missing:
-        raise ArtifactError(f"{path}: the manifest does not name {min(missing)}. {advice}")
+        Raises:
+            ArtifactError: Not a whole artifact of this format and version.
+        """
+        self.path = path
+        self.manifest = manifest = read_manifest(path)
+        if manifest.format != self.format:
+            raise ArtifactError(
+                f"{path}: is a {manifest.format}, expected a {self.format}. `spectool inspect {path}` explains it"
+            )
+        if manifest.version not in self.versions:
+            names = {role: tokenizer["name"] for role, tokenizer in manifest.tokenizers.items()}
+            known = names | {"corpus": manifest.inputs.get("corpus", "CORPUS"), "path": path}
+            command = self.rebuild.format_map({name: shlex.quote(str(value)) for name, value in known.items()})
+            raise ArtifactError(
+                f"{path}: {self.format} version {manifest.version} (written by {manifest.tool}); this spectool "
+                f"{spectool.__version__} reads version {self.versions[-1]}. Build it again with this version"
+                f"{command and f': {command}'}"
+            )
+        self._require(*self.roles)
 
+    def verify(self) -> None:
+        """Prove the artifact whole: checksums first, then every invariant of the format.
 
-def _command(path: Path, manifest: Manifest, rebuild: str) -> str:
-    """Return the command that builds an artifact again, as far as its manifest says with what."""
-    names = {role: str(tokenizer["name"]) for role, tokenizer in manifest.tokenizers.items()}
-    known = names | {"corpus": str(manifest.inputs.get("corpus", "CORPUS")), "path": str(path)}
-    return rebuild and f": {rebuild.format_map({name: shlex.quote(value) for name, value in known.items()})}"
+        Raises:
+            ArtifactError: The first thing that is wrong.
+        """
+        verify_files(self.path, self.manifest)
+        for file, problem in self._problems():
+            self._expect(False, problem, file)
+
+    def _problems(self) -> Iterable[tuple[str, str]]:
+        """Yield every invariant that does not hold: the file, and what is wrong."""
+        return ()
+
+    def _expect(self, holds: bool, problem: str, file: str = MANIFEST) -> None:
+        """Raise an error that says what is wrong with a file unless something holds."""
+        if not holds:
+            raise ArtifactError(f"{self.path / file}: {problem}. {self.again}")
+
+    def _require(self, *roles: str) -> None:
+        """Check that the manifest names some tokenizers."""
+        for role in roles:
+            if role not in self.manifest.tokenizers:
+                raise ArtifactError(f"{self.path / MANIFEST}: names no {role} tokenizer. Build the artifact again")
+
+    def _file(self, name: str, hashed: bool = False) -> Path:
+        """Return the path of a file that the manifest must name, and compare its SHA-256 where that is asked for."""
+        self._expect(name in self.manifest.files, f"the manifest does not name {name}", "")
+        if hashed:
+            _verify_file(self.path, self.manifest, name)
+        return self.path / name
 
 
 def parse_manifest(file: Path) -> Manifest:
@@ -214,9 +232,8 @@ def parse_manifest(file: Path) -> Manifest:
 
 def _check_types(manifest: Manifest) -> None:
     """Raise TypeError unless every part that readers rely on is there, with its type."""
-    _expect_types("the manifest", asdict(manifest), {"format": str, "version": int, "tool": str})
-    parts = ("arguments", "tokenizers", "inputs", "statistics", "files")
-    _expect_types("the manifest", asdict(manifest), dict.fromkeys(parts, dict))
+    parts = dict.fromkeys(("arguments", "tokenizers", "inputs", "statistics", "files"), dict)
+    _expect_types("the manifest", asdict(manifest), {"format": str, "version": int, "tool": str, **parts})
     for role, tokenizer in manifest.tokenizers.items():
         _expect_types(f"tokenizer {role!r}", tokenizer, {"name": str, "fingerprint": str, "size": int})
     for name, entry in manifest.files.items():

@@ -24,7 +24,6 @@ from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.by_text import CanonicalText
 from spectool.artifacts.formats.alignment import SIDES, Alignment, Spellings
 from spectool.artifacts.manifest import Manifest
-from spectool.artifacts.tokenizer.surfaces import Edges
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 Engine = CanonicalIds | CanonicalText
@@ -72,13 +71,11 @@ class Step:
     repaired: bool  # whether these are not those of the step before and the spelling side by side
 
 
+@dataclass(frozen=True, slots=True)
 class Oracle:
     """Whole texts as a tokenizer writes them; special tokens are not read out of text."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        """Ask ``tokenizer``."""
-        self._surfaces, self._edges = tokenizer.surfaces, tokenizer.edges
-        self._backend = tokenizer.plain_backend
+    tokenizer: Tokenizer
 
     def read(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[int] | None]]:
         """Encode texts.
@@ -88,25 +85,18 @@ class Oracle:
         """
         for begin in range(0, len(texts), _BATCH):
             batch = texts[begin : begin + _BATCH]
-            encodings = self._backend.encode_batch_fast(batch, add_special_tokens=False)
+            encodings = self.tokenizer.plain_backend.encode_batch_fast(batch, add_special_tokens=False)
             for encoding, text in zip(encodings, batch, strict=True):
-                yield encoding.ids, ends_in_text(encoding.ids, text.encode(), self._surfaces, self._edges)
+                yield encoding.ids, self._ends(encoding.ids, text.encode())
 
-
-def ends_in_text(ids: Sequence[int], data: bytes, surfaces: Sequence[bytes], artificial: Edges) -> list[int] | None:
-    """Return the byte of a text at which each of its ids ends, None where they do not spell it.
-
-    Args:
-        ids: Of the whole text.
-        data: Its bytes.
-        surfaces: Of every id.
-        artificial: Spaces that a decoder would remove again.
-    """
-    joined = b"".join(map(surfaces.__getitem__, ids))
-    shift = int(artificial.leading_space and joined.startswith(b" "))
-    if joined[shift:] != data and not (artificial.trailing_space and joined[shift:] == data + b" "):
-        return None
-    return [end - shift for end in accumulate(len(surfaces[token]) for token in ids)]
+    def _ends(self, ids: Sequence[int], data: bytes) -> list[int] | None:
+        """Return the byte of a text at which each of its ids ends, None where they do not spell it."""
+        surfaces, artificial = [self.tokenizer.surfaces[token] for token in ids], self.tokenizer.edges
+        joined = b"".join(surfaces)
+        shift = int(artificial.leading_space and joined.startswith(b" "))
+        if joined[shift:] != data and not (artificial.trailing_space and joined[shift:] == data + b" "):
+            return None
+        return [end - shift for end in accumulate(map(len, surfaces))]
 
 
 def respell(
@@ -162,10 +152,6 @@ class _Said(NamedTuple):
     other_ids: list[int]
     other_ends: list[int] | None
 
-    def prefixes(self) -> Iterator[str]:
-        """Yield what is said up to the end of each token that ends with a character."""
-        return (self.data[:end].decode() for end in self.ends if is_whole(self.data[:end]))
-
 
 def prove(source: Tokenizer, other: Tokenizer, engine: Engine, spellings: Spellings, texts: Iterable[str]) -> Proof:
     """Compare tables and repair with the tokenizer ``other`` at every frontier of texts.
@@ -186,7 +172,8 @@ def prove(source: Tokenizer, other: Tokenizer, engine: Engine, spellings: Spelli
         if ids and ends is not None
     ]
     proof.texts, proof.left_out = len(said), len(written) - len(said)
-    prefixes = list(dict.fromkeys(prefix for text in said for prefix in text.prefixes()))
+    said_so_far = dict.fromkeys(text.data[:end] for text in said for end in text.ends)
+    prefixes = [data.decode() for data in said_so_far if is_whole(data)]
     # What the other tokenizer does not keep cannot be compared.
     known = zip(prefixes, oracle.read(prefixes), strict=True)
     expected = {prefix: ids for prefix, (ids, ends) in known if ends is not None}
@@ -225,31 +212,17 @@ def _prove_proposals(
         drafted = [spellings.inside[token] for token in ids[first + 1 : last + 1]]
         found: list[int] | str
         try:
-            found = _behind(engine, committed[:count], data[: ends[last]], (start, ends[first]), drafted)
+            if isinstance(engine, CanonicalText):
+                found = engine.following(data[:start], data[start : ends[last]])[0]
+            else:
+                joined = committed[:count]
+                for spelling in (engine.spell(data[start : ends[first]]), *drafted):
+                    place, tail = engine.join(joined, spelling, count)
+                    joined[place:] = tail
+                found = joined[count:]
         except Exception as error:
             found = f"{type(error).__name__}: {error}"
         proof.compare(found, expected[prefix][count:], prefix)
-
-
-def _behind(
-    engine: Engine, committed: list[int], data: bytes, surplus: tuple[int, int], drafted: Iterable[tuple[int, ...]]
-) -> list[int]:
-    """Join what a draft says behind committed ids.
-
-    Args:
-        engine: Joins ids.
-        committed: Ids that stay.
-        data: The text up to the draft's end.
-        surplus: Where in it the first draft token's bytes beyond the frontier begin and end.
-        drafted: Spellings of the other draft tokens.
-    """
-    if isinstance(engine, CanonicalText):
-        return engine.following(data[: surplus[0]], data[surplus[0] :])[0]
-    ids, floor = list(committed), len(committed)
-    for spelling in (engine.spell(data[slice(*surplus)]), *drafted):
-        start, tail = engine.join(ids, spelling, floor)
-        ids[start:] = tail
-    return ids[floor:]
 
 
 def is_whole(data: bytes) -> bool:
@@ -278,16 +251,13 @@ def require_proven(path: Path, manifest: Manifest) -> None:
 
 
 def prove_again(alignment: Alignment, draft: Tokenizer, target: Tokenizer, seed: int) -> dict[str, Proof]:
-    """Repeat the proof of both sides on texts made anew.
+    """Repeat the proof of both sides, ``draft`` and ``target``, on texts made anew.
 
     Args:
         alignment: Of the two tokenizers.
         draft: The draft's.
         target: The target's.
         seed: Of the texts; `align` records its own.
-
-    Returns:
-        ``draft``, ``target`` -> what was found.
 
     Raises:
         FingerprintMismatch: It was built for others, or for the other direction.

@@ -67,7 +67,10 @@ def writing(out: Path) -> Iterator[Path]:
             raise ArtifactError(f"{out}: the build ended without a manifest; this is a defect of the stage")
         sealed = parse_manifest(partial / MANIFEST)
         check_replaceable(out, sealed.format, {role: side["fingerprint"] for role, side in sealed.tokenizers.items()})
-        _replace(partial, out, previous)
+        if out.exists():  # a directory cannot replace a non-empty one in one step
+            out.rename(previous)
+        partial.rename(out)
+        _discard(previous, partial)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -129,14 +132,6 @@ def _sides(fingerprints: Mapping[str, str]) -> str:
     return " and ".join(sides) or "no tokenizer"
 
 
-def _replace(partial: Path, out: Path, previous: Path) -> None:
-    """Put ``partial`` in the place of ``out``; a directory cannot replace a non-empty one in one step."""
-    if out.exists():
-        out.rename(previous)
-    partial.rename(out)
-    _discard(previous, partial)
-
-
 def _discard(previous: Path, scratch: Path) -> None:
     """Remove ``previous`` under another name: one that is there is whole, even if this is killed."""
     if previous.exists():
@@ -160,10 +155,8 @@ def _recover(out: Path, previous: Path, scratch: Path) -> None:
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OverflowError:  # no process has such a number
-        return False
     except PermissionError:
-        pass
+        return True
+    except (ProcessLookupError, OverflowError):  # no process has a number as large as that
+        return False
     return True

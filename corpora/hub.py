@@ -11,7 +11,7 @@ from typing import Any
 
 from spectool import CorpusError
 from spectool.corpora.documents import Document, Reading
-from spectool.corpora.readers import missing_column, record_document
+from spectool.corpora.readers import documents, missing_column
 
 _SOURCE = re.compile(
     r"(?P<name>[^#\[\]]+?)(?::(?P<config>[^#:/\[\]]+))?(?:\[(?P<split>[^\[\]]+)\])?(?:#(?P<field>[^#\[\]]+))?"
@@ -63,10 +63,8 @@ def read_hub(source: HubSource, reading: Reading) -> Iterator[Document]:
     Raises:
         CorpusError: The data set cannot be reached, found or read, or lacks the column.
     """
-    for number, row in enumerate(_rows(source, reading.field), 1):
-        document = record_document(row, f"{source.label}:{number}", f"hf:{source.name}, row {number}", reading)
-        if document is not None:
-            yield document
+    rows = enumerate(_rows(source, reading.field), 1)
+    return documents(rows, source.label, f"hf:{source.name}, row ", reading)
 
 
 def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -24,32 +24,37 @@ def read_file(file: InputFile, reading: Reading) -> Iterator[Document]:
     return {"text": _read_text, "jsonl": _read_jsonl, "parquet": _read_parquet}[file.format](file, reading)
 
 
-def record_document(record: Mapping[str, Any], name: str, place: str, reading: Reading) -> Document | None:
-    """Return the document in one row of a table, or None (and count it) when it has no text.
+def documents(
+    rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, place: str, reading: Reading
+) -> Iterator[Document]:
+    """Yield the documents in rows of a table; those without a text are counted.
 
     Args:
-        record: Column names and values.
-        name: Id where the row has no string or integer ``id`` of its own.
-        place: File and line or row, for errors.
+        rows: Number and values by column.
+        name: Stands before the number in the id of a row that has no string or integer ``id`` of its own.
+        place: Stands before the number in errors: file and ``:`` or ``, row ``.
         reading: Column, repairs, counts.
 
     Raises:
         CorpusError: The column is missing or holds no text.
     """
     field = reading.field
-    if field not in record:
-        raise missing_column(place, field, list(record))
-    text = record[field]
-    if text is not None and not isinstance(text, str):
-        raise CorpusError(
-            f"{place}: expected text in column {field!r}, got {type(text).__name__}. Name another column: SOURCE#COLUMN"
-        )
-    text = clean(text or "", place, reading)
-    if not text or text.isspace():
-        reading.repaired("null")
-        return None
-    own = record.get("id")
-    return Document(str(own) if _is_id(own) else name, text)
+    for number, row in rows:
+        if field not in row:
+            raise missing_column(f"{place}{number}", field, list(row))
+        text = row[field]
+        if text is not None and not isinstance(text, str):
+            raise CorpusError(
+                f"{place}{number}: expected text in column {field!r}, got {type(text).__name__}. Name another column: "
+                "SOURCE#COLUMN"
+            )
+        text = clean(text or "", f"{place}{number}", reading)
+        if text and not text.isspace():
+            own = row.get("id")
+            known = own != "" and isinstance(own, str | int) and not isinstance(own, bool)
+            yield Document(str(own) if known else f"{name}:{number}", text)
+        else:
+            reading.repaired("null")
 
 
 def missing_column(place: str, field: str, present: list[str]) -> CorpusError:
@@ -58,12 +63,8 @@ def missing_column(place: str, field: str, present: list[str]) -> CorpusError:
     return CorpusError(f"{place}: expected a column {field!r}, got these: {columns}. Name the right one: SOURCE#COLUMN")
 
 
-def _is_id(value: object) -> bool:
-    return (isinstance(value, str) and value != "") or (isinstance(value, int) and not isinstance(value, bool))
-
-
 def _read_text(file: InputFile, reading: Reading) -> Iterator[Document]:
-    for first, block in text_blocks(str(file.path), byte_chunks(file.path, file.compression, reading.counts), reading):
+    for first, block in _blocks(file, reading):
         block_is_clean = is_clean(block)
         for number, line in enumerate(block.split("\n"), first):
             text = line if block_is_clean else clean(line, f"{file.path}:{number}", reading)
@@ -71,14 +72,18 @@ def _read_text(file: InputFile, reading: Reading) -> Iterator[Document]:
                 yield Document(f"{file.name}:{number}", text)
 
 
+def _blocks(file: InputFile, reading: Reading) -> Iterator[tuple[int, str]]:
+    return text_blocks(str(file.path), byte_chunks(file.path, file.compression, reading.counts), reading)
+
+
 def _read_jsonl(file: InputFile, reading: Reading) -> Iterator[Document]:
-    for first, block in text_blocks(str(file.path), byte_chunks(file.path, file.compression, reading.counts), reading):
-        for number, line in enumerate(block.split("\n"), first):
-            if line and not line.isspace():
-                place = f"{file.path}:{number}"
-                document = record_document(_json_object(line, place), f"{file.name}:{number}", place, reading)
-                if document is not None:
-                    yield document
+    rows = (
+        (number, _json_object(line, f"{file.path}:{number}"))
+        for first, block in _blocks(file, reading)
+        for number, line in enumerate(block.split("\n"), first)
+        if line and not line.isspace()
+    )
+    return documents(rows, file.name, f"{file.path}:", reading)
 
 
 def _json_object(line: str, place: str) -> dict[str, Any]:
@@ -118,12 +123,9 @@ def _read_parquet(file: InputFile, reading: Reading) -> Iterator[Document]:
             for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=chosen):
                 texts = _values(batch.column(field), path, row, reading)
                 ids = batch.column("id").to_pylist() if "id" in chosen else [None] * len(texts)
-                for text, own in zip(texts, ids, strict=True):
-                    row += 1
-                    record = {field: text} if own is None else {field: text, "id": own}
-                    document = record_document(record, f"{file.name}:{row}", f"{path}, row {row}", reading)
-                    if document is not None:
-                        yield document
+                records = ({"id": own, field: text} for text, own in zip(texts, ids, strict=True))
+                yield from documents(enumerate(records, row + 1), file.name, f"{path}, row ", reading)
+                row += len(texts)
                 position = file.size * row // rows
                 counts.bytes_read += position - read
                 read = position

@@ -6,8 +6,6 @@ without moving any other one.
 
 import hashlib
 
-_RANGE = 1 << 64
-
 
 def in_valid(document_id: str, share: float = 0.01, seed: int = 0) -> bool:
     """Say whether a document belongs to the validation part.
@@ -29,4 +27,4 @@ def in_valid(document_id: str, share: float = 0.01, seed: int = 0) -> bool:
         raise ValueError(f"share: expected a number from 0 to 1, got {share}")
     keyed = f"{seed}\0{document_id}".encode("utf-8", "surrogatepass")
     draw = int.from_bytes(hashlib.blake2b(keyed, digest_size=8).digest(), "big")
-    return draw < share * _RANGE
+    return draw < share * 2**64

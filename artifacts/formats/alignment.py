@@ -37,13 +37,12 @@ from spectool.artifacts.canonical.merges import UNREACHABLE, MergeTable
 from spectool.artifacts.canonical.pretokens import JOIN, BoundaryTable
 from spectool.artifacts.formats.arrays import map_array, save_array
 from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.manifest import expect_format, read_manifest, require_files, verify_file, verify_files
+from spectool.artifacts.manifest import Artifact, read_manifest
 from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 FORMAT = "spectool-alignment"
 VERSION = 4
-REBUILD = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
 NONE = -1
 SIDES = (("draft", "target"), ("target", "draft"))
 # Columns of files that do not name their other side.
@@ -102,30 +101,27 @@ class Side:
         return CanonicalIds(tokenizer, self.merges, self.boundaries)
 
 
-class Alignment:
+class Alignment(Artifact):
     """An open alignment, memory-mapped and read-only.
 
     Attributes:
-        path: Its directory.
-        manifest: Its manifest.
         draft: The draft's side.
         target: The target's side.
         prefix_index: Draft ids in the order of their surfaces; int32.
     """
 
+    format, versions, roles = FORMAT, (VERSION,), ("draft", "target")
+    again = "Align again"
+    rebuild = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
+
     def __init__(self, path: Path) -> None:
-        """Open the alignment at ``path``. Checksums, sizes and types are checked; `verify` checks the rest.
+        """Open the alignment at ``path``, as `Artifact` says, and compare all checksums.
 
         Hashing takes about 1 ms for each MB: figures of a damaged alignment would look like any others.
-
-        Raises:
-            ArtifactError: Not a whole alignment of this version.
         """
-        self.path = path
-        self.manifest = read_manifest(path)
-        expect_format(path, self.manifest, FORMAT, VERSION, ("draft", "target"), REBUILD)
+        super().__init__(path)
         for name in self.manifest.files:
-            verify_file(path, self.manifest, name)
+            self._file(name, hashed=True)
         self.draft, self.target = (self._side(*sides) for sides in SIDES)
         self.prefix_index: NDArray[np.int32] = self._array("prefix_index.arrow", _PREFIX_INDEX)["draft"]
 
@@ -154,18 +150,7 @@ class Alignment:
             ) from error
         return draft.knowing(surfaces=self.draft.surfaces), target.knowing(surfaces=self.target.surfaces)
 
-    def verify(self) -> None:
-        """Prove the alignment whole: checksums first, then every invariant of the format.
-
-        Raises:
-            ArtifactError: The first thing that is wrong.
-        """
-        verify_files(self.path, self.manifest)
-        for file, problem in self._problems():
-            raise ArtifactError(f"{self.path / file}: {problem}. Align again")
-
     def _problems(self) -> Iterator[tuple[str, str]]:
-        """Yield every invariant that does not hold: the file, and what is wrong."""
         sizes = {role: self.manifest.tokenizers[role]["size"] for role, _ in SIDES}
         for (role, other), side, across in zip(
             SIDES, (self.draft, self.target), (self.target, self.draft), strict=True
@@ -191,8 +176,8 @@ class Alignment:
         counterpart = self._array(to, {other: pa.int32()}, size)[other]
         lists = self._columns(table, _SPELLINGS, size).values()
         spellings = Spellings(*(IdLists(as_numpy(each.values), as_numpy(each.offsets)) for each in lists))
-        offsets = self._mapped(f"{role}_offsets.npy", "uint32", size + 1)
-        surfaces = Surfaces(self._mapped(f"{role}_surfaces.npy", "uint8", None), offsets)
+        offsets = map_array(self._file(f"{role}_offsets.npy"), "uint32", size + 1)
+        surfaces = Surfaces(map_array(self._file(f"{role}_surfaces.npy"), "uint8"), offsets)
         merge_file = f"{role}_tokens.arrow"
         if merge_file not in self.manifest.files and not self.manifest.statistics.get(role, {}).get("lemma", True):
             return Side(counterpart, spellings, None, None, surfaces)
@@ -204,20 +189,13 @@ class Alignment:
         boundaries = BoundaryTable(alphabet, verdicts.reshape(shape))
         return Side(counterpart, spellings, MergeTable(*tokens.values(), *merges.values()), boundaries, surfaces)
 
-    def _mapped(self, file: str, kind: str, size: int | None) -> NDArray[Any]:
-        require_files(self.path, self.manifest, [file], "Align again")
-        return map_array(self.path / file, kind, size)
-
     def _array(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, NDArray[Any]]:
-        columns = self._columns(file, types, size)
-        return {name: as_numpy(column) for name, column in columns.items()}
+        return {name: as_numpy(column) for name, column in self._columns(file, types, size).items()}
 
     def _columns(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, Any]:
-        require_files(self.path, self.manifest, [file], "Align again")
-        columns = read_columns(self.path / file, types)
+        columns = read_columns(self._file(file), types)
         found = len(next(iter(columns.values())))
-        if size is not None and found != size:
-            raise ArtifactError(f"{self.path / file}: {found} rows, expected {size}. Align again")
+        self._expect(size in (None, found), f"{found} rows, expected {size}", file)
         return columns
 
 

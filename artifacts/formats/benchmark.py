@@ -10,7 +10,7 @@ block. Configurations of one block are compared with each other, so that a busy 
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spectool import ArtifactError
-from spectool.artifacts.manifest import Manifest, expect_format, read_manifest, verify_files
+from spectool.artifacts.manifest import Artifact
 
 FORMAT = "spectool-benchmark"
 VERSION = 2  # 1 had no temperatures: they are read from its manifest
@@ -89,23 +89,10 @@ class Block:
     cycles: list[Row]
 
 
-class Benchmark:
-    """An open run, read when asked for.
+class Benchmark(Artifact):
+    """An open run, read when asked for."""
 
-    Attributes:
-        path: Its directory.
-        manifest: Its manifest.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Open the run at ``path``.
-
-        Raises:
-            ArtifactError: Not a whole run of this version.
-        """
-        self.path = path
-        self.manifest: Manifest = read_manifest(path)
-        expect_format(path, self.manifest, FORMAT, 1 if self.manifest.version == 1 else VERSION, ())
+    format, versions, again = FORMAT, (1, VERSION), "Measure the run again"
 
     @cached_property
     def generations(self) -> pa.Table:
@@ -119,45 +106,29 @@ class Benchmark:
 
     def _rows(self, name: str) -> pa.Table:
         """Read a file; a run of version 1 has one temperature, which its manifest names."""
-        schema, added = _FILES[name], GENERATIONS.get_field_index("temperature")
+        schema = _FILES[name]
         if self.manifest.version == VERSION:
             return read_rows(self.path / name, schema)
-        old = schema if name == "cycles.parquet" else schema.remove(added)
-        table = read_rows(self.path / name, old.with_metadata({"spectool-benchmark": "1"}))
-        if old is not schema:
-            temperature = pa.array([float(self.manifest.arguments.get("temperature") or 0)] * len(table))
-            table = table.add_column(added, schema.field(added), temperature)
-        return table.replace_schema_metadata(schema.metadata)
+        old = pa.schema([each for each in schema if each.name != "temperature"], {"spectool-benchmark": "1"})
+        table = read_rows(self.path / name, old)
+        temperature = pa.array([float(self.manifest.arguments.get("temperature") or 0)] * len(table))
+        columns = [temperature if column == "temperature" else table[column] for column in schema.names]
+        return pa.Table.from_arrays(columns, schema=schema)
 
-    def verify(self) -> None:
-        """Compare all hashes, and the sums of cycles with their generations.
-
-        Raises:
-            ArtifactError: Something differs.
-        """
-        verify_files(self.path, self.manifest)
-        of_generation = ["block", "order"]
-        counted = ["proposed", "accepted", "committed"]
-        summed = self.cycles.group_by(of_generation).aggregate(
-            [("cycle", "count"), *((name, "sum") for name in counted)]
-        )
-        sums = {
-            (row["block"], row["order"]): (*(row[f"{name}_sum"] for name in counted), row["cycle_count"])
-            for row in summed.to_pylist()
-        }
-        columns = [*of_generation, "drafter", "proposed", "accepted", "tokens", "passes"]
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        """Compare the sums of cycles with their generations."""
+        aggregates = [("proposed", "sum"), ("accepted", "sum"), ("committed", "sum"), ("cycle", "count")]
+        summed = self.cycles.group_by(["block", "order"]).aggregate(aggregates).to_pylist()
+        sums = {(row.pop("block"), row.pop("order")): tuple(row.values()) for row in summed}
+        columns = ["drafter", "block", "order", "proposed", "accepted", "tokens", "passes"]
         for row in self.generations.select(columns).to_pylist():
-            if row["drafter"] == PLAIN:
-                continue
-            found = sums.pop((row["block"], row["order"]), (0, 0, 0, 0))
-            expected = tuple(row[name] for name in columns[3:])
-            if found != expected:
-                raise ArtifactError(
-                    f"{self.path}: block {row['block']}, generation {row['order']}: its cycles have {found} proposed, "
-                    f"accepted and committed tokens and passes, expected {expected}. Measure the run again"
-                )
+            drafter, block, order, *counts = row.values()
+            if drafter != PLAIN and (found := sums.pop((block, order), (0, 0, 0, 0))) != tuple(counts):
+                place = f"block {block}, generation {order}"
+                what = "proposed, accepted and committed tokens and passes"
+                yield "", f"{place}: its cycles have {found} {what}, expected {tuple(counts)}"
         if sums:
-            raise ArtifactError(f"{self.path}: cycles of {len(sums)} unknown generations. Measure the run again")
+            yield "", f"cycles of {len(sums)} unknown generations"
 
 
 def write_block(directory: Path, generations: Iterable[Mapping[str, Any]], cycles: Iterable[Mapping[str, Any]]) -> None:

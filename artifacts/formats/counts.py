@@ -10,7 +10,8 @@ are sorted by prefix, then by symbol, which is the order of their symbols read f
 after a row are one range of the next order.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from spectool import ArtifactError
 from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.manifest import MANIFEST, expect_format, read_manifest, require_files, verify_files
+from spectool.artifacts.manifest import Artifact
 
 FORMAT = "spectool-counts"
 VERSION = 1
@@ -46,46 +47,34 @@ class Level(NamedTuple):
     count: NDArray[np.int64]  # type: ignore[assignment]  # a tuple's own method of this name is not needed
 
 
-class Counts:
+class Counts(Artifact):
     """Open counts, memory-mapped and read-only.
 
     Attributes:
-        path: Their directory.
-        manifest: Their manifest.
         kind: ``words`` or ``windows`` (of tokens).
         orders: Longest n-gram, in symbols.
         min_count: Every n-gram that occurs at least so often is there, with its exact count, and no other.
         total: Words or tokens of the corpus, those below the minimum included.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open the counts at ``path``. Sizes, types and numbers of rows are checked; `verify` checks contents.
+    format, versions, again = FORMAT, (VERSION,), "Count again"
 
-        Raises:
-            ArtifactError: Not whole counts of this version.
-        """
-        self.path = path
-        self.manifest = read_manifest(path)
-        expect_format(path, self.manifest, FORMAT, VERSION, ())
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         arguments, statistics = self.manifest.arguments, self.manifest.statistics
         self.kind: str = arguments.get("kind", "")
-        if self.kind not in KINDS:
-            raise ArtifactError(f"{path / MANIFEST}: kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+        self._expect(self.kind in KINDS, f"kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
         if self.kind == "windows":
-            expect_format(path, self.manifest, FORMAT, VERSION, ("target",))
-        self.orders = _number(path, arguments, "orders", 1, MAX_ORDER)
-        self.min_count = _number(path, arguments, "min_count", 1)
-        self.total = _number(path, statistics, "total", 0)
+            self._require("target")
+        self.orders = self._number(arguments, "orders", 1, MAX_ORDER)
+        self.min_count = self._number(arguments, "min_count", 1)
+        self.total = self._number(statistics, "total", 0)
         self._levels = [self._open_level(order) for order in range(1, self.orders + 1)]
         self._vocabulary: pa.Array | None = None
         if self.kind == "words":
-            require_files(path, self.manifest, ["vocabulary.arrow"], "Count again")
-            self._vocabulary = read_columns(path / "vocabulary.arrow", _VOCABULARY)["word"]
-            if len(self._vocabulary) != len(self._levels[0].count):
-                raise ArtifactError(
-                    f"{path}: {len(self._vocabulary)} words and {len(self._levels[0].count)} counts of words, "
-                    "expected equal numbers. Count again"
-                )
+            self._vocabulary = read_columns(self._file("vocabulary.arrow"), _VOCABULARY)["word"]
+            words, counted = len(self._vocabulary), len(self._levels[0].count)
+            self._expect(words == counted, f"{words} words and {counted} counts of words, expected equal numbers", "")
 
     @property
     def fingerprint(self) -> str | None:
@@ -124,23 +113,14 @@ class Counts:
             rows = level.prefix[rows]
         return symbols
 
-    def verify(self) -> None:
-        """Prove the counts whole: checksums first, then every invariant of the format.
-
-        Raises:
-            ArtifactError: The first thing that is wrong.
-        """
-        verify_files(self.path, self.manifest)
+    def _problems(self) -> Iterator[tuple[str, str]]:
         above = np.array([self.total], dtype=np.int64)
         for order, level in enumerate(self._levels, 1):
-            problem = self._problem(level, above)
-            if problem:
-                raise ArtifactError(f"{self.path / level_name(order)}: {problem}. Count again")
+            if problem := self._problem(level, above):
+                yield level_name(order), problem
             above = level.count
-        if self._vocabulary is not None and not np.array_equal(
-            self._levels[0].symbol, np.arange(1, len(self._vocabulary) + 1)
-        ):
-            raise ArtifactError(f"{self.path / level_name(1)}: symbols are not those of the vocabulary. Count again")
+        if self._vocabulary is not None and (self._levels[0].symbol != np.arange(1, len(self._vocabulary) + 1)).any():
+            yield level_name(1), "symbols are not those of the vocabulary"
 
     def _problem(self, level: Level, above: NDArray[np.int64]) -> str | None:
         """Say what is wrong with the rows of a level, given the counts of the one above, in bounded memory."""
@@ -163,21 +143,21 @@ class Counts:
 
     def _open_level(self, order: int) -> Level:
         name = level_name(order)
-        require_files(self.path, self.manifest, [name], "Count again")
-        columns = read_columns(self.path / name, _LEVEL)
+        columns = read_columns(self._file(name), _LEVEL)
         level = Level(*(as_numpy(columns[column]) for column in _LEVEL))
         try:
             kept = self.manifest.statistics["orders"][str(order)]["kept"]
-        except (KeyError, TypeError) as error:
-            raise ArtifactError(
-                f"{self.path / MANIFEST}: no number of kept n-grams of order {order}. Count again"
-            ) from error
-        if len(level.count) != kept:
-            raise ArtifactError(
-                f"{self.path / name}: {len(level.count)} rows, the manifest says {kept}. Count again, "
-                "or copy the artifact again"
-            )
+        except (KeyError, TypeError):
+            kept = None
+        self._expect(kept is not None, f"no number of kept n-grams of order {order}")
+        self._expect(len(level.count) == kept, f"{len(level.count)} rows, the manifest says {kept}", name)
         return level
+
+    def _number(self, part: Mapping[str, Any], key: str, low: int, high: float = math.inf) -> int:
+        value: Any = part.get(key)
+        fits = type(value) is int and low <= value <= high
+        self._expect(fits, f"{key} is {value!r}, expected a number from {low} on")
+        return int(value)
 
 
 def level_name(order: int) -> str:
@@ -194,10 +174,3 @@ def write_level(directory: Path, order: int, level: Level) -> None:
 def write_vocabulary(directory: Path, words: pa.Array) -> None:
     """Write the words by symbol, from symbol 1 on."""
     write_columns(directory / "vocabulary.arrow", {"word": words.cast(pa.large_string())})
-
-
-def _number(path: Path, part: Mapping[str, Any], key: str, low: int, high: int | None = None) -> int:
-    value = part.get(key)
-    if type(value) is not int or value < low or (high is not None and value > high):
-        raise ArtifactError(f"{path / MANIFEST}: {key} is {value!r}, expected a number from {low} on. Count again")
-    return value

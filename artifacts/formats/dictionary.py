@@ -30,20 +30,10 @@ from numpy.typing import NDArray
 
 from spectool import ArtifactError
 from spectool.artifacts.formats.arrays import map_array, save_array
-from spectool.artifacts.manifest import (
-    MANIFEST,
-    Manifest,
-    expect_format,
-    read_manifest,
-    require_files,
-    verify_file,
-    verify_files,
-)
+from spectool.artifacts.manifest import Artifact
 
 FORMAT = "spectool-dictionary"
 VERSION = 3
-REBUILD = "spectool build-dict --tokenizer {target} --corpus {corpus} -o {path}"
-FILES = ("alphabet.npy", "contexts.marisa", "continuation.npy", "probability.npy", "count.npy", "continuations.marisa")
 Step: TypeAlias = tuple[tuple[int, ...], float, bytes]
 """What is proposed in a state: token ids of the continuation, their probability, and the state after them."""
 START = b""
@@ -80,50 +70,51 @@ class Entry:
     count: int  # occurrences of the context in the text; about 9% coarse once written
 
 
-class Dictionary:
+class Dictionary(Artifact):
     """An open dictionary, memory-mapped and read-only.
 
     Attributes:
-        path: Its directory.
-        manifest: Its manifest.
         alphabet: Ids of all tokens in it; uint32, most frequent first.
         max_context: Longest context, in tokens; a look-up needs no more history than that.
         chained: Whether a proposal goes on with further look-ups after its first continuation.
     """
 
+    format, versions, roles = FORMAT, (VERSION,), ("target",)
+    again = "Build the dictionary again"
+    rebuild = "spectool build-dict --tokenizer {target} --corpus {corpus} -o {path}"
+
     def __init__(self, path: Path) -> None:
-        """Open the dictionary at ``path``. Sizes and types are checked; `verify` checks contents.
+        """Open the dictionary at ``path``, as `Artifact` says.
 
         The tries are compared with their checksums at once, about 1 ms for each MB: walking a
         damaged one can end the process.
-
-        Raises:
-            ArtifactError: Not a whole dictionary of this version.
         """
-        self.path = path
-        self.manifest = read_manifest(path)
-        expect_format(path, self.manifest, FORMAT, VERSION, ("target",), REBUILD)
-        require_files(path, self.manifest, FILES, "Build the dictionary again")
-        alphabet = map_array(path / "alphabet.npy", "uint32")
-        self.alphabet = alphabet
-        self._symbols, self._tokens = _Symbols(alphabet), _Tokens(alphabet)
-        self._continuations = _open_trie(path, self.manifest, "continuations.marisa")
-        self._contexts = _open_trie(path, self.manifest, "contexts.marisa")
+        super().__init__(path)
+        self.alphabet = map_array(self._file("alphabet.npy"), "uint32")
+        self._symbols, self._tokens = _Symbols(self.alphabet), _Tokens(self.alphabet)
+        self._continuations = self._trie("continuations.marisa")
+        self._contexts = self._trie("contexts.marisa")
         self._prefixes, self._key_id = self._contexts.prefixes, self._contexts.key_id
         size = len(self._contexts)
         # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
-        self._continuation = map_array(path / "continuation.npy", _id_type(len(self._continuations)), size).data
-        self._probability = map_array(path / "probability.npy", "uint8", size).data
-        self._count = map_array(path / "count.npy", "uint8", size).data
+        kinds = {"continuation": _id_type(len(self._continuations)), "probability": "uint8", "count": "uint8"}
+        self._continuation, self._probability, self._count = (
+            map_array(self._file(f"{name}.npy"), kind, size).data for name, kind in kinds.items()
+        )
         self._spelled = _Spelled(self._continuations, self._tokens)
-        self.max_context = _max_context(path, self.manifest)
-        chained = self.manifest.statistics.get("chained")
-        if not isinstance(chained, bool):
-            raise ArtifactError(
-                f"{path / MANIFEST}: chained is {chained!r}, expected true or false. Build the dictionary again"
-            )
-        self.chained = chained
+        self.max_context: int = self.manifest.statistics.get("max_context", 0)
+        fits = isinstance(self.max_context, int) and self.max_context >= 1
+        self._expect(fits, f"max_context is {self.max_context!r}, expected tokens")
+        self.chained: bool = self.manifest.statistics.get("chained", "missing")
+        self._expect(isinstance(self.chained, bool), f"chained is {self.chained!r}, expected true or false")
         self._reach = self.max_context * _LONGEST_SYMBOL
+
+    def _trie(self, name: str) -> Any:
+        file = self._file(name, hashed=True)
+        try:
+            return marisa_trie.BinaryTrie().mmap(str(file))
+        except (RuntimeError, OSError, ValueError) as error:
+            raise ArtifactError(f"{file}: not a readable marisa-trie file ({error}). {self.again}") from error
 
     def __len__(self) -> int:
         return len(self._continuation)
@@ -156,11 +147,10 @@ class Dictionary:
         known = self._prefixes(state)
         if not known:
             return None
-        row = self._key_id(known[-1])
-        tokens = self._spelled[self._continuation[row]]
+        tokens, probability = self.continuation(self._key_id(known[-1]))
         for token in tokens:
             state = self._symbols[token] + state
-        return tokens, (self._probability[row] + 1) * PROBABILITY_STEP, state
+        return tokens, probability, state
 
     def continuation(self, row: int) -> tuple[tuple[int, ...], float]:
         """Return what an entry proposes, token ids, and its probability."""
@@ -178,30 +168,22 @@ class Dictionary:
         context = [self._tokens[char] for char in reversed(key.decode())]
         return Entry(context, *self.continuation(row), round(2 ** (self._count[row] / 8)))
 
-    def verify(self) -> None:
-        """Prove the dictionary whole: checksums first, then every invariant of the format.
-
-        Raises:
-            ArtifactError: The first thing that is wrong.
-        """
-        verify_files(self.path, self.manifest)
-        size = self.manifest.tokenizers["target"]["size"]
-        alphabet = self.alphabet
-        contexts, continuations = _Keys(self._contexts), _Keys(self._continuations)
-        checks = {
-            "alphabet.npy: token ids repeat": len(np.unique(alphabet)) == len(alphabet),
-            "alphabet.npy: token ids outside the vocabulary": alphabet.max(initial=0) < size,
-            "contexts.marisa: a symbol is not in alphabet.npy": contexts.last_rank < len(alphabet),
-            "contexts.marisa: a context is empty or too long": contexts.shortest > 0
-            and contexts.longest <= self.max_context,
-            "continuations.marisa: a symbol is not in alphabet.npy": continuations.last_rank < len(alphabet),
-            "continuations.marisa: a continuation is empty": continuations.shortest > 0,
-            "continuation.npy: ids outside continuations.marisa": np.asarray(self._continuation).max(initial=0)
-            < max(1, len(self._continuations)),
-        }
-        for problem, holds in checks.items():
-            if not holds:
-                raise ArtifactError(f"{self.path}/{problem}. Build the dictionary again")
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        alphabet, known = self.alphabet, len(self.alphabet)
+        if len(np.unique(alphabet)) < known:
+            yield "alphabet.npy", "token ids repeat"
+        if alphabet.max(initial=0) >= self.tokenizer["size"]:
+            yield "alphabet.npy", "token ids outside the vocabulary"
+        for file, trie in (("contexts.marisa", self._contexts), ("continuations.marisa", self._continuations)):
+            shortest, longest, last_rank = _extremes(trie)
+            if last_rank >= known:
+                yield file, "a symbol is not in alphabet.npy"
+            if trie is self._contexts and not (shortest and longest <= self.max_context):
+                yield file, "a context is empty or too long"
+            if not shortest:
+                yield file, "a continuation is empty"
+        if np.asarray(self._continuation).max(initial=0) >= max(1, len(self._continuations)):
+            yield "continuation.npy", "ids outside continuations.marisa"
 
 
 class _Symbols(dict[int, bytes]):
@@ -247,23 +229,16 @@ class _Spelled(dict[int, tuple[int, ...]]):
         return spelled
 
 
-class _Keys:
-    """What is checked of all keys of a trie.
-
-    Attributes:
-        shortest: Symbols of the shortest; 1 where there are no keys.
-        longest: Of the longest.
-        last_rank: The highest rank of a symbol; -1 where there are none.
-    """
-
-    def __init__(self, trie: Any) -> None:
-        self.shortest, self.longest, self.last_rank = (1 << 30 if len(trie) else 1), 0, -1
-        keys = trie.iterkeys()
-        while batch := list(islice(keys, _BATCH)):
-            symbols = [key.decode() for key in batch]
-            lengths = list(map(len, symbols))
-            self.shortest, self.longest = min(self.shortest, *lengths), max(self.longest, *lengths)
-            self.last_rank = max(self.last_rank, int(_ranks("".join(symbols)).max(initial=-1)))
+def _extremes(trie: Any) -> tuple[int, int, int]:
+    """Return the lengths of a trie's shortest and longest key, 1 and 0 without any, and its highest rank or -1."""
+    shortest, longest, last_rank = (1 << 30 if len(trie) else 1), 0, -1
+    keys = trie.iterkeys()
+    while batch := list(islice(keys, _BATCH)):
+        symbols = [key.decode() for key in batch]
+        lengths = list(map(len, symbols))
+        shortest, longest = min(shortest, *lengths), max(longest, *lengths)
+        last_rank = max(last_rank, int(_ranks("".join(symbols)).max(initial=-1)))
+    return shortest, longest, last_rank
 
 
 def _save(trie: marisa_trie.Trie, path: Path) -> None:
@@ -333,20 +308,3 @@ def _ranks(symbols: str) -> NDArray[np.int64]:
 
 def _id_type(continuations: int) -> str:
     return "uint16" if continuations <= 1 << 16 else "uint32"
-
-
-def _max_context(path: Path, manifest: Manifest) -> int:
-    value = manifest.statistics.get("max_context")
-    if not isinstance(value, int) or value < 1:
-        raise ArtifactError(f"{path / MANIFEST}: max_context is {value!r}, expected tokens. Build the dictionary again")
-    return value
-
-
-def _open_trie(path: Path, manifest: Manifest, name: str) -> Any:
-    verify_file(path, manifest, name)
-    try:
-        return marisa_trie.BinaryTrie().mmap(str(path / name))
-    except (RuntimeError, OSError, ValueError) as error:
-        raise ArtifactError(
-            f"{path / name}: not a readable marisa-trie file ({error}). Build the dictionary again"
-        ) from error

@@ -23,12 +23,11 @@ fairness.json, all names being those given on the command line, lengths in token
 """
 
 import json
+from collections.abc import Iterable
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from spectool import ArtifactError
-from spectool.artifacts.manifest import Manifest, expect_format, read_manifest, verify_file, verify_files
+from spectool.artifacts.manifest import Artifact
 
 FORMAT = "spectool-fairness"
 VERSION = 1
@@ -36,23 +35,11 @@ FIGURES = "fairness.json"
 _PARTS = ("gamma", "target", "tasks", "drafts", "dictionaries", "fertility", "verdict")
 
 
-class Fairness:
-    """What was measured, read when asked for.
+class Fairness(Artifact):
+    """What was measured, read when asked for."""
 
-    Attributes:
-        path: Its directory.
-        manifest: Its manifest.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Open what lies at ``path``.
-
-        Raises:
-            ArtifactError: Not a whole artifact of this version.
-        """
-        self.path = path
-        self.manifest: Manifest = read_manifest(path)
-        expect_format(path, self.manifest, FORMAT, VERSION, ("target",))
+    format, versions, roles = FORMAT, (VERSION,), ("target",)
+    again = "Measure again: spectool fairness …"
 
     @cached_property
     def figures(self) -> dict[str, Any]:
@@ -61,23 +48,12 @@ class Fairness:
         Raises:
             ArtifactError: They are damaged, or a part is missing.
         """
-        if FIGURES not in self.manifest.files:
-            raise ArtifactError(f"{self.path}: has no {FIGURES}. Measure again: spectool fairness …")
-        verify_file(self.path, self.manifest, FIGURES)
-        found = json.loads((self.path / FIGURES).read_text(encoding="utf-8"))
-        missing = [part for part in _PARTS if not isinstance(found, dict) or part not in found]
-        if missing:
-            raise ArtifactError(
-                f"{self.path / FIGURES}: lacks {', '.join(missing)}. Measure again: spectool fairness …"
-            )
-        figures: dict[str, Any] = found
+        figures: dict[str, Any] = json.loads(self._file(FIGURES, hashed=True).read_text(encoding="utf-8"))
+        missing = [part for part in _PARTS if not isinstance(figures, dict) or part not in figures]
+        self._expect(not missing, f"lacks {', '.join(missing)}", FIGURES)
         return figures
 
-    def verify(self) -> None:
-        """Check every file.
-
-        Raises:
-            ArtifactError: One is damaged or strange.
-        """
-        verify_files(self.path, self.manifest)
+    def _problems(self) -> Iterable[tuple[str, str]]:
+        """Read the figures, which says what is wrong with them."""
         _ = self.figures
+        return ()

@@ -14,7 +14,7 @@ import pytest
 
 from spectool import ArtifactError, IncompleteArtifact, __version__
 from spectool.artifacts import Manifest, read_manifest
-from spectool.artifacts.manifest import expect_format, seal, verify_files
+from spectool.artifacts.manifest import Artifact, seal, verify_files
 from spectool.artifacts.replacing import writing
 
 DATA = bytes(range(256)) * 4
@@ -181,16 +181,28 @@ def test_an_oversized_manifest(artifact: Path) -> None:
 
 
 def test_other_formats_versions_and_roles(artifact: Path) -> None:
-    manifest = read_manifest(artifact)
-    expect_format(artifact, manifest, "spectool-test", 3, ("target",))
+    class Test(Artifact):
+        format, versions, roles, again = "spectool-test", (3,), ("target",), "Test again"
+
+    class Other(Test):
+        format = "other"
+
+    class Newer(Test):
+        versions = (2, 4)
+
+    class Pair(Test):
+        roles = ("target", "draft")
+
+    assert Test(artifact).manifest == read_manifest(artifact)
+    Test(artifact).verify()
     with pytest.raises(
         ArtifactError, match=r"is a spectool-test, expected a other\. `spectool inspect .*` explains it"
     ):
-        expect_format(artifact, manifest, "other", 3, ())
+        Other(artifact)
     with pytest.raises(ArtifactError, match=r"version 3 \(written by spectool .*reads version 4\. Build it again"):
-        expect_format(artifact, manifest, "spectool-test", 4, ())
+        Newer(artifact)
     with pytest.raises(ArtifactError, match=r"manifest\.json: names no draft tokenizer"):
-        expect_format(artifact, manifest, "spectool-test", 3, ("target", "draft"))
+        Pair(artifact)
 
 
 def snapshot(directory: Path) -> dict[str, bytes]:

@@ -16,7 +16,6 @@ from spectool import ArtifactError, FingerprintMismatch, IncompleteArtifact
 from spectool.artifacts import Dictionary, Manifest, Match, open_tokenizer
 from spectool.artifacts.formats.arrays import save_array
 from spectool.artifacts.formats.dictionary import (
-    FILES,
     FORMAT,
     START,
     UNKNOWN_SYMBOL,
@@ -35,6 +34,7 @@ from spectool.runtime.demo_models import demo_path
 
 Entries = Mapping[tuple[int, ...], tuple[tuple[int, ...], float]]
 VOCABULARY = 100_000
+FILES = ("alphabet.npy", "contexts.marisa", "continuation.npy", "probability.npy", "count.npy", "continuations.marisa")
 SMALL: Entries = {
     (1,): ((2, 3), 0.5),
     (1, 2): ((3,), 1.0),
