@@ -45,7 +45,17 @@ class _Request:
         self._newest: list[int] = []
         self._working = True
 
-    def update(self, row: int, length: int, new: Sequence[int], tokens: Rows) -> None:
+    def propose(self, limit: int, row: int, length: int, new: Sequence[int], tokens: Rows) -> list[int]:
+        """Return at most ``limit`` tokens; none of a drafter that fails, until the row holds another request."""
+        try:
+            self._update(row, length, new, tokens)
+            return list(self._drafter.propose(limit).tokens) if self._working else []
+        except Exception as error:
+            self._working = False
+            warn_switched_off(self._drafter, error)
+            return []
+
+    def _update(self, row: int, length: int, new: Sequence[int], tokens: Rows) -> None:
         """Commit the new tokens of a request that goes on; begin with all tokens of another one."""
         before = length - len(new)
         known = self._length == before and tokens[row, before - len(self._newest) : before].tolist() == self._newest
@@ -57,15 +67,6 @@ class _Request:
             self._drafter.start(tokens[row, 0:length].tolist())
         self._length = length
         self._newest = tokens[row, max(0, length - _REMEMBERED) : length].tolist()
-
-    def propose(self, limit: int) -> list[int]:
-        """Return at most ``limit`` tokens; none of a drafter that has failed in this request."""
-        return list(self._drafter.propose(limit).tokens) if self._working else []
-
-    def switch_off(self, error: Exception) -> None:
-        """Leave the drafter alone until the row holds another request."""
-        self._working = False
-        warn_switched_off(self._drafter, error)
 
 
 class DictionaryProposer:
@@ -115,16 +116,8 @@ class DictionaryProposer:
         for row, new in enumerate(sampled_token_ids):
             length = int(num_tokens_no_spec[row])
             limit = min(self._limit, self._longest - length - 1)
-            if not len(new) or limit < 1:
-                proposals.append([])
-                continue
-            request = self._requests[row]
-            try:
-                request.update(row, length, new, token_ids_cpu)
-                proposals.append(request.propose(limit))
-            except Exception as error:
-                request.switch_off(error)
-                proposals.append([])
+            asked = len(new) and limit >= 1
+            proposals.append(self._requests[row].propose(limit, row, length, new, token_ids_cpu) if asked else [])
         return proposals
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:

@@ -94,7 +94,7 @@ class Controller:
         self.longest = longest
         self.chosen = 0
         self.passes = PassTimes(longest + 1)
-        self.drafts = DraftTimes(longest)
+        self.drafts = DraftTimes()
         self._accepted = _ByPosition(longest)
         self._proposed = _ByPosition(longest)
         self._callers: deque[float] = deque(maxlen=WINDOW)  # seconds of the caller for each token of a cycle

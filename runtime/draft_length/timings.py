@@ -131,11 +131,10 @@ class DraftTimes:
         per_missed: Seconds of each token that it has yet to take in: of the prompt, or when it was not asked for long.
     """
 
-    def __init__(self, longest: int) -> None:
-        """Expect proposals of 0 to ``longest`` tokens."""
+    def __init__(self) -> None:
+        """Begin without any sample."""
         self.fixed = self.per_token = self.per_missed = 0.0
-        self._samples: list[deque[float]] = [deque() for _ in range(longest + 1)]
-        self._points: dict[int, tuple[float, int]] = {}  # median seconds and their samples, by tokens
+        self._samples: dict[int, deque[float]] = {}  # by tokens; none is empty
         self._order: deque[int] = deque()  # tokens of the samples, the oldest first
         self._lags: deque[float] = deque(maxlen=WINDOW)
         self._begun = False
@@ -151,13 +150,13 @@ class DraftTimes:
         """
         first, self._begun = not self._begun, True
         expected = self(tokens)
-        if self._points and (first or missed > _LAG) and seconds < expected / _FASTER:
+        if self._samples and (first or missed > _LAG) and seconds < expected / _FASTER:
             self._scale(seconds / expected)
-            if tokens in self._points:
+            if tokens in self._samples:
                 self._drop(tokens)
-        elif first and (not self._points or missed <= _LAG):
+        elif first and (not self._samples or missed <= _LAG):
             return
-        elif self._points and missed > _LAG:
+        elif self._samples and missed > _LAG:
             self._lags.append(max(0.0, seconds - expected) / missed)
             self.per_missed = median_low(self._lags)
             return
@@ -169,10 +168,10 @@ class DraftTimes:
 
     def update(self) -> None:
         """Put a line through the medians, each weighted by its samples; neither part is negative."""
-        if not self._points:
+        if not self._samples:
             return
-        points = [(size, time, count) for size, (time, count) in self._points.items()]
-        weight = sum([count for _, _, count in points])
+        points = [(size, median_low(samples), len(samples)) for size, samples in self._samples.items()]
+        weight = len(self._order)
         size = sum([size * count for size, _, count in points]) / weight
         time = sum([time * count for _, time, count in points]) / weight
         spread = sum([count * (x - size) ** 2 for x, _, count in points])
@@ -184,32 +183,23 @@ class DraftTimes:
         self.fixed = time - self.per_token * size
 
     def _sample(self, tokens: int, seconds: float) -> None:
-        if len(self._samples[tokens]) == WINDOW:
+        if len(self._samples.get(tokens, ())) == WINDOW:
             self._drop(tokens)
         elif len(self._order) == _RECENT:
             self._drop(self._order[0])
-        self._samples[tokens].append(seconds)
+        self._samples.setdefault(tokens, deque()).append(seconds)
         self._order.append(tokens)
-        self._summarise(tokens)
 
     def _drop(self, tokens: int) -> None:
         """Forget the oldest sample of a size."""
         self._samples[tokens].popleft()
+        if not self._samples[tokens]:
+            del self._samples[tokens]
         self._order.remove(tokens)
-        self._summarise(tokens)
-
-    def _summarise(self, tokens: int) -> None:
-        samples = self._samples[tokens]
-        if samples:
-            self._points[tokens] = median_low(samples), len(samples)
-        else:
-            del self._points[tokens]
 
     def _scale(self, factor: float) -> None:
         """Everything takes ``factor`` times as long as it did: what was measured counts for one sample of each size."""
         self.per_missed *= factor
         self._lags.clear()
-        self._order.clear()
-        for size, (time, _) in list(self._points.items()):
-            self._samples[size].clear()
-            self._sample(size, time * factor)
+        self._samples = {size: deque([median_low(samples) * factor]) for size, samples in self._samples.items()}
+        self._order = deque(self._samples)

@@ -51,7 +51,7 @@ def test_pass_times_of_an_earlier_generation_stand_in_proportion_for_those_not_m
 
 
 def test_draft_times_are_a_line_and_what_catching_up_takes() -> None:
-    times = DraftTimes(16)
+    times = DraftTimes()
     for tokens, seconds in ((4, 100.0), (4, 0.6), (4, 0.6), (8, 1.0), (8, 1.0), (2, 0.4)):
         times.add(tokens, 0, seconds)
     times.update()
@@ -61,7 +61,7 @@ def test_draft_times_are_a_line_and_what_catching_up_takes() -> None:
 
 
 def test_a_drafter_that_has_become_faster_shows_it_after_a_pause() -> None:
-    times = DraftTimes(16)
+    times = DraftTimes()
     for tokens, seconds in ((4, 9.0), (2, 4.0), (4, 8.0), (4, 8.0)):
         times.add(tokens, 0, seconds)
     times.update()
