@@ -1,9 +1,9 @@
 """Pages from templates: one HTML file that needs nothing else, and Markdown with its plots beside it.
 
-A page is a template of ``templates/``, such as ``report.jinja``: prose around the macros `section`, `text`, `table`,
-`tables` and `plot`. ``html.jinja`` and ``markdown.jinja`` each write these in their own markup. What a template is
-given is plain text: what has a meaning in HTML or Markdown is escaped. A table is a data frame whose index names its
-rows, and a plot is an SVG document.
+A page is a template of ``templates/``, such as ``report.jinja``: prose around the macros `section`, `text`, `lead`,
+`table`, `plot` and `drafted`. ``html.jinja`` and ``markdown.jinja`` each write these in their own markup. What a
+template is given is plain text: what has a meaning in HTML or Markdown is escaped. A table is a data frame whose index
+names its rows, and a plot is an SVG document.
 """
 
 import base64

@@ -141,6 +141,8 @@ def _changed(keys: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]
         keys["prompts"] = list(map(_prompts, prompts))
     if not keys.get("prompts"):
         raise click.UsageError(f"no prompts: give --prompts ({_PROMPTS}), or an EXPERIMENT that has some")
+    if ("window" in drawn or "stride" in drawn) and not any("source" in source for source in keys["prompts"]):
+        raise click.UsageError("--window and --stride cut prompts from a corpus, and all of these are built-in ones")
     for source in keys["prompts"]:
         of_corpus = "source" in source
         source |= {key: value for key, value in drawn.items() if of_corpus or key in ("count", "sample")}

@@ -115,19 +115,24 @@ class ModelSpec(Table):
 
     def drafters_for(self, language: str) -> list[DrafterSpec]:
         """Return the drafters for prompts in a language."""
-        return [drafter for drafter in self.drafters if language in (drafter.languages or (language,))]
+        return [drafter for drafter in self.drafters if serves(drafter, language)]
 
     def _check(self, prompts: set[str]) -> None:
         """Check that its languages are those of prompts, that each has drafters, and that names tell them apart."""
-        mine = prompts & set(self.languages or prompts)
+        mine = {language for language in prompts if serves(self, language)}
         _expect(mine, f"{self.name}: languages", "prompts", "none")
         for drafter in self.drafters:
-            served = mine & set(drafter.languages or mine)
+            served = any(serves(drafter, language) for language in mine)
             _expect(served, f"{self.name}: drafter {drafter.name}: languages", "of the model's prompts", "none")
         for language in mine:
             found = self.drafters_for(language)
             _expect(found, f"{self.name}: drafters", f"one for {language}", "none")
             _expect_different([PLAIN, *(drafter.name for drafter in found)], f"{self.name}: drafters")
+
+
+def serves(spec: ModelSpec | DrafterSpec, language: str) -> bool:
+    """Return whether a model or a drafter is for prompts in a language."""
+    return not spec.languages or language in spec.languages
 
 
 class Experiment(Table):

@@ -11,10 +11,10 @@ import gc
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ from spectool.artifacts.replacing import check_replaceable, naming, writing
 from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.artifacts.work import differences, read_json, work_path, working, write_json
 from spectool.measure.bench.energy import Meter, metering
-from spectool.measure.bench.experiment import Experiment, ModelSpec
+from spectool.measure.bench.experiment import DrafterSpec, Experiment, ModelSpec, serves
 from spectool.measure.bench.machine import machine, versions
 from spectool.measure.bench.prompt_sources import Prompt, encoded, fingerprint, load_prompts
 from spectool.measure.bench.timing import Configuration, Target
@@ -56,8 +56,8 @@ class _Loaded(NamedTuple):
 
     target: Target  # measures
     tokenizer: Any  # mlx-lm's ``TokenizerWrapper`` of it
-    # plain decoding, and every combination of drafter, strategy and draft length
-    configurations: Sequence[Configuration]
+    plain: Configuration  # plain decoding
+    drafted: Mapping[DrafterSpec, Sequence[Configuration]]  # a drafter in every strategy and draft length
     # by the target's name: bytes (``sizes``) and bits of quantised weights, its own and of draft models
     weights: dict[str, Row]
 
@@ -67,12 +67,13 @@ def _load(experiment: Experiment, spec: ModelSpec, meter: Meter) -> _Loaded:
     say(f"loading {spec.name}")
     model, tokenizer = load_model(spec.path)
     load_draft = cache(load_model)
-    configurations, drafts = [Configuration()], dict[str, Any]()
+    drafted, drafts = dict[DrafterSpec, list[Configuration]](), dict[str, Any]()
     for drafter in spec.drafters:
         say(f"loading {drafter.name}")
         draft = None if drafter.draft_model is None else load_draft(drafter.draft_model)
         if draft is not None:
             drafts[drafter.name] = draft[0]
+        configurations = drafted[drafter] = []
         for strategy in drafter.strategies or (None,):
             loaded = load_drafter(
                 tokenizer,
@@ -85,18 +86,19 @@ def _load(experiment: Experiment, spec: ModelSpec, meter: Meter) -> _Loaded:
             )
             loaded = with_prompt_lookup(loaded) if drafter.prompt_lookup else loaded
             configurations += [
-                Configuration(drafter.name, strategy, k, loaded, drafter.verify, drafter.languages)
-                for k in experiment.num_draft_tokens
+                Configuration(drafter.name, strategy, k, loaded, drafter.verify) for k in experiment.num_draft_tokens
             ]
     stop = frozenset(() if experiment.ignore_eos else tokenizer.eos_token_ids)
     weights: dict[str, Row] = {}
-    for part, count in (("sizes", _bytes), ("bits", _bits)):
+    for part, count in (("sizes", weight_bytes), ("bits", _bits)):
         weights[part] = {spec.name: count(model)}
         weights[f"draft_{part}"] = {spec.name: {name: count(draft) for name, draft in drafts.items()}}
-    return _Loaded(Target(spec.name, model, stop, experiment.tokens, meter), tokenizer, configurations, weights)
+    target = Target(spec.name, model, stop, experiment.tokens, meter)
+    return _Loaded(target, tokenizer, Configuration(), drafted, weights)
 
 
-def _bytes(model: Any) -> int:
+def weight_bytes(model: Any) -> int:
+    """Return the bytes of an MLX model's weights."""
     weights: dict[str, Any] = dict(tree_flatten(model.parameters()))
     return sum(weight.nbytes for weight in weights.values())
 
@@ -114,6 +116,11 @@ class _Job(NamedTuple):
     repetition: int
     prompt: Prompt
     temperature: float
+
+    @property
+    def drafters(self) -> list[DrafterSpec]:
+        """Those for the prompt's language."""
+        return self.model.drafters_for(self.prompt.language)
 
 
 def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause: float = 0.0) -> Benchmark:
@@ -144,7 +151,7 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause
         weights = work / "weights.json"
         began = datetime.fromtimestamp((work / "key.json").stat().st_mtime, UTC).isoformat(timespec="seconds")
         missing = [job for job in jobs if not _is_measured(_block(work, job))]
-        left, planned = (sum(_generations(experiment, job) for job in some) for some in (missing, jobs))
+        left, planned = (_generations(experiment, some) for some in (missing, jobs))
         if left < planned:
             say(f"going on: {planned - left} of {planned} generations were measured before")
         with metering(watts) as meter:
@@ -154,7 +161,7 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause
                     loaded = _load(experiment, model, meter)
                     known = read_json(weights) or {}  # a resumed run may not load every model again
                     write_json(weights, {part: known.get(part, {}) | more for part, more in loaded.weights.items()})
-                    left = sum(_generations(experiment, job) for job in mine)
+                    left = _generations(experiment, mine)
                     with progress(f"measuring {model.name}", left, "generations") as done:
                         for job in mine:
                             time.sleep(pause)
@@ -198,14 +205,14 @@ def _measured_before(out: Path, now: Row) -> Benchmark:
 
 def _jobs(experiment: Experiment, prompts: Sequence[Prompt]) -> list[_Job]:
     every = product(experiment.models, range(experiment.repetitions), prompts, experiment.temperature)
-    wanted = [each for each in every if each[2].language in (each[0].languages or (each[2].language,))]
+    wanted = [each for each in every if serves(each[0], each[2].language)]
     return [_Job(number, *each) for number, each in enumerate(wanted)]
 
 
-def _generations(experiment: Experiment, job: _Job) -> int:
-    """Count plain decoding, and every combination of drafter, strategy and draft length for a prompt."""
-    drafters = job.model.drafters_for(job.prompt.language)
-    return 1 + len(experiment.num_draft_tokens) * sum(len(drafter.strategies) or 1 for drafter in drafters)
+def _generations(experiment: Experiment, jobs: Sequence[_Job]) -> int:
+    """Count plain decoding, and every combination of drafter, strategy and draft length, of every block."""
+    drafted = sum(len(drafter.strategies) or 1 for job in jobs for drafter in job.drafters)
+    return len(jobs) + len(experiment.num_draft_tokens) * drafted
 
 
 def _block(work: Path, job: _Job) -> Path:
@@ -227,7 +234,7 @@ def _measure(loaded: _Loaded, seed: int, job: _Job, work: Path, on_generation: C
     """Measure a block, a prompt in every configuration for its language, and put it in its place: all or nothing."""
     prompt = job.prompt
     labels = {"language": prompt.language, "kind": prompt.kind, "prompt": prompt.name, "repetition": job.repetition}
-    mine = [each for each in loaded.configurations if prompt.language in (each.languages or (prompt.language,))]
+    mine = [loaded.plain, *chain.from_iterable(loaded.drafted[drafter] for drafter in job.drafters)]
     ids = encoded(prompt, loaded.tokenizer)
     block = loaded.target.measure(job.number, ids, mine, job.temperature, (seed, job.number), labels, on_generation)
     unfinished = work / "unfinished"

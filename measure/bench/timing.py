@@ -30,6 +30,8 @@ from spectool.runtime.host.generation import generation_stream, make_prompt_cach
 
 _LEFT = 2  # tokens of a prompt that each configuration feeds itself: a drafter is first asked after a pass
 _WARM_UP = 8  # tokens
+_COUNTED = ("tokens", "passes", "drafted_passes", "proposed", "accepted")
+_MEASURED = ("draft_prompt_seconds", "seconds", "joules", "output")
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,6 @@ class Configuration:
     drafter: Drafter | None = None  # the drafter; None for plain decoding
     # how drafts are verified above temperature 0; None as `generate_step` chooses
     verify: Literal["exact", "rejection"] | None = None
-    languages: Sequence[str] = ()  # of the prompts that it is for; none for all
 
 
 @dataclass(slots=True)
@@ -56,7 +57,6 @@ class _Generated:
     draft_prompt_seconds: float = 0.0
     seconds: float = 0.0
     joules: float | None = None
-    peak_memory: int = 0
 
 
 @dataclass
@@ -99,23 +99,13 @@ class Target:
         cache = self._begin(prompt)
         prompt_seconds = time.perf_counter() - asked
         drawn = int(rng.integers(1 << 32))
-        found: list[tuple[Configuration, _Generated]] = []
-        for place in rng.permutation(len(configurations)):
-            copied = copy.deepcopy(cache)
+        block = Block([], [])
+        for order, place in enumerate(rng.permutation(len(configurations))):
+            each, copied = configurations[place], copy.deepcopy(cache)
             mx.eval([entry.state for entry in copied])
             mx.random.seed(drawn)
             mx.reset_peak_memory()
-            generated = self._generate(configurations[place], prompt, copied, self.tokens, temperature)
-            generated.peak_memory = mx.get_peak_memory()
-            found.append((configurations[place], generated))
-            on_generation(1)
-        plain = next(generated.output for each, generated in found if each.name == PLAIN)
-        block = Block([], [])
-        for order, (each, generated) in enumerate(found):
-            counted = ("tokens", "passes", "drafted_passes", "proposed", "accepted")
-            timed = ("draft_prompt_seconds", "seconds", "joules", "peak_memory", "output")
-            # Above temperature 0 both are drawn, and nothing is said of where they part.
-            place, gap = (None, None) if temperature else self._difference(prompt, plain, generated.output)
+            generated = self._generate(each, prompt, copied, self.tokens, temperature)
             block.generations.append(
                 {
                     "block": number,
@@ -127,16 +117,21 @@ class Target:
                     "num_draft_tokens": each.num_draft_tokens,
                     "temperature": temperature,
                     "prompt_tokens": len(prompt),
-                    **{name: getattr(generated.statistics, name) for name in counted},
-                    **{name: getattr(generated, name) for name in timed},
+                    **{name: getattr(generated.statistics, name) for name in _COUNTED},
+                    **{name: getattr(generated, name) for name in _MEASURED},
+                    "peak_memory": mx.get_peak_memory(),
                     "prompt_seconds": prompt_seconds,
                     "draft_seconds": sum(cycle["draft_seconds"] for cycle in generated.cycles),
                     "pass_seconds": sum(cycle["pass_seconds"] for cycle in generated.cycles),
-                    "first_difference": place,
-                    "gap": gap,
                 }
             )
             block.cycles.extend({"block": number, "order": order, **cycle} for cycle in generated.cycles)
+            on_generation(1)
+        plain = next(row["output"] for row in block.generations if row["drafter"] == PLAIN)
+        for row in block.generations:
+            # Above temperature 0 both are drawn, and nothing is said of where they part.
+            parts = (None, None) if temperature else self._difference(prompt, plain, row["output"])
+            row["first_difference"], row["gap"] = parts
         return block
 
     def _warm_up(self, prompt: Sequence[int], configurations: Sequence[Configuration], temperature: float) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from mlx.utils import tree_flatten
 
 from spectool import SpectoolError
 from spectool.artifacts import Tokenizer
@@ -24,6 +23,7 @@ from spectool.build.training.tuning.corrective import unfairness
 from spectool.build.training.tuning.divergence import Pairing, pairing_of
 from spectool.build.training.tuning.examples import NOWHERE, paired_example
 from spectool.build.training.tuning.tuned_model import Opened, open_model
+from spectool.measure.bench.running import weight_bytes
 from spectool.measure.emulate.replay import replay
 from spectool.measure.fairness import formulas
 from spectool.measure.fairness.places import compare
@@ -70,7 +70,7 @@ class Measurement:
         Raises:
             SpectoolError: A model cannot be loaded, or draft and target have no place in common in a task.
         """
-        weights = _bytes(self.target.model)
+        weights = weight_bytes(self.target.model)
         found: dict[str, Any] = {
             "gamma": self.gamma,
             "target": {"name": self.target.name, "bytes": weights},
@@ -112,7 +112,7 @@ class Measurement:
     def _of_draft(self, number: int, choice: MeasuredDraft, weights: int) -> Figures:
         pairing = pairing_of(choice.tokenizer, self.target.tokenizer, choice.alignment)
         draft = open_model(choice.source)
-        size = _bytes(draft.model)
+        size = weight_bytes(draft.model)
         cost = size / weights if choice.cost is None else choice.cost
         by_task = self._by_task(f"draft-{number}", 2, partial(self._compared, draft, pairing, cost))
         compared: dict[str, Any] = {"compared": "text", **dict.fromkeys(_ACROSS_TASKS)}
@@ -199,8 +199,3 @@ def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabular
             for name, least in bounds.items()
         },
     }
-
-
-def _bytes(model: Any) -> int:
-    weights: Any = tree_flatten(model.parameters(), destination={})
-    return sum(weight.nbytes for weight in weights.values())

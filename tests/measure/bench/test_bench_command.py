@@ -59,6 +59,7 @@ HISTORY = ("--model", TARGET, "--drafter", "history")
             "expected 1 to the window",
         ),
         (("--model", TARGET, "--prompts", "pl"), "drafters: expected at least 1"),
+        ((*HISTORY, "--prompts", "pl", "--window", 64), "--window and --stride cut prompts from a corpus"),
         ((*HISTORY, "--prompts", "pl:list", "--sample", 50), "pl:list: expected 50 prompts to draw, got 12"),
         (
             ("--model", TARGET, "--drafter", "history,verify=rejection", "--prompts", "pl"),
