@@ -147,10 +147,11 @@ class Dictionary(Artifact):
         known = self._prefixes(state)
         if not known:
             return None
-        tokens, probability = self.continuation(self._key_id(known[-1]))
+        row = self._key_id(known[-1])
+        tokens = self._spelled[self._continuation[row]]
         for token in tokens:
             state = self._symbols[token] + state
-        return tokens, probability, state
+        return tokens, (self._probability[row] + 1) * PROBABILITY_STEP, state
 
     def continuation(self, row: int) -> tuple[tuple[int, ...], float]:
         """Return what an entry proposes, token ids, and its probability."""
