@@ -107,9 +107,10 @@ def build_alignment(
 
 
 @contextmanager
-def passing_alignment(draft: Tokenizer, target: Tokenizer) -> Iterator[Alignment]:
+def passing_alignment(draft: Tokenizer, target: Tokenizer, progress: Progress = quiet) -> Iterator[Alignment]:
     """Give an alignment of two tokenizers that is gone when the block ends; nothing is counted on text."""
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
+        progress("aligning the two tokenizers; `spectool align` keeps the result for later runs")
         path = Path(scratch) / "pair.align"
         build_alignment(draft, target, open_corpus("sample:pl"), path, quiet, sample=0)
         yield Alignment(path)

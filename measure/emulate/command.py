@@ -254,9 +254,7 @@ def _draft_by_model(asked: Any) -> dict[str, str]:
         name = f"{order}-gram model counted on {counted.spec}, tokens of {asked.draft}"
     lengths = list(dict.fromkeys(asked.lengths or _DRAFT_LENGTHS))
     runs: list[StrategyRun] = []
-    if recorded is None:
-        say("aligning the two tokenizers; `spectool align` keeps the result for later runs")
-    with nullcontext(recorded) if recorded else passing_alignment(drafting, target) as aligned:
+    with nullcontext(recorded) if recorded else passing_alignment(drafting, target, say) as aligned:
         windows = {name: tokens for name in ("window", "window_back") if (tokens := getattr(asked, name)) is not None}
         translators = {
             each: make_translator(each, aligned, drafting, target, **windows) for each in asked.strategies or STRATEGIES
