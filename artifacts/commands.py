@@ -234,11 +234,8 @@ def _tokenizer_of(dictionary: "Dictionary", source: str | None, lookup: str | No
     from spectool.artifacts.tokenizer.opening import open_named, read_tokenizer
 
     recorded, texts = dictionary.tokenizer, [] if lookup is None else [lookup, f" {lookup}"]
-    named, file = source or recorded["name"], recorded.get("file", "")
-    if lookup is None:  # to show tokens takes their surfaces alone
-        file = file or recorded.get("surfaces_file", "")
     try:
-        if read := read_tokenizer(named, texts, dictionary.alphabet.tolist(), file):
+        if read := read_tokenizer(source or recorded["name"], texts, dictionary.alphabet.tolist(), recorded):
             return read
         tokenizer = open_named(source, recorded, "the dictionary's")
     except TokenizerError:

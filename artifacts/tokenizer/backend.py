@@ -57,7 +57,9 @@ def around_model(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str, Any
     return tokenizers.Tokenizer.from_str(json.dumps(spec))
 
 
-def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str | None]) -> tokenizers.Tokenizer | None:
+def part_of(
+    file: Path, texts: Iterable[str], keep: Collection[int | str | None], changed: Mapping[str, Any]
+) -> tokenizers.Tokenizer | None:
     """Return a backend with that part of a ``tokenizer.json`` which some texts need; they get the ids of the whole.
 
     The library takes a second for 262k ids and their merges. BPE and Unigram can only need those that have no other
@@ -69,6 +71,7 @@ def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str | None]
         file: The file.
         texts: All that may be encoded.
         keep: Further tokens, by id or name. Added ones, those for bytes and the one with the highest id always are.
+        changed: Sections that take the place of the file's; of the model its options.
 
     Returns:
         The backend; None for other models, and where the library may give other ids than are written.
@@ -78,8 +81,9 @@ def part_of(file: Path, texts: Iterable[str], keep: Collection[int | str | None]
     collects = gc.isenabled()
     gc.disable()  # which would look through a million strings again and again
     try:
-        spec = from_json(file.read_bytes(), allow_inf_nan=False, cache_strings="none")
-        model, added = spec["model"], {token["content"]: token["id"] for token in spec["added_tokens"]}
+        read = from_json(file.read_bytes(), allow_inf_nan=False, cache_strings="none")
+        model, spec = read["model"] | changed.get("model", {}), read | changed
+        added = {token["content"]: token["id"] for token in spec["added_tokens"]}
         unigram = model["type"] == "Unigram"
         known = {name: place for place, (name, _) in enumerate(model["vocab"])} if unigram else model["vocab"]
         ids = known | {name: index for name, index in added.items() if name not in known}

@@ -9,7 +9,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +81,9 @@ def open_tokenizer(source: Any, recorded: Mapping[str, Any] | None = None) -> To
 
 
 def read_tokenizer(
-    source: str, texts: Iterable[str], keep: Iterable[int] = (), sha256: str | None = None
+    source: str, texts: Iterable[str], keep: Iterable[int] = (), recorded: Mapping[str, Any] | None = None
 ) -> Tokenizer | None:
-    """Return what a ``tokenizer.json`` says, whatever transformers makes of it, and no more of it than texts need.
+    """Return what a ``tokenizer.json`` says, and no more of it than texts need.
 
     With 262k ids that takes a second less, and without transformers another one. Fingerprint, vocabulary and surfaces
     are not those of the whole (`part_of`).
@@ -93,10 +92,11 @@ def read_tokenizer(
         source: A directory or a file.
         texts: All that will be encoded.
         keep: Ids whose surfaces are needed.
-        sha256: What the file must be; None for any.
+        recorded: What an artifact's manifest says of its tokenizer: its file, and what transformers changes in it.
+            Without it the file counts alone, whatever transformers makes of it.
 
     Returns:
-        The tokenizer; None where no such file is.
+        The tokenizer; None where no such file is, or where it alone is not that tokenizer.
 
     Raises:
         TokenizerError: It cannot be read.
@@ -104,12 +104,19 @@ def read_tokenizer(
     path = Path(source).expanduser()
     try:
         file = path / "tokenizer.json" if path.is_dir() else path
-        if not file.is_file() or sha256 == "" or sha256 not in (None, file_digest(file)):
+        if not file.is_file() or (recorded is not None and recorded.get("file") != file_digest(file)):
             return None
     except OSError:  # `open_tokenizer` says which
         return None
-    plain, alone = _plain(path, file, texts, keep)
-    return plain if alone else replace(plain, notes=(f"{_NOT_COMPARED}: spectool inspect {source} --as-loaded",))
+    config, eos = _settings(path, file)
+    changed = recorded.get("changed", {}) if recorded else {}
+    backend = part_of(file, texts, {*keep, *eos, *map(content_of, map(config.get, _NAMED))}, changed)
+    if backend is None and changed:
+        return None
+    backend = backend or _read_backend(file)
+    told = recorded is not None or _says_all(path, file, config, backend)
+    notes = () if told else (f"{_NOT_COMPARED}: spectool inspect {source} --as-loaded",)
+    return _assemble(str(path), backend, config, eos, notes, file)
 
 
 def open_named(named: str | None, recorded: Mapping[str, Any], whose: str) -> Tokenizer:
@@ -131,17 +138,11 @@ def open_named(named: str | None, recorded: Mapping[str, Any], whose: str) -> To
         raise TokenizerError(f"{error}. Give {whose} tokenizer with --tokenizer") from error
 
 
-def _plain(
-    path: Path, file: Path, texts: Iterable[str] | None = None, keep: Iterable[int] = ()
-) -> tuple[Tokenizer, bool]:
-    """Return what a ``tokenizer.json`` says, all of it or enough for some texts, and whether nothing may change it."""
+def _plain(path: Path, file: Path) -> tuple[Tokenizer, bool]:
+    """Return what a ``tokenizer.json`` says, and whether nothing may change it."""
     config, eos = _settings(path, file)
-    backend = None
-    if texts is not None:
-        backend = part_of(file, texts, {*keep, *eos, *map(content_of, map(config.get, _NAMED))})
-    backend = backend or _read_backend(file)
-    alone = path == file or not (config or (path / "config.json").is_file()) or _says_all(path, config, backend)
-    return _assemble(str(path), backend, config, eos, file=file), alone
+    backend = _read_backend(file)
+    return _assemble(str(path), backend, config, eos, file=file), _says_all(path, file, config, backend)
 
 
 def _settings(path: Path, file: Path) -> tuple[dict[str, Any], tuple[int, ...]]:
@@ -178,8 +179,10 @@ def _from_directory(path: Path, recorded: Mapping[str, Any]) -> Tokenizer:
     return _of_loaded(str(path), rebuilt, eos, notes)
 
 
-def _says_all(path: Path, config: Mapping[str, Any], backend: tokenizers.Tokenizer) -> bool:
+def _says_all(path: Path, file: Path, config: Mapping[str, Any], backend: tokenizers.Tokenizer) -> bool:
     """Return whether transformers would take a directory's ``tokenizer.json`` as it is: importing it takes a second."""
+    if path == file or not (config or (path / "config.json").is_file()):
+        return True
     specials = [token.content for token in backend.get_added_tokens_decoder().values() if token.special]
     return (
         config.get("tokenizer_class") in _AS_THE_FILE

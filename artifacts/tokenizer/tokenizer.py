@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -143,16 +142,17 @@ class Tokenizer:
         """What manifests say of this tokenizer: name, fingerprint, number of ids, and the sources that are equal to it.
 
         Where what was loaded is the same as the file says, that is such a source too, and its SHA-256 is recorded.
-        Where the file has the same surfaces and joins otherwise, it is recorded as ``surfaces_file``.
+        Where transformers keeps vocabulary and merges of the file, the sections that it changes are ``changed``.
         """
         found = {"name": self.name, "fingerprint": self.fingerprint, "size": self.size}
         if not self.file or not self.source:
             return found | {"sources": []}
         plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
         if plain.source != self.source and plain.fingerprint != self.fingerprint:
-            pairs = zip_longest(self.surfaces, plain.surfaces, fillvalue=b"")
-            same = all(own in (b"", other) for own, other in pairs)  # special here, ordinary there: <mask> of XLM-R
-            return found | {"sources": [self.source]} | ({"surfaces_file": file_digest(self.file)} if same else {})
+            changed = {name: part for name, part in self.spec.items() if part != plain.spec[name]}
+            kept = {**plain.model, **self.spec["model"]} == self.model
+            about = {"file": file_digest(self.file), "changed": changed} if kept else {}
+            return found | {"sources": [self.source]} | about
         sources = list(dict.fromkeys((self.source, plain.source)))
         return found | {"sources": sources, "file": file_digest(self.file)}
 
