@@ -149,8 +149,8 @@ class Tokenizer:
             return found | {"sources": []}
         plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
         if plain.source != self.source and plain.fingerprint != self.fingerprint:
-            changed = {name: part for name, part in self.spec.items() if part != plain.spec[name]}
-            kept = {**plain.model, **self.spec["model"]} == self.model
+            changed = _changes(plain.spec, self.spec) | {"model": _changes(plain.model, self.model)}
+            kept = changed["model"].keys().isdisjoint(("vocab", "merges"))
             about = {"file": file_digest(self.file), "changed": changed} if kept else {}
             return found | {"sources": [self.source]} | about
         sources = list(dict.fromkeys((self.source, plain.source)))
@@ -283,3 +283,7 @@ class Tokenizer:
                 f"{artifact}: built for tokenizer {short(recorded['fingerprint'])}, {self.name} is "
                 f"{short(self.fingerprint)}. Rebuild it: {rebuild}"
             )
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in after.items() if value != before.get(name)}
