@@ -149,8 +149,10 @@ class Tokenizer:
             return found | {"sources": []}
         plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
         if plain.source != self.source and plain.fingerprint != self.fingerprint:
-            changed = _changes(plain.spec, self.spec) | {"model": _changes(plain.model, self.model)}
-            kept = changed["model"].keys().isdisjoint(("vocab", "merges"))
+            before, after = ({t["id"]: t for t in side.spec["added_tokens"]} for side in (plain, self))
+            added, model = _changes(before, after), _changes(plain.model, self.model)
+            changed = _changes(plain.spec, self.spec) | {"added_tokens": list(added.values()), "model": model}
+            kept = before.keys() <= after.keys() and model.keys().isdisjoint(("vocab", "merges"))
             about = {"file": file_digest(self.file), "changed": changed} if kept else {}
             return found | {"sources": [self.source]} | about
         sources = list(dict.fromkeys((self.source, plain.source)))
@@ -285,5 +287,5 @@ class Tokenizer:
             )
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def _changes(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[Any, Any]:
     return {name: value for name, value in after.items() if value != before.get(name)}
