@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from spectool import TokenizerError
 from spectool.artifacts.canonical.alphabet import alphabet_of, parts_of
 from spectool.artifacts.canonical.pretokens import spelled
-from spectool.artifacts.tokenizer.surfaces import byte_symbols, flatten
+from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _MEMBERS = 12  # characters drawn from each class
@@ -70,7 +70,7 @@ def _pools(tokenizer: Tokenizer, rng: random.Random) -> Iterator[list[str]]:
 def _of_patterns(tokenizer: Tokenizer, rng: random.Random) -> Iterator[list[str]]:
     try:
         alphabet = alphabet_of(tokenizer)
-        parts = parts_of(flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers"))
+        parts = parts_of(tokenizer.steps("pre_tokenizer"))
     except TokenizerError:  # a side that goes through text
         yield list(_characters(rng, 400))
         return
