@@ -139,10 +139,7 @@ def _read_files(
 
 def _open_hub(spec: str, source: HubSource, text_field: str | None, repair: bool) -> Corpus:
     field = source.field or text_field or _DEFAULT_FIELD
-    inputs: list[tuple[Path, str]] = []
-    if source.folder is not None:
-        found = [(path.relative_to(source.folder).as_posix(), path) for path in visible_files(source.folder)]
-        inputs = [(path, name) for name, path in sorted(found)]
+    inputs = [] if source.folder is None else visible_files(source.folder)
     return Corpus(spec, lambda counts: read_hub(source, Reading(field, repair, counts)), inputs)
 
 
