@@ -16,6 +16,7 @@ import click
 
 from spectool import SpectoolError
 from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.options import path_option
 from spectool.artifacts.replacing import check_replaceable
 from spectool.artifacts.tokenizer.fingerprint import short
 
@@ -223,13 +224,7 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return column(repair(command))
 
 
-out_option = click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="OUT",
-    help="Directory to write; by default in the user's cache.",
-)
+out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, say, show, stage
-from spectool.artifacts.options import options_of
+from spectool.artifacts.options import options_of, path_option, tokenizer_option
 from spectool.build.dictionary.options import Limits
 from spectool.build.editing.scripts import ALPHABETS, SCRIPTS
-from spectool.build.naming_options import path_option, tokenizer_option
 
 if TYPE_CHECKING:
     from spectool.artifacts.formats.dictionary import Dictionary
