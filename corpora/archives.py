@@ -25,10 +25,7 @@ _COMPRESSED_CHUNK_BYTES = 1 << 16
 def byte_chunks(path: Path, compression: str, counts: ReadCounts) -> Iterator[bytes]:
     """Yield the bytes of a file in pieces of about 1 MiB, decompressed.
 
-    Args:
-        path: The file.
-        compression: One of `COMPRESSIONS`, or ``""``.
-        counts: Changed: ``bytes_read`` follows the position on disk.
+    The compression is one of `COMPRESSIONS`, or ``""``. ``counts.bytes_read`` follows the position on disk.
 
     Raises:
         CorpusError: The file cannot be opened or read, or the archive is damaged, is followed by

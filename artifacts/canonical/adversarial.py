@@ -25,12 +25,9 @@ _LINE = 150  # characters of a real line
 
 
 def adversarial_texts(tokenizer: Tokenizer, rng: random.Random, lines: Sequence[str] = ()) -> Iterator[str]:
-    """Yield texts of up to a few hundred characters, without end; the same ones for the same seed.
+    """Yield texts of up to a few hundred characters, without end; the same ones for the same random numbers.
 
-    Args:
-        tokenizer: Whose patterns, added tokens, tokens and gaps to draw from.
-        rng: Random numbers.
-        lines: Real text to insert into; none for made text alone.
+    ``lines`` are real text to insert into; none for made text alone.
     """
     pools = [pool for pool in _pools(tokenizer, rng) if pool]
     everything = [*pools, list(_BLANKS)]
