@@ -129,10 +129,9 @@ class Tokenizer:
     def kind(self) -> str:
         """``byte-level BPE``, ``SentencePiece BPE``, ``BPE``, ``Unigram``, ``WordPiece`` or ``WordLevel``."""
         model = self.spec["model"]
-        decoders = {step["type"] for step in self.steps("decoder")}
         if model["type"] != "BPE":
             return str(model["type"])
-        if "ByteLevel" in decoders:
+        if any(step["type"] == "ByteLevel" for step in self.steps("decoder")):
             return "byte-level BPE"
         return "SentencePiece BPE" if model.get("byte_fallback") else "BPE"
 
