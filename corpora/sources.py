@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -101,7 +102,7 @@ def open_corpus(spec: str, *, on_error: OnError = "stop", text_field: str | None
         if name not in PRESETS:
             raise _not_found(spec, path)
         source = parse_hub_source(PRESETS[name].source)
-        return _open_hub(spec, source, column or default, repair)
+        return _open_hub(spec, replace(source, field=column or source.field), default, repair)
     return _open_path(spec, path, field, default, repair)
 
 
