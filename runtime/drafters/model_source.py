@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.draft_cache import DraftCache
+from spectool.runtime.caches.prefill import vocabulary_size
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.verification import ids as evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, allow_any
@@ -78,8 +79,7 @@ class ModelSource(DraftSource):
         self._bos = bos
         self._most_asked = most_asked
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
-        # Built and never computed: only the shape is read.
-        self._rows = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
+        self._rows = vocabulary_size(model)
         self.size = self._rows if size is None else min(size, self._rows)
         self.agreed = 0
         self._mask_of: NDArray[np.bool_] | None = None
