@@ -83,12 +83,13 @@ def test_a_group_that_does_not_divide_the_heads_is_refused_before_generating() -
 
 
 def test_a_prompt_file_loses_its_mark_and_one_line_end(tmp_path: Path) -> None:
-    plain, marked = tmp_path / "plain", tmp_path / "marked"
+    plain, marked, windows = tmp_path / "plain", tmp_path / "marked", tmp_path / "windows"
     plain.write_bytes(b"Wczoraj")
     marked.write_bytes("\ufeffWczoraj\n".encode())
+    windows.write_bytes(b"Wczoraj\r\n")
     model = str(demo_path("target"))
     texts = [
         json.loads(CliRunner().invoke(main, ["generate", "--model", model, "-m", "5", "--json", *given]).stdout)["text"]
-        for given in (["--prompt", "Wczoraj"], ["--prompt-file", str(plain)], ["--prompt-file", str(marked)])
+        for given in (["--prompt", "Wczoraj"], *(["--prompt-file", str(file)] for file in (plain, marked, windows)))
     ]
-    assert texts[0] == texts[1] == texts[2]
+    assert texts[0] == texts[1] == texts[2] == texts[3]
