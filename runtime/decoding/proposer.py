@@ -115,7 +115,9 @@ class Proposer:
             raise RuntimeUnsupported(
                 f"distribution of the drafts: expected shape [drafts, {vocabulary}], got {drawn.shape}"
             )
-        tokens = list(takewhile(lambda token: 0 <= token < vocabulary, map(int, proposal.tokens[:limit])))
+        tokens = [int(token) for token in proposal.tokens[:limit]]
+        if tokens and not 0 <= min(tokens) <= max(tokens) < vocabulary:
+            tokens = list(takewhile(lambda token: 0 <= token < vocabulary, tokens))
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
         return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
 

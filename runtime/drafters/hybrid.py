@@ -18,7 +18,6 @@ Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import repeat
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -213,7 +212,7 @@ class HybridDrafter(Drafter):
         """Ask the cheap members; return the best proposal and its expected accepted length."""
         best, most = Proposal((), self.name), 0.0
         for source in [source for source in self._sources if not source.drafter.costs_a_pass]:
-            source.proposal = self._asked(source, partial(source.drafter.propose, limit), limit)
+            source.proposal = self._asked(source, limit)
             expected = expected_accepted_length(source.probabilities(source.proposal))
             if expected > most:
                 best, most = source.proposal, expected
@@ -232,7 +231,7 @@ class HybridDrafter(Drafter):
     def _ask(self, source: _Source, limit: int) -> Proposal:
         """Ask a model, and measure what a token of it costs."""
         begun = self._clock()
-        source.proposal = self._asked(source, partial(source.drafter.propose, limit), limit)
+        source.proposal = self._asked(source, limit)
         seconds, count = self._clock() - begun, len(source.proposal.tokens)
         if source.fed and count:
             self._draft_seconds = _averaged(self._draft_seconds, seconds / count)
@@ -251,17 +250,18 @@ class HybridDrafter(Drafter):
         if not guess.tokens or left <= 0:
             return best, most
         for other in tuple(self._sources):
-            more = self._asked(other, partial(other.drafter.extend, guess.tokens, left), left)
+            more = self._asked(other, left, guess.tokens)
             expected = expected_accepted_length([*probabilities, *other.probabilities(more)])
             if expected > most:
                 tokens, name = (*guess.tokens, *more.tokens), f"{guess.source}+{more.source}"
                 best, most = Proposal(tokens, name, distribution=guess.distribution), expected
         return best, most
 
-    def _asked(self, source: _Source, ask: Callable[[], Proposal], limit: int) -> Proposal:
-        """Return what a member proposes, cut to ``limit``; nothing from one that fails, which is switched off."""
+    def _asked(self, source: _Source, limit: int, guessed: Sequence[int] = ()) -> Proposal:
+        """Return what a member proposes after what another has guessed; nothing from one that fails and is dropped."""
+        drafter = source.drafter
         try:
-            return ask().cut(limit)
+            return (drafter.extend(guessed, limit) if guessed else drafter.propose(limit)).cut(limit)
         except Exception as error:
             self._switch_off(source, error)
             return Proposal((), source.drafter.name)
