@@ -12,7 +12,8 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.leaves import can_trim, leaves, offsets, trim
+from spectool.runtime.caches.checkpoints import Checkpoints
+from spectool.runtime.caches.leaves import offsets
 from spectool.runtime.commands.chat_template import Message, rendered
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
@@ -100,12 +101,8 @@ class Conversation:
 
     def _take_back(self, kept: int) -> int:
         """Take the cache back to its first ``kept`` tokens, or to none where it cannot; return how many it has."""
-        surplus = len(self._cached) - kept
-        if surplus and not all(can_trim(leaf, surplus) for leaf in leaves(self._cache)):
+        if Checkpoints(self._cache, len(self._cached)).rewind(kept) is None:
             self._cache, kept = make_prompt_cache(self._model, self._max_kv_size), 0
-        elif surplus:
-            for leaf in leaves(self._cache):
-                trim(leaf, surplus)
         del self._cached[kept:]
         return kept
 

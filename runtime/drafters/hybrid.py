@@ -18,7 +18,8 @@ Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import accumulate, islice, repeat
+from operator import mul
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -49,11 +50,7 @@ def expected_accepted_length(probabilities: Iterable[float]) -> float:
     >>> expected_accepted_length([1.0, 1.0, 0.5])
     2.5
     """
-    total, product = 0.0, 1.0
-    for probability in probabilities:
-        product *= probability
-        total += product
-    return total
+    return sum(accumulate(probabilities, mul), 0.0)
 
 
 def best_draft_length(acceptance: float, cost: float, most: int) -> tuple[int, float]:
@@ -69,15 +66,10 @@ def best_draft_length(acceptance: float, cost: float, most: int) -> tuple[int, f
     >>> best_draft_length(0.1, 0.25, 8)
     (0, 1.0)
     """
-    best = (0, 1.0)
-    committed, product = 1.0, 1.0
-    for length in range(1, most + 1):
-        product *= acceptance
-        committed += product
-        rate = committed / (1.0 + length * cost)
-        if rate > best[1]:
-            best = (length, rate)
-    return best
+    committed = accumulate(acceptance**length for length in range(most + 1))
+    rates = [tokens / (1.0 + length * cost) for length, tokens in enumerate(committed)]
+    rate = max(rates)
+    return rates.index(rate), rate
 
 
 @dataclass(slots=True)
@@ -102,7 +94,7 @@ class _Source:
         # A proposal that outlasts the committed tokens was not contradicted.
         judged = min(right + 1, len(self.proposal.tokens), len(committed))
         self.acceptance.right += right
-        self.acceptance.asked += sum(list(_stated(self.proposal))[:judged])
+        self.acceptance.asked += sum(islice(_stated(self.proposal), judged))
         self.proposal = Proposal((), "")
 
     def book(self, passes: float) -> None:
