@@ -133,15 +133,20 @@ def generate(
         show({"text": "".join(pieces), **facts}, as_json=True)
         return
     click.echo(display.finish() if show_drafts else "")
+    _say_figures(facts, response.drafting.proposed)
+
+
+def _say_figures(facts: dict[str, Any], proposed: int) -> None:
+    """Say what `_figures` returns of a generation in which so many tokens were proposed."""
     sources = facts.pop("sources")
     if sources:
         facts["accepted by source"] = spelled(sources)
     else:
         facts["acceptance"] = "nothing was drafted"
     if "draft length" in facts:
-        enough = response.drafting.proposed >= _ENOUGH
         length = facts["draft length"]["draft_length"]
-        facts["draft length"] = f"{length} in the end, by its own timings" if enough else "too few drafts to choose"
+        known = f"{length} in the end, by its own timings"
+        facts["draft length"] = known if proposed >= _ENOUGH else "too few drafts to choose"
     for key, value in facts.items():
         say(f"{key:<24}  {value}")
 
