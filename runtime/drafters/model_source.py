@@ -137,15 +137,11 @@ class ModelSource(DraftSource):
         return kept
 
     def feed_text(self, text: list[int], healing: bool) -> mx.array:
-        """Feed what of ``text`` is not fed, and its last token in any case.
-
-        Args:
-            text: BOS if any, and the context, as just compared; at least one token.
-            healing: Whether the last token may be replaced, if something stands before it and it is the tokenizer's.
+        """Feed what of ``text`` (at least one token, just compared) is not fed, and its last token in any case.
 
         Returns:
-            The logits after the text, and before them those after all but its last token if that may be replaced;
-            float32 [1 or 2, size].
+            Logits after it, float32 [1, size]. With ``healing`` [2, size], after all but the last token and after all,
+            if something stands before that token and it is one of the tokenizer's.
 
         Raises:
             RuntimeUnsupported: A token is outside the model's vocabulary.
