@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.leaves import offsets
+from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Proposer:
         if self._quantized_kv_start is not None:
             # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass
             # that reaches it must have nothing to take back.
-            ahead = self._quantized_kv_start - max(filter(None, offsets(self._cache)), default=0)
+            ahead = self._quantized_kv_start - max(lengths(self._cache), default=0)
             if ahead > 0:
                 limit = min(limit, ahead - again - 2)
         return max(0, limit)
