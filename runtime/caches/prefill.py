@@ -29,12 +29,13 @@ def prefill(
     """
     vocabulary = 0
     for first in range(0, tokens.size, step_size):
+        end = min(first + step_size, tokens.size)
         # Only the shape of the lazy logits is read.
-        vocabulary = int(model(tokens[None, first : first + step_size], cache=cache).shape[-1])
+        vocabulary = int(model(tokens[None, first:end], cache=cache).shape[-1])
         quantize()
         mx.eval([entry.state for entry in cache])
         mx.clear_cache()
-        progress(min(first + step_size, tokens.size))
+        progress(end)
     return vocabulary
 
 
