@@ -11,36 +11,39 @@ import click
 from spectool import __version__
 from spectool.artifacts.console import guarded
 
-_COMMANDS = {
-    "build-dict": "spectool.build.dictionary.command:build_dict",
-    "advise": "spectool.measure.advise.command:advise",
-    "align": "spectool.measure.alignment.command:align",
-    "count": "spectool.build.counting.command:count",
-    "demo": "spectool.measure.demo:demo",
-    "emulate": "spectool.measure.emulate.command:emulate",
-    "bench": "spectool.measure.bench.command:bench",
-    "export-dict": "spectool.build.editing.commands:export_dict",
-    "import-dict": "spectool.build.editing.commands:import_dict",
-    "merge-dict": "spectool.build.editing.commands:merge_dict",
-    "restrict-dict": "spectool.build.editing.commands:restrict_dict",
-    "train-draft": "spectool.build.training.scratch.command:train_draft",
-    "tune-draft": "spectool.build.training.tuning.command:tune_draft",
-    "fairness": "spectool.measure.fairness.command:fairness",
-    "generate": "spectool.runtime.commands.generate:generate",
-    "chat": "spectool.runtime.commands.chat:chat",
-    "report": "spectool.measure.report.command:report",
-    "serve": "spectool.runtime.serve.command:serve",
-    "inspect": "spectool.artifacts.commands:inspect",
-    "verify": "spectool.artifacts.commands:verify",
-}
 _PURPOSES = {
-    "Use": ("generate", "chat", "serve", "demo"),
-    "Dictionaries": ("build-dict", "count", "merge-dict", "restrict-dict", "export-dict", "import-dict"),
-    "Another tokenizer": ("align",),
-    "Measure": ("emulate", "bench", "report", "fairness", "advise"),
-    "Draft models": ("train-draft", "tune-draft"),
-    "Any artifact": ("inspect", "verify"),
+    "Use": {
+        "generate": "spectool.runtime.commands.generate:generate",
+        "chat": "spectool.runtime.commands.chat:chat",
+        "serve": "spectool.runtime.serve.command:serve",
+        "demo": "spectool.measure.demo:demo",
+    },
+    "Dictionaries": {
+        "build-dict": "spectool.build.dictionary.command:build_dict",
+        "count": "spectool.build.counting.command:count",
+        "merge-dict": "spectool.build.editing.commands:merge_dict",
+        "restrict-dict": "spectool.build.editing.commands:restrict_dict",
+        "export-dict": "spectool.build.editing.commands:export_dict",
+        "import-dict": "spectool.build.editing.commands:import_dict",
+    },
+    "Another tokenizer": {"align": "spectool.measure.alignment.command:align"},
+    "Measure": {
+        "emulate": "spectool.measure.emulate.command:emulate",
+        "bench": "spectool.measure.bench.command:bench",
+        "report": "spectool.measure.report.command:report",
+        "fairness": "spectool.measure.fairness.command:fairness",
+        "advise": "spectool.measure.advise.command:advise",
+    },
+    "Draft models": {
+        "train-draft": "spectool.build.training.scratch.command:train_draft",
+        "tune-draft": "spectool.build.training.tuning.command:tune_draft",
+    },
+    "Any artifact": {
+        "inspect": "spectool.artifacts.commands:inspect",
+        "verify": "spectool.artifacts.commands:verify",
+    },
 }
+_COMMANDS = {name: place for commands in _PURPOSES.values() for name, place in commands.items()}
 
 
 class _LazyGroup(click.Group):

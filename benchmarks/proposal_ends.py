@@ -56,15 +56,12 @@ class Source(ModelSource):
         self.probabilities = []
         return super().draft(*arguments)
 
-    def _first(self, choices, constraint):
-        found = super()._first(choices, constraint)
-        if found is not None:
-            every = mx.logsumexp(mx.concatenate([choice.scores for choice in choices]))
-            self.probabilities.append(mx.exp(found[2] - every).item())
-        return found
+    def _chain(self, first, likely, *arguments):
+        self.probabilities = [mx.exp(likely).item()]
+        return super()._chain(first, likely, *arguments)
 
-    def _best(self, logits, masked):
-        token, likely = super()._best(logits, masked)
+    def _best(self, logits):
+        token, likely = super()._best(logits)
         self.probabilities.append(mx.exp(likely).item())
         return token, likely
 

@@ -23,11 +23,12 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
     """
     import mlx_lm
 
-    if not Path(name).is_dir() and not looks_like_hub_id(name):
-        raise RuntimeUnsupported(
-            f"{name}: no such directory, and not a hub id of the form owner/name. Expected a model in MLX format"
-        )
-    if not Path(name).is_dir():
+    local = Path(name).is_dir()
+    if not local:
+        if not looks_like_hub_id(name):
+            raise RuntimeUnsupported(
+                f"{name}: no such directory, and not a hub id of the form owner/name. Expected a model in MLX format"
+            )
         try:
             require_on_hub(name)
         except TokenizerError as error:
@@ -41,7 +42,7 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
         )
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        if Path(name).is_dir() and not (Path(name) / "tokenizer.json").is_file():
+        if local and not (Path(name) / "tokenizer.json").is_file():
             reason = f"no tokenizer.json in it; {reason}"  # which transformers does not name
         raise RuntimeUnsupported(
             f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "

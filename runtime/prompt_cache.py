@@ -25,7 +25,7 @@ from spectool import RuntimeUnsupported
 from spectool.artifacts.replacing import renaming
 from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.runtime.caches.draft_cache import DraftCache
-from spectool.runtime.caches.leaves import leaves, offsets
+from spectool.runtime.caches.leaves import leaves, lengths
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.host.generation import cache as host
 from spectool.runtime.host.generation import make_prompt_cache
@@ -133,9 +133,9 @@ def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = No
         drafted_by = metadata.pop(DRAFT_MODEL, "")
         if not 0 < split <= len(entries) or (split == len(entries)) != (not drafted):
             raise ValueError(f"{split} caches of the target among {len(entries)}")
-        lengths = {at for at in offsets(entries[:split]) if at is not None}
-        if tokens and lengths - {len(tokens)}:
-            raise ValueError(f"caches of {lengths} tokens, and {len(tokens)} token ids")
+        held_by_target = lengths(entries[:split])
+        if tokens and held_by_target - {len(tokens)}:
+            raise ValueError(f"caches of {held_by_target} tokens, and {len(tokens)} token ids")
     except Exception as error:
         raise RuntimeUnsupported(
             f"{path}: expected a prompt cache, got {type(error).__name__}: {error}. "
@@ -152,11 +152,11 @@ def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = No
                 "spectool generate --save-prompt-cache"
             )
         count, found = len(leaves(make_prompt_cache(held.model))), len(leaves(entries[split:]))
-        lengths = {at for at in offsets(entries[split:]) if at is not None}
-        if found != count or lengths - {len(drafted)}:
+        held_by_draft = lengths(entries[split:])
+        if found != count or held_by_draft - {len(drafted)}:
             raise RuntimeUnsupported(
                 f"{path}: draft cache: expected {count} caches of {len(drafted)} tokens, got {found} of "
-                f"{', '.join(map(str, sorted(lengths))) or 'no'} tokens. Save it with this draft model."
+                f"{', '.join(map(str, sorted(held_by_draft))) or 'no'} tokens. Save it with this draft model."
             )
         held.replace(entries[split:], drafted)
     return SavedPrompt(entries[:split], metadata, tokens, len(drafted))

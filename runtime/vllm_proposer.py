@@ -59,14 +59,15 @@ class _Request:
         """Commit the new tokens of a request that goes on; begin with all tokens of another one."""
         before = length - len(new)
         known = self._length == before and tokens[row, before - len(self._newest) : before].tolist() == self._newest
-        if known and tokens[row, before:length].tolist() == list(new):
-            if self._working:
-                self._drafter.commit(new)
-        else:
-            self._working = True
-            self._drafter.start(tokens[row, 0:length].tolist())
+        known = known and tokens[row, before:length].tolist() == list(new)
+        # Noted first: if the drafter fails at this, the request goes on without it.
         self._length = length
         self._newest = tokens[row, max(0, length - _REMEMBERED) : length].tolist()
+        if not known:
+            self._working = True
+            self._drafter.start(tokens[row, 0:length].tolist())
+        elif self._working:
+            self._drafter.commit(new)
 
 
 class DictionaryProposer:

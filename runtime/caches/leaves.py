@@ -23,15 +23,15 @@ def leaves(cache: Sequence[Any]) -> list[Any]:
     return found
 
 
-def offset(leaf: Any) -> int | None:
-    """Return the position of a cache, in tokens; None where it does not count them."""
-    position = getattr(leaf, "offset", None)
-    return position if isinstance(position, int) else None
-
-
 def offsets(cache: Sequence[Any]) -> list[int | None]:
     """Return the position of every leaf, in tokens; None for caches that do not count them."""
-    return [offset(leaf) for leaf in leaves(cache)]
+    positions = [getattr(leaf, "offset", None) for leaf in leaves(cache)]
+    return [position if isinstance(position, int) else None for position in positions]
+
+
+def lengths(cache: Sequence[Any]) -> set[int]:
+    """Return how many tokens the leaves hold that count them: one number, where they agree."""
+    return {position for position in offsets(cache) if position is not None}
 
 
 def can_trim(leaf: Any, count: int) -> bool:

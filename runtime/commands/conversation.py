@@ -12,7 +12,8 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.leaves import can_trim, leaves, offsets, trim
+from spectool.runtime.caches.checkpoints import Checkpoints
+from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.commands.chat_template import Message, rendered
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
@@ -100,21 +101,17 @@ class Conversation:
 
     def _take_back(self, kept: int) -> int:
         """Take the cache back to its first ``kept`` tokens, or to none where it cannot; return how many it has."""
-        surplus = len(self._cached) - kept
-        if surplus and not all(can_trim(leaf, surplus) for leaf in leaves(self._cache)):
+        if Checkpoints(self._cache, len(self._cached)).rewind(kept) is None:
             self._cache, kept = make_prompt_cache(self._model, self._max_kv_size), 0
-        elif surplus:
-            for leaf in leaves(self._cache):
-                trim(leaf, surplus)
         del self._cached[kept:]
         return kept
 
     def _note(self, prompt: list[int], answer: list[int]) -> None:
         """Note what the cache holds: all without the last token, or as much as an interruption has left in it."""
         tokens = [*prompt, *answer]
-        lengths = {length for length in offsets(self._cache) if length is not None}
+        found = lengths(self._cache)
         # Without a length and without an answer, nobody knows how far the prompt was fed.
-        held = min(lengths, default=len(tokens) - 1 if answer else -1)
-        if len(lengths) > 1 or not 0 <= held <= len(tokens):
+        held = min(found, default=len(tokens) - 1 if answer else -1)
+        if len(found) > 1 or not 0 <= held <= len(tokens):
             self._cache, held = make_prompt_cache(self._model, self._max_kv_size), 0
         self._cached = tokens[:held]

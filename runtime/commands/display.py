@@ -1,11 +1,10 @@
 """Cycles as coloured or marked text: which tokens were guessed, which guesses were thrown away; and who guessed them.
 
 A character may be spread over several tokens, also over tokens of two cycles. Text is shown
-once its bytes are complete; what is held back travels to the next call in ``Tail``.
+once its bytes are complete.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -39,70 +38,67 @@ CONTEXT_TOKENS = 8
 MOST_HELD = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """Where the shown text ends."""
-
-    shown: tuple[int, ...] = ()  # the last tokens whose text is shown
-    held: tuple[int, ...] = ()  # committed tokens after them whose last character is incomplete
-
-
 def legend(styles: Styles = COLOURS) -> str:
     """Return one line that explains the styles."""
     return "  ".join(style(name) for name, style in styles.items())
 
 
-def render(cycle: Cycle, decode: Decode, tail: Tail = Tail(), styles: Styles = COLOURS) -> tuple[str, Tail]:
-    """Return the text of ``cycle``, every token in the style of its fate, and the tail for the next call.
+class Display:
+    """Shows one cycle after the other; what is held back comes with a later one.
 
-    Rejected draft tokens stand before the token that the target put in their place.
-
-    Args:
-        cycle: Proposal and committed tokens.
-        decode: Text of token ids, with U+FFFD for incomplete characters.
-        tail: What the call for the cycle before returned; ``Tail()`` or ``Tail(prompt)`` at first.
-        styles: `COLOURS` or `MARKS`.
+    Attributes:
+        shown: The last tokens whose text is shown.
+        held: Committed tokens after them whose last character is incomplete.
     """
 
-    def add(text: str, fate: str) -> None:
-        if text:
-            parts.append(styles[fate](text))
+    def __init__(self, decode: Decode, prompt: Sequence[int] = (), styles: Styles = COLOURS) -> None:
+        """Go on after ``prompt``.
 
-    drafted = min(cycle.accepted, len(cycle.committed))
-    parts: list[str] = []
-    for token in cycle.committed[:drafted]:
-        text, tail = _advance(token, decode, tail)
-        add(text, "accepted")
-    own = cycle.committed[drafted:]
-    rejected = cycle.proposal[cycle.accepted :] if own else ()
-    fate = "corrected" if rejected else "bonus" if cycle.proposal else "undrafted"
-    if rejected:
-        add(_text_after(rejected, decode, tail).replace(REPLACEMENT, ""), "rejected")
-    for token in own:
-        text, tail = _advance(token, decode, tail)
-        add(text, fate)
-    return "".join(parts), tail
+        Args:
+            decode: Text of token ids, with U+FFFD for incomplete characters.
+            prompt: Token ids before the first cycle.
+            styles: `COLOURS` or `MARKS`.
+        """
+        self._decode, self._styles = decode, styles
+        self.shown, self.held = tuple(prompt[-CONTEXT_TOKENS:]), tuple[int, ...]()
 
+    def render(self, cycle: Cycle) -> str:
+        """Return the text of ``cycle``, every token in the style of its fate.
 
-def finish(decode: Decode, tail: Tail) -> str:
-    """Return what is still held back at the end of a generation, incomplete bytes left out."""
-    return _text_after((), decode, tail).replace(REPLACEMENT, "")
+        Rejected draft tokens stand before the token that the target put in their place.
+        """
+        drafted = min(cycle.accepted, len(cycle.committed))
+        own = cycle.committed[drafted:]
+        rejected = cycle.proposal[cycle.accepted :] if own else ()
+        fate = "corrected" if rejected else "bonus" if cycle.proposal else "undrafted"
+        parts = [("accepted", self._advance(token)) for token in cycle.committed[:drafted]]
+        if rejected:
+            parts.append(("rejected", self._whole(rejected)))
+        parts += [(fate, self._advance(token)) for token in own]
+        return "".join(self._styles[fate](text) for fate, text in parts if text)
 
+    def finish(self) -> str:
+        """Return what is still held back at the end of a generation, incomplete bytes left out."""
+        return self._whole(())
 
-def _advance(token: int, decode: Decode, tail: Tail) -> tuple[str, Tail]:
-    """Return the text that ``token`` completes (empty while a character is incomplete) and the new tail."""
-    text = _text_after((token,), decode, tail)
-    held = (*tail.held, token)
-    if text.endswith(REPLACEMENT) and len(held) < MOST_HELD:
-        return "", Tail(tail.shown, held)
-    return text.replace(REPLACEMENT, ""), Tail((*tail.shown, *held)[-CONTEXT_TOKENS:], ())
+    def _advance(self, token: int) -> str:
+        """Return the text that ``token`` completes; empty while a character is incomplete."""
+        text, held = self._text_after((token,)), (*self.held, token)
+        if text.endswith(REPLACEMENT) and len(held) < MOST_HELD:
+            self.held = held
+            return ""
+        self.shown, self.held = (*self.shown, *held)[-CONTEXT_TOKENS:], ()
+        return text.replace(REPLACEMENT, "")
 
+    def _whole(self, tokens: Sequence[int]) -> str:
+        """Return what `_text_after` does, incomplete bytes left out."""
+        return self._text_after(tokens).replace(REPLACEMENT, "")
 
-def _text_after(tokens: Sequence[int], decode: Decode, tail: Tail) -> str:
-    """Return the text of the held tokens and ``tokens``, read after what is shown."""
-    before = decode(tail.shown) if tail.shown else ""
-    after = decode((*tail.shown, *tail.held, *tokens))
-    return after[accepted_length(before, after) :]
+    def _text_after(self, tokens: Sequence[int]) -> str:
+        """Return the text of the held tokens and ``tokens``, read after what is shown."""
+        before = self._decode(self.shown) if self.shown else ""
+        after = self._decode((*self.shown, *self.held, *tokens))
+        return after[accepted_length(before, after) :]
 
 
 def by_source(statistics: DraftStatistics) -> dict[str, dict[str, int]]:

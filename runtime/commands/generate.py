@@ -1,6 +1,8 @@
 """The command ``generate``."""
 
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,11 @@ import click
 
 from spectool import SpectoolError
 from spectool.artifacts.console import Text, guarded, say, show
-from spectool.runtime.commands.display import by_source, spelled
+from spectool.runtime.commands.display import COLOURS, MARKS, Display, by_source, legend, spelled
 from spectool.runtime.commands.model_options import model_options, open_model, template_variables
 from spectool.runtime.commands.option_sections import SectionedCommand, under
 from spectool.runtime.commands.saved_prompt import check_opening, check_saving, names_of, open_prompt, save_prompt
+from spectool.runtime.decoding.drafter import Cycle
 
 _prompt = under("Prompt")
 _cache = under("Cache")
@@ -90,9 +93,7 @@ def generate(
     if saved_file is None and only_history and not as_json:
         say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
-    from spectool.runtime.commands import display
     from spectool.runtime.commands.chat_template import encode, messages_of, rendered, rendered_after, rendered_up_to
-    from spectool.runtime.decoding.drafter import Cycle
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
     from spectool.runtime.decoding.verification import ids
 
@@ -111,47 +112,43 @@ def generate(
     if saved_file is not None:
         show(save_prompt(saved_file, target, tokenizer, encoded, arguments, made_with), as_json)
         return
-    tail = display.Tail(tuple(encoded[-display.CONTEXT_TOKENS :]))
 
-    def decode(tokens: Any) -> str:
+    def decode(tokens: Sequence[int]) -> str:
         return str(tokenizer.decode(list(tokens), skip_special_tokens=True))
 
-    styles = display.COLOURS if sys.stdout.isatty() else display.MARKS
-
     def paint(cycle: Cycle) -> None:
-        nonlocal tail
-        shown, tail = display.render(cycle, decode, tail, styles)
-        click.echo(shown, nl=False)
+        click.echo(display.render(cycle), nl=False)
 
+    styles = COLOURS if sys.stdout.isatty() else MARKS
+    display = Display(decode, encoded, styles)
     if show_drafts:
-        say(display.legend(styles))
+        say(legend(styles))
     pieces: list[str] = []
-    response = None
     for response in stream_generate(target, tokenizer, encoded, on_cycle=paint if show_drafts else None, **arguments):
         pieces.append(response.text)
         if not (show_drafts or as_json):
             click.echo(response.text, nl=False)
-    if response is None:
-        raise SpectoolError(f"{name}: generated nothing. Give a longer prompt or more --max-tokens")
-    if show_drafts:
-        click.echo(display.finish(decode, tail), nl=False)
-    if not as_json:
-        click.echo()
     facts = _figures(response)
     if as_json:
         show({"text": "".join(pieces), **facts}, as_json=True)
+        return
+    click.echo(display.finish() if show_drafts else "")
+    _say_figures(facts, response.drafting.proposed)
+
+
+def _say_figures(facts: dict[str, Any], proposed: int) -> None:
+    """Say what `_figures` returns of a generation in which so many tokens were proposed."""
+    sources = facts.pop("sources")
+    if sources:
+        facts["accepted by source"] = spelled(sources)
     else:
-        sources = facts.pop("sources")
-        if sources:
-            facts["accepted by source"] = spelled(sources)
-        else:
-            facts["acceptance"] = "nothing was drafted"
-        if "draft length" in facts:
-            enough = response.drafting.proposed >= _ENOUGH
-            length = facts["draft length"]["draft_length"]
-            facts["draft length"] = f"{length} in the end, by its own timings" if enough else "too few drafts to choose"
-        for key, value in facts.items():
-            say(f"{key:<24}  {value}")
+        facts["acceptance"] = "nothing was drafted"
+    if "draft length" in facts:
+        length = facts["draft length"]["draft_length"]
+        known = f"{length} in the end, by its own timings"
+        facts["draft length"] = known if proposed >= _ENOUGH else "too few drafts to choose"
+    for key, value in facts.items():
+        say(f"{key:<24}  {value}")
 
 
 def _figures(response: Any) -> dict[str, Any]:
@@ -198,7 +195,7 @@ def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpectoolError(f"{where}: not UTF-8 at byte {error.start}. Convert it first") from error
-    text = text if prompt == text else text.removesuffix("\n")
+    text = text if prompt == text else re.sub(r"\r?\n\Z", "", text)
     if not text:
         raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to go on from")
     return text

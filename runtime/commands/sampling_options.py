@@ -65,6 +65,7 @@ sampling_options = together(
 )
 """The options of sampling and of the text's end."""
 _PENALTIES = ("repetition", "presence", "frequency")
+_MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
 
 
 def sampling_arguments(tokenizer: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -84,16 +85,19 @@ def sampling_arguments(tokenizer: Any, options: dict[str, Any]) -> dict[str, Any
 
     names = ("temp", "top_p", "min_p", "min_tokens_to_keep", "top_k", "xtc_probability", "xtc_threshold")
     settings = {name: options.pop(name) for name in names}
-    penalties = {
-        f"{kind}_{part}": options.pop(f"{kind}_{part}") for kind in _PENALTIES for part in ("penalty", "context_size")
-    }
+    penalties = {f"{kind}_penalty": options.pop(f"{kind}_penalty") for kind in _PENALTIES}
+    sizes = [f"{kind}_context_size" for kind in _PENALTIES]
+    penalties |= {size: min(options.pop(size), _MOST_RECENT) for size in sizes}
     for token in options.pop("extra_eos_tokens"):
         tokenizer.eos_token_ids = {*tokenizer.eos_token_ids, _token_id(tokenizer, token, "--extra-eos-token")}
     seed = options.pop("seed")
     if seed is not None:
         mx.random.seed(seed)
+    # mlx-lm refuses what is no restriction at all.
     if settings["top_k"] >= len(tokenizer.vocab):
-        settings["top_k"] = 0  # mlx-lm refuses what is no restriction at all
+        settings["top_k"] = 0
+    if settings["min_tokens_to_keep"] >= len(tokenizer.vocab):
+        settings["min_p"] = 0.0
     special = (*tokenizer.encode("\n", add_special_tokens=False), *tokenizer.eos_token_ids)
     processors = sample_utils.make_logits_processors(_biases(tokenizer, options.pop("logit_bias")), **penalties)
     return {

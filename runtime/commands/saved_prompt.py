@@ -88,8 +88,7 @@ def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: d
     Raises:
         SpectoolError: It is none, of another model, or quantised in another way.
     """
-    import mlx.core as mx
-
+    from spectool.runtime.caches.prefill import vocabulary_size
     from spectool.runtime.prompt_cache import fingerprint, load_prompt_cache
 
     drafter, kv_bits, model = arguments["drafter"], arguments["kv_bits"], made_with["model"]
@@ -104,7 +103,7 @@ def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: d
     found = {entry.bits for entry in saved.cache if hasattr(entry, "bits")}
     if kv_bits is not None and found - {kv_bits}:
         raise SpectoolError(f"{path}: quantised to {min(found)} bits, expected --kv-bits {kv_bits}. Leave it out")
-    rows = target(mx.zeros((1, 1), dtype=mx.int32)).shape[-1]  # built and never computed
+    rows = vocabulary_size(target)
     if saved.tokens and not 0 <= min(saved.tokens) <= max(saved.tokens) < rows:
         raise SpectoolError(f"{path}: expected token ids of 0 to {rows - 1}, got others. Save the prompt anew")
     note = _slower(saved, drafter, made_with)

@@ -22,6 +22,7 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
@@ -149,6 +150,7 @@ def generate_step(
     proposer = Proposer(drafter, count, cache, quantized_kv_start if kv_bits else None, draw)
     statistics = DraftStatistics() if statistics is None else statistics
     statistics.controller = proposer.controller
+    quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)
     return _Run(
         model=model,
         cache=cache,
@@ -159,8 +161,8 @@ def generate_step(
         stop_tokens=frozenset(stop_tokens),
         sampler=sampler,
         processors=processors,
-        prefill_step_size=prefill_step_size,
-        quantize=lambda: maybe_quantize_kv_cache(cache, quantized_kv_start, kv_group_size, kv_bits),
+        prefill=partial(prefill, model, cache, step_size=prefill_step_size, quantize=quantize),
+        quantize=quantize,
         stream=stream,
         statistics=statistics,
         on_cycle=on_cycle or (lambda cycle: None),
@@ -181,7 +183,7 @@ class _Run:
     stop_tokens: frozenset[int]
     sampler: Sampler | None
     processors: tuple[LogitsProcessor, ...]
-    prefill_step_size: int
+    prefill: Callable[..., int]
     quantize: Callable[[], None]
     stream: Any
     statistics: DraftStatistics
@@ -225,7 +227,7 @@ class _Run:
             missing = self._rewind(self.begin + self.yielded + self.stuck)
             if missing:
                 with mx.stream(self.stream):
-                    prefill(self.model, self.cache, self._array(missing), self.prefill_step_size, self.quantize)
+                    self.prefill(self._array(missing))
 
     def _read_prompt(self) -> int:
         """Feed the prompt but for its last token, which is returned; give the drafter all of it."""
@@ -233,14 +235,7 @@ class _Run:
         with mx.stream(self.stream):
             self.progress(0, total)
             self.checkpoints.mark(total - 1, windows_too=True)
-            self.proposer.vocabulary = prefill(
-                self.model,
-                self.cache,
-                self.prompt[:-1],
-                self.prefill_step_size,
-                self.quantize,
-                lambda fed: self.progress(fed, total),
-            )
+            self.proposer.vocabulary = self.prefill(self.prompt[:-1], progress=lambda fed: self.progress(fed, total))
             self.begin = total - 1
             if self.max_tokens != 0:
                 self.proposer.start([*self.cached_tokens, *ids(self.prompt)])

@@ -6,19 +6,21 @@ pass can begin before the token of the one before it is read. It is measured fro
 caller did meanwhile. That is the wall time of a token.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import takewhile
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.leaves import offsets
+from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.rejection import Draw
     from spectool.runtime.draft_length.controller import Controller
 
-
+_Result = TypeVar("_Result")
 NOTHING = Proposal((), "")
 MOST_AGAIN = 16  # tokens that a pass feeds again before drafts pause for one pass
 
@@ -27,7 +29,7 @@ class Proposer:
     """A drafter on a leash: limits, valid ids, and plain decoding once it has failed.
 
     Attributes:
-        vocabulary: Logits of the target for one position; None until its first pass. No draft
+        vocabulary: Logits of the target for one position; 0 until its first pass. No draft
             is verified before it is known, since an id outside would read foreign memory.
         controller: Chooses the draft length; None where it is fixed or there is no drafter.
         draw: How drafts are drawn for rejection sampling; None for exact match.
@@ -46,12 +48,12 @@ class Proposer:
     ) -> None:
         """Ask ``drafter`` for ``count`` tokens a cycle, or as many as a controller chooses, drawn by ``draw``.
 
-        Fewer where ``cache`` does not allow so many.
+        Fewer where ``cache`` does not allow so many. A drafter that would be asked for none is left alone.
         """
-        self.vocabulary: int | None = None
+        self.vocabulary = 0
         self.controller = None if isinstance(count, int) or drafter is None else count
-        self._drafter = drafter
         self._count = count if isinstance(count, int) else 0
+        self._drafter = drafter if self._count > 0 or self.controller else None
         self._cache = cache
         self._quantized_kv_start = quantized_kv_start
         self.draw = draw
@@ -69,18 +71,18 @@ class Proposer:
         """Start the drafter with the prompt (token ids)."""
         if self.controller is not None:
             self.controller.begin(len(prompt))
-        if self._drafter is not None:
-            try:
-                self._drafter.draw_with(self.draw)
-                self._drafter.start(prompt)
-            except Exception as error:
-                self._switch_off(error)
+
+        def begin(drafter: Drafter) -> None:
+            drafter.draw_with(self.draw)
+            drafter.start(prompt)
+
+        self._let(begin)
 
     def drafting_paused(self) -> bool:
         """Settle whether the next cycle goes without a drafter, whatever this one commits; say so."""
         if self._drafter is None:
-            return True
-        if self._chosen is None:
+            self._chosen = 0
+        elif self._chosen is None:
             self._chosen = self.controller.choose() if self.controller else self._count
         return self._chosen <= 0
 
@@ -92,40 +94,32 @@ class Proposer:
             again: Committed tokens that the next pass feeds once more before the last committed one.
             begun: Whether the pass of this cycle is under way already.
         """
-        paused = self.drafting_paused()
+        self._paused = self.drafting_paused()
         count, self._chosen = self._chosen or 0, None
-        self._paused = self.controller is not None and paused
         began = perf_counter()
         self._begun = begun
         self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
-        limit = max(0, self._limit(count, left, again)) if self.vocabulary is not None else 0
-        proposal = self._ask(limit)
+        limit = self._limit(count, left, again)
+        proposal = (self._let(partial(self._ask, limit)) if limit else None) or NOTHING
         self._asked, self._again, self._proposed = limit, again, proposal.tokens
         self._pass_began = perf_counter()
         self.draft_seconds = self._pass_began - began
         return proposal
 
-    def _ask(self, limit: int) -> Proposal:
+    def _ask(self, limit: int, drafter: Drafter) -> Proposal:
         """Return what the drafter proposes, without ids that the target does not have."""
-        if self._drafter is None or self.vocabulary is None or limit <= 0:
-            return NOTHING
-        try:
-            self._inform()
-            proposal = self._drafter.propose(limit)
-            drawn = None if proposal.distribution is None else proposal.distribution[:limit]
-            if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self.vocabulary):
-                raise RuntimeUnsupported(
-                    f"distribution of the drafts: expected shape [drafts, {self.vocabulary}], got {drawn.shape}"
-                )
-            tokens = [int(token) for token in proposal.tokens[:limit]]
-            if tokens and not 0 <= min(tokens) <= max(tokens) < self.vocabulary:
-                wrong = (place for place, token in enumerate(tokens) if not 0 <= token < self.vocabulary)
-                del tokens[next(wrong) :]
-            # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
-            return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
-        except Exception as error:
-            self._switch_off(error)
-            return NOTHING
+        self._inform(drafter)
+        vocabulary, proposal = self.vocabulary, drafter.propose(limit)
+        drawn = None if proposal.distribution is None else proposal.distribution[:limit]
+        if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != vocabulary):
+            raise RuntimeUnsupported(
+                f"distribution of the drafts: expected shape [drafts, {vocabulary}], got {drawn.shape}"
+            )
+        tokens = [int(token) for token in proposal.tokens[:limit]]
+        if tokens and not 0 <= min(tokens) <= max(tokens) < vocabulary:
+            tokens = list(takewhile(lambda token: 0 <= token < vocabulary, tokens))
+        # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
+        return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
 
     def commit(self, tokens: tuple[int, ...], *, begins: bool = False) -> None:
         """Pass on to the drafter what the target committed; while it is not asked, keep that for later.
@@ -139,10 +133,7 @@ class Proposer:
             return
         self._uninformed += tokens
         if not self._paused:
-            try:
-                self._inform()
-            except Exception as error:
-                self._switch_off(error)
+            self._let(self._inform)
         self.draft_seconds += perf_counter() - pass_ended
         if self.controller is not None:
             self.controller.learn(
@@ -159,30 +150,35 @@ class Proposer:
             )
         self._cycle_ended = perf_counter()
 
-    def _inform(self) -> None:
+    def _inform(self, drafter: Drafter) -> None:
         """Pass on to the drafter what was kept for later."""
-        if self._drafter is not None and self._uninformed:
+        if self._uninformed:
             uninformed, self._uninformed = tuple(self._uninformed), []
-            self._drafter.commit(uninformed)
+            drafter.commit(uninformed)
 
     def _limit(self, count: int, left: int | None, again: int) -> int:
-        """Return how many draft tokens the next pass may verify, of the ``count`` wanted; 0 or less for none."""
-        limit = count if left is None else min(count, left)
-        if self._drafter is None or limit <= 0:
+        """Return how many draft tokens the next pass may verify, of the ``count`` wanted."""
+        if count <= 0 or not self.vocabulary:
             return 0
+        limit = count if left is None else min(count, left)
         if again:
             # A pass without drafts takes all of it in, and the next one is short again.
             limit = min(limit, MOST_AGAIN - again)
         if self._quantized_kv_start is not None:
             # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass
             # that reaches it must have nothing to take back.
-            ahead = self._quantized_kv_start - max(filter(None, offsets(self._cache)), default=0)
+            ahead = self._quantized_kv_start - max(lengths(self._cache), default=0)
             if ahead > 0:
                 limit = min(limit, ahead - again - 2)
-        return limit
+        return max(0, limit)
 
-    def _switch_off(self, error: Exception) -> None:
-        """Go on without the drafter."""
-        if self._drafter is not None:
+    def _let(self, act: Callable[[Drafter], _Result]) -> _Result | None:
+        """Let the drafter act; None without one. One that fails is switched off: decoding goes on without it."""
+        if self._drafter is None:
+            return None
+        try:
+            return act(self._drafter)
+        except Exception as error:
             warn_switched_off(self._drafter, error)
             self._drafter = None
+            return None

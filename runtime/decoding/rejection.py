@@ -21,6 +21,7 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
+from spectool.runtime.caches.prefill import vocabulary_size
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, Sampling, in_blocks, processed, total
 
 
@@ -77,8 +78,7 @@ def draw_for(
         )
     if not sampler.temp:
         return None
-    # Built and never computed: only the shape is read.
-    return Draw(sampler, processors, int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1]))
+    return Draw(sampler, processors, vocabulary_size(model))
 
 
 def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array) -> mx.array:

@@ -83,14 +83,7 @@ def stream_generate(
     tokens = encode_prompt(tokenizer, prompt)
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
     stream = kwargs.setdefault("stream", generation_stream)
-    detokenizer = tokenizer.detokenizer
-    eos = frozenset(tokenizer.eos_token_ids)
-    stops = None
-    if any(stop_strings):
-        from spectool.runtime.decoding.stop_strings import StopStrings
-
-        stops = StopStrings(stop_strings)
-
+    text = _Text(tokenizer, stop_strings)
     with wired_limit(model, [stream]):
         steps = generate_step(
             tokens,
@@ -98,7 +91,7 @@ def stream_generate(
             drafter=drafter,
             num_draft_tokens=num_draft_tokens,
             max_tokens=max_tokens,
-            stop_tokens=eos,
+            stop_tokens=text.end_tokens,
             statistics=drafting,
             on_cycle=on_cycle,
             **kwargs,
@@ -112,17 +105,9 @@ def stream_generate(
                 if count == 1:
                     prompt_seconds = time.perf_counter() - began
                     began = time.perf_counter()
-                finish = "stop" if token in eos else "length" if count == max_tokens else None
-                if finish != "stop":
-                    detokenizer.add_token(token)
-                if finish is not None:
-                    detokenizer.finalize()
-                text, stopped = detokenizer.last_segment, False
-                if stops is not None:
-                    text, stopped = stops.add(text, last=finish is not None)
-                finish = "stop" if stopped else finish
+                said, finish = text.add(token, last=count == max_tokens)
                 yield GenerationResponse(
-                    text=text,
+                    text=said,
                     token=token,
                     logprobs=logprobs,
                     from_draft=from_draft,
@@ -134,8 +119,33 @@ def stream_generate(
                     finish_reason=finish,
                     drafting=drafting,
                 )
-                if stopped:
+                if finish is not None:
                     return
+
+
+class _Text:
+    """Tokens into text, up to a token or a string that ends it."""
+
+    def __init__(self, tokenizer: Any, stop_strings: Sequence[str]) -> None:
+        self.end_tokens = frozenset(tokenizer.eos_token_ids)
+        self._detokenizer = tokenizer.detokenizer
+        self._stops = None
+        if any(stop_strings):
+            from spectool.runtime.decoding.stop_strings import StopStrings
+
+            self._stops = StopStrings(stop_strings)
+
+    def add(self, token: int, last: bool) -> tuple[str, str | None]:
+        """Return the text that ``token`` completes, and the reason if it ends there: "stop" or "length"."""
+        finish = "stop" if token in self.end_tokens else "length" if last else None
+        if finish != "stop":
+            self._detokenizer.add_token(token)
+        if finish is not None:
+            self._detokenizer.finalize()
+        text, stopped = self._detokenizer.last_segment, False
+        if self._stops is not None:
+            text, stopped = self._stops.add(text, last=finish is not None)
+        return text, "stop" if stopped else finish
 
 
 def encode_prompt(tokenizer: Any, prompt: str | mx.array | list[int]) -> mx.array:

@@ -15,6 +15,7 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.draft_cache import DraftCache
+from spectool.runtime.caches.prefill import vocabulary_size
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.verification import ids
 
@@ -52,8 +53,7 @@ class ModelDrafter(Drafter):
         self._pending: list[int] = []
         self._ahead = 0
         self._draw: Draw | None = None
-        # Built and never computed: only the shape is read.
-        self._vocabulary = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
+        self._vocabulary = vocabulary_size(model)
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Draw drafts by ``draw`` from the next ``start`` on; None takes the most probable ones again."""

@@ -18,8 +18,8 @@ Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import repeat
+from itertools import accumulate, islice, repeat
+from operator import mul
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -50,11 +50,7 @@ def expected_accepted_length(probabilities: Iterable[float]) -> float:
     >>> expected_accepted_length([1.0, 1.0, 0.5])
     2.5
     """
-    total, product = 0.0, 1.0
-    for probability in probabilities:
-        product *= probability
-        total += product
-    return total
+    return sum(accumulate(probabilities, mul), 0.0)
 
 
 def best_draft_length(acceptance: float, cost: float, most: int) -> tuple[int, float]:
@@ -70,15 +66,10 @@ def best_draft_length(acceptance: float, cost: float, most: int) -> tuple[int, f
     >>> best_draft_length(0.1, 0.25, 8)
     (0, 1.0)
     """
-    best = (0, 1.0)
-    committed, product = 1.0, 1.0
-    for length in range(1, most + 1):
-        product *= acceptance
-        committed += product
-        rate = committed / (1.0 + length * cost)
-        if rate > best[1]:
-            best = (length, rate)
-    return best
+    committed = accumulate(acceptance**length for length in range(most + 1))
+    rates = [tokens / (1.0 + length * cost) for length, tokens in enumerate(committed)]
+    rate = max(rates)
+    return rates.index(rate), rate
 
 
 @dataclass(slots=True)
@@ -103,7 +94,7 @@ class _Source:
         # A proposal that outlasts the committed tokens was not contradicted.
         judged = min(right + 1, len(self.proposal.tokens), len(committed))
         self.acceptance.right += right
-        self.acceptance.asked += sum(list(_stated(self.proposal))[:judged])
+        self.acceptance.asked += sum(islice(_stated(self.proposal), judged))
         self.proposal = Proposal((), "")
 
     def book(self, passes: float) -> None:
@@ -213,7 +204,7 @@ class HybridDrafter(Drafter):
         """Ask the cheap members; return the best proposal and its expected accepted length."""
         best, most = Proposal((), self.name), 0.0
         for source in [source for source in self._sources if not source.drafter.costs_a_pass]:
-            source.proposal = self._asked(source, partial(source.drafter.propose, limit), limit)
+            source.proposal = self._asked(source, limit)
             expected = expected_accepted_length(source.probabilities(source.proposal))
             if expected > most:
                 best, most = source.proposal, expected
@@ -232,7 +223,7 @@ class HybridDrafter(Drafter):
     def _ask(self, source: _Source, limit: int) -> Proposal:
         """Ask a model, and measure what a token of it costs."""
         begun = self._clock()
-        source.proposal = self._asked(source, partial(source.drafter.propose, limit), limit)
+        source.proposal = self._asked(source, limit)
         seconds, count = self._clock() - begun, len(source.proposal.tokens)
         if source.fed and count:
             self._draft_seconds = _averaged(self._draft_seconds, seconds / count)
@@ -251,17 +242,18 @@ class HybridDrafter(Drafter):
         if not guess.tokens or left <= 0:
             return best, most
         for other in tuple(self._sources):
-            more = self._asked(other, partial(other.drafter.extend, guess.tokens, left), left)
+            more = self._asked(other, left, guess.tokens)
             expected = expected_accepted_length([*probabilities, *other.probabilities(more)])
             if expected > most:
                 tokens, name = (*guess.tokens, *more.tokens), f"{guess.source}+{more.source}"
                 best, most = Proposal(tokens, name, distribution=guess.distribution), expected
         return best, most
 
-    def _asked(self, source: _Source, ask: Callable[[], Proposal], limit: int) -> Proposal:
-        """Return what a member proposes, cut to ``limit``; nothing from one that fails, which is switched off."""
+    def _asked(self, source: _Source, limit: int, guessed: Sequence[int] = ()) -> Proposal:
+        """Return what a member proposes after what another has guessed; nothing from one that fails and is dropped."""
+        drafter = source.drafter
         try:
-            return ask().cut(limit)
+            return (drafter.extend(guessed, limit) if guessed else drafter.propose(limit)).cut(limit)
         except Exception as error:
             self._switch_off(source, error)
             return Proposal((), source.drafter.name)

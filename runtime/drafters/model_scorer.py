@@ -28,14 +28,11 @@ class ModelScorer:
     def begin(self, ids: Sequence[int], kept: int, healing: bool) -> tuple[int, ...] | None:
         """Feed the context; one pass gives what follows it and what follows all but its last id."""
         source = self._source
-        text, same = source.compare(DraftContext(ids, kept))
-        source.agreed = same
+        text = source.compare(DraftContext(ids, kept))
         if not text:
             return None
-        healing = healing and len(text) > 1 and len(ids) > 0 and text[-1] < source.size
-        last = 2 if healing else 1
-        logits = source.feed_text(text, source.rewind(min(same, len(text) - last)), last)
-        self._root = text[:-1] if healing else text
+        logits = source.feed_text(text, healing)
+        self._root = text[:-1] if len(logits) == 2 else text
         path = tuple(text[len(self._root) :])
         self._known = {(): logits[0], path: logits[-1]}
         return path

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.draft_cache import DraftCache
+from spectool.runtime.caches.prefill import vocabulary_size
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.verification import ids as evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, allow_any
@@ -78,8 +79,7 @@ class ModelSource(DraftSource):
         self._bos = bos
         self._most_asked = most_asked
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
-        # Built and never computed: only the shape is read.
-        self._rows = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
+        self._rows = vocabulary_size(model)
         self.size = self._rows if size is None else min(size, self._rows)
         self.agreed = 0
         self._mask_of: NDArray[np.bool_] | None = None
@@ -105,18 +105,13 @@ class ModelSource(DraftSource):
         Raises:
             RuntimeUnsupported: A context token is outside the model's vocabulary.
         """
-        text, same = self.compare(context)
-        self.agreed = same
-        if limit <= 0 or not text or (constraint.within is not None and not self._set_mask(constraint.within)):
+        text = self.compare(context)
+        if limit <= 0 or not text or not self._set_mask(constraint.within):
             return [], False
-        healing = len(text) > 1 and len(context.ids) > 0 and constraint.extensions.size > 0 and text[-1] < self.size
-        last = 2 if healing else 1
-        kept = self.rewind(min(same, len(text) - last))
-        logits = self.feed_text(text, kept, last)
-        masked = constraint.within is not None
-        if not healing and constraint.first is None and constraint.allows is allow_any:
-            return self._chain(*self._best(logits, masked), limit, masked), False
-        choices = self._choices(logits, constraint, text[-1], healing)
+        logits = self.feed_text(text, constraint.extensions.size > 0)
+        if len(logits) == 1 and constraint.first is None and constraint.allows is allow_any:
+            return self._chain(*self._best(logits), limit), False
+        choices = self._choices(logits, constraint, text[-1])
         found = next((best for best in self._best_first(choices) if constraint.allows(*best[:2])), None)
         if found is None:
             return [], False
@@ -124,14 +119,15 @@ class ModelSource(DraftSource):
         likely = score - mx.logsumexp(mx.concatenate([choice.scores for choice in choices]))
         # A recurrent state goes back further than by the replaced token: what was before it is fed again.
         again = text[self.rewind(len(text) - 1) : -1] if healed else []
-        return self._chain(mx.array([first]), likely, limit, masked, again), healed
+        return self._chain(mx.array([first]), likely, limit, again), healed
 
-    def compare(self, context: DraftContext) -> tuple[list[int], int]:
-        """Return the text, and how many leading tokens of it are what was fed."""
+    def compare(self, context: DraftContext) -> list[int]:
+        """Return the text of a context, and note how much of it is what was fed."""
         begun = self._bos is None or (len(context.ids) > 0 and context.ids[0] == self._bos)
         text = list(context.ids) if begun else [self._bos or 0, *context.ids]
         same = min(self.agreed, context.kept + len(text) - len(context.ids))
-        return text, same + accepted_length(self.cache.tokens[same:], text[same:])
+        self.agreed = same + accepted_length(self.cache.tokens[same:], text[same:])
+        return text
 
     def rewind(self, kept: int) -> int:
         """Take the cache back to the first ``kept`` tokens, or to fewer where it cannot; return how many it has."""
@@ -140,9 +136,18 @@ class ModelSource(DraftSource):
         self.agreed = min(self.agreed, kept)
         return kept
 
-    def feed_text(self, text: list[int], kept: int, last: int) -> mx.array:
-        """Feed ``text`` from token ``kept`` on; return the logits of its ``last`` positions, float32 [last, size]."""
-        new = text[kept:]
+    def feed_text(self, text: list[int], healing: bool) -> mx.array:
+        """Feed what of ``text`` (at least one token, just compared) is not fed, and its last token in any case.
+
+        Returns:
+            Logits after it, float32 [1, size]. With ``healing`` [2, size], after all but the last token and after all,
+            if something stands before that token and it is one of the tokenizer's.
+
+        Raises:
+            RuntimeUnsupported: A token is outside the model's vocabulary.
+        """
+        last = 2 if healing and len(text) > 1 and text[-1] < self.size else 1
+        new = text[self.rewind(min(self.agreed, len(text) - last)) :]
         if min(new) < 0 or max(new) >= self._rows:
             wrong = max(new) if max(new) >= self._rows else min(new)
             raise RuntimeUnsupported(
@@ -164,17 +169,17 @@ class ModelSource(DraftSource):
         self.fed_tokens += tokens.size
         return self.cache.feed(tokens)[:, : self.size].astype(mx.float32)
 
-    def _choices(self, logits: mx.array, constraint: Constraint, last: int, healing: bool) -> list[_Choice]:
+    def _choices(self, logits: mx.array, constraint: Constraint, last: int) -> list[_Choice]:
         """Return the plain and the healed candidates that the constraint's ids leave.
 
-        ``logits`` are those after all tokens but ``last``, where there is healing, and after all tokens.
+        ``logits`` are what `feed_text` returns for a text that ends with the token ``last``.
         """
-        choices = []
+        choices, healing = [], len(logits) == 2
         # Only plain and healed candidates together need a common scale.
         scores = logits - mx.logsumexp(logits, axis=-1, keepdims=True) if healing else logits
         plain = scores[-1] + scores[0, last] if healing else scores[-1]
         if constraint.first is None:
-            choices.append(_Choice(False, None, self._masked(plain, constraint.within is not None)))
+            choices.append(_Choice(False, None, self._masked(plain)))
         else:
             tokens = self._allowed(constraint.first, constraint.within)
             choices.append(_Choice(False, tokens, plain[tokens]))
@@ -208,16 +213,14 @@ class ModelSource(DraftSource):
                     yield token, healed, -score
                 begun = begun or (token, healed)
 
-    def _chain(
-        self, first: mx.array, likely: mx.array, limit: int, masked: bool, again: Sequence[int] = ()
-    ) -> list[int]:
+    def _chain(self, first: mx.array, likely: mx.array, limit: int, again: Sequence[int] = ()) -> list[int]:
         """Feed ``again`` and ``first`` [1], of log-probability ``likely``; return it and what follows.
 
         All of it is chained on the device and evaluated once, unless its probability decides where it ends.
         """
         drafts, feed = [first], mx.concatenate([mx.array(list(again), dtype=first.dtype), first]) if again else first
         while len(drafts) < limit and (self._least == -math.inf or float(likely) >= self._least):
-            feed, added = self._best(self.run(feed), masked)
+            feed, added = self._best(self.run(feed))
             drafts.append(feed)
             likely = likely + added
         tokens = evaluated(mx.concatenate(drafts))
@@ -225,9 +228,9 @@ class ModelSource(DraftSource):
             self.cache.tokens += [*again, *tokens[:-1]]
         return tokens
 
-    def _best(self, logits: mx.array, masked: bool) -> tuple[mx.array, mx.array]:
+    def _best(self, logits: mx.array) -> tuple[mx.array, mx.array]:
         """Return the most probable token [1] after the last of ``logits`` [tokens, size], and log p [] of it; lazy."""
-        scores = self._masked(logits[-1], masked)
+        scores = self._masked(logits[-1])
         return mx.argmax(scores, keepdims=True), mx.max(scores) - mx.logsumexp(scores)
 
     def _allowed(self, tokens: NDArray[np.int32], within: NDArray[np.bool_] | None) -> mx.array:
@@ -235,14 +238,16 @@ class ModelSource(DraftSource):
         tokens = tokens[tokens < (self.size if within is None else min(self.size, len(within)))]
         return mx.array(tokens if within is None else tokens[within[tokens]])
 
-    def _masked(self, scores: mx.array, masked: bool) -> mx.array:
+    def _masked(self, scores: mx.array) -> mx.array:
         """Return scores [size] with -inf outside the mask, if there is one."""
-        return mx.where(self._mask, scores, -mx.inf) if masked and self._mask is not None else scores
+        return scores if self._mask is None else mx.where(self._mask, scores, -mx.inf)
 
-    def _set_mask(self, within: NDArray[np.bool_]) -> bool:
+    def _set_mask(self, within: NDArray[np.bool_] | None) -> bool:
         """Take the mask to the device, unless it is there; return whether it admits anything."""
         if within is not self._mask_of:
-            whole = np.zeros(self.size, dtype=bool)
-            whole[: len(within)] = within[: self.size]
-            self._mask_of, self._mask = within, mx.array(whole) if whole.any() else None
-        return self._mask is not None
+            self._mask_of, self._mask = within, None
+            if within is not None and within[: self.size].any():
+                whole = np.zeros(self.size, dtype=bool)
+                whole[: len(within)] = within[: self.size]
+                self._mask = mx.array(whole)
+        return within is None or self._mask is not None

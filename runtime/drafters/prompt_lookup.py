@@ -8,8 +8,12 @@ The hybrid asks it only where the dictionary is silent: DictSpec, section 3.3.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal
+
+if TYPE_CHECKING:
+    from spectool.runtime.decoding.rejection import Draw
 
 TOKENS = 5
 
@@ -57,6 +61,11 @@ class FallbackDrafter(Drafter):
         self.name = ", else ".join(drafter.name for drafter in drafters)
         self.costs_a_pass = any(drafter.costs_a_pass for drafter in drafters)
         self.cache = next((drafter.cache for drafter in drafters if drafter.cache is not None), None)
+
+    def draw_with(self, draw: "Draw | None") -> None:
+        """Pass it on to those that can draw."""
+        for drafter in self._drafters:
+            drafter.draw_with(draw)
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin with all of them."""

@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from spectool.runtime.caches.leaves import offsets
+from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import stream_generate
@@ -65,7 +65,7 @@ class PromptCache(LRUPromptCache):  # type: ignore[misc]
     ) -> None:
         """Keep a cache under the tokens that it holds; one that holds others is dropped."""
         held = tokens[:-1]
-        if all(offset in (None, len(held)) for offset in offsets(prompt_cache)):
+        if lengths(prompt_cache) <= {len(held)}:
             super().insert_cache(model, held, prompt_cache, cache_type=cache_type)
         else:
             logging.warning("a prompt cache is dropped: it does not hold the tokens of its text")

@@ -24,12 +24,10 @@ from spectool.artifacts.formats.alignment import NONE, Alignment, IdLists
 from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.runtime.decoding.drafter import accepted_length
-from spectool.runtime.translation.protocol import Allows, Constraint, DraftContext, allow_any
+from spectool.runtime.translation.protocol import NO_IDS, Allows, Constraint, DraftContext, allow_any
 
 if TYPE_CHECKING:
     from spectool.runtime.translation.spelling import Speller
-
-_NO_IDS: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
 class _Place(NamedTuple):
@@ -127,7 +125,7 @@ class AnchoredTranslator:
 
     def constraint(self) -> Constraint:
         """Return what a first draft token must begin with and may not merge with."""
-        extensions = _NO_IDS
+        extensions = NO_IDS
         if self._heal and len(self._ids) > self._place.draft_begin:
             extensions = self._beginning_with(self._draft.surfaces[self._ids[-1]] + self._place.pending)
         first = self._beginning_with(self._unseen()) if self._place.pending else None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spectool.runtime.translation.spelling import Speller
 
 Allows = Callable[[int, bool], bool]
-_NO_IDS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+NO_IDS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
 
 def allow_any(token: int, healed: bool) -> bool:
@@ -54,7 +54,7 @@ class Constraint:
             It is asked about the best candidates, in order, until one passes.
     """
 
-    extensions: NDArray[np.int32] = field(default_factory=lambda: _NO_IDS)
+    extensions: NDArray[np.int32] = field(default_factory=lambda: NO_IDS)
     first: NDArray[np.int32] | None = None
     within: NDArray[np.bool_] | None = None
     allows: Allows = allow_any

@@ -163,6 +163,32 @@ def test_a_drafter_that_fails_leaves_its_request_alone(dictionary: Path, monkeyp
     assert proposer.propose([[8], []], batch.lengths, batch.tokens)[0], "but by the next request"
 
 
+@pytest.mark.parametrize("method", ["start", "commit"])
+def test_a_drafter_that_fails_at_what_is_committed_is_not_asked_again(
+    dictionary: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    proposer = DictionaryProposer(config(dictionary))
+    batch = Batch(1)
+    calls = []
+
+    def failing(self: LookupDrafter, tokens: Sequence[int]) -> None:
+        calls.append(tokens)
+        raise RuntimeError("no more")
+
+    batch.put(0, [1, 2])
+    if method == "commit":
+        assert proposer.propose([[2]], batch.lengths, batch.tokens)[0]
+    with monkeypatch.context() as broken, pytest.warns(RuntimeWarning, match="switched off") as warned:
+        proposer.propose([[]], batch.lengths, batch.tokens)  # makes the drafter, which starts with nothing
+        broken.setattr(LookupDrafter, method, failing)
+        for length in (3, 4, 5):
+            batch.put(0, [1, 2, 3, 4, 5][:length])
+            assert proposer.propose([[length]], batch.lengths, batch.tokens) == [[]]
+    assert (len(calls), len(warned)) == (1, 1), "until the row holds another request"
+    batch.put(0, [7, 8])
+    assert proposer.propose([[8]], batch.lengths, batch.tokens)[0]
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from spectool.runtime.commands.display import MARKS, Tail, finish, legend, render
+from spectool.runtime.commands.display import MARKS, Display, legend
 from spectool.runtime.decoding.drafter import Cycle
 
 GREEN, RED, YELLOW = "\x1b[32m", "\x1b[31m", "\x1b[33m"
@@ -33,33 +33,31 @@ def cycles_of(data: bytes, cuts: list[int], wrong: list[int]) -> list[Cycle]:
 
 
 def shown(cycles: list[Cycle], decode=letters) -> str:
-    tail, parts = Tail(), []
-    for cycle in cycles:
-        text, tail = render(cycle, decode, tail)
-        parts.append(text)
-    return "".join(parts) + finish(decode, tail)
+    display = Display(decode)
+    return "".join(map(display.render, cycles)) + display.finish()
 
 
 def test_marks_say_the_same_as_colours() -> None:
-    shown, _ = render(Cycle((97, 98, 120), "test", 2, (97, 98, 99)), letters, styles=MARKS)
+    shown = Display(letters, styles=MARKS).render(Cycle((97, 98, 120), "test", 2, (97, 98, 99)))
     assert shown == "[a][b][-x-]{c}"
     assert legend(MARKS) == "[accepted]  [-rejected-]  {corrected}  <bonus>  undrafted"
 
 
 def test_each_fate_has_its_colour() -> None:
-    text, _ = render(Cycle(tuple(b"abXY"), "test", 2, tuple(b"abc")), letters)
+    text = Display(letters).render(Cycle(tuple(b"abXY"), "test", 2, tuple(b"abc")))
     assert text == (
         click.style("a", fg="green")
         + click.style("b", fg="green")
         + click.style("XY", fg="red", strikethrough=True)
         + click.style("c", fg="yellow")
     )
-    assert render(Cycle(tuple(b"ab"), "test", 2, tuple(b"abc")), letters)[0].endswith(click.style("c", fg="cyan"))
-    assert render(Cycle((), "", 0, tuple(b"c")), letters)[0] == "c"
+    bonus = Display(letters).render(Cycle(tuple(b"ab"), "test", 2, tuple(b"abc")))
+    assert bonus.endswith(click.style("c", fg="cyan"))
+    assert Display(letters).render(Cycle((), "", 0, tuple(b"c"))) == "c"
 
 
 def test_a_stop_token_inside_a_draft_ends_the_colours() -> None:
-    text, _ = render(Cycle(tuple(b"abcd"), "test", 2, tuple(b"ab")), letters)
+    text = Display(letters).render(Cycle(tuple(b"abcd"), "test", 2, tuple(b"ab")))
     assert click.unstyle(text) == "ab"
 
 
@@ -69,10 +67,11 @@ def test_the_legend_names_every_colour() -> None:
 
 def test_a_character_waits_for_its_last_byte() -> None:
     first, second = "ż".encode()
-    text, tail = render(Cycle((first,), "test", 1, (first,)), letters)
-    assert (text, tail) == ("", Tail((), (first,)))
-    text, tail = render(Cycle((), "", 0, (second,)), letters, tail)
-    assert (text, tail.held) == ("ż", ())
+    display = Display(letters)
+    text = display.render(Cycle((first,), "test", 1, (first,)))
+    assert (text, display.shown, display.held) == ("", (), (first,))
+    text = display.render(Cycle((), "", 0, (second,)))
+    assert (text, display.held) == ("ż", ())
 
 
 def test_bytes_that_are_no_text_do_not_hold_the_rest_back() -> None:

@@ -82,13 +82,29 @@ def test_a_group_that_does_not_divide_the_heads_is_refused_before_generating() -
         )
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--prefill-step-size"],
+        ["--repetition-penalty", "1.2", "--repetition-context-size"],
+        ["--temp", "0.5", "--min-p", "0.1", "--min-tokens-to-keep"],
+    ],
+)
+def test_a_number_beyond_all_tokens_means_all_of_them(option: list[str]) -> None:
+    command = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj w", "-m", "3", *option]
+    for number in ("20000", str(2**31), str(10**20)):
+        result = CliRunner().invoke(main, [*command, number])
+        assert result.exit_code == 0, result.stderr
+
+
 def test_a_prompt_file_loses_its_mark_and_one_line_end(tmp_path: Path) -> None:
-    plain, marked = tmp_path / "plain", tmp_path / "marked"
+    plain, marked, windows = tmp_path / "plain", tmp_path / "marked", tmp_path / "windows"
     plain.write_bytes(b"Wczoraj")
     marked.write_bytes("\ufeffWczoraj\n".encode())
+    windows.write_bytes(b"Wczoraj\r\n")
     model = str(demo_path("target"))
     texts = [
         json.loads(CliRunner().invoke(main, ["generate", "--model", model, "-m", "5", "--json", *given]).stdout)["text"]
-        for given in (["--prompt", "Wczoraj"], ["--prompt-file", str(plain)], ["--prompt-file", str(marked)])
+        for given in (["--prompt", "Wczoraj"], *(["--prompt-file", str(file)] for file in (plain, marked, windows)))
     ]
-    assert texts[0] == texts[1] == texts[2]
+    assert texts[0] == texts[1] == texts[2] == texts[3]

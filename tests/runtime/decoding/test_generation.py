@@ -75,6 +75,12 @@ def test_no_drafts_is_plain_decoding(model: Any, text: list[int], drafts: int) -
     assert (total.passes, total.proposed) == (10, 0)
 
 
+def test_a_drafter_that_is_never_asked_reads_nothing(model: Any, text: list[int]) -> None:
+    drafter = Oracle(text)
+    assert generated(model, drafter, 10, num_draft_tokens=0) == text[:10]
+    assert (drafter.started, drafter.committed, drafter.limits) == ([], [], [])
+
+
 def test_a_prompt_of_one_token(model: Any) -> None:
     expected = plain(model, [5], 20)
     steps = generate_step(mx.array([5]), model, drafter=Oracle(expected), max_tokens=20)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.decoding.rejection import Draw
+from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prompt_lookup import FallbackDrafter, PromptLookupDrafter, with_prompt_lookup
 
@@ -71,6 +73,18 @@ def test_the_hybrid_asks_only_where_the_first_is_silent() -> None:
         assert proposal.source != "prompt look-up" or text[place - 1] != 9, "the dictionary knows what follows 9"
         drafter.commit([token])
     assert sources == ["dictionary", "prompt look-up", "dictionary", "prompt look-up"]
+
+
+def test_a_draft_model_before_it_draws_its_drafts() -> None:
+    told = []
+
+    class Draws(Knows):
+        def draw_with(self, draw: object) -> None:
+            told.append(draw)
+
+    draw = Draw(Sampling(0.7), (), 16)
+    with_prompt_lookup(Draws()).draw_with(draw)
+    assert told == [draw]
 
 
 @pytest.mark.parametrize("alone", [None, LookupDrafter(history=True)])

@@ -86,6 +86,7 @@ def test_bodies_that_are_no_request(server: Server, body: bytes) -> None:
         ("stream_options", True),
         ("num_draft_tokens", 1_000_000),
         ("repetition_context_size", -1),
+        ("repetition_context_size", 2**31),
         ("xtc_probability", 2),
         ("response_format", {"type": "json_object"}),
         ("response_format", {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}),
