@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from spectool.artifacts.plot_style import COLOURS, MARKERS, literal
+from spectool.artifacts.plot_style import literal, look_of
 from spectool.measure.fairness.verdict import PLAIN, speeds
 from spectool.measure.page import drawn
 
@@ -29,8 +29,8 @@ def _speeds(figures: Mapping[str, Any]) -> str:
             shift = 0.5 * ((number + 0.5) / len(names) - 0.5)
             points = [(by_task[task][name], at + shift) for at, task in enumerate(tasks) if name in by_task[task]]
             x, arms = [speed.value for speed, _ in points], [speed.reach for speed, _ in points]
-            look = {"fmt": MARKERS[number % len(MARKERS)], "color": COLOURS[number % len(COLOURS)]}
-            axes.errorbar(x, [y for _, y in points], xerr=arms, markersize=5, label=literal(name), **look)
+            y, look = [y for _, y in points], {"linestyle": "none", **look_of(number)}
+            axes.errorbar(x, y, xerr=arms, markersize=5, label=literal(name), **look)
         axes.set_yticks(range(len(tasks)), [literal(task) for task in tasks])
         axes.set(ylim=(len(tasks) - 0.5, -0.5), xlabel="expected speed against plain decoding")
         figure.legend(loc="outside lower center", ncols=min(4, len(names)))
@@ -43,13 +43,12 @@ def _fitness(draft: Mapping[str, Any]) -> str:
         axes = figure.subplots()
         axes.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
         for number, (task, at) in enumerate(draft["tasks"].items()):
-            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+            look, name = {"linestyle": "none", **look_of(number)}, literal(task)
             fitness, misfit = 1 - at["draft_misfit"], at["target_misfit"]
             ends = [max(0.0, fitness - misfit), min(1.0, fitness + misfit)]
-            axes.plot([fitness, fitness], ends, color=colour, alpha=0.35, linewidth=4, solid_capstyle="butt")
-            axes.plot(*zip(*at["examples"], strict=True), ".", color=colour, alpha=0.25, markersize=3)
-            name = literal(task)
-            axes.plot(fitness, at["acceptance"], marker, color=colour, markersize=6, label=name, linestyle="none")
+            axes.plot([fitness, fitness], ends, color=look["color"], alpha=0.35, linewidth=4, solid_capstyle="butt")
+            axes.plot(*zip(*at["examples"], strict=True), ".", color=look["color"], alpha=0.25, markersize=3)
+            axes.plot(fitness, at["acceptance"], markersize=6, label=name, **look)
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="draft fitness 1 - r_q", ylabel="acceptance alpha")
         axes.legend()
 
