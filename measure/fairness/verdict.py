@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from scipy import stats
 
+from spectool.measure.intervals import reach
+
 PLAIN = "no drafting"
 _CHANCE = 0.05  # of a false alarm; what is left beside 95% intervals
 
@@ -32,7 +34,7 @@ class Mean(NamedTuple):
     @property
     def reach(self) -> float:
         """Half the width of its 95% interval, by Student's t."""
-        return float(stats.t.ppf(1 - _CHANCE / 2, self.rows - 1)) * self.error
+        return reach(self.error, self.rows - 1)
 
     def beyond(self, other: "Mean", comparisons: int) -> bool:
         """Whether it is more than another one, and not by chance, if as many comparisons are made (Welch's test)."""
