@@ -9,6 +9,7 @@
 
 from collections.abc import Callable
 from dataclasses import MISSING, field, fields
+from functools import partial
 from typing import Any
 
 import click
@@ -27,6 +28,10 @@ def option(kind: Any, text: str, default: Any = MISSING, shown: str | None = Non
     kinds = {"is_flag": True} if kind is bool else {"type": kind, "show_default": default not in (None, MISSING)}
     needed = {"required": True} if default is MISSING else {"default": shown or default}
     return field(default=default, metadata={"click": {"help": text, **kinds, **needed, **attributes}})
+
+
+several = partial(option, default=(), multiple=True)
+"""Declare a field that is an option which may be repeated, or left out."""
 
 
 def options_of(options: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

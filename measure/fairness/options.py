@@ -2,16 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import cycle
 from pathlib import Path
 
 import click
 
 from spectool.artifacts.console import Finite
-from spectool.artifacts.options import option
-
-_several = partial(option, default=(), multiple=True)
+from spectool.artifacts.options import option, several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,27 +31,27 @@ class FairnessOptions:
         multiple=True,
         metavar="[NAME=]MODEL",
     )
-    alignments: tuple[Path, ...] = _several(
+    alignments: tuple[Path, ...] = several(
         click.Path(path_type=Path),
         "Alignment of a draft's tokenizer with the target's, from `spectool align`; found by fingerprint. "
         "May be repeated. Without one, a draft with another tokenizer is compared on text alone.",
         names=("--alignment",),
         metavar="DIR",
     )
-    dictionaries: Mapping[str, str] = _several(
+    dictionaries: Mapping[str, str] = several(
         str,
         "Dictionary that may help the slow language; may be repeated.",
         names=("--dict",),
         metavar="[NAME=]DIR",
     )
     gamma: int = option(click.IntRange(1, 64), "Draft tokens a pass.", 5)
-    temperatures: tuple[float, ...] = _several(
+    temperatures: tuple[float, ...] = several(
         Finite(0),
         "Temperature of both models to know the acceptance at, beside that at 1; may be repeated.",
         default=(0.0,),
         names=("--temp", "--temperature"),
     )
-    costs: tuple[float, ...] = _several(
+    costs: tuple[float, ...] = several(
         Finite(0),
         "Seconds of a draft's pass over those of the target's: one for all drafts, or one for each in their order. By "
         "default the bytes of its weights over the target's.",
