@@ -54,9 +54,9 @@ def _across(figures: Figures, found: Mapping[str, Any], spell: Callable[[Any], s
 def _speeds(figures: Figures) -> pd.DataFrame:
     kinds = {PLAIN: "", **dict.fromkeys(figures["drafts"], " (draft)")}
     kinds |= dict.fromkeys(figures["dictionaries"], " (dictionary)")
-    by_task = {task: speeds(figures, task) for task in figures["tasks"]}
+    found = speeds(figures).items()
     return pd.DataFrame(
-        {task: {name + kind: str(at.get(name, NONE)) for name, kind in kinds.items()} for task, at in by_task.items()}
+        {task: {name + kind: str(at.get(name, NONE)) for name, kind in kinds.items()} for task, at in found}
     )
 
 
@@ -115,7 +115,7 @@ def _words(figures: Figures) -> pd.DataFrame | None:
     if figures["drafts"][main]["compared"] == "text" or figures["fertility"]["parallel"]:
         return None
     fertility = {task: at["fertility"] for task, at in figures["fertility"]["tokenizers"]["target"].items()}
-    drafted = {task: cell(each / speeds(figures, task)[main].value) for task, each in fertility.items()}
+    drafted = {task: cell(fertility[task] / at[main].value) for task, at in speeds(figures).items()}
     return pd.DataFrame({"plain": {task: cell(each) for task, each in fertility.items()}, "with the draft": drafted})
 
 

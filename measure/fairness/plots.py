@@ -11,15 +11,14 @@ from spectool.measure.page import drawn
 def draw_all(figures: Mapping[str, Any]) -> dict[str, str]:
     """Return the plots by name: ``speedup``, and ``fitness-DRAFT`` for every draft that has one."""
     found = {}
-    if any(len(speeds(figures, task)) > 1 for task in figures["tasks"]):
+    if any(len(known) > 1 for known in speeds(figures).values()):
         found["speedup"] = _speeds(figures)
     compared = {name: draft for name, draft in figures["drafts"].items() if draft["compared"] != "text"}
     return found | {f"fitness-{name}": _fitness(draft) for name, draft in compared.items()}
 
 
 def _speeds(figures: Mapping[str, Any]) -> str:
-    tasks, names = list(figures["tasks"]), [*figures["drafts"], *figures["dictionaries"]]
-    by_task = {task: speeds(figures, task) for task in tasks}
+    by_task, names = speeds(figures), [*figures["drafts"], *figures["dictionaries"]]
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -27,15 +26,15 @@ def _speeds(figures: Mapping[str, Any]) -> str:
         axes.annotate(PLAIN, (1, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=8)
         for number, name in enumerate(names):
             shift = 0.5 * ((number + 0.5) / len(names) - 0.5)
-            points = [(by_task[task][name], at + shift) for at, task in enumerate(tasks) if name in by_task[task]]
+            points = [(known[name], at + shift) for at, known in enumerate(by_task.values()) if name in known]
             x, arms = [speed.value for speed, _ in points], [speed.reach for speed, _ in points]
             y, look = [y for _, y in points], {"linestyle": "none", **look_of(number)}
             axes.errorbar(x, y, xerr=arms, markersize=5, label=literal(name), **look)
-        axes.set_yticks(range(len(tasks)), [literal(task) for task in tasks])
-        axes.set(ylim=(len(tasks) - 0.5, -0.5), xlabel="expected speed against plain decoding")
+        axes.set_yticks(range(len(by_task)), [literal(task) for task in by_task])
+        axes.set(ylim=(len(by_task) - 0.5, -0.5), xlabel="expected speed against plain decoding")
         figure.legend(loc="outside lower center", ncols=min(4, len(names)))
 
-    return drawn(6.0, 1.3 + 0.5 * len(tasks), draw)
+    return drawn(6.0, 1.3 + 0.5 * len(by_task), draw)
 
 
 def _fitness(draft: Mapping[str, Any]) -> str:
