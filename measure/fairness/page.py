@@ -11,6 +11,7 @@ import pandas as pd
 from spectool.artifacts.formats.fairness import FIGURES, FORMAT, VERSION
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
+from spectool.measure.fairness.plots import draw_all
 from spectool.measure.fairness.texts import TaskText
 from spectool.measure.fairness.verdict import PLAIN, Mean, speed_of, speeds
 from spectool.measure.page import NONE, cell, page_files
@@ -21,11 +22,7 @@ TITLE = "Who is served how well"
 
 def fairness_files(figures: Figures) -> dict[str, str]:
     """Return the page's files by name, from figures as `artifacts.formats.fairness` has them; plots need matplotlib."""
-    plots: dict[str, str] = {}
-    if find_spec("matplotlib") is not None:
-        from spectool.measure.fairness.plots import draw_all
-
-        plots = draw_all(figures)
+    plots = draw_all(figures) if find_spec("matplotlib") else {}
     dictionaries = {name: found["tasks"] for name, found in figures["dictionaries"].items()}
     fertility = figures["fertility"]["tokenizers"]
     columns = ("documents", "words", "rows", "tokens", "left_out")
