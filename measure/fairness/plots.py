@@ -28,8 +28,8 @@ def _speeds(figures: Mapping[str, Any]) -> str:
             shift = 0.5 * ((number + 0.5) / len(names) - 0.5)
             points = [(known[name], at + shift) for at, known in enumerate(by_task.values()) if name in known]
             x, arms = [speed.value for speed, _ in points], [speed.reach for speed, _ in points]
-            y, look = [y for _, y in points], {"linestyle": "none", **look_of(number)}
-            axes.errorbar(x, y, xerr=arms, markersize=5, label=literal(name), **look)
+            look = {"linestyle": "none", **look_of(number)}
+            axes.errorbar(x, [y for _, y in points], xerr=arms, markersize=5, label=literal(name), **look)
         axes.set_yticks(range(len(by_task)), [literal(task) for task in by_task])
         axes.set(ylim=(len(by_task) - 0.5, -0.5), xlabel="expected speed against plain decoding")
         figure.legend(loc="outside lower center", ncols=min(4, len(names)))
@@ -42,12 +42,12 @@ def _fitness(draft: Mapping[str, Any]) -> str:
         axes = figure.subplots()
         axes.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
         for number, (task, at) in enumerate(draft["tasks"].items()):
-            look, name = {"linestyle": "none", **look_of(number)}, literal(task)
+            look = {"linestyle": "none", **look_of(number)}
             fitness, misfit = 1 - at["draft_misfit"], at["target_misfit"]
             ends = [max(0.0, fitness - misfit), min(1.0, fitness + misfit)]
             axes.plot([fitness, fitness], ends, color=look["color"], alpha=0.35, linewidth=4, solid_capstyle="butt")
             axes.plot(*zip(*at["examples"], strict=True), ".", color=look["color"], alpha=0.25, markersize=3)
-            axes.plot(fitness, at["acceptance"], markersize=6, label=name, **look)
+            axes.plot(fitness, at["acceptance"], markersize=6, label=literal(task), **look)
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="draft fitness 1 - r_q", ylabel="acceptance alpha")
         axes.legend()
 
