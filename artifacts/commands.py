@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectool.artifacts.console import Text, guarded, say, show
+from spectool.artifacts.options import tokenizer_option
 
 if TYPE_CHECKING:
     from spectool.artifacts.formats.alignment import Alignment
@@ -34,13 +35,7 @@ _PROPOSED = 8  # look-ups of a proposal that is shown
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="With a tokenizer: check which lines of this file it can spell.",
 )
-@click.option(
-    "--tokenizer",
-    "--model",
-    "tokenizer",
-    metavar="T",
-    help="Tokenizer for showing tokens as text, if the recorded one has moved.",
-)
+@tokenizer_option(help="Tokenizer for showing tokens as text, if the recorded one has moved.")
 @click.option("--as-loaded", is_flag=True, help="With a tokenizer: all of it, as mlx-lm loads it, and its fingerprint.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @guarded

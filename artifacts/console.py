@@ -16,6 +16,7 @@ import click
 
 from spectool import SpectoolError
 from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.options import path_option
 from spectool.artifacts.replacing import check_replaceable
 from spectool.artifacts.tokenizer.fingerprint import short
 
@@ -56,10 +57,7 @@ def say_notes(tokenizer: "Tokenizer") -> None:
 def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
     """Show how far something is: a bar on a terminal, elsewhere a line on stderr every `SECONDS_BETWEEN_LINES`.
 
-    Args:
-        title: What is done, such as ``replaying``.
-        total: How much there is to do.
-        unit: Of what, such as ``tokens``.
+    The title is what is done, such as ``replaying``, and the total is in a unit such as ``tokens``.
 
     Yields:
         A function to call with what has been done since the last call.
@@ -126,11 +124,7 @@ def stage(
 ) -> Iterator[Callable[[Manifest], None]]:
     """Give a function that prints how a stage ended: path, bytes, seconds since the command began, fingerprints.
 
-    Args:
-        out: Directory to write.
-        format_name: What is written there.
-        as_json: Print JSON.
-        fingerprints: Those of its tokenizers by role.
+    The ``fingerprints`` are those of the tokenizers of what is written to ``out``, by role.
 
     Raises:
         ArtifactError: ``out`` must not be replaced; said before the work and not after it.
@@ -223,13 +217,7 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return column(repair(command))
 
 
-out_option = click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="OUT",
-    help="Directory to write; by default in the user's cache.",
-)
+out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 

@@ -24,6 +24,7 @@ from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.by_text import CanonicalText
 from spectool.artifacts.formats.alignment import SIDES, Alignment, Spellings
 from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.tokenizer.surfaces import text_of
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 Engine = CanonicalIds | CanonicalText
@@ -154,14 +155,9 @@ class _Said(NamedTuple):
 
 
 def prove(source: Tokenizer, other: Tokenizer, engine: Engine, spellings: Spellings, texts: Iterable[str]) -> Proof:
-    """Compare tables and repair with the tokenizer ``other`` at every frontier of texts.
+    """Compare tables and repair, as for `respell`, with the tokenizer ``other`` at every frontier of texts.
 
-    Args:
-        source: Whose tokens are translated.
-        other: Into whose vocabulary.
-        engine: Joins ids of ``other``.
-        spellings: Of the tokens of ``source``.
-        texts: Short ones: each of their prefixes is encoded.
+    The texts are short ones: each of their prefixes is encoded.
     """
     proof, oracle = Proof(), Oracle(other)
     # A mark at a word's end is a space, which the source says after the last word too.
@@ -227,11 +223,7 @@ def _prove_proposals(
 
 def is_whole(data: bytes) -> bool:
     """Return whether bytes are whole characters."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return not data or bool(text_of(data))
 
 
 def require_proven(path: Path, manifest: Manifest) -> None:
@@ -251,13 +243,7 @@ def require_proven(path: Path, manifest: Manifest) -> None:
 
 
 def prove_again(alignment: Alignment, draft: Tokenizer, target: Tokenizer, seed: int) -> dict[str, Proof]:
-    """Repeat the proof of both sides, ``draft`` and ``target``, on texts made anew.
-
-    Args:
-        alignment: Of the two tokenizers.
-        draft: The draft's.
-        target: The target's.
-        seed: Of the texts; `align` records its own.
+    """Repeat the proof of both sides, ``draft`` and ``target``, on texts made anew by a seed; `align` records its own.
 
     Raises:
         FingerprintMismatch: It was built for others, or for the other direction.

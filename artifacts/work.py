@@ -170,7 +170,8 @@ def read_json(path: Path) -> Any:
         return None
 
 
-def discard(work: Path, pattern: str) -> None:
+def discard(work: Path, *patterns: str) -> None:
     """Remove files that no task needs any more."""
-    for path in work.glob(pattern):
-        path.unlink(missing_ok=True)
+    for pattern in patterns:
+        for path in work.glob(pattern):
+            path.unlink(missing_ok=True)

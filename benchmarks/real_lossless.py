@@ -8,7 +8,8 @@ near-ties of the two tokens from errors. It reads logits of passes over one toke
 behind a near-tie, so that every token of every answer is compared. Errors are printed whole, and the exit status is 1.
 
 The drafters are dictionary and history, the target itself in 4 bits, ``--draft`` through an alignment, and all of them
-but the second together. ``--drafter`` names some of them.
+but the second together. ``--drafter`` names some of them. A hundred prompts of all take half a day on two cores, so
+that ``--first`` lets several runs share them.
 
 Prints a Markdown table and adds a line for every drafter and precision to ``benchmarks/results/real_lossless.jsonl``.
 """
@@ -43,6 +44,7 @@ LOOK_UP, ITSELF, TRANSLATED, TOGETHER = "look-ups", "itself, 4 bits", "translate
 @click.option("--precision", "precisions", multiple=True, default=PRECISIONS, show_default=True)
 @click.option("--drafter", "names", multiple=True, default=(LOOK_UP, ITSELF, TRANSLATED, TOGETHER), show_default=True)
 @click.option("--prompts", "count", default=100, show_default=True)
+@click.option("--first", default=0, show_default=True, help="Number of the first prompt, to go on where a run ended.")
 @click.option("--tokens", default=128, show_default=True, help="Of each answer.")
 @click.option("--num-draft-tokens", "length", default=4, show_default=True)
 def main(
@@ -52,6 +54,7 @@ def main(
     precisions: tuple[str, ...],
     names: tuple[str, ...],
     count: int,
+    first: int,
     tokens: int,
     length: int,
 ) -> None:
@@ -60,10 +63,10 @@ def main(
     for precision in precisions:
         model, tokenizer = load_model(real_model(target))
         setting = Setting(in_precision(model, precision), KINDS["KV"])
-        texts = (prompt_ids(tokenizer, target, text) for text in real_prompts(target, language, 10 * count))
-        prompts = list(islice((ids for ids in texts if len(ids) < 200), count))
+        texts = (prompt_ids(tokenizer, target, text) for text in real_prompts(target, language, 10 * (first + count)))
+        prompts = list(islice((ids for ids in texts if len(ids) < 200), first, first + count))
         cells = {name: Cell() for name in names}
-        for number, prompt in enumerate(tqdm(prompts, desc=precision, mininterval=30)):
+        for number, prompt in enumerate(tqdm(prompts, desc=precision, mininterval=30), first):
             begun = setting.begun(prompt)
             output = setting.plain(prompt, begun, tokens)
             for name, cell in cells.items():
@@ -81,6 +84,7 @@ def main(
                     "blas": "OpenBLAS" if "openblas" in os.environ.get("LD_PRELOAD", "") else "reference",
                     "drafter": name,
                     "prompts": len(prompts),
+                    "first": first,
                     "k": length,
                     "compared": cell.compared,
                     "near-ties": cell.near_ties,

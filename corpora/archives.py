@@ -10,7 +10,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from spectool import CorpusError
 from spectool.corpora.documents import ReadCounts
@@ -25,10 +25,7 @@ _COMPRESSED_CHUNK_BYTES = 1 << 16
 def byte_chunks(path: Path, compression: str, counts: ReadCounts) -> Iterator[bytes]:
     """Yield the bytes of a file in pieces of about 1 MiB, decompressed.
 
-    Args:
-        path: The file.
-        compression: One of `COMPRESSIONS`, or ``""``.
-        counts: Changed: ``bytes_read`` follows the position on disk.
+    The compression is one of `COMPRESSIONS`, or ``""``. ``counts.bytes_read`` follows the position on disk.
 
     Raises:
         CorpusError: The file cannot be opened or read, or the archive is damaged, is followed by
@@ -59,24 +56,20 @@ def byte_chunks(path: Path, compression: str, counts: ReadCounts) -> Iterator[by
         raise CorpusError(f"{path}: expected a {compression} archive, got a file of 0 bytes. Fetch it again")
 
 
-def _plain(raw: BinaryIO) -> Iterator[bytes]:
-    while chunk := raw.read(_CHUNK_BYTES):
+def _plain(stream: Any) -> Iterator[bytes]:
+    while chunk := stream.read(_CHUNK_BYTES):
         yield chunk
 
 
 def _gzip(raw: BinaryIO) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=raw) as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            yield chunk
+    return _plain(gzip.GzipFile(fileobj=raw))
 
 
 def _zstandard(raw: BinaryIO) -> Iterator[bytes]:
     import pyarrow
 
     # Not as a context manager: leaving it would close `raw`, which belongs to the caller.
-    stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, "r"), "zstd")
-    while chunk := stream.read(_CHUNK_BYTES):
-        yield chunk
+    return _plain(pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, "r"), "zstd"))
 
 
 def _xz(raw: BinaryIO) -> Iterator[bytes]:

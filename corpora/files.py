@@ -48,25 +48,21 @@ def input_files(path: Path) -> list[InputFile]:
         )
     if not path.is_dir():
         return [_input_file(path, path.name)]
-    found = sorted(
-        (inner.relative_to(path).as_posix(), inner) for inner in visible_files(path) if _has_known_suffix(inner)
-    )
+    found = [_input_file(inner, name) for inner, name in visible_files(path) if _has_known_suffix(inner)]
     if not found:
         suffixes = ", ".join(FORMATS)
         raise CorpusError(
             f"{path}: expected files that end in {suffixes} (or these and {', '.join(COMPRESSIONS)}), "
             f"got a folder without any. Name a file, or rename them"
         )
-    return [_input_file(inner, name) for name, inner in found]
+    return found
 
 
-def visible_files(folder: Path) -> list[Path]:
-    """Return all files below ``folder`` that are not hidden and in no hidden folder, unsorted."""
-    return [
-        inner
-        for inner in folder.rglob("*")
-        if inner.is_file() and not any(part.startswith(".") for part in inner.relative_to(folder).parts)
-    ]
+def visible_files(folder: Path) -> list[tuple[Path, str]]:
+    """Return all files below ``folder`` that are not hidden and in no hidden folder, sorted by their names in it."""
+    found = ((inner, inner.relative_to(folder)) for inner in folder.rglob("*") if inner.is_file())
+    visible = ((inner, name.as_posix()) for inner, name in found if not any(part[0] == "." for part in name.parts))
+    return sorted(visible, key=lambda each: each[1])
 
 
 def describe(path: Path, name: str) -> InputDescription:

@@ -30,11 +30,6 @@ class HubSource:
     field: str | None  # column with the text, or None
     folder: Path | None  # the local folder, or None for the hub
 
-    @property
-    def label(self) -> str:
-        """Name in document ids: no folder above the data set's own."""
-        return self.folder.name if self.folder else self.name
-
 
 def parse_hub_source(source: str) -> HubSource:
     """Read a source with or without its ``hf:``.
@@ -64,7 +59,8 @@ def read_hub(source: HubSource, reading: Reading) -> Iterator[Document]:
         CorpusError: The data set cannot be reached, found or read, or lacks the column.
     """
     rows = enumerate(_rows(source, reading.field), 1)
-    return documents(rows, source.label, f"hf:{source.name}, row ", reading)
+    name = source.folder.name if source.folder else source.name  # in ids: no folder above the data set's own
+    return documents(rows, name, f"hf:{source.name}, row ", reading)
 
 
 def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:

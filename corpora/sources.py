@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -64,9 +65,6 @@ class Corpus:
         return [describe(path, name) for path, name in self._inputs]
 
 
-_DEFAULT_FIELD = "text"
-
-
 def open_corpus(spec: str, *, on_error: OnError = "stop", text_field: str | None = None) -> Corpus:
     """Open a text source.
 
@@ -87,11 +85,11 @@ def open_corpus(spec: str, *, on_error: OnError = "stop", text_field: str | None
     """
     if on_error not in ("stop", "repair"):
         raise ValueError(f"on_error: expected 'stop' or 'repair', got {on_error!r}")
-    repair = on_error == "repair"
+    default, repair = text_field or "text", on_error == "repair"
     if spec.startswith("hf:"):
-        return _open_hub(spec, parse_hub_source(spec), text_field, repair)
+        return _open_hub(spec, parse_hub_source(spec), default, repair)
     if spec.startswith("sample:"):
-        return _open_path(spec, sample_path(spec.removeprefix("sample:")), None, text_field, repair)
+        return _open_path(spec, sample_path(spec.removeprefix("sample:")), None, default, repair)
     if not spec:
         raise CorpusError(f"expected a source, got an empty name. By name there are: {', '.join(PRESETS)}")
     try:
@@ -104,11 +102,11 @@ def open_corpus(spec: str, *, on_error: OnError = "stop", text_field: str | None
         if name not in PRESETS:
             raise _not_found(spec, path)
         source = parse_hub_source(PRESETS[name].source)
-        return _open_hub(spec, source, column or text_field, repair)
-    return _open_path(spec, path, field, text_field, repair)
+        return _open_hub(spec, replace(source, field=column or source.field), default, repair)
+    return _open_path(spec, path, field, default, repair)
 
 
-def _open_path(spec: str, path: Path, field: str | None, text_field: str | None, repair: bool) -> Corpus:
+def _open_path(spec: str, path: Path, field: str | None, default: str, repair: bool) -> Corpus:
     try:
         files = input_files(path)
     except OSError as error:
@@ -118,7 +116,7 @@ def _open_path(spec: str, path: Path, field: str | None, text_field: str | None,
             f"{spec}: expected a table for column {field!r}, got plain text, which has none. "
             f"Leave out #{field}, or name a .jsonl or .parquet file"
         )
-    read = partial(_read_files, files, field or text_field or _DEFAULT_FIELD, repair, path.is_dir())
+    read = partial(_read_files, files, field or default, repair, path.is_dir())
     inputs = [(file.path, file.name) for file in files]
     return Corpus(spec, read, inputs, total_bytes=sum(file.size for file in files))
 
@@ -137,13 +135,9 @@ def _read_files(
             reading.repaired("empty")
 
 
-def _open_hub(spec: str, source: HubSource, text_field: str | None, repair: bool) -> Corpus:
-    field = source.field or text_field or _DEFAULT_FIELD
-    inputs: list[tuple[Path, str]] = []
-    if source.folder is not None:
-        found = [(path.relative_to(source.folder).as_posix(), path) for path in visible_files(source.folder)]
-        inputs = [(path, name) for name, path in sorted(found)]
-    return Corpus(spec, lambda counts: read_hub(source, Reading(field, repair, counts)), inputs)
+def _open_hub(spec: str, source: HubSource, default: str, repair: bool) -> Corpus:
+    inputs = [] if source.folder is None else visible_files(source.folder)
+    return Corpus(spec, lambda counts: read_hub(source, Reading(source.field or default, repair, counts)), inputs)
 
 
 def _split_field(spec: str) -> tuple[Path, str | None]:

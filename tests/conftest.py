@@ -14,7 +14,7 @@ SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents
 
 
 # Vocabularies of 128,000 ids and more take seconds to open and to walk through.
-BIG = ("gemma-3", "gpt4o-o200k", "llama-3.2", "mistral-nemo", "nanochat-pl-ours6-nfkc", "qwen2.5")
+BIG = ("gemma-3", "gpt4o-o200k", "llama-3.2", "mistral-nemo", "nanochat-pl-ours6-nfkc", "qwen2.5", "xlm-roberta-base")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

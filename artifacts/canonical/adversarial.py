@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from spectool import TokenizerError
 from spectool.artifacts.canonical.alphabet import alphabet_of, parts_of
 from spectool.artifacts.canonical.pretokens import spelled
-from spectool.artifacts.tokenizer.surfaces import byte_symbols, flatten
+from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _MEMBERS = 12  # characters drawn from each class
@@ -25,12 +25,9 @@ _LINE = 150  # characters of a real line
 
 
 def adversarial_texts(tokenizer: Tokenizer, rng: random.Random, lines: Sequence[str] = ()) -> Iterator[str]:
-    """Yield texts of up to a few hundred characters, without end; the same ones for the same seed.
+    """Yield texts of up to a few hundred characters, without end; the same ones for the same random numbers.
 
-    Args:
-        tokenizer: Whose patterns, added tokens, tokens and gaps to draw from.
-        rng: Random numbers.
-        lines: Real text to insert into; none for made text alone.
+    ``lines`` are real text to insert into; none for made text alone.
     """
     pools = [pool for pool in _pools(tokenizer, rng) if pool]
     everything = [*pools, list(_BLANKS)]
@@ -70,7 +67,7 @@ def _pools(tokenizer: Tokenizer, rng: random.Random) -> Iterator[list[str]]:
 def _of_patterns(tokenizer: Tokenizer, rng: random.Random) -> Iterator[list[str]]:
     try:
         alphabet = alphabet_of(tokenizer)
-        parts = parts_of(flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers"))
+        parts = parts_of(tokenizer.steps("pre_tokenizer"))
     except TokenizerError:  # a side that goes through text
         yield list(_characters(rng, 400))
         return

@@ -19,7 +19,6 @@ from tokenizers import Regex
 from tokenizers.pre_tokenizers import Digits, Metaspace, Punctuation, Sequence, Split
 
 from spectool import TokenizerError
-from spectool.artifacts.tokenizer.surfaces import flatten
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 # GPT-2's pattern, which `ByteLevel` has built in.
@@ -110,7 +109,7 @@ def alphabet_of(tokenizer: Tokenizer) -> Alphabet:
     Raises:
         TokenizerError: It has a step or a pattern whose parts are not known, or it distinguishes too many.
     """
-    found = _alphabet(json.dumps(tokenizer.spec["pre_tokenizer"]), tokenizer.normalized_space)
+    found = _alphabet(json.dumps(tokenizer.steps("pre_tokenizer")), tokenizer.normalized_space)
     if isinstance(found, str):
         raise TokenizerError(found)
     return found
@@ -118,8 +117,8 @@ def alphabet_of(tokenizer: Tokenizer) -> Alphabet:
 
 @cache
 def _alphabet(pre_tokenizer: str, spaces: str) -> Alphabet | str:
-    """Find an alphabet, which takes seconds, or say why there is none."""
-    steps = flatten(json.loads(pre_tokenizer), "pretokenizers")
+    """Find the alphabet of steps in JSON, which takes seconds, or say why there is none."""
+    steps = json.loads(pre_tokenizer)
     try:
         questions, literals = list(_questions(steps, spaces)), _literals(parts_of(steps))
     except TokenizerError as error:

@@ -42,10 +42,8 @@ class Merges:
     def __init__(self, table: MergeTable, symbols: Mapping[bytes, int], byte_tokens: Mapping[int, int]) -> None:
         """Take over ``table``.
 
-        Args:
-            table: The merges.
-            symbols: Bytes of each symbol -> id: characters, or single bytes.
-            byte_tokens: Byte-fallback ids -> byte; empty for byte-level vocabularies.
+        ``symbols`` has the id of each symbol by its bytes: characters, or single bytes. ``byte_tokens`` has the byte of
+        each byte-fallback id; it is empty for byte-level vocabularies.
         """
         # Single numbers are read faster from memoryviews than from arrays; nothing is copied.
         self._left, self._right, self._rank = table.left.data, table.right.data, table.rank.data

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.canonical.alphabet import Alphabet, Parts, alphabet_of, parts_of
-from spectool.artifacts.tokenizer.surfaces import flatten
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 LOOK, SPLIT, JOIN = 0, 1, 2  # has to look further, always splits, never splits
@@ -85,8 +84,7 @@ def boundary_table(tokenizer: Tokenizer) -> BoundaryTable:
     """
     alphabet = alphabet_of(tokenizer)
     if alphabet not in _TABLES:
-        parts = parts_of(flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers"))
-        verdicts = _Trial(PreTokens(tokenizer, alphabet), alphabet).verdicts(parts)
+        verdicts = _Trial(PreTokens(tokenizer, alphabet), alphabet).verdicts(parts_of(tokenizer.steps("pre_tokenizer")))
         verdicts.flags.writeable = False
         _TABLES[alphabet] = BoundaryTable(alphabet, verdicts)
     return _TABLES[alphabet]

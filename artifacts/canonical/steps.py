@@ -9,7 +9,6 @@ from itertools import product
 
 from spectool import TokenizerError
 from spectool.artifacts.canonical.alphabet import alphabet_of
-from spectool.artifacts.tokenizer.surfaces import flatten
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 # Kinds of steps, by section, and why a side with one goes through text; empty where ids are joined.
@@ -29,7 +28,6 @@ _KINDS = {
     "model": {"BPE": "", **dict.fromkeys(("Unigram", "WordLevel", "WordPiece"), "does not merge pairs")},
 }
 _REFUSED = {"FixedLength": "counts characters from the beginning of a text"}
-_CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "model": ""}
 
 
 def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -38,10 +36,7 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
     Raises:
         TokenizerError: It has a step that can be followed in neither way, or that this version does not know.
     """
-    spec = tokenizer.spec
-    kinds = [
-        (section, step["type"]) for section, children in _CHILDREN.items() for step in flatten(spec[section], children)
-    ]
+    kinds = [(section, step["type"]) for section in _KINDS for step in tokenizer.steps(section)]
     for section, kind in kinds:
         if kind not in _KINDS[section]:
             raise TokenizerError(
@@ -75,8 +70,8 @@ def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
     spec, model = tokenizer.spec, tokenizer.spec["model"]
     marks = ("continuing_subword_prefix", "end_of_word_suffix", "dropout")
     yield from (f"its model has the option {mark}" for mark in marks if model.get(mark))
-    read = [(step.get("content"), step.get("pattern")) for step in flatten(spec["decoder"], "decoders")]
-    for step in flatten(spec["normalizer"], "normalizers"):
+    read = [(step.get("content"), step.get("pattern")) for step in tokenizer.steps("decoder")]
+    for step in tokenizer.steps("normalizer"):
         if step["type"] == "Replace" and "String" in step["pattern"]:
             old, new = step["pattern"]["String"], step["content"]
             if (old, new) != (" ", tokenizer.normalized_space) and (old, {"String": new}) in read:
@@ -85,7 +80,7 @@ def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
         yield "it has no decoder"
     elif not tokenizer.reads_spaces:
         yield f"its decoder does not read {tokenizer.space_sign!r} as a space"
-    splits = flatten(spec["pre_tokenizer"], "pretokenizers")
+    splits = tokenizer.steps("pre_tokenizer")
     byte_level = [step["type"] == "ByteLevel" for step in splits]
     if any(byte_level[:-1]):
         yield "its pre-tokenizer splits bytes"

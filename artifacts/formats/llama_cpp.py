@@ -69,7 +69,7 @@ def read_cache(path: Path) -> Iterator[tuple[Ngram, dict[int, int]]]:
     try:
         size = path.stat().st_size
         if size % 4:
-            raise ArtifactError(_not_a_cache(path, size - size % 4, f"{size % 4} bytes too many for whole numbers"))
+            raise _not_a_cache(path, size - size % 4, f"{size % 4} bytes too many for whole numbers")
         values = np.memmap(path, dtype="<i4", mode="r") if size else np.zeros(0, dtype="<i4")
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read ({error.strerror}). Check the name and permissions") from error
@@ -77,20 +77,18 @@ def read_cache(path: Path) -> Iterator[tuple[Ngram, dict[int, int]]]:
     while at < len(values):
         head = values[at : at + LONGEST + 1].tolist()
         if len(head) <= LONGEST:
-            raise ArtifactError(_not_a_cache(path, 4 * at, "the file ends inside an n-gram"))
+            raise _not_a_cache(path, 4 * at, "the file ends inside an n-gram")
         ngram = tuple(token for token in head[:LONGEST] if token != NO_TOKEN)
         if not ngram or head[: len(ngram)] != list(ngram) or min(ngram) < 0:
-            raise ArtifactError(_not_a_cache(path, 4 * at, f"{head[:LONGEST]} is no n-gram"))
+            raise _not_a_cache(path, 4 * at, f"{head[:LONGEST]} is no n-gram")
         followers = head[LONGEST]
         start = at + LONGEST + 1
         if followers < 1 or followers > (len(values) - start) // 2:
-            raise ArtifactError(
-                _not_a_cache(path, 4 * (start - 1), f"{followers} followers, not 1 up to what is there")
-            )
+            raise _not_a_cache(path, 4 * (start - 1), f"{followers} followers, not 1 up to what is there")
         pairs = values[start : start + 2 * followers].tolist()
         counts = dict(zip(pairs[::2], pairs[1::2], strict=True))
         if len(counts) < followers or min(counts) < NO_TOKEN or min(pairs[1::2]) < 1:
-            raise ArtifactError(_not_a_cache(path, 4 * start, "a follower twice, or a negative id or count"))
+            raise _not_a_cache(path, 4 * start, "a follower twice, or a negative id or count")
         yield ngram, counts
         at = start + 2 * followers
 
@@ -115,8 +113,8 @@ def check_replaceable(path: Path) -> None:
         ) from error
 
 
-def _not_a_cache(path: Path, place: int, what: str) -> str:
-    return (
+def _not_a_cache(path: Path, place: int, what: str) -> ArtifactError:
+    return ArtifactError(
         f"{path}: not a lookup cache of llama.cpp: at byte {place:,}, {what}. Expected a file that llama-lookup, "
         "llama-lookup-create or `spectool export-dict` wrote"
     )

@@ -71,7 +71,7 @@ def part_of(
         file: The file.
         texts: All that may be encoded.
         keep: Further tokens, by id or name. Added ones, those for bytes and the one with the highest id always are.
-        changed: Sections that take the place of the file's; of the model its options.
+        changed: Sections that take the place of the file's; of the model its options, and added tokens by their ids.
 
     Returns:
         The backend; None for other models, and where the library may give other ids than are written.
@@ -82,7 +82,9 @@ def part_of(
     gc.disable()  # which would look through a million strings again and again
     try:
         read = from_json(file.read_bytes(), allow_inf_nan=False, cache_strings="none")
-        model, spec = read["model"] | changed.get("model", {}), read | changed
+        tokens = {token["id"]: token for token in (*read["added_tokens"], *changed.get("added_tokens", ()))}
+        model = read["model"] | changed.get("model", {})
+        spec = {**read, **changed, "added_tokens": [tokens[index] for index in sorted(tokens)]}
         added = {token["content"]: token["id"] for token in spec["added_tokens"]}
         unigram = model["type"] == "Unigram"
         known = {name: place for place, (name, _) in enumerate(model["vocab"])} if unigram else model["vocab"]

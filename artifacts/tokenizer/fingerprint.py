@@ -48,11 +48,7 @@ def source_digest(file: Path, rebuilt_as: str, backend: tokenizers.Tokenizer, sp
     that later. So steps, options and added tokens are compared as they are in memory. Vocabulary and merges are
     compared at 2,048 places and by the ids of `PROBES`. Some 20 ms, and 1 ms for each MB of the file.
 
-    Args:
-        file: The file.
-        rebuilt_as: That class; empty where the file is taken as it is.
-        backend: What was loaded.
-        spec: Its `sections`.
+    ``rebuilt_as`` is that class, empty where the file is taken as it is; ``spec`` are the `sections` of the backend.
 
     Returns:
         64 hex digits; nothing where the file cannot be read.

@@ -13,7 +13,7 @@ from typing import Any
 import tokenizers
 
 from spectool.artifacts.tokenizer.fingerprint import PROBES
-from spectool.artifacts.tokenizer.surfaces import byte_symbols, flatten
+from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _SPACE = "▁"
@@ -51,10 +51,7 @@ def round_trip(tokenizer: Tokenizer, text: str) -> RoundTrip:
 def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     """Name what this tokenizer cannot keep, whatever the text; empty for a lossless one."""
     found = [_named(step) for step in _lossy_normalizers(tokenizer)]
-    if _drops_spaces(tokenizer):
-        found.append(_DROPS_SPACES)
-    elif tokenizer.drops("".join(PROBES)):
-        found.append(_DROPS_PIECES)
+    found += _dropped(tokenizer, "".join(PROBES))
     if _adds_space(tokenizer):
         found.append(_ADDS_SPACE)
     missing = _missing_bytes(tokenizer)
@@ -80,10 +77,7 @@ def _reasons(tokenizer: Tokenizer, text: str, ids: list[int], restored: bytes) -
         normalized = changed
     if tokenizer.unknown is not None and tokenizer.unknown in ids:
         yield _UNKNOWN
-    if _drops_spaces(tokenizer):
-        yield _DROPS_SPACES
-    elif tokenizer.drops(normalized):
-        yield _DROPS_PIECES
+    yield from _dropped(tokenizer, normalized)
     missing = _missing_bytes(tokenizer) & set(normalized.encode("utf-8"))
     if missing:
         yield f"has no symbol for byte 0x{min(missing):02X}"
@@ -109,13 +103,9 @@ def _added(tokenizer: Tokenizer, ids: list[int]) -> Iterator[str]:
 
 def _lossy_normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:
     """Normalizer steps that the decoder does not undo."""
-    steps = flatten(tokenizer.spec["normalizer"], "normalizers")
-    undone = ({"type": "Prepend", "prepend": _SPACE}, _replace(" ", _SPACE))
-    return [step for step in steps if step not in undone]
-
-
-def _replace(old: str, new: str) -> dict[str, Any]:
-    return {"type": "Replace", "pattern": {"String": old}, "content": new}
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
+    undone = {"type": "Prepend", "prepend": _SPACE}, spaces
+    return [step for step in tokenizer.steps("normalizer") if step not in undone]
 
 
 def _named(step: dict[str, Any]) -> str:
@@ -139,9 +129,12 @@ def _named(step: dict[str, Any]) -> str:
     return f"normalizes with {step['type']}"
 
 
-def _drops_spaces(tokenizer: Tokenizer) -> bool:
-    steps = flatten(tokenizer.spec["pre_tokenizer"], "pretokenizers")
-    return any(step["type"] in _WITHOUT_SPACES for step in steps)
+def _dropped(tokenizer: Tokenizer, text: str) -> Iterator[str]:
+    """Yield what a pre-tokenizer does not keep of a text."""
+    if any(step["type"] in _WITHOUT_SPACES for step in tokenizer.steps("pre_tokenizer")):
+        yield _DROPS_SPACES
+    elif tokenizer.drops(text):
+        yield _DROPS_PIECES
 
 
 def _adds_space(tokenizer: Tokenizer) -> bool:

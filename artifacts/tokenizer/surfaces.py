@@ -25,6 +25,7 @@ from spectool import TokenizerError
 
 Step = Callable[[str], str | bytes]
 DECODERS = ("BPEDecoder", "ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Sequence", "Strip", "WordPiece")
+_CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}  # of a Sequence
 _FUSING = ("ByteLevel", "Fuse")  # make one string of all tokens
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
@@ -99,7 +100,7 @@ def token_surfaces(spec: Mapping[str, Any], tokens: Mapping[str, int], specials:
     Raises:
         TokenizerError: The decoder has a step that this version does not know.
     """
-    steps = _decoder_steps(spec.get("decoder"))
+    steps = _decoder_steps(spec)
     surfaces = [b""] * (max(tokens.values(), default=-1) + 1)
     for token, index in tokens.items():
         if index not in specials:
@@ -110,7 +111,7 @@ def token_surfaces(spec: Mapping[str, Any], tokens: Mapping[str, int], specials:
 def edges(spec: Mapping[str, Any]) -> Edges:
     """Return which artificial spaces the decoder removes at the ends of a text."""
     leading, trailing, fused = spec.get("decoder") is None, False, False
-    for step in flatten(spec.get("decoder"), "decoders"):
+    for step in steps_of(spec, "decoder"):
         match step["type"]:
             case kind if kind in _FUSING:
                 fused = True
@@ -126,12 +127,13 @@ def edges(spec: Mapping[str, Any]) -> Edges:
     return Edges(leading, trailing)
 
 
-def flatten(node: Mapping[str, Any] | None, children: str) -> list[dict[str, Any]]:
-    """List the steps of a (possibly nested) ``Sequence`` of a ``tokenizer.json``, in order."""
+def steps_of(spec: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
+    """List the steps of a section of a ``tokenizer.json`` in order, those of each ``Sequence`` in its place."""
+    node = spec.get(section)
     if node is None:
         return []
     if node["type"] == "Sequence":
-        return [step for child in node[children] for step in flatten(child, children)]
+        return [step for child in node[_CHILDREN[section]] for step in steps_of({section: child}, section)]
     return [dict(node)]
 
 
@@ -152,11 +154,11 @@ def _surface(token: str, steps: list[Step]) -> bytes:
     return piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
 
 
-def _decoder_steps(decoder: Mapping[str, Any] | None) -> list[Step]:
-    if decoder is None:  # tokens are written with a space between any two
+def _decoder_steps(spec: Mapping[str, Any]) -> list[Step]:
+    if spec.get("decoder") is None:  # tokens are written with a space between any two
         return [" ".__add__]
     steps, fused = [], False
-    for step in flatten(decoder, "decoders"):
+    for step in steps_of(spec, "decoder"):
         fused |= step["type"] in _FUSING
         # What is stripped from the fused text belongs to its ends (`edges`).
         if step["type"] != "Fuse" and not (fused and step["type"] == "Strip"):

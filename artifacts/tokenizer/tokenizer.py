@@ -19,7 +19,7 @@ from spectool import FingerprintMismatch, TokenizerError
 from spectool.artifacts.tokenizer.backend import around_model, sections
 from spectool.artifacts.tokenizer.fingerprint import file_digest, fingerprint_of_json, short, source_digest
 from spectool.artifacts.tokenizer.roles import Roles
-from spectool.artifacts.tokenizer.surfaces import Edges, edges, flatten, token_surfaces
+from spectool.artifacts.tokenizer.surfaces import Edges, edges, steps_of, token_surfaces
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class Tokenizer:
     def spec(self) -> dict[str, Any]:
         """The sections of the backend's own ``tokenizer.json``; of the model its options alone."""
         return sections(self.backend)
+
+    def steps(self, section: str) -> list[dict[str, Any]]:
+        """Return the steps of a section of the `spec`, such as ``normalizer``, those of a ``Sequence`` one by one."""
+        return steps_of(self.spec, section)
 
     @cached_property
     def model(self) -> dict[str, Any]:
@@ -125,10 +129,9 @@ class Tokenizer:
     def kind(self) -> str:
         """``byte-level BPE``, ``SentencePiece BPE``, ``BPE``, ``Unigram``, ``WordPiece`` or ``WordLevel``."""
         model = self.spec["model"]
-        decoders = {step["type"] for step in flatten(self.spec["decoder"], "decoders")}
         if model["type"] != "BPE":
             return str(model["type"])
-        if "ByteLevel" in decoders:
+        if any(step["type"] == "ByteLevel" for step in self.steps("decoder")):
             return "byte-level BPE"
         return "SentencePiece BPE" if model.get("byte_fallback") else "BPE"
 
@@ -149,8 +152,10 @@ class Tokenizer:
             return found | {"sources": []}
         plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
         if plain.source != self.source and plain.fingerprint != self.fingerprint:
-            changed = {name: part for name, part in self.spec.items() if part != plain.spec[name]}
-            kept = {**plain.model, **self.spec["model"]} == self.model
+            before, after = ({t["id"]: t for t in side.spec["added_tokens"]} for side in (plain, self))
+            added, model = _changes(before, after), _changes(plain.model, self.model)
+            changed = _changes(plain.spec, self.spec) | {"added_tokens": list(added.values()), "model": model}
+            kept = before.keys() <= after.keys() and model.keys().isdisjoint(("vocab", "merges"))
             about = {"file": file_digest(self.file), "changed": changed} if kept else {}
             return found | {"sources": [self.source]} | about
         sources = list(dict.fromkeys((self.source, plain.source)))
@@ -167,7 +172,7 @@ class Tokenizer:
     @cached_property
     def space_sign(self) -> str:
         """The sign that a normalizer or a pre-tokenizer writes for a space; a space where none does."""
-        for step in flatten(self.spec["pre_tokenizer"], "pretokenizers"):
+        for step in self.steps("pre_tokenizer"):
             if step["type"] == "Metaspace":
                 return str(step["replacement"])
         return self.normalized_space
@@ -175,7 +180,7 @@ class Tokenizer:
     @cached_property
     def normalized_space(self) -> str:
         """The sign that a normalizer writes for a space; a space where none does."""
-        for step in flatten(self.spec["normalizer"], "normalizers"):
+        for step in self.steps("normalizer"):
             if step["type"] == "Replace" and step["pattern"] == {"String": " "}:
                 return str(step["content"])
         return " "
@@ -195,7 +200,7 @@ class Tokenizer:
     @cached_property
     def text_splits(self) -> Any:
         """The pre-tokenizer as it splits inside a running text, where nothing is prepended; None without one."""
-        steps = flatten(self.spec["pre_tokenizer"], "pretokenizers")
+        steps = self.steps("pre_tokenizer")
         if not steps:
             return None
         prepends: dict[str, Any] = {"Metaspace": {"prepend_scheme": "never"}, "ByteLevel": {"add_prefix_space": False}}
@@ -283,3 +288,7 @@ class Tokenizer:
                 f"{artifact}: built for tokenizer {short(recorded['fingerprint'])}, {self.name} is "
                 f"{short(self.fingerprint)}. Rebuild it: {rebuild}"
             )
+
+
+def _changes(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {name: value for name, value in after.items() if value != before.get(name)}

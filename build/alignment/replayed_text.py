@@ -54,15 +54,10 @@ def replay_text(
     documents: Iterable[tuple[bytes, Written, Written]],
     absorption: bool = False,
 ) -> Replayed:
-    """Spell documents of ``source`` in ids of ``other``.
+    """Spell documents of ``source`` in ids of ``other``, as `respell` does, and count.
 
-    Args:
-        source: Whose tokens are translated.
-        other: Into whose vocabulary.
-        engine: Joins ids of ``other``.
-        spellings: The translation table.
-        documents: Bytes, and the document as ``source`` and as ``other`` write it.
-        absorption: Whether absorption is counted, too.
+    Each document is given as bytes, and as ``source`` and as ``other`` write it. ``absorption`` is counted where it is
+    asked for.
     """
     counts = Replayed()
     for data, (tokens, ends), (true_ids, true_ends) in documents:

@@ -7,9 +7,8 @@ import click
 
 from spectool.artifacts.console import guarded, json_option, out_option, say, say_notes, stage, text_options
 from spectool.artifacts.default_paths import default_path, digest, slug
-from spectool.artifacts.options import options_of
+from spectool.artifacts.options import options_of, tokenizer_option
 from spectool.build.counting.options import CountOptions
-from spectool.build.naming_options import tokenizer_option
 
 
 @click.command("count")

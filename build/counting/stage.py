@@ -153,7 +153,7 @@ class _Job:
         self.progress(f"splitting into {self.unit}")
         read: dict[str, Any] = read_json(self.runner.work / "read.json") or self._encode(blocks)
         encoded: list[Figures] = read["blocks"]
-        self._discard("text-*")
+        discard(self.runner.work, "text-*")
         self.progress("counting single " + self.unit)
         merged = [self._count_words(encoded) if self.tokenizer is None else self._count_tokens(encoded)]
         shards = shards_of([figures["symbols"] for figures in encoded], self.plan)
@@ -198,7 +198,7 @@ class _Job:
 
     def _count_tokens(self, encoded: list[Figures]) -> list[Figures]:
         merged = self.runner.run([("merge-1-0", count_symbols.merge_tokens, (len(encoded), self.options.min_count))])
-        self._discard("uses-*")
+        discard(self.runner.work, "uses-*")
         return merged
 
     def _count_words(self, encoded: list[Figures]) -> list[Figures]:
@@ -211,7 +211,7 @@ class _Job:
         merged = run([(f"merge-1-{b}", count_symbols.merge_words, (b, *arguments)) for b in range(buckets)])
         run([("number", count_symbols.number_words, (buckets,))])
         run([(f"place-{b}", count_symbols.place_words, (b,)) for b in range(blocks)])
-        self._discard("local-*", "words-*", "words.*")
+        discard(self.runner.work, "local-*", "words-*", "words.*")
         return merged
 
     def _count_order(self, order: int, shards: list[tuple[int, int]], encoded: list[Figures]) -> list[Figures]:
@@ -222,7 +222,7 @@ class _Job:
         ]
         lengths = [sum(figures["windows"][0] for figures in encoded[first:stop]) for first, stop in shards]
         results = runner.run(counting, lengths, f"{order}-grams", self.unit)
-        self._discard(*(f"n{order - 1}.{name}-*" for name in ("places", "rows", "starts")))
+        discard(runner.work, *(f"n{order - 1}.{name}-*" for name in ("places", "rows", "starts")))
         records = sum(figures["records"] for figures in results)
         buckets = bucket_number(records, len(shards), self.plan, SAMPLE_EVERY)
         runner.run([(f"cut-{order}", count_ngrams.cut_keys, (order, len(shards), buckets))])
@@ -238,12 +238,8 @@ class _Job:
                 f"{_MOST_ROWS:,}. Give a higher --min-count"
             )
         save(runner.work, f"n{order}.bases", bases)
-        self._discard(*(f"n{order}.{name}-*" for name in ("found", "uses", "sample")))
+        discard(runner.work, *(f"n{order}.{name}-*" for name in ("found", "uses", "sample")))
         return merged
-
-    def _discard(self, *patterns: str) -> None:
-        for pattern in patterns:
-            discard(self.runner.work, pattern)
 
 
 def _figures(order: int, windows: int, min_count: int, merged: list[Figures]) -> dict[str, Any]:

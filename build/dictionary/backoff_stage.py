@@ -73,20 +73,20 @@ def build_backoff(
     """
     with writing(out) as directory:
         candidates, text = prepared or prepare(tokenizer, counts, options, progress, held_out)
+        chosen: list[Predictions] = []
 
-        def choose(most: int) -> tuple[list[Predictions], list[Entry]]:
-            chosen = candidates.restated(candidates.best_entries(most))
+        def choose(most: int) -> list[Entry]:
+            chosen[:] = candidates.restated(candidates.best_entries(most))
             calibration = None if text is None else Calibration(text.predicted(chosen))
-            return chosen, list(_entries(chosen, counts, calibration))
+            return list(_entries(chosen, counts, calibration))
 
-        written = write_within(directory, Limits(options.entries, options.max_bytes), choose, True, progress)
-        if written is None:
+        shape = write_within(directory, Limits(options.entries, options.max_bytes), choose, True, progress)
+        if shape is None:
             allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
             raise SpectoolError(
                 f"{counts.path}: no entry to store from {counts.total:,} tokens{allowed}. "
                 "Give more text, or a larger --max-bytes"
             )
-        chosen, shape = written
         contexts = sum(len(each.keys) for each in candidates.windows[:-1])
         statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
         if text is not None:

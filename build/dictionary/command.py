@@ -10,10 +10,9 @@ from click.core import ParameterSource
 
 from spectool.artifacts.console import guarded, json_option, out_option, say, say_notes, stage, text_options
 from spectool.artifacts.default_paths import default_path, digest, slug
-from spectool.artifacts.options import options_of
+from spectool.artifacts.options import options_of, path_option, tokenizer_option
 from spectool.build.counting.options import Resources
 from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
-from spectool.build.naming_options import path_option, tokenizer_option
 
 _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a dictionary of such a text
 

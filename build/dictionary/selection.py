@@ -139,23 +139,22 @@ def write_best(
     choice = Choice(predictions)
     with writing(out) as directory:
 
-        def choose(most: int) -> tuple[None, list[Entry]]:
-            return None, [
+        def choose(most: int) -> list[Entry]:
+            return [
                 Entry(as_tokens(context), p.continuation, p.probability, max(1, round(p.occurrences)))
                 for context, p in choice.best(most).items()
             ]
 
-        written = write_within(directory, limits, choose, chained, progress)
-        if written is None:
+        shape = write_within(directory, limits, choose, chained, progress)
+        if shape is None:
             raise SpectoolError(
                 f"a dictionary of {limits.max_bytes:,} bytes has no room for entries. Give a larger limit"
             )
         arguments = {**facts["arguments"], **asdict(limits)}
-        statistics = {**facts.get("statistics", {}), "entries_before_pruning": len(predictions), **written[1]}
+        statistics = {**facts.get("statistics", {}), "entries_before_pruning": len(predictions), **shape}
         return seal(directory, Manifest(FORMAT, VERSION, arguments, facts["tokenizers"], facts["inputs"], statistics))
 
 
-Chosen = TypeVar("Chosen")
 _ANY_NUMBER = 1 << 40
 _BYTES_PER_ENTRY = 6.8  # first guess; then what the files turn out to take
 _AIM, _ENOUGH = 0.985, 0.97  # of the bytes allowed: what the next trial is to take, and what ends the trials
@@ -163,19 +162,15 @@ _TRIALS = 8
 
 
 def write_within(
-    directory: Path,
-    limits: Limits,
-    choose: Callable[[int], tuple[Chosen, list[Entry]]],
-    chained: bool,
-    progress: Progress,
-) -> tuple[Chosen, dict[str, Any]] | None:
+    directory: Path, limits: Limits, choose: Callable[[int], list[Entry]], chained: bool, progress: Progress
+) -> dict[str, Any] | None:
     """Write the data files of a dictionary with the best entries that the limits allow.
 
-    Directory and ``chained`` are as for `write_dictionary`. ``choose`` returns the best entries, at most so many, and
-    what they were chosen as.
+    Directory and ``chained`` are as for `write_dictionary`. ``choose`` returns the best entries, at most so many. Those
+    that it returned last are the ones that are written.
 
     Returns:
-        What was chosen, and the statistics of `write_dictionary`; None where there is no entry, or no room for one.
+        The statistics of `write_dictionary`; None where there is no entry, or no room for one.
     """
     limit, asked = limits.max_bytes, limits.entries or _ANY_NUMBER
     most = asked if limit is None else min(asked, int(limit / _BYTES_PER_ENTRY))
@@ -183,7 +178,7 @@ def write_within(
     for trial in range(_TRIALS):
         again = f" again: about {most:,} come to {limit:,} bytes" if trial else ""
         progress(f"choosing entries{again}")
-        chosen, entries = choose(most)
+        entries = choose(most)
         if not entries:
             break
         progress(f"writing {len(entries):,} entries")
@@ -191,7 +186,7 @@ def write_within(
         size = sum(file.stat().st_size for file in directory.iterdir())
         all_of_them = len(entries) < _AIM * most or most == asked
         if limit is None or (size <= limit and (all_of_them or size >= _ENOUGH * limit or trial > 1)):
-            return chosen, shape
+            return shape
         more_entries, more_bytes = len(entries) - before[0], size - before[1]
         each = more_bytes / more_entries if more_entries * more_bytes > 0 else size / len(entries)
         most = max(1, min(asked, int(len(entries) + (_AIM * limit - size) / each)))

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, say, show, stage
-from spectool.artifacts.options import options_of
+from spectool.artifacts.options import options_of, path_option, tokenizer_option
 from spectool.build.dictionary.options import Limits
 from spectool.build.editing.scripts import ALPHABETS, SCRIPTS
-from spectool.build.naming_options import path_option, tokenizer_option
 
 if TYPE_CHECKING:
     from spectool.artifacts.formats.dictionary import Dictionary
 
+# There is one format, so that no command has to know which was chosen.
 _format = click.option(
-    "--format", "format_name", required=True, type=click.Choice(["llama.cpp"]), help="The other program's format."
+    "--format", required=True, type=click.Choice(["llama.cpp"]), expose_value=False, help="The other program's format."
 )
 
 
@@ -136,9 +136,7 @@ def restrict_dict(
 )
 @json_option
 @guarded
-def export_dict(
-    path: Path, format_name: str, out: Path, kind: Any, min_prob: float, counted: bool, as_json: bool
-) -> None:
+def export_dict(path: Path, out: Path, kind: Any, min_prob: float, counted: bool, as_json: bool) -> None:
     """Write a dictionary in the format of another program.
 
     llama.cpp: a lookup cache, for --lookup-cache-dynamic (or, with --cache static, --lookup-cache-static) of
@@ -187,9 +185,7 @@ def export_dict(
     help="Leave out contexts that occur less often.",
 )
 @_writes_dictionary
-def import_dict(
-    file: Path, format_name: str, tokenizer: str, min_count: int, out: Path, as_json: bool, **limits: int | None
-) -> None:
+def import_dict(file: Path, tokenizer: str, min_count: int, out: Path, as_json: bool, **limits: int | None) -> None:
     """Make a dictionary from a file of another program.
 
     llama.cpp: a lookup cache, as llama-lookup-create or llama-lookup writes it. The file does not say which

@@ -30,14 +30,8 @@ def restrict_dictionary(
 ) -> Manifest:
     """Write the entries of ``dictionary`` that fit to ``out``, in one step.
 
-    Args:
-        dictionary: What to restrict.
-        tokenizer: The one that it was built for.
-        out: Directory of the artifact.
-        scripts: Keys of `scripts.SCRIPTS`; letters of all of them may stand in one text. None: any.
-        languages: Keys of `scripts.ALPHABETS`; a text is in one of them. None: any.
-        limits: Of the result.
-        progress: Called with a phrase when a step begins.
+    Scripts are keys of `scripts.SCRIPTS`; letters of all of them may stand in one text. Languages are keys of
+    `scripts.ALPHABETS`; a text is in one of them. Where none are given, all fit.
 
     Raises:
         FingerprintMismatch: The dictionary was built for another tokenizer.

@@ -16,10 +16,9 @@ import mlx.core as mx
 
 from spectool import CorpusError
 from spectool.artifacts.tokenizer.opening import open_tokenizer
-from spectool.build.training.tuning.continuations import prompts_of
 from spectool.build.training.tuning.divergence import measure as measure_divergence
 from spectool.build.training.tuning.divergence import pairing_of
-from spectool.build.training.tuning.examples import paired_example
+from spectool.build.training.tuning.examples import paired_example, prompts_of
 from spectool.measure.advise.expect import Guesses, Verification, fitted
 from spectool.measure.advise.replayed import Text, replayed
 from spectool.measure.bench.timing import pass_cost

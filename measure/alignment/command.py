@@ -18,7 +18,7 @@ from spectool.artifacts.console import (
     text_options,
 )
 from spectool.artifacts.default_paths import default_path
-from spectool.build.naming_options import draft_option, target_option
+from spectool.artifacts.options import draft_option, target_option
 
 
 @click.command("align")

@@ -31,16 +31,16 @@ def never_split(tokenizer: Tokenizer) -> BoundaryTable:
     return BoundaryTable(table.alphabet, np.full_like(table.verdicts, JOIN))
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "text.txt"
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "text.txt"
     path.write_text(TEXT, encoding="utf-8")
     return path
 
 
-@pytest.fixture
-def proven(tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer) -> Path:
-    path = tmp_path / "proven.align"
+@pytest.fixture(scope="module")
+def proven(corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer) -> Path:
+    path = corpus.with_name("proven.align")
     build_alignment(other_bundled, bundled, open_corpus(str(corpus)), path, lambda step: None)
     return path
 
@@ -115,6 +115,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
+@pytest.mark.system
 def test_what_stays_wrong_is_an_exit_status(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither merges nor text: the alignment is written, and both `align` and `verify` fail."""
     wrong = Oracle.read
@@ -134,6 +135,7 @@ def test_what_stays_wrong_is_an_exit_status(tmp_path: Path, corpus: Path, monkey
     assert run("verify", out).exit_code == 0
 
 
+@pytest.mark.system
 def test_verify_repeats_the_proof(proven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("verify", proven, "--proof")
     assert result.exit_code == 0, result.output

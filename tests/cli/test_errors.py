@@ -109,9 +109,8 @@ def test_interrupted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_artifact_of_another_format_is_not_replaced(tmp_path: Path) -> None:
-    out = tmp_path / "x.align"
-    assert run("align", "--draft", OTHER, "--target", TOKENIZER, "-o", out).exit_code == 0
+def test_an_artifact_of_another_format_is_not_replaced(work: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(work / "x.align", tmp_path / "x.align")
     before = (out / "manifest.json").read_bytes()
     command = ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:uk", "-o", str(out)]
     result = run(*command)

@@ -10,6 +10,7 @@ import pytest
 
 from spectool import CorpusError
 from spectool.corpora import PRESETS, InputDescription, open_corpus
+from spectool.corpora.documents import Document
 from spectool.corpora.hub import parse_hub_source
 
 
@@ -134,6 +135,14 @@ def test_presets_open_by_name_and_say_their_terms(name: str) -> None:
     for spec in (name, f"preset:{name}", f"{name}#title"):
         corpus = open_corpus(spec)
         assert (corpus.spec, corpus.total_bytes, corpus.describe_inputs()) == (spec, None, [])
+
+
+def test_the_column_of_a_preset_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "spectool.corpora.sources.read_hub", lambda source, reading: [Document("1", f"{source.field} {reading.field}")]
+    )
+    assert [document.text for document in open_corpus("wiki-pl#title")] == ["title title"]
+    assert [document.text for document in open_corpus("wiki-pl")] == ["text text"]
 
 
 def test_a_path_goes_before_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_a_generation_imports_little(tmp_path: Path) -> None:
     target, sample = open_tokenizer(demo_path("target")), open_corpus(str(sample_path("pl")))
     limits = CountOptions(min_count=1)
     count_and_build(target, sample, tmp_path / "pl.dict", BackoffOptions(entries=200), limits, lambda step: None)
-    build_alignment(target, target, sample, tmp_path / "pair.align", lambda step: None)
+    build_alignment(target, target, sample, tmp_path / "pair.align", lambda step: None, sample=0)
     command = [sys.executable, "-c", GENERATE, str(demo_path("target")), str(demo_path("draft")), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     files: dict[str, str] = json.loads(done.stdout.splitlines()[-1])

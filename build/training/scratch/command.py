@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
-from spectool.artifacts.options import options_of
-from spectool.build.naming_options import corpora_option, tokenizer_option
+from spectool.artifacts.options import corpora_option, options_of, tokenizer_option
 from spectool.build.training.run_options import named
 from spectool.build.training.scratch.options import SIZES, TrainOptions, shape_of
 

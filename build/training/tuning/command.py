@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import guarded, json_option, out_option, reading, say, show, text_options
-from spectool.artifacts.options import options_of
-from spectool.build.naming_options import corpora_option, draft_option, target_option
+from spectool.artifacts.options import corpora_option, draft_option, options_of, target_option
 from spectool.build.training.run_options import named
 from spectool.build.training.tuning.options import TuneOptions
 

@@ -159,12 +159,7 @@ def acceptance(
     that is sure of nothing has a small q, so that p/q is large. It can do better by this the less it knows. `measure`
     gives the rate of rejection sampling itself.
 
-    Args:
-        draft: The draft.
-        target: The target, with the same vocabulary.
-        pairing: Of the two.
-        prompts: From `beginnings`.
-        seed: Seeds the coins; the same one tosses the same.
+    Draft and target have the same vocabulary, the prompts are from `beginnings`, and one seed tosses the same coins.
     """
     rng = np.random.default_rng(list(seed))
     accepted = drafted = 0

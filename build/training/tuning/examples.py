@@ -1,6 +1,8 @@
 """Rows to train and to measure on: ids of the draft, which of them count, and the target's side of them.
 
-They are made of passages, pieces of text that are short enough.
+They are made of passages, pieces of text that are short enough, or of prompts, beginnings of documents, and what the
+target went on with. A draft with another tokenizer gets that in its own spelling. Only tokens that lie wholly in the
+continuation count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from spectool.artifacts import Tokenizer
 
 NOWHERE = -1
+ENDED = -1  # in the place of a continuation's tokens after its end
 _CHARACTERS = 16  # looked at for each token of a passage; text has fewer in a token
 
 
@@ -112,6 +115,43 @@ def paired_example(draft: Tokenizer, target: Tokenizer, same: bool, text: str, m
     return Example(row, np.ones(len(at), bool), other, np.array(at, dtype=np.int32))
 
 
+def same_ids_example(target: Tokenizer, prompt: NDArray[np.int32], tokens: NDArray[np.int32]) -> Example:
+    """Return a row in which the continuation counts, for a draft with the target's ids."""
+    row = row_of(target, [*prompt.tolist(), *tokens[tokens != ENDED].tolist()])
+    begin = len(row_of(target, prompt.tolist()))
+    return alone(row, np.arange(1, len(row)) >= begin)
+
+
+def respelled_example(
+    draft: Tokenizer, target: Tokenizer, prompt: NDArray[np.int32], tokens: NDArray[np.int32]
+) -> Example | None:
+    """Return such a row in the draft's canonical spelling.
+
+    The last token of a text that was cut off does not count: it might have been spelled together with what
+    follows. None where the text is no text, the draft cannot spell it, or nothing counts.
+    """
+    begin: list[int] = prompt.tolist()
+    made: list[int] = tokens[tokens != ENDED].tolist()
+    ended = bool(made) and made[-1] in target.roles.eos
+    data = target.bytes_of([*begin, *(made[:-1] if ended else made)])
+    text = data.decode(errors="replace" if ended else "ignore")
+    said = text.encode()
+    # Only a character that was cut off at the end may be missing.
+    if not data.startswith(said) or len(data) - len(said) > 3:
+        return None
+    spelled = draft.encode(text)
+    if draft.bytes_of(spelled) != said:
+        return None
+    inside = np.append(0, byte_ends(draft, spelled))[:-1] >= len(target.bytes_of(begin))
+    if not ended:
+        inside[-1:] = False
+    end = draft.roles.eos[:1] if ended else ()
+    row = row_of(draft, [*spelled, *end])
+    before = np.zeros(len(row) - len(spelled) - len(end), bool)
+    counted = np.concatenate([before, inside, np.ones(len(end), bool)])[1:]
+    return alone(row, counted) if counted.any() else None
+
+
 def _ends(tokenizer: Tokenizer, ids: list[int], places: int) -> list[int]:
     """Return the bytes of text before each place of a row's predictions."""
     ends: list[int] = byte_ends(tokenizer, ids).tolist()
@@ -149,3 +189,21 @@ def passages(tokenizer: Tokenizer, text: str, most: int) -> Iterator[str]:
         if passage.strip():
             yield passage.rstrip()
         rest = rest[len(passage) :].lstrip()
+
+
+def prompts_of(target: Tokenizer, texts: Sequence[str], tokens: int, most: int) -> NDArray[np.int32]:
+    """Return the first ``tokens`` ids of at most ``most`` texts that are longer, int32 ``[prompts, tokens]``.
+
+    All are equally long, so that a batch is one array. Texts whose beginning would end within a character, or that the
+    tokenizer cannot spell, are left out.
+    """
+    found: list[list[int]] = []
+    for text in texts:
+        if len(found) == most:
+            break
+        ids = target.encode(text[: tokens * 32])
+        data = target.bytes_of(ids[:tokens])
+        whole = data.decode(errors="ignore").encode() == data
+        if len(ids) > tokens and whole and text.encode().startswith(data):
+            found.append(ids[:tokens])
+    return np.array(found, dtype=np.int32).reshape(-1, tokens)

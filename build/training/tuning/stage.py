@@ -18,7 +18,6 @@ from spectool.artifacts.work import working
 from spectool.build.inputs import Progress, Reader
 from spectool.build.training.curves import CURVE, Point
 from spectool.build.training.run import CHECKPOINT, Run, finished
-from spectool.build.training.tuning.continuations import KEPT
 from spectool.build.training.tuning.corrective import GradientSum
 from spectool.build.training.tuning.divergence import (
     Pairing,
@@ -33,7 +32,7 @@ from spectool.build.training.tuning.divergence import (
 from spectool.build.training.tuning.examples import batch_of, drawn
 from spectool.build.training.tuning.options import TuneOptions, check
 from spectool.build.training.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint, points_of
-from spectool.build.training.tuning.tasks import Maker, Task, load_tasks, prepare
+from spectool.build.training.tuning.tasks import KEPT, Maker, Task, load_tasks, prepare
 from spectool.build.training.tuning.tuned_model import Opened, Trainable
 from spectool.corpora import Corpus
 

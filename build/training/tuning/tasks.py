@@ -1,38 +1,48 @@
 """The text of a tuning's tasks: rows to train on and rows to measure on, made once in the work directory.
 
     N.train.parquet  N.valid.parquet     rows of a task (`examples`)
+    continued-N-side-FIRST.npy           the target's continuations of a batch of prompts
     tasks.json                           what was read, and how much of it could be compared
 
 Some documents of every corpus are held out (`corpora.split`), the same ones whatever the seed; no text that
-is held out is trained on.
+is held out is trained on. What the target goes on with depends on the seed and the number of the batch alone.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
 
 from spectool import CorpusError
 from spectool.artifacts import Tokenizer
-from spectool.artifacts.work import read_json, write_json
+from spectool.artifacts.work import load, read_json, save, write_json
 from spectool.build.inputs import Progress, Reader, describe_corpus
 from spectool.build.training.curves import write_rows
 from spectool.build.training.scratch.text import split_corpus
-from spectool.build.training.tuning.continuations import continued, prompts_of, respelled_example, same_ids_example
 from spectool.build.training.tuning.divergence import Pairing
 from spectool.build.training.tuning.examples import (
+    ENDED,
     NOWHERE,
     Example,
     load_examples,
     paired_example,
     passages,
     plain_example,
+    prompts_of,
+    respelled_example,
+    row_of,
+    same_ids_example,
 )
 from spectool.build.training.tuning.options import TuneOptions
 from spectool.build.training.tuning.tuned_model import Opened
 from spectool.corpora import Corpus
+from spectool.runtime.host.generation import make_prompt_cache
 
+KEPT = "continued-*.npy"  # in the work directory
 _MOST = 0.2  # of a small corpus that is held out
 Rows = tuple[list[Example], int]
 """Rows, and how many passages or continuations were left out: too short, or not spelled by both tokenizers."""
@@ -144,6 +154,44 @@ def load_tasks(work: Path) -> list[Task]:
         Task(name, facts, *(load_examples(work / f"{number}.{side}.parquet") for side in ("train", "valid")))
         for number, (name, facts) in enumerate(read_json(work / "tasks.json").items())
     ]
+
+
+def continued(
+    work: Path, name: str, target: Opened, prompts: NDArray[np.int32], options: TuneOptions
+) -> NDArray[np.int32]:
+    """Return the target's continuations of prompts ``[prompts, tokens]``, int32 ``[prompts, max_tokens]``.
+
+    -1 stands after its end. Batches are kept in ``work`` and not made again; ``name`` seeds them beside the options'
+    seed.
+    """
+    parts = []
+    for first in tqdm(range(0, len(prompts), options.batch), desc="continuing", unit=" batches", disable=None):
+        file = f"continued-{name}-{first}"
+        if not (work / f"{file}.npy").exists():
+            batch = np.stack([row_of(target.tokenizer, ids.tolist()) for ids in prompts[first : first + options.batch]])
+            seed = np.random.SeedSequence([options.seed, *name.encode(), first])
+            save(work, file, _continue(target, batch, options, mx.random.key(int(seed.generate_state(1)[0]))))
+        parts.append(load(work, file))
+    return np.concatenate(parts)
+
+
+def _continue(target: Opened, prompts: NDArray[np.int32], options: TuneOptions, key: mx.array) -> NDArray[np.int32]:
+    cache = make_prompt_cache(target.model)
+    feed = mx.array(prompts)
+    found = np.full((len(prompts), options.max_tokens), ENDED, dtype=np.int32)
+    going = np.ones(len(prompts), dtype=bool)
+    for place in range(options.max_tokens):
+        logits = target.model(feed, cache=cache)[:, -1, : target.tokenizer.size].astype(mx.float32)
+        key, now = mx.random.split(key)
+        heat = options.temperature
+        chosen = mx.random.categorical(logits / heat, key=now) if heat else mx.argmax(logits, axis=-1)
+        tokens = np.array(chosen).astype(np.int32)
+        found[going, place] = tokens[going]
+        going &= ~np.isin(tokens, target.tokenizer.roles.eos)
+        if not going.any():
+            break
+        feed = mx.array(tokens[:, None])
+    return found
 
 
 def _compared(examples: Sequence[Example]) -> float:

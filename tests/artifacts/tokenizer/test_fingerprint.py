@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,14 +180,16 @@ def test_what_transformers_rebuilds_to_the_same_is_remembered(shared: Path, tmp_
     assert open_tokenizer(tmp_path, rebuilt.identity).rebuilt_as == ("" if same else "Qwen2Tokenizer")
 
 
-def test_a_file_that_spells_what_transformers_rebuilds_is_recorded(shared: Path, tmp_path: Path) -> None:
-    """Joined otherwise, so that no source is equal, but with the same surfaces; changed ones are not recorded."""
+def test_what_transformers_changes_of_a_file_is_recorded(shared: Path, tmp_path: Path) -> None:
+    """Sections that it rebuilds; a file whose merges are others is not recorded."""
     source = json.loads((shared / "tokenizers" / "mistral-7b-v0.1" / "tokenizer.json").read_text(encoding="utf-8"))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "LlamaTokenizer"}))
     file = tmp_path / "tokenizer.json"
     file.write_text(json.dumps(source), encoding="utf-8")
-    identity = open_tokenizer(tmp_path).identity
-    assert "file" not in identity and identity["surfaces_file"] == file_digest(file)
-    source["decoder"] = {"type": "Fuse"}  # the sign that stands for a space stays
-    file.write_text(json.dumps(source), encoding="utf-8")
-    assert open_tokenizer(tmp_path).identity.keys().isdisjoint({"file", "surfaces_file"})
+    loaded = open_tokenizer(tmp_path)
+    assert loaded.identity["file"] == file_digest(file)
+    assert loaded.identity["changed"]["pre_tokenizer"] == loaded.spec["pre_tokenizer"]
+    spec = json.loads(loaded.backend.to_str())
+    del spec["model"]["merges"][1000:]
+    other = replace(loaded, backend=Backend.from_str(json.dumps(spec)))
+    assert other.identity.keys().isdisjoint({"file", "changed"})

@@ -59,11 +59,11 @@ def test_where_the_library_may_give_other_ids_it_is_asked(
 ) -> None:
     file = tmp_path / "tokenizer.json"
     byte_level.save(str(file))
-    assert part_of(file, ["kot"], ()) is not None
+    assert part_of(file, ["kot"], (), {}) is not None
     spec = json.loads(file.read_text())
     change(spec)
     file.write_text(json.dumps(spec))
-    assert part_of(file, ["kot"], ()) is None
+    assert part_of(file, ["kot"], (), {}) is None
 
 
 def test_what_is_not_compared_is_said(byte_level: Backend, tmp_path: Path) -> None:
@@ -75,9 +75,31 @@ def test_what_is_not_compared_is_said(byte_level: Backend, tmp_path: Path) -> No
     alone = read_tokenizer(str(tmp_path / "tokenizer.json"), LIMITS_READ)
     assert alone is not None and alone.notes == () and 7 not in alone.roles.eos
     digest = file_digest(tmp_path / "tokenizer.json")
-    assert read_tokenizer(str(tmp_path), LIMITS_READ, sha256=digest) is not None
-    assert read_tokenizer(str(tmp_path), LIMITS_READ, sha256=digest[::-1]) is None
+    assert read_tokenizer(str(tmp_path), LIMITS_READ, recorded={"file": digest}) is not None
+    assert read_tokenizer(str(tmp_path), LIMITS_READ, recorded={"file": digest[::-1]}) is None
     assert read_tokenizer(str(tmp_path / "no-such"), LIMITS_READ) is None
+
+
+def test_the_file_and_what_is_changed_are_as_transformers_loads_it(
+    shared: Path, tmp_path: Path, rng: random.Random
+) -> None:
+    """Rebuilt with other steps, but with vocabulary and merges of the file."""
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "LlamaTokenizer"}))
+    (tmp_path / "tokenizer.json").write_bytes((shared / "tokenizers/mistral-7b-v0.1/tokenizer.json").read_bytes())
+    strings = json.loads((shared / "tokenizers" / "test_strings.json").read_text(encoding="utf-8"))
+    texts = [text for _, text in rng.sample(strings, 40)]
+    rebuilt = open_tokenizer(tmp_path)
+    recorded = rebuilt.identity
+    assert "pre_tokenizer" in recorded["changed"] and "vocab" not in json.dumps(recorded["changed"])
+    read = read_tokenizer(str(tmp_path), [*texts, *(f" {text}" for text in texts)], range(1000), recorded)
+    assert read is not None and read.notes == ()
+    plain = open_tokenizer(tmp_path / "tokenizer.json")
+    assert [plain.encode(text) for text in texts] != [rebuilt.encode(text) for text in texts]
+    assert [read.encode(text) for text in texts] == [rebuilt.encode(text) for text in texts]
+    assert read.encode_after_space(texts) == rebuilt.encode_after_space(texts)
+    assert read.surfaces[:1000] == rebuilt.surfaces[:1000]
+    other = plain.identity["file"][::-1]
+    assert read_tokenizer(str(tmp_path), texts, (), recorded | {"file": other}) is None
 
 
 def test_the_file_is_recorded_where_it_says_what_was_loaded(byte_level: Backend, tmp_path: Path) -> None:
@@ -88,4 +110,7 @@ def test_the_file_is_recorded_where_it_says_what_was_loaded(byte_level: Backend,
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert open_tokenizer(loaded).identity["file"] == file_digest(tmp_path / "tokenizer.json")
     loaded.add_tokens(["<new>"])
-    assert "file" not in open_tokenizer(loaded).identity
+    changed = open_tokenizer(loaded).identity
+    assert [token["content"] for token in changed["changed"]["added_tokens"]] == ["<new>"]
+    read = read_tokenizer(str(tmp_path), ["a<new>"], (), changed)
+    assert read is not None and read.encode("a<new>") == loaded.encode("a<new>", add_special_tokens=False)

@@ -142,6 +142,7 @@ def check_as_transformers_loads_it(directory: Path) -> Tokenizer:
     return opened
 
 
+@pytest.mark.system
 def test_real_folders_are_what_transformers_makes_of_them(shared: Path) -> None:
     directories = [path.parent for path in sorted((shared / "tokenizers").glob("*/tokenizer.json"))]
     assert len(directories) >= 17

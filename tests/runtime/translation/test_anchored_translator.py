@@ -61,6 +61,7 @@ def test_commits_in_steps_equal_one_commit(pair: str, world: Callable[[str], Wor
     check()
 
 
+@pytest.mark.system
 def test_names_and_roles_are_mapped_and_the_rest_is_left_out(world: Callable[[str], World]) -> None:
     here = world("qwen2.5:bielik-11b-v2.5")
     translator = here.translator()

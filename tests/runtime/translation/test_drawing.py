@@ -6,7 +6,7 @@ right are found with as many draws. Seeds are fixed and printed, and levels are 
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -44,6 +44,11 @@ PARTS = ((), (2,), (0,), (1, 2), (0, 2), (0, 1))  # tokens of the three that are
 LEVEL = FALSE_ALARM / len(PAIRS)
 
 
+def first(every: Iterable[Any], *quick: object) -> list[Any]:
+    """Return cases of which all but the ``quick`` ones are left to the system tier."""
+    return [pytest.param(each, marks=() if each in quick else pytest.mark.system) for each in every]
+
+
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], AnchoredTranslator]:
     return cache(lambda name: PAIRS[name].translator(tmp_path_factory.mktemp("pair")))
@@ -66,7 +71,7 @@ def p_of(pair: ToyPair, ids: Sequence[int]) -> NDArray[np.float64]:
     return weights / weights.sum()
 
 
-@pytest.mark.parametrize("name", list(PAIRS))
+@pytest.mark.parametrize("name", first(PAIRS, "byte-level to SentencePiece", "byte fallback"))
 def test_what_is_stated_is_what_whole_strings_say(name: str, translator: Callable[[str], AnchoredTranslator]) -> None:
     pair, anchored = PAIRS[name], translator(name)
     compared = merged = 0
@@ -279,7 +284,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("propose", list(WRONG))
+@pytest.mark.parametrize("propose", first(WRONG, only_if_it_pleases))
 def test_what_is_almost_right_is_found(propose: Propose, translator: Callable[[str], AnchoredTranslator]) -> None:
     assert least_p_value(WRONG[propose], translator(WRONG[propose]), QUICK, propose, seed=41) < LEVEL
 
@@ -364,6 +369,7 @@ def test_the_way_that_has_more_accepted_is_asked(
         assert greedy.tokens and greedy.distribution is None
 
 
+@pytest.mark.system
 def test_a_target_without_the_lemma_is_drafted_for_by_guesses(real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
     draft, target = real("gpt2"), real("t5-small")
     (tmp_path / "text.txt").write_text("a word\n")

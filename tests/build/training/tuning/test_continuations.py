@@ -6,9 +6,9 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from spectool.build.training.tuning.continuations import continued, prompts_of, respelled_example, same_ids_example
-from spectool.build.training.tuning.examples import row_of
+from spectool.build.training.tuning.examples import prompts_of, respelled_example, row_of, same_ids_example
 from spectool.build.training.tuning.options import TuneOptions
+from spectool.build.training.tuning.tasks import continued
 from spectool.build.training.tuning.tuned_model import Opened
 from spectool.corpora import open_corpus
 
