@@ -47,6 +47,10 @@ def option(kind: Any, text: str, default: Any = MISSING, shown: str | None = Non
     return field(default=default, metadata={"click": {"help": text, **kinds, **needed, **attributes}})
 
 
+several = partial(option, default=(), multiple=True)
+"""Declare a field that is an option which may be repeated, or left out."""
+
+
 def options_of(options: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that gives a command the options of a dataclass, as arguments of their own."""
 

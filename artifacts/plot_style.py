@@ -22,6 +22,11 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = "osD^vPX*"
 
 
+def look_of(number: int) -> dict[str, str]:
+    """Return marker and colour of one of several things in a plot, by its number; from the ninth on they come again."""
+    return {"marker": MARKERS[number % len(MARKERS)], "color": COLOURS[number % len(COLOURS)]}
+
+
 def literal(name: str) -> str:
     """Return a label that matplotlib draws as ``name``: with no formula in it, and not left out of the legend.
 

@@ -97,8 +97,13 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Estimate:
 
 def interval(value: float, error: float, freedom: int, n: int, level: float = LEVEL) -> Estimate:
     """Return ``value`` with Student's t interval of a standard error at some degrees of freedom."""
-    reach = float(stats.t.ppf((1 + level) / 2, freedom)) * error
-    return Estimate(value, value - reach, value + reach, n)
+    half = reach(error, freedom, level)
+    return Estimate(value, value - half, value + half, n)
+
+
+def reach(error: float, freedom: int, level: float = LEVEL) -> float:
+    """Return half the width of Student's t interval of a standard error at some degrees of freedom."""
+    return float(stats.t.ppf((1 + level) / 2, freedom)) * error
 
 
 def fit_line(x: Sequence[float], y: Sequence[float]) -> Line | None:
@@ -135,4 +140,4 @@ def break_even(alpha: Sequence[float], rates: Sequence[float], plain: Sequence[f
     at = (baseline - line.a) / line.b
     of_a, of_b, of_both = line.covariance
     error = sqrt(max(0.0, of_a + at * at * of_b + 2 * at * of_both + stats.sem(plain) ** 2)) / line.b
-    return BreakEven(at, float(stats.t.ppf((1 + LEVEL) / 2, line.n - 2)) * error, line, baseline)
+    return BreakEven(at, reach(error, line.n - 2), line, baseline)

@@ -3,14 +3,16 @@
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from spectool import SpectoolError
 
 Settings = TypeVar("Settings")
+Several: TypeAlias = Annotated[tuple[Settings, ...], Strict(False), Field(min_length=1)]
+"""One or more, a list in the file."""
 _LONGEST = 60  # characters of a wrong value in a message
 
 

@@ -187,7 +187,7 @@ def _draft(question: Question, draft: Draft) -> Candidate:
     memory, fits = _memory(question, draft.sizes.total)
     commands = _commands(question, draft, pair.same)
     notes, divergence = list[str](), None
-    found: dict[int, tuple[Guesses, Figure]] = {}
+    found = dict[int, Guesses]()
     if timed is not None:
         if not is_model(draft.source):
             notes.append(f"not loaded: {draft.source} is no directory with config.json and *.safetensors")
@@ -211,9 +211,9 @@ def _draft(question: Question, draft: Draft) -> Candidate:
     for k in lengths:
         perfect = pair.perfect(k)
         # k draft tokens of a vocabulary that cuts text smaller are fewer of the target's.
-        by_bytes = of_acceptance(draft.acceptance, k if perfect is None else min(k, perfect - 1))
-        guesses, drafting = found.get(k, (by_bytes, drafting_by_ratio(r, k)))
-        expectations.append(expect(k, guesses, drafting, question.costs, r))
+        proposed = k if perfect is None else min(k, perfect - 1)
+        by_bytes = of_acceptance(draft.acceptance, proposed, drafting_by_ratio(r, k))
+        expectations.append(expect(k, found.get(k, by_bytes), question.costs, r))
     model = DraftModel(pair, draft.sizes.weights, draft.sizes.cache, r, divergence)
     unmeasured = timed is not None and not found
     return Candidate(draft.name, "draft", expectations, memory, fits, model, commands, tuple(notes), unmeasured)
@@ -239,7 +239,7 @@ def _lookup(question: Question, path: Path | None) -> Candidate:
         assert drafter is not None  # there is the history
         texts = [((), ids) for ids in encode_text(target, question.texts, _REPLAYED).cut(_REPLAYED)]
         found = {k: replayed(texts, drafter, k, f"on {question.corpus}") for k in lengths}
-    expectations = [expect(k, *found[k], question.costs) for k in lengths]
+    expectations = [expect(k, found[k], question.costs) for k in lengths]
     if path is None:
         memory, fits = _memory(question, computed(0.0, "the text itself"))
         return Candidate("history", "history", expectations, memory, fits, todo=(_bench(question, "history"),))

@@ -98,20 +98,21 @@ def fitted(passes: Mapping[int, float], how: str, loop: float = 0.0) -> Verifica
 
 @dataclass(frozen=True)
 class Guesses:
-    """What a drafter proposes in a cycle of one draft length, and what becomes of it."""
+    """What a drafter proposes in a cycle of one draft length, what becomes of it, and what it costs."""
 
     tokens_per_pass: Figure  # tokens committed / passes
     acceptance: Figure  # accepted / proposed draft tokens (alpha)
     proposed: float  # draft tokens proposed in a pass that has any, mean
+    drafting: Figure  # plain passes that a proposal takes
     coverage: float = 1.0  # share of passes that have any
 
 
-def of_acceptance(acceptance: Figure, proposed: float) -> Guesses:
+def of_acceptance(acceptance: Figure, proposed: float, drafting: Figure) -> Guesses:
     """Return guesses of as many target tokens each time, a share of which is accepted: 1 + alpha k tokens a pass."""
     tokens = acceptance
     if acceptance.value is not None:
         tokens = computed(1 + acceptance.value * proposed, "1 + acceptance * tokens proposed")
-    return Guesses(tokens, acceptance, proposed)
+    return Guesses(tokens, acceptance, proposed, drafting)
 
 
 @dataclass(frozen=True)
@@ -149,17 +150,15 @@ def drafting_by_ratio(r: Figure, k: int) -> Figure:
     return r if r.value is None else computed((k + 1) * r.value, "(k + 1) r")
 
 
-def expect(
-    k: int, guesses: Guesses, drafting: Figure, verification: Verification, r: Figure | None = None
-) -> Expectation:
-    """Put guesses and costs together: ``drafting`` a proposal and a draft step, ``r``, are in plain passes."""
+def expect(k: int, guesses: Guesses, verification: Verification, r: Figure | None = None) -> Expectation:
+    """Put guesses and what verifying them costs together; ``r``, a draft step, is in plain passes."""
     right, reached = guesses.coverage * guesses.proposed, guesses.tokens_per_pass  # draft tokens in a pass
     perfect, verifying = 1 + right, verification(guesses.proposed)
     told = (k, reached, guesses.acceptance, perfect, verifying)
-    if drafting.value is None:
-        nothing = unknown(drafting.how)
+    if guesses.drafting.value is None:
+        nothing = unknown(guesses.drafting.how)
         return Expectation(*told, nothing, nothing, nothing)
-    pure = drafting.value + 1 + verification.loop
+    pure = guesses.drafting.value + 1 + verification.loop
     cycle = pure + guesses.coverage * ((verifying.value or 1.0) - 1)
     needed = unknown("nothing is proposed")
     if right:

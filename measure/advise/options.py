@@ -1,16 +1,14 @@
 """What to give advice on: the options of ``advise``."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import click
 
 from spectool.artifacts.console import Finite
-from spectool.artifacts.options import option
+from spectool.artifacts.options import option, several
 
 _PATH, _POSITIVE, _BYTES = click.Path(path_type=Path), Finite(0, min_open=True), click.IntRange(1)
-_several = partial(option, default=(), multiple=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +21,13 @@ class AdviceOptions:
         names=("--target", "--model"),
         metavar="T",
     )
-    drafts: tuple[str, ...] = _several(
+    drafts: tuple[str, ...] = several(
         str, "A draft, likewise; may be repeated.", names=("--draft", "--draft-model"), metavar="D"
     )
-    dictionaries: tuple[Path, ...] = _several(
+    dictionaries: tuple[Path, ...] = several(
         _PATH, "A dictionary for the target; may be repeated.", names=("--dict",), metavar="DIR"
     )
-    alignments: tuple[Path, ...] = _several(
+    alignments: tuple[Path, ...] = several(
         _PATH, "Of a draft's tokenizer with the target's; may be repeated.", names=("--alignment",), metavar="DIR"
     )
     corpus: str | None = option(str, "Text of the language to generate, as for build-dict.", None, metavar="C")
@@ -37,11 +35,11 @@ class AdviceOptions:
     num_draft_tokens: tuple[int, ...] = option(
         click.IntRange(1, 64), "Draft length to consider; may be repeated.", (2, 4, 8), multiple=True, metavar="K"
     )
-    acceptance: tuple[float, ...] = _several(
+    acceptance: tuple[float, ...] = several(
         Finite(0, 1), "Share of draft tokens accepted, where you know it; one for each draft.", metavar="A"
     )
     target_bytes: int | None = option(_BYTES, "Weights of the target; by default its files'.", None, metavar="N")
-    draft_bytes: tuple[int, ...] = _several(_BYTES, "Weights of each draft, likewise.", metavar="N")
+    draft_bytes: tuple[int, ...] = several(_BYTES, "Weights of each draft, likewise.", metavar="N")
     bandwidth: float | None = option(_POSITIVE, "Of the memory; by default a copy is timed.", None, metavar="GB/s")
     memory: float | None = option(_POSITIVE, "By default what the system has.", None, metavar="GB")
     context: int = option(_BYTES, "Tokens that caches hold.", 4096, metavar="N")

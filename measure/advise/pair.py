@@ -12,6 +12,7 @@ from spectool.build.alignment.intersection import coverage, intersect, occurrenc
 from spectool.build.alignment.stage import passing_alignment
 from spectool.measure.advise.expect import Figure, computed, measured, unknown
 from spectool.measure.alignment.ceiling import measure_ceiling
+from spectool.measure.emulate.replay import encode_text
 from spectool.runtime.loading import DEFAULT_STRATEGY
 
 _CEILING_SAMPLE = 15_000  # characters
@@ -56,8 +57,7 @@ def sample(texts: Iterable[str], characters: int) -> list[str]:
 
 def fertility(tokenizer: Tokenizer, texts: Sequence[str]) -> Figure:
     """Return the tokens of a word between white space."""
-    words = sum(len(text.split()) for text in texts)
-    return measured(sum(map(len, tokenizer.encode_batch(texts))) / words, "tokens of the text / words")
+    return measured(encode_text(tokenizer, texts).fertility, "tokens of the text / words")
 
 
 def compare(

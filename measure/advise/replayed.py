@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from spectool.measure.advise.expect import Figure, Guesses, assumed, measured
+from spectool.measure.advise.expect import Guesses, assumed, measured
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -38,7 +38,7 @@ class _Timed(Drafter):
 
 def replayed(
     texts: Sequence[Text], drafter: Drafter, k: int, on: str, plain_step: Callable[[Sequence[int]], float] | None = None
-) -> tuple[Guesses, Figure]:
+) -> Guesses:
     """Replay texts as `runtime.decoding.generation` would generate them, each behind its prompt.
 
     A drafter that watches the clock, as the hybrid does, would not do here what it does there.
@@ -49,9 +49,6 @@ def replayed(
         k: Draft tokens in a cycle at most.
         on: Names the text.
         plain_step: Times a step of plain decoding after a prompt, seconds; None where there is no target.
-
-    Returns:
-        What it guesses, and the plain passes of a proposal.
     """
     counted, costs = DraftStatistics(), []
     for prompt, text in texts:
@@ -65,4 +62,4 @@ def replayed(
     drafting = assumed(0.0, "a look-up takes microseconds")
     if costs:
         drafting = measured(median(costs), "time of the drafter in a cycle")
-    return Guesses(tokens, acceptance, proposed, counted.coverage), drafting
+    return Guesses(tokens, acceptance, proposed, drafting, counted.coverage)

@@ -19,7 +19,7 @@ from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.build.training.tuning.divergence import measure as measure_divergence
 from spectool.build.training.tuning.divergence import pairing_of
 from spectool.build.training.tuning.examples import paired_example, prompts_of
-from spectool.measure.advise.expect import Figure, Guesses, Verification, fitted
+from spectool.measure.advise.expect import Guesses, Verification, fitted
 from spectool.measure.advise.replayed import Text, replayed
 from spectool.measure.bench.timing import pass_cost
 from spectool.runtime.decoding.generation import generate_step
@@ -75,14 +75,12 @@ class TimedTarget:
         costs = {k: max(1.0, pass_cost(self._model, k + 1)) for k in lengths}
         self.verification: Verification = fitted(costs, "passes timed here", max(0.0, median(loops) - 1))
 
-    def lookup(self, dictionary: Path | None) -> dict[int, tuple[Guesses, Figure]]:
-        """Return guesses and costs of a dictionary and the text's own history, or history alone, by draft length."""
+    def lookup(self, dictionary: Path | None) -> dict[int, Guesses]:
+        """Return guesses of a dictionary and the text's own history, or of history alone, by draft length."""
         return self._replayed(load_drafter(self._loaded, dictionary=dictionary))
 
-    def draft(
-        self, draft: str, alignment: Path | None
-    ) -> tuple[dict[int, tuple[Guesses, Figure]], dict[str, Any] | None]:
-        """Return guesses and costs of a draft model by draft length, and its divergence from the target on the texts.
+    def draft(self, draft: str, alignment: Path | None) -> tuple[dict[int, Guesses], dict[str, Any] | None]:
+        """Return guesses of a draft model by draft length, and its divergence from the target on the texts.
 
         The divergence is None where distributions cannot be compared.
 
@@ -93,7 +91,7 @@ class TimedTarget:
         drafter = load_drafter(self._loaded, draft_model=(model, loaded), alignment=alignment, history=False)
         return self._replayed(drafter), self._divergence(model, open_tokenizer(loaded), alignment)
 
-    def _replayed(self, drafter: Any) -> dict[int, tuple[Guesses, Figure]]:
+    def _replayed(self, drafter: Any) -> dict[int, Guesses]:
         replayed(self._written[:1], drafter, self._lengths[0], "")  # first passes of a shape compile
         on = "on the target's own text"
         return {k: replayed(self._written, drafter, k, on, self._plain_step) for k in self._lengths}

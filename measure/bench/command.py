@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, say, show, table
-from spectool.artifacts.options import option, options_of
+from spectool.artifacts.options import option, options_of, several
 from spectool.runtime.commands.model_options import DraftLength, min_draft_prob_option, model_option, verify_option
 from spectool.runtime.translation.factory import STRATEGIES
 
@@ -22,7 +22,6 @@ _DRAFTER = {
 }
 _FLAGS = {"history": "history", "prompt-lookup": "prompt_lookup"}
 _COUNT, _FILE = click.IntRange(1), click.Path(path_type=Path, exists=True, dir_okay=False)
-_several = partial(option, default=(), multiple=True)
 _one = partial(option, default=None)
 
 
@@ -30,7 +29,7 @@ _one = partial(option, default=None)
 class Changes:
     """What options say in the place of an experiment's keys; None, or nothing, where they do not."""
 
-    drafters: tuple[str, ...] = _several(
+    drafters: tuple[str, ...] = several(
         str,
         "What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored; name=…, "
         "verify=… and min-prob=… are for it alone; prompt-lookup takes history's place by vLLM's rule. "
@@ -38,17 +37,17 @@ class Changes:
         names=("--drafter",),
         metavar="SPEC",
     )
-    prompts: tuple[str, ...] = _several(str, f"Where prompts come from: {_PROMPTS}; repeatable.", metavar="SOURCE")
+    prompts: tuple[str, ...] = several(str, f"Where prompts come from: {_PROMPTS}; repeatable.", metavar="SOURCE")
     count: int | None = _one(_COUNT, "Prompts of each kind, or of each corpus; 12 by default.")
     sample: int | None = _one(_COUNT, "Draw so many at random, by --seed, instead.", metavar="N")
     window: int | None = _one(click.IntRange(0), "Tokens of a prompt from a corpus; whole documents by default.")
     stride: int | None = _one(_COUNT, "Tokens from a window to the next; half a window by default.")
-    num_draft_tokens: tuple[int | None, ...] = _several(
+    num_draft_tokens: tuple[int | None, ...] = several(
         DraftLength(1), "Draft length, or auto; may be repeated; 2, 4 and auto by default.", metavar="K"
     )
     tokens: int | None = _one(_COUNT, "To generate after each prompt, at most; 128 by default.")
     repetitions: int | None = _one(_COUNT, "Of every prompt; 1 by default.")
-    temperature: tuple[float, ...] = _several(
+    temperature: tuple[float, ...] = several(
         Finite(0), "May be repeated; 0 by default.", names=("--temp", "--temperature")
     )
     seed: int | None = _one(click.IntRange(0), "Of orders, sampling and prompts drawn at random; 0 by default.")

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, Po
 
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.formats.benchmark import PLAIN
-from spectool.measure.settings_file import Table, check_settings, read_settings, read_toml
+from spectool.measure.settings_file import Several, Table, check_settings, read_settings, read_toml
 from spectool.runtime.loading import MIN_PROBABILITY
 from spectool.runtime.translation.factory import STRATEGIES
 
@@ -43,9 +43,7 @@ Text = Annotated[str, Field(min_length=1)]
 DraftLength = Annotated[
     int | None, BeforeValidator(_draft_length), PlainSerializer(lambda k: "auto" if k is None else k)
 ]
-Temperatures = Annotated[
-    tuple[Annotated[float, Field(ge=0)], ...], Strict(False), Field(min_length=1), BeforeValidator(_as_list)
-]
+Temperatures = Annotated[Several[Annotated[float, Field(ge=0)]], BeforeValidator(_as_list)]
 
 
 class Prompts(Table):
@@ -110,7 +108,7 @@ class ModelSpec(Table):
 
     name: Text  # in the tables
     path: Text  # directory or hub id
-    drafters: Annotated[tuple[DrafterSpec, ...], Strict(False), Field(min_length=1)]
+    drafters: Several[DrafterSpec]
     languages: Texts = ()  # of the prompts that it gets; none for all
 
     def drafters_for(self, language: str) -> list[DrafterSpec]:
@@ -138,10 +136,10 @@ def serves(spec: ModelSpec | DrafterSpec, language: str) -> bool:
 class Experiment(Table):
     """All that is measured."""
 
-    models: Annotated[tuple[ModelSpec, ...], Strict(False), Field(min_length=1)]
-    prompts: Annotated[tuple[Prompts, ...], Strict(False), Field(min_length=1)]
+    models: Several[ModelSpec]
+    prompts: Several[Prompts]
     name: str = "benchmark"
-    num_draft_tokens: Annotated[tuple[DraftLength, ...], Strict(False), Field(min_length=1)] = (2, 4, None)
+    num_draft_tokens: Several[DraftLength] = (2, 4, None)
     tokens: PositiveInt = 128  # generated after each prompt, at most
     repetitions: PositiveInt = 1  # of every prompt
     temperature: Temperatures = (0.0,)  # 0: the most probable tokens, compared with plain decoding's

@@ -1,11 +1,13 @@
-"""The stage behind ``spectool fairness``: models, text by task and dictionaries in, all figures out.
+"""The stage behind ``spectool fairness``: models, text by task and dictionaries in, all figures and a page out.
 
 One draft at a time is in memory beside the target. The figures are as `artifacts.fairness` describes them; nothing in
 them depends on the clock.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,24 +16,33 @@ import numpy as np
 import pandas as pd
 
 from spectool import SpectoolError
-from spectool.artifacts import Tokenizer
+from spectool.artifacts.console import progress, reading, say
+from spectool.artifacts.formats.alignment import alignments_of
 from spectool.artifacts.formats.dictionary import Dictionary
-from spectool.artifacts.work import Figures, finished, perform
+from spectool.artifacts.formats.fairness import FORMAT
+from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.replacing import check_replaceable
+from spectool.artifacts.tokenizer.opening import open_tokenizer
+from spectool.artifacts.work import Figures, finished, perform, working
 from spectool.build.training.scratch.bits_per_byte import CodeLength, code_length, total
 from spectool.build.training.scratch.text import HeldOut, delimiters_of
 from spectool.build.training.tuning.corrective import unfairness
 from spectool.build.training.tuning.divergence import Pairing, pairing_of
 from spectool.build.training.tuning.examples import NOWHERE, paired_example
 from spectool.build.training.tuning.tuned_model import Opened, open_model
-from spectool.measure.bench.running import weight_bytes
+from spectool.corpora import open_corpus
+from spectool.measure.bench.running import contents, weight_bytes
 from spectool.measure.emulate.replay import replay
 from spectool.measure.fairness import formulas
+from spectool.measure.fairness.options import FairnessOptions
+from spectool.measure.fairness.page import write
 from spectool.measure.fairness.places import compare
-from spectool.measure.fairness.texts import TaskText
+from spectool.measure.fairness.texts import TaskText, fertility, read_text
 from spectool.measure.fairness.verdict import verdict
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.cost_model import geometric_tokens
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.loading import open_dictionary
 
 _WHOLE = 2**20  # tokens: more than a passage has
 # What is not known of a draft that is compared on text alone: over all tasks, and of each.
@@ -43,39 +54,60 @@ _OF_A_TASK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredDraft:
-    """A draft to measure."""
+def measure(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[dict[str, Any], Manifest]:
+    """Measure what is asked, and write all figures and their page to ``out``; ``reads`` is how to `open_corpus`.
 
-    source: str  # directory or hub id of the model
-    tokenizer: Tokenizer  # its tokenizer
-    alignment: Path | None  # alignment of it with the target's; None where they have one vocabulary, or none was given
-    cost: float | None  # of a pass, in passes of the target; None for the ratio of the weights' bytes
+    Raises:
+        SpectoolError: Something that is named cannot be used, or draft and target have no place in common in a task.
+    """
+    check_replaceable(out, FORMAT)
+    corpora = {name: open_corpus(spec, **reads) for name, spec in asked.tasks.items()}
+    tokenizers = {name: open_tokenizer(source) for name, source in {"target": asked.target, **asked.drafts}.items()}
+    for name, tokenizer in tokenizers.items():
+        for line in tokenizer.notes:
+            say(f"{name}: {line}")
+    target, *others = tokenizers.values()
+    aligned = alignments_of({name: tokenizers[name] for name in asked.drafts}, target, asked.alignments)
+    dictionaries = {name: open_dictionary(Path(folder), target) for name, folder in asked.dictionaries.items()}
+    drawn = (asked.rows, asked.length, asked.seed)
+    texts = {name: read_text(corpus, target, others, reading, *drawn) for name, corpus in corpora.items()}
+    different = dict(reversed({t.fingerprint: (name, t) for name, t in reversed(tokenizers.items())}.values()))
+    known = fertility(different, texts, asked.reference, asked.parallel)
+    paths = {name: path and str(path) for name, path in aligned.items()}
+    arguments = asdict(asked) | {"alignments": paths} | reads
+    passages = hashlib.sha256(repr([text.passages for text in texts.values()]).encode()).hexdigest()
+    models = (asked.target, *asked.drafts.values())
+    key = {"asked": arguments, "passages": passages, **contents(models, asked.alignments)}
+    with working(out, json.loads(json.dumps(key)), what="measurement", begin_anew=False) as kept:
+        rows = sum(len(text.passages) for text in texts.values()) * (1 + 2 * len(asked.drafts) + len(dictionaries))
+        with progress("measuring", rows, "rows") as done:
+            measurement = Measurement(asked, open_model(asked.target), texts, kept, done)
+            figures = measurement.figures(aligned, dictionaries) | {"fertility": known}
+        return figures, write(out, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
 
 
 @dataclass(frozen=True)
 class Measurement:
     """What is measured on all tasks, whatever drafts."""
 
+    asked: FairnessOptions  # what is to be known
     target: Opened  # the target
     texts: Mapping[str, TaskText]  # by task
-    gamma: int  # draft tokens a pass
-    temperatures: Sequence[float]  # of both models, to know the acceptance at beside that at 1
     kept: Path  # work directory: a task that the target or a draft has finished there is not measured again
     on_rows: Callable[[int], object]  # called with the number of rows that were measured
 
-    def figures(self, drafts: Mapping[str, MeasuredDraft], dictionaries: Mapping[str, Dictionary]) -> dict[str, Any]:
-        """Return all figures but those of fertility, of drafts and of dictionaries of the target's tokenizer, by name.
+    def figures(self, aligned: Mapping[str, Path | None], dictionaries: Mapping[str, Dictionary]) -> dict[str, Any]:
+        """Return all figures but those of fertility, from each draft's alignment, if it has one, and dictionaries.
 
         Raises:
             SpectoolError: A model cannot be loaded, or draft and target have no place in common in a task.
         """
         weights = weight_bytes(self.target.model)
         found: dict[str, Any] = {
-            "gamma": self.gamma,
+            "gamma": self.asked.gamma,
             "target": {"name": self.target.name, "bytes": weights},
             "tasks": self._by_task("target", 1, self._of_target),
-            "drafts": {name: self._of_draft(n, draft, weights) for n, (name, draft) in enumerate(drafts.items())},
+            "drafts": {name: self._of_draft(n, name, path, weights) for n, (name, path) in enumerate(aligned.items())},
             "dictionaries": {
                 name: {
                     "path": str(dictionary.path),
@@ -109,11 +141,11 @@ class Measurement:
             "nats_per_token": known.nats_per_token,
         }
 
-    def _of_draft(self, number: int, choice: MeasuredDraft, weights: int) -> Figures:
-        pairing = pairing_of(choice.tokenizer, self.target.tokenizer, choice.alignment)
-        draft = open_model(choice.source)
+    def _of_draft(self, number: int, name: str, alignment: Path | None, weights: int) -> Figures:
+        draft, stated = open_model(self.asked.drafts[name]), self.asked.cost_of[name]
+        pairing = pairing_of(draft.tokenizer, self.target.tokenizer, alignment)
         size = weight_bytes(draft.model)
-        cost = size / weights if choice.cost is None else choice.cost
+        cost = size / weights if stated is None else stated
         by_task = self._by_task(f"draft-{number}", 2, partial(self._compared, draft, pairing, cost))
         compared: dict[str, Any] = {"compared": "text", **dict.fromkeys(_ACROSS_TASKS)}
         if pairing is not None:
@@ -127,8 +159,8 @@ class Measurement:
                 "spearman": examples.corr("spearman").iat[0, 1],
                 "sure_gaps": formulas.sure_gaps(misfits),
             }
-        stated = choice.cost is not None
-        return {"path": choice.source, "bytes": size, "cost": cost, "cost_stated": stated, **compared, "tasks": by_task}
+        costs = {"bytes": size, "cost": cost, "cost_stated": stated is not None}
+        return {"path": draft.name, **costs, **compared, "tasks": by_task}
 
     def _compared(self, draft: Opened, pairing: Pairing | None, cost: float, task: str) -> Figures:
         """Return the figures of a draft on a task."""
@@ -147,10 +179,11 @@ class Measurement:
                 "least 2 where some boundaries of their tokens are the same. Give more text (--rows), or see what the "
                 "two share: spectool inspect ALIGNMENT"
             )
-        places = compare(draft.model, target.model, pairing, examples, self.on_rows, self.temperatures)
+        temperatures, gamma = tuple(dict.fromkeys(self.asked.temperatures)), self.asked.gamma
+        places = compare(draft.model, target.model, pairing, examples, self.on_rows, temperatures)
         self.on_rows(len(text.passages) - len(examples))
-        figures = places.figures(self.gamma)
-        return found | figures | _speeds(figures, self.gamma, cost, same)
+        figures = places.figures(gamma)
+        return found | figures | _speeds(figures, gamma, cost, same)
 
     def _replayed(self, dictionary: Dictionary, text: TaskText) -> Figures:
         """Return the figures of a dictionary on a task: its passages, each a generation of its own."""
@@ -158,7 +191,7 @@ class Measurement:
         rows = self.target.tokenizer.encode_batch(text.passages)
         for ids in rows:
             before = counted.passes
-            replay([ids], drafter, self.gamma, statistics=counted)
+            replay([ids], drafter, self.asked.gamma, statistics=counted)
             passes.append(counted.passes - before)
             self.on_rows(1)
         tokens_per_pass, error = formulas.ratio([len(ids) for ids in rows], passes)

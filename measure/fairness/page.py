@@ -11,6 +11,7 @@ import pandas as pd
 from spectool.artifacts.formats.fairness import FIGURES, FORMAT, VERSION
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
+from spectool.measure.fairness.plots import draw_all
 from spectool.measure.fairness.texts import TaskText
 from spectool.measure.fairness.verdict import PLAIN, Mean, speed_of, speeds
 from spectool.measure.page import NONE, cell, page_files
@@ -21,11 +22,7 @@ TITLE = "Who is served how well"
 
 def fairness_files(figures: Figures) -> dict[str, str]:
     """Return the page's files by name, from figures as `artifacts.formats.fairness` has them; plots need matplotlib."""
-    plots: dict[str, str] = {}
-    if find_spec("matplotlib") is not None:
-        from spectool.measure.fairness.plots import draw_all
-
-        plots = draw_all(figures)
+    plots = draw_all(figures) if find_spec("matplotlib") else {}
     dictionaries = {name: found["tasks"] for name, found in figures["dictionaries"].items()}
     fertility = figures["fertility"]["tokenizers"]
     columns = ("documents", "words", "rows", "tokens", "left_out")
@@ -54,9 +51,9 @@ def _across(figures: Figures, found: Mapping[str, Any], spell: Callable[[Any], s
 def _speeds(figures: Figures) -> pd.DataFrame:
     kinds = {PLAIN: "", **dict.fromkeys(figures["drafts"], " (draft)")}
     kinds |= dict.fromkeys(figures["dictionaries"], " (dictionary)")
-    by_task = {task: speeds(figures, task) for task in figures["tasks"]}
+    found = speeds(figures).items()
     return pd.DataFrame(
-        {task: {name + kind: str(at.get(name, NONE)) for name, kind in kinds.items()} for task, at in by_task.items()}
+        {task: {name + kind: str(at.get(name, NONE)) for name, kind in kinds.items()} for task, at in found}
     )
 
 
@@ -115,7 +112,7 @@ def _words(figures: Figures) -> pd.DataFrame | None:
     if figures["drafts"][main]["compared"] == "text" or figures["fertility"]["parallel"]:
         return None
     fertility = {task: at["fertility"] for task, at in figures["fertility"]["tokenizers"]["target"].items()}
-    drafted = {task: cell(each / speeds(figures, task)[main].value) for task, each in fertility.items()}
+    drafted = {task: cell(fertility[task] / at[main].value) for task, at in speeds(figures).items()}
     return pd.DataFrame({"plain": {task: cell(each) for task, each in fertility.items()}, "with the draft": drafted})
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from spectool.artifacts.plot_style import COLOURS, MARKERS, literal
+from spectool.artifacts.plot_style import literal, look_of
 from spectool.measure.fairness.verdict import PLAIN, speeds
 from spectool.measure.page import drawn
 
@@ -11,15 +11,14 @@ from spectool.measure.page import drawn
 def draw_all(figures: Mapping[str, Any]) -> dict[str, str]:
     """Return the plots by name: ``speedup``, and ``fitness-DRAFT`` for every draft that has one."""
     found = {}
-    if any(len(speeds(figures, task)) > 1 for task in figures["tasks"]):
+    if any(len(known) > 1 for known in speeds(figures).values()):
         found["speedup"] = _speeds(figures)
     compared = {name: draft for name, draft in figures["drafts"].items() if draft["compared"] != "text"}
     return found | {f"fitness-{name}": _fitness(draft) for name, draft in compared.items()}
 
 
 def _speeds(figures: Mapping[str, Any]) -> str:
-    tasks, names = list(figures["tasks"]), [*figures["drafts"], *figures["dictionaries"]]
-    by_task = {task: speeds(figures, task) for task in tasks}
+    by_task, names = speeds(figures), [*figures["drafts"], *figures["dictionaries"]]
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -27,15 +26,15 @@ def _speeds(figures: Mapping[str, Any]) -> str:
         axes.annotate(PLAIN, (1, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=8)
         for number, name in enumerate(names):
             shift = 0.5 * ((number + 0.5) / len(names) - 0.5)
-            points = [(by_task[task][name], at + shift) for at, task in enumerate(tasks) if name in by_task[task]]
+            points = [(known[name], at + shift) for at, known in enumerate(by_task.values()) if name in known]
             x, arms = [speed.value for speed, _ in points], [speed.reach for speed, _ in points]
-            look = {"fmt": MARKERS[number % len(MARKERS)], "color": COLOURS[number % len(COLOURS)]}
+            look = {"linestyle": "none", **look_of(number)}
             axes.errorbar(x, [y for _, y in points], xerr=arms, markersize=5, label=literal(name), **look)
-        axes.set_yticks(range(len(tasks)), [literal(task) for task in tasks])
-        axes.set(ylim=(len(tasks) - 0.5, -0.5), xlabel="expected speed against plain decoding")
+        axes.set_yticks(range(len(by_task)), [literal(task) for task in by_task])
+        axes.set(ylim=(len(by_task) - 0.5, -0.5), xlabel="expected speed against plain decoding")
         figure.legend(loc="outside lower center", ncols=min(4, len(names)))
 
-    return drawn(6.0, 1.3 + 0.5 * len(tasks), draw)
+    return drawn(6.0, 1.3 + 0.5 * len(by_task), draw)
 
 
 def _fitness(draft: Mapping[str, Any]) -> str:
@@ -43,13 +42,12 @@ def _fitness(draft: Mapping[str, Any]) -> str:
         axes = figure.subplots()
         axes.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
         for number, (task, at) in enumerate(draft["tasks"].items()):
-            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+            look = {"linestyle": "none", **look_of(number)}
             fitness, misfit = 1 - at["draft_misfit"], at["target_misfit"]
             ends = [max(0.0, fitness - misfit), min(1.0, fitness + misfit)]
-            axes.plot([fitness, fitness], ends, color=colour, alpha=0.35, linewidth=4, solid_capstyle="butt")
-            axes.plot(*zip(*at["examples"], strict=True), ".", color=colour, alpha=0.25, markersize=3)
-            name = literal(task)
-            axes.plot(fitness, at["acceptance"], marker, color=colour, markersize=6, label=name, linestyle="none")
+            axes.plot([fitness, fitness], ends, color=look["color"], alpha=0.35, linewidth=4, solid_capstyle="butt")
+            axes.plot(*zip(*at["examples"], strict=True), ".", color=look["color"], alpha=0.25, markersize=3)
+            axes.plot(fitness, at["acceptance"], markersize=6, label=literal(task), **look)
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="draft fitness 1 - r_q", ylabel="acceptance alpha")
         axes.legend()
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from scipy import stats
 
+from spectool.measure.intervals import reach
+
 PLAIN = "no drafting"
 _CHANCE = 0.05  # of a false alarm; what is left beside 95% intervals
 
@@ -32,7 +34,7 @@ class Mean(NamedTuple):
     @property
     def reach(self) -> float:
         """Half the width of its 95% interval, by Student's t."""
-        return float(stats.t.ppf(1 - _CHANCE / 2, self.rows - 1)) * self.error
+        return reach(self.error, self.rows - 1)
 
     def beyond(self, other: "Mean", comparisons: int) -> bool:
         """Whether it is more than another one, and not by chance, if as many comparisons are made (Welch's test)."""
@@ -51,17 +53,17 @@ def speed_of(at: Mapping[str, Any]) -> Mean:
     return Mean(at["speedup"], at["speedup_error"], at["rows"])
 
 
-def speeds(figures: Mapping[str, Any], task: str) -> dict[str, Mean]:
-    """Return what a task would get of every drafter and of none, as far as that is known."""
-    found = {PLAIN: _PLAINLY}
+def speeds(figures: Mapping[str, Any]) -> dict[str, dict[str, Mean]]:
+    """Return what each task would get of every drafter and of none, as far as that is known."""
+    found = {task: {PLAIN: _PLAINLY} for task in figures["tasks"]}
     for name, draft in figures["drafts"].items():
-        at = draft["tasks"][task]
-        if at["speedup"] is not None:
-            found[name] = speed_of(at)
+        for task, at in draft["tasks"].items():
+            if at["speedup"] is not None:
+                found[task][name] = speed_of(at)
     for name, dictionary in figures["dictionaries"].items():
-        at = dictionary["tasks"][task]
-        if not at["built_from_it"]:
-            found[name] = Mean(at["tokens_per_pass"], at["error"], figures["tasks"][task]["rows"])
+        for task, at in dictionary["tasks"].items():
+            if not at["built_from_it"]:
+                found[task][name] = Mean(at["tokens_per_pass"], at["error"], figures["tasks"][task]["rows"])
     return found
 
 
@@ -71,7 +73,7 @@ def verdict(figures: Mapping[str, Any]) -> dict[str, Any]:
     if not compared:
         return _of_text(figures)
     draft, tasks = compared[0], list(figures["tasks"])
-    by_task = {task: speeds(figures, task)[draft] for task in tasks}
+    by_task = {task: of[draft] for task, of in speeds(figures).items()}
     ranked = sorted(tasks, key=lambda task: by_task[task].value)
     pairs = list(combinations(ranked, 2))
     apart = [(slow, fast) for slow, fast in pairs if by_task[fast].beyond(by_task[slow], len(pairs))]
@@ -102,8 +104,9 @@ def _against_plain(draft: str, by_task: Mapping[str, Mean]) -> str:
 
 def _helped(figures: Mapping[str, Any], found: dict[str, Any]) -> str:
     """Say what helps the slow task most, and note it in ``found``."""
-    others = speeds(figures, found["slow"])
-    plain, now = others[PLAIN], others.pop(found["draft"])
+    by_task, draft = speeds(figures), found["draft"]
+    fastest, others = by_task[found["fast"]][draft], by_task[found["slow"]]
+    plain, now = others[PLAIN], others.pop(draft)
     able = [
         name
         for name, speed in others.items()
@@ -116,7 +119,7 @@ def _helped(figures: Mapping[str, Any], found: dict[str, Any]) -> str:
     if best == PLAIN:
         return "nothing measured is faster for it than not drafting at all"
     kind = "dictionary" if best in figures["dictionaries"] else "draft"
-    gap = speeds(figures, found["fast"])[found["draft"]].value - now.value
+    gap = fastest.value - now.value
     # Where drafting slows down even the fastest task, its speed is nothing to come up to.
     pays = gap > 0 and now.value + gap > plain.value
     closed = f", which closes {min(1.0, (others[best].value - now.value) / gap):.0%} of the gap" if pays else ""

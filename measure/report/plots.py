@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import PercentFormatter
 
-from spectool.artifacts.plot_style import COLOURS, MARKERS, literal
+from spectool.artifacts.plot_style import COLOURS, literal, look_of
 from spectool.measure.page import drawn
 from spectool.measure.report.costs import cycle_seconds, plain_step
 from spectool.measure.report.outcomes import break_even_of, expected_tokens, speedup
@@ -23,7 +23,7 @@ def speedups(trials: Trials) -> str:
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         for number, (name, here) in enumerate(scopes):
-            look = _look(number)
+            look = look_of(number)
             shift = 0.6 * ((number + 0.5) / len(scopes) - 0.5)
             for label, some in here.groupby("label"):
                 found = speedup(some)
@@ -74,7 +74,7 @@ def against_geometric(trials: Trials) -> str:
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         for number, (name, some) in enumerate(points.groupby("drafter", sort=False)):
-            axes.plot(some.x, some.y, linestyle="none", label=literal(name), **_look(number))
+            axes.plot(some.x, some.y, linestyle="none", label=literal(name), **look_of(number))
         ends = [1.0, points[["x", "y"]].max().max() + 0.1]
         axes.plot(ends, ends, **_DASHED)
         axes.set_xlabel("geometric expectation, tokens per pass")
@@ -111,23 +111,18 @@ def cycle_times(trials: Trials) -> dict[str, str]:
     return by_model(trials.drafted, plot)
 
 
-def _look(number: int) -> dict[str, str]:
-    return {"marker": MARKERS[number % len(MARKERS)], "color": COLOURS[number % len(COLOURS)]}
-
-
 def _rows(axes: Any, labels: list[str]) -> None:
     axes.set_yticks(range(len(labels)), [literal(label) for label in labels])
     axes.set_ylim(len(labels) - 0.4, -0.6)
 
 
 def _cloud(panel: Any, some: Frame, number: int, name: str) -> None:
-    panel.plot(
-        some.acceptance, some.speedup, linestyle="none", markersize=3.5, alpha=0.6, label=literal(name), **_look(number)
-    )
+    look = look_of(number)
+    panel.plot(some.acceptance, some.speedup, linestyle="none", markersize=3.5, alpha=0.6, label=literal(name), **look)
     found = break_even_of(some)
     if found is not None:
         ends = np.array([some.acceptance.min(), some.acceptance.max()])
-        panel.plot(ends, (found.line.a + found.line.b * ends) / found.baseline, color=_look(number)["color"])
+        panel.plot(ends, (found.line.a + found.line.b * ends) / found.baseline, color=look["color"])
 
 
 def _fastest_strategies(here: Frame) -> Frame:

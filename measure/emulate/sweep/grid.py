@@ -9,16 +9,14 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, Strict, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from spectool.build.dictionary.options import Reading
-from spectool.measure.settings_file import Table, read_settings
+from spectool.measure.settings_file import Several, Table, read_settings
 
 Order = Literal["n1", "n12", "n123"]
 Value = TypeVar("Value")
-Axis: TypeAlias = Annotated[
-    tuple[Value, ...], Strict(False), Field(min_length=1), AfterValidator(lambda values: tuple(dict.fromkeys(values)))
-]
+Axis: TypeAlias = Annotated[Several[Value], AfterValidator(lambda values: tuple(dict.fromkeys(values)))]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Settings = Iterator[dict[str, Any]]
 """Those of one dictionary or drafter after the other, as columns of `results`."""

@@ -27,7 +27,7 @@ TARGET, DRAFT = stated(11.32 * GB), stated(0.8 * GB)
 
 def published(acceptance: float, k: int) -> Expectation:
     r = by_sizes(DRAFT, TARGET)
-    return expect(k, of_acceptance(stated(acceptance), k), drafting_by_ratio(r, k), PUBLISHED, r)
+    return expect(k, of_acceptance(stated(acceptance), k, drafting_by_ratio(r, k)), PUBLISHED, r)
 
 
 def test_the_ratio_of_sizes_is_the_papers() -> None:
@@ -89,7 +89,7 @@ def test_beyond_the_longest_timed_pass_it_rises_as_it_did(drafted: float, cost: 
     found = timed(drafted)
     assert found.value == pytest.approx(cost)
     assert (found.kind, "up to 4" in found.origin) == (("measured", False) if drafted == 4 else ("computed", True))
-    longer = expect(8, of_acceptance(stated(1.0), 8), computed(0.0, "x"), timed)
+    longer = expect(8, of_acceptance(stated(1.0), 8, computed(0.0, "x")), timed)
     assert longer.verification == timed(8)
     assert longer.best.value == pytest.approx(9 / 7.16)
 
@@ -103,8 +103,8 @@ def test_without_timed_passes_the_cost_is_of_betas_origin(beta: Figure) -> None:
 
 def test_passes_without_a_proposal_cost_plain_ones() -> None:
     timed = fitted({4: 2.0}, "here")
-    half = Guesses(measured(1.5, "x"), measured(0.25, "x"), 4.0, 0.5)
-    found = expect(4, half, computed(0.0, "x"), timed)
+    half = Guesses(measured(1.5, "x"), measured(0.25, "x"), 4.0, computed(0.0, "x"), 0.5)
+    found = expect(4, half, timed)
     assert found.speedup.value == pytest.approx(1.5 / 1.5)
     assert found.needed.value == pytest.approx(0.25)
     assert found.perfect == pytest.approx(1 + 0.5 * 4)
@@ -116,8 +116,8 @@ def test_passes_without_a_proposal_cost_plain_ones() -> None:
 @pytest.mark.parametrize("loop", [0.0, 0.1])
 def test_what_is_needed_and_what_is_reached_at_most_agree(coverage: float, cost: float, loop: float) -> None:
     """Of two drafts in a pass: who needs more than all of them right loses even if all are."""
-    guesses = Guesses(measured(1 + 0.5 * 2 * coverage, "x"), measured(0.5, "x"), 2.0, coverage)
-    found = expect(8, guesses, computed(0.01, "x"), fitted({2: cost}, "x", loop))
+    guesses = Guesses(measured(1 + 0.5 * 2 * coverage, "x"), measured(0.5, "x"), 2.0, computed(0.01, "x"), coverage)
+    found = expect(8, guesses, fitted({2: cost}, "x", loop))
     needed, best, speedup = found.needed.value or 0.0, found.best.value or 0.0, found.speedup.value or 0.0
     assert (needed < 1) == (best > 1)
     assert (needed < 0.5) == (speedup > 1)
@@ -126,11 +126,11 @@ def test_what_is_needed_and_what_is_reached_at_most_agree(coverage: float, cost:
 
 def test_the_loop_costs_every_cycle() -> None:
     free = fitted({4: 1.0}, "here", loop=0.25)
-    found = expect(4, of_acceptance(stated(1.0), 4), computed(0.0, "x"), free)
+    found = expect(4, of_acceptance(stated(1.0), 4, computed(0.0, "x")), free)
     assert found.speedup.value == pytest.approx(5 / 1.25)
     assert found.unburdened == pytest.approx(5 / 1.25)
     dear = fitted({4: 3.0}, "here", loop=0.25)
-    lacking = expect(4, of_acceptance(unknown("nobody asked"), 4), computed(0.0, "x"), dear)
+    lacking = expect(4, of_acceptance(unknown("nobody asked"), 4, computed(0.0, "x")), dear)
     assert lacking.unburdened is None
     assert lacking.best_unburdened == pytest.approx(5 / 1.25)
 
@@ -138,12 +138,12 @@ def test_the_loop_costs_every_cycle() -> None:
 def test_without_acceptance_or_sizes_nothing_is_made_up() -> None:
     nothing = unknown("nobody asked")
     r = by_sizes(DRAFT, TARGET)
-    found = expect(2, of_acceptance(nothing, 2), drafting_by_ratio(r, 2), PUBLISHED, r)
+    found = expect(2, of_acceptance(nothing, 2, drafting_by_ratio(r, 2)), PUBLISHED, r)
     assert found.speedup.value is None
     assert found.needed.value is not None
     assert found.best.value is not None
     r = by_sizes(nothing, TARGET)
-    found = expect(2, of_acceptance(stated(0.9), 2), drafting_by_ratio(r, 2), PUBLISHED, r)
+    found = expect(2, of_acceptance(stated(0.9), 2, drafting_by_ratio(r, 2)), PUBLISHED, r)
     assert found.speedup.value is None
     assert found.needed.value is None
     assert found.best.value is None
@@ -167,11 +167,11 @@ def test_what_is_missing_is_named(draft: Figure, target: Figure, lacks: str) -> 
 
 def test_fewer_target_tokens_than_draft_tokens_must_be_accepted_more_often() -> None:
     r = by_sizes(DRAFT, TARGET)
-    fewer = of_acceptance(stated(0.5), 1.25)
-    found = expect(2, fewer, drafting_by_ratio(r, 2), fitted({2: 1.2}, "x"), r)
+    fewer = of_acceptance(stated(0.5), 1.25, drafting_by_ratio(r, 2))
+    found = expect(2, fewer, fitted({2: 1.2}, "x"), r)
     assert found.perfect == pytest.approx(2.25)
     assert fewer.tokens_per_pass.value == pytest.approx(1.625)
     assert found.needed.value == pytest.approx((3 * (r.value or 0.0) + 0.125) / 1.25)
-    nothing = expect(2, of_acceptance(stated(0.5), 0.0), drafting_by_ratio(r, 2), fitted({2: 1.2}, "x"), r)
+    nothing = expect(2, of_acceptance(stated(0.5), 0.0, drafting_by_ratio(r, 2)), fitted({2: 1.2}, "x"), r)
     assert nothing.needed.value is None
     assert (nothing.speedup.value or 9.0) < 1

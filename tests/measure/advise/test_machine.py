@@ -53,10 +53,10 @@ class Oracle(Drafter):
 
 def test_a_replay_counts() -> None:
     text = list(range(100, 120))
-    right, drafting = replayed([((), text)], Oracle(text, 1000), 4, "x")
-    assert right == Guesses(measured(5.0, "x"), measured(1.0, "x"), 4.0, 1.0)
-    assert drafting == assumed(0.0, "a look-up takes microseconds")
-    half, _ = replayed([((), text)], Oracle(text, 2), 1, "x")
+    right = replayed([((), text)], Oracle(text, 1000), 4, "x")
+    free = assumed(0.0, "a look-up takes microseconds")
+    assert right == Guesses(measured(5.0, "x"), measured(1.0, "x"), 4.0, free, 1.0)
+    half = replayed([((), text)], Oracle(text, 2), 1, "x")
     assert (half.tokens_per_pass.value, half.acceptance.value) == (2.0, 1.0)
 
 
@@ -71,7 +71,7 @@ def test_a_drafter_is_timed_beside_a_plain_step() -> None:
             return super().propose(limit)
 
     text = list(range(100, 120))
-    _, drafting = replayed([((7,), text)] * 2, Slow(text, 1000), 4, "x", lambda prompt: 0.5 * len(prompt))
+    drafting = replayed([((7,), text)] * 2, Slow(text, 1000), 4, "x", lambda prompt: 0.5 * len(prompt)).drafting
     assert drafting.value == pytest.approx(0.2, rel=0.5)
     assert drafting.kind == "measured"
 
@@ -92,7 +92,7 @@ def test_a_replay_of_the_targets_text_is_a_generation(drafting: str, k: int) -> 
         )
         assert [token for token, _, _ in steps] == written
         texts.append((prompt, written))
-    found, _ = replayed(texts, drafter, k, "x")
+    found = replayed(texts, drafter, k, "x")
     assert found.tokens_per_pass.value == counted.tokens_per_pass
     assert found.acceptance.value == counted.acceptance_rate
     assert (found.proposed, found.coverage) == (counted.proposed / counted.drafted_passes, counted.coverage)

@@ -40,8 +40,7 @@ def draft(
     expectations = [
         expect(
             k,
-            of_acceptance(guess, min(k, ceiling - 1)),
-            r if isinstance(r, Figure) else computed((k + 1) * r, "x"),
+            of_acceptance(guess, min(k, ceiling - 1), r if isinstance(r, Figure) else computed((k + 1) * r, "x")),
             costs,
         )
         for k in lengths
@@ -51,8 +50,8 @@ def draft(
 
 
 def lookup(kind: Kind, tokens: float, costs: Verification) -> Candidate:
-    guesses = Guesses(measured(tokens, "x"), measured(0.6, "x"), 2.0, (tokens - 1) / 1.2)
-    found = [expect(k, guesses, computed(0.0, "x"), costs) for k in LENGTHS]
+    guesses = Guesses(measured(tokens, "x"), measured(0.6, "x"), 2.0, computed(0.0, "x"), (tokens - 1) / 1.2)
+    found = [expect(k, guesses, costs) for k in LENGTHS]
     return Candidate("pl.dict" if kind == "dictionary" else kind, kind, found, stated(1.0), True)
 
 

@@ -106,7 +106,7 @@ def test_text_alone() -> None:
 def test_a_dictionary_of_the_same_text_does_not_count() -> None:
     made = figures({"d": {"pl": 2.0, "uk": 1.5}}, {"x": {"pl": 5.0, "uk": 5.0}})
     made["dictionaries"]["x"]["tasks"]["uk"]["built_from_it"] = True
-    assert "x" not in speeds(made, "uk") and "x" in speeds(made, "pl")
+    assert "x" not in speeds(made)["uk"] and "x" in speeds(made)["pl"]
     assert verdict(made)["helps"] is None
 
 
@@ -158,5 +158,5 @@ def test_few_rows_need_a_wider_gap() -> None:
     apart = {"d": {"pl": 2.0, "uk": 1.97}}
     assert verdict(figures(apart, rows=64))["slow"] == "uk"
     assert verdict(figures(apart, rows=3))["slow"] is None
-    few, many = (speeds(figures(apart, rows=rows), "uk")["d"].reach for rows in (3, 10_000))
+    few, many = (speeds(figures(apart, rows=rows))["uk"]["d"].reach for rows in (3, 10_000))
     assert (few, many) == (pytest.approx(0.0430, abs=1e-4), pytest.approx(0.0196, abs=1e-4))
