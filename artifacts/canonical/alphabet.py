@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,6 +124,8 @@ def _alphabet(pre_tokenizer: str, spaces: str) -> Alphabet | str:
         questions, literals = list(_questions(steps, spaces)), _literals(parts_of(steps))
     except TokenizerError as error:
         return str(error)
+    except Exception as error:  # Oniguruma's own, for a part that means something in its pattern alone
+        return f"a part of its pre-tokenizer's pattern is no pattern by itself ({error})"
     signs = (step["replacement"] for step in steps if step["type"] == "Metaspace")
     alone = set(map(ord, (" ", spaces, *signs, *literals)))
     edges = {0, _SURROGATES.start, _SURROGATES.stop, *alone, *(code + 1 for code in alone)}
@@ -201,7 +204,8 @@ def _parts_of_step(step: dict[str, Any]) -> Parts:
     match step["type"]:
         case "Split" if "String" in step["pattern"]:
             text = step["pattern"]["String"]
-            return Parts(frozenset(map(_literal, text)), frozenset({tuple(map(_literal, text))}), len(text), False)
+            literals, longest = tuple(map(_literal, text)), max(len(list(run)) for _, run in groupby(text))
+            return Parts(frozenset(literals), frozenset({literals}), longest, False)
         case "Split":
             return parts_of_pattern(step["pattern"]["Regex"])
         case "ByteLevel" if step["use_regex"]:
@@ -234,7 +238,7 @@ def parts_of_pattern(pattern: str) -> Parts:
                 raise TokenizerError(f"its pre-tokenizer's pattern ends inside {text!r}")
             case "\\" if text[1] in "bBAzZG":
                 matchers |= {r"\w", _literal("\n")}
-            case "\\" if text[1] in "123456789kgKXRyYNO":
+            case "\\" if text[1] in "0123456789kgKXRyYNOCM":
                 raise TokenizerError(f"its pre-tokenizer's pattern uses {text}, which is not about single characters")
             case "\\" if text[1:].isalnum() or len(text) > 2:
                 part = text
@@ -244,7 +248,7 @@ def parts_of_pattern(pattern: str) -> Parts:
             case "(":
                 flags = (token["flags"] or "").split("-")[0]
                 insensitive |= "i" in flags
-                if "x" in flags or pattern.startswith("?", at):
+                if set(flags) - set("ims") or pattern.startswith("?", at):
                     raise TokenizerError(f"its pre-tokenizer's pattern has a group {pattern[begin : at + 3]!r}")
             case "{" if len(text) > 1:
                 repeats = max(repeats, int(token["least"] or 0), int(token["most"] or 0))

@@ -24,6 +24,7 @@ LOOK, SPLIT, JOIN = 0, 1, 2  # has to look further, always splits, never splits
 _SPLIT_SEEN, _JOINED_SEEN, _DISTURBED = 1, 2, 4
 _OPEN = (0, _SPLIT_SEEN, _JOINED_SEEN)  # all that is not `LOOK` yet, whatever is seen later
 _LONGEST = 16  # characters of a string that is tried, one bit each
+LONGEST_WORD, MOST_REPEATS = _LONGEST - 2, _LONGEST // 2 - 2  # what of a pattern is tried whole, and twice in a row
 _TRIED = 100_000  # strings of one length, at most; all strings of that length or none
 _DRAWN = 20_000  # longer strings, drawn at random
 
@@ -109,10 +110,10 @@ class _Trial:
         few = sorted(set(alike))
         self._try_all(few, max(length for length in range(1, 8) if len(few) ** length <= _TRIED))
         around = [b"", *(bytes([number]) for number in few)]
-        words = list(spelled(parts.words, self._alphabet))
+        words = [word for word in spelled(parts.words, self._alphabet) if len(word) <= LONGEST_WORD]
         for before, word, after in product(around, words, [b"", *(bytes([n]) for n in range(self._size))]):
             self._try(before + word + after)
-        lengths = range(2, min(2 * parts.repeats + 2, _LONGEST - 2))
+        lengths = range(2, min(2 * parts.repeats + 2, LONGEST_WORD))
         for before, number, length, after in product(around, few, lengths, around):
             self._try(before + bytes([number]) * length + after)
         rng = random.Random(0)
@@ -183,7 +184,7 @@ def spelled(words: frozenset[tuple[str, ...]], alphabet: Alphabet) -> Iterator[b
                 for turn in turns
                 for count in (1, 3)
             )
-        yield from (classes for classes in found if len(classes) <= _LONGEST - 2)
+        yield from found
 
 
 def _flags(found: Any, at: int, left: Any, right: Any) -> Any:

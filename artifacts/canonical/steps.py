@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from itertools import product
 
 from spectool import TokenizerError
-from spectool.artifacts.canonical.alphabet import alphabet_of
+from spectool.artifacts.canonical.alphabet import alphabet_of, parts_of
+from spectool.artifacts.canonical.pretokens import LONGEST_WORD, MOST_REPEATS
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 # Kinds of steps, by section, and why a side with one goes through text; empty where ids are joined.
@@ -28,6 +29,7 @@ _KINDS = {
     "model": {"BPE": "", **dict.fromkeys(("Unigram", "WordLevel", "WordPiece"), "does not merge pairs")},
 }
 _REFUSED = {"FixedLength": "counts characters from the beginning of a text"}
+_MOST_COUNTED = 64  # characters that a pattern may count; the texts of a proof are longer than twice that
 
 
 def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -91,9 +93,18 @@ def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
     if model["type"] != "BPE" or any(_KINDS["pre_tokenizer"][step["type"]] for step in splits):
         return
     try:
-        pairs = product(alphabet_of(tokenizer).representatives, repeat=2)
+        pairs, parts = product(alphabet_of(tokenizer).representatives, repeat=2), parts_of(splits)
     except TokenizerError as error:
         yield str(error)
         return
+    if parts.repeats > _MOST_COUNTED:
+        raise TokenizerError(
+            f"{tokenizer.name}: its pre-tokenizer counts up to {parts.repeats} characters, more than "
+            f"{_MOST_COUNTED}, so that drafts cannot be translated. Use a tokenizer without this step"
+        )
+    if parts.repeats > MOST_REPEATS:
+        yield f"its pre-tokenizer counts up to {parts.repeats} characters, more than {MOST_REPEATS}"
+    if (longest := max(map(len, parts.words), default=0)) > LONGEST_WORD:
+        yield f"its pre-tokenizer looks for {longest} characters in a row, more than {LONGEST_WORD}"
     if any(step.get("behavior") == "Removed" for step in splits) and any(map(tokenizer.drops, map("".join, pairs))):
         yield "its pre-tokenizer removes what it splits at"

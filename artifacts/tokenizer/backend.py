@@ -109,7 +109,9 @@ def part_of(
             return made(vocab=[[name if name in kept else _NEVER, score] for name, score in model["vocab"]])
         pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
         return made(vocab=kept, merges=[pair for pair in pairs if pair[0] in spelled and pair[1] in spelled])
-    except Exception:  # the library's own for whatever it cannot read, which it explains when it reads the file
+    except BaseException as error:  # the library's own, panics too; it explains them when it reads the file
+        if isinstance(error, KeyboardInterrupt):
+            raise
         return None
     finally:
         if collects:

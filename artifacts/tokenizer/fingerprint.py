@@ -66,9 +66,20 @@ def source_digest(file: Path, rebuilt_as: str, backend: tokenizers.Tokenizer, sp
         size,
         sample,
         [[token.id for token in backend.model.tokenize(word)] for word in words],
-        [backend.encode(text, add_special_tokens=False).ids for text in PROBES],
+        probed(backend),
     ]
     return hashlib.sha256(json.dumps(loaded, sort_keys=True).encode()).hexdigest()
+
+
+def probed(backend: tokenizers.Tokenizer) -> list[list[int] | str]:
+    """Return the ids of each of the `PROBES`; of one that the library cannot encode the error instead."""
+    found: list[list[int] | str] = []
+    for text in PROBES:
+        try:
+            found.append(backend.encode(text, add_special_tokens=False).ids)
+        except Exception as error:  # the library raises nothing narrower
+            found.append(str(error))
+    return found
 
 
 def file_digest(file: Path) -> str:

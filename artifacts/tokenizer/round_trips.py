@@ -57,7 +57,7 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     missing = _missing_bytes(tokenizer)
     if missing:
         found.append(f"has no symbol for {len(missing)} of 256 bytes")
-    if not tokenizer.byte_tokens and (tokenizer.unknown is not None or tokenizer.kind != "byte-level BPE"):
+    if len(tokenizer.byte_tokens) < 256 and (tokenizer.unknown is not None or tokenizer.kind != "byte-level BPE"):
         found.append(_STOPS if tokenizer.lacking else _LEAVES_OUT if tokenizer.unknown is None else _UNKNOWN)
     return tuple(found + list(_unread(tokenizer)))
 
@@ -81,7 +81,7 @@ def _reasons(tokenizer: Tokenizer, text: str, ids: list[int], restored: bytes) -
     missing = _missing_bytes(tokenizer) & set(normalized.encode("utf-8"))
     if missing:
         yield f"has no symbol for byte 0x{min(missing):02X}"
-    if tokenizer.unknown is None and not tokenizer.byte_tokens and tokenizer.kind != "byte-level BPE":
+    if tokenizer.unknown is None and len(tokenizer.byte_tokens) < 256 and tokenizer.kind != "byte-level BPE":
         known = {char for token in ids for char in tokenizer.surfaces[token].decode("utf-8", "ignore")}
         if set(normalized) - known - {" ", tokenizer.space_sign}:
             yield _LEAVES_OUT

@@ -19,7 +19,9 @@ from spectool import FingerprintMismatch, TokenizerError
 from spectool.artifacts.tokenizer.backend import around_model, sections
 from spectool.artifacts.tokenizer.fingerprint import file_digest, fingerprint_of_json, short, source_digest
 from spectool.artifacts.tokenizer.roles import Roles
-from spectool.artifacts.tokenizer.surfaces import Edges, edges, steps_of, token_surfaces
+from spectool.artifacts.tokenizer.surfaces import Edges, byte_symbols, edges, steps_of, token_surfaces
+
+MEND = "Mend tokenizer.json, or use another tokenizer"
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,20 @@ class Tokenizer:
         if self.kind == "Unigram":
             return "unk_id" if self.unknown is None else ""
         named = self.spec["model"].get("unk_token")
-        known = named is None or self.kind == "byte-level BPE" or self.backend.model.token_to_id(named) is not None
+        whole = self.kind == "byte-level BPE" and all(
+            self.backend.model.token_to_id(symbol) is not None for symbol in byte_symbols()
+        )
+        known = named is None or whole or self.backend.model.token_to_id(named) is not None
         return "" if known else f"token {named!r}"
 
     @cached_property
     def surfaces(self) -> Sequence[bytes]:
         """Surface of every id, length ``size``; empty for special and missing ids."""
-        return token_surfaces(self.spec, self._names(), self.specials)
+        names = self._names()
+        try:
+            return token_surfaces(self.spec, names, self.specials)
+        except TokenizerError as error:
+            raise TokenizerError(f"{self.name}: {error}") from error
 
     def _names(self) -> Mapping[str, int]:
         """Return the vocabulary with one name for each id: an added token's where it has one."""
@@ -246,10 +255,7 @@ class Tokenizer:
             yield
         except Exception as error:  # the library raises nothing narrower
             lacks = f", since it has no {self.lacking}" if self.lacking else ""
-            raise TokenizerError(
-                f"{self.name}: the tokenizers library cannot encode a text ({error}){lacks}. Mend tokenizer.json, or "
-                "use another tokenizer"
-            ) from error
+            raise TokenizerError(f"{self.name}: cannot encode a text ({error}){lacks}. {MEND}") from error
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode texts as they are spelled in the middle of a sentence, after a space.

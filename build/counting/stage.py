@@ -172,7 +172,7 @@ class _Job:
         function: Callable[..., Figures] = count_symbols.encode_words
         arguments: tuple[Any, ...] = self.orders, self.options.language
         if self.tokenizer is not None:
-            function, arguments = count_symbols.encode_tokens, (self.orders,)
+            function, arguments = count_symbols.encode_tokens, (self.orders, self.tokenizer.name)
             (work / "tokenizer.json").write_text(self.tokenizer.backend.to_str(), encoding="utf-8")
             save(work, "token_symbols", count_symbols.token_symbols(self.tokenizer.size, self.tokenizer.specials))
 

@@ -28,8 +28,10 @@ import pyarrow.compute as pc
 import tokenizers
 from numpy.typing import NDArray
 
+from spectool import TokenizerError
 from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.replacing import renaming
+from spectool.artifacts.tokenizer.tokenizer import MEND
 from spectool.artifacts.work import Figures, load, read_json, save, write_json
 from spectool.build.counting.buckets import cuts, figures_of, records_in, rows_of, save_rows
 from spectool.build.counting.plan import in_blocks
@@ -117,13 +119,20 @@ def place_words(work: Path, block: int) -> Figures:
     return {"symbols": len(local)}
 
 
-def encode_tokens(work: Path, block: int, orders: int) -> Figures:
-    """Encode the documents of a block, each by itself, with ``tokenizer.json`` and ``token_symbols.npy``."""
+def encode_tokens(work: Path, block: int, orders: int, name: str) -> Figures:
+    """Encode the documents of a block, each by itself, with ``tokenizer.json`` and ``token_symbols.npy``.
+
+    Raises:
+        TokenizerError: The tokenizer, whose name is ``name``, stops at a text.
+    """
     backend = _backend(str(work / "tokenizer.json"))
     symbol_of = load(work, "token_symbols")
     pieces = []
     for texts in in_blocks(_texts(work, block), len, _BATCH_CHARACTERS):
-        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+        try:
+            encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+        except Exception as error:  # the library raises nothing narrower
+            raise TokenizerError(f"{name}: cannot encode a text ({error}). {MEND}") from error
         ids = chain.from_iterable([*encoding.ids, len(symbol_of) - 1] for encoding in encodings)
         pieces.append(symbol_of[np.fromiter(ids, dtype=np.int32)])
     symbols = np.concatenate(pieces)

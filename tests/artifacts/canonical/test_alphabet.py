@@ -86,7 +86,7 @@ def test_words_and_counts_of_a_pattern() -> None:
     assert parts.insensitive and not parts_of_pattern("(?:a)").insensitive
 
 
-@pytest.mark.parametrize("pattern", [r"(a)\1", r"\X", r"(?~ab)", r"(?x: a )"])
+@pytest.mark.parametrize("pattern", [r"(a)\1", r"\X", r"(?~ab)", r"(?x: a )", r"\C-j", r"\M-a", r"\012", r"(?W:\w)"])
 def test_what_is_not_about_single_characters_is_refused(pattern: str) -> None:
     with pytest.raises(TokenizerError, match="its pre-tokenizer's pattern"):
         parts_of_pattern(pattern)

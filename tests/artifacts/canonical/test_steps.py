@@ -149,6 +149,9 @@ def test_added_tokens_with_every_option(
         (pre_tokenizers.UnicodeScripts(), "UnicodeScripts splits by script"),
         (split(r"(.)\1"), "not about single characters"),
         (split(r"\s+", "removed"), "removes what it splits at"),
+        (split(r"\p{N}{1,20}"), "counts up to 20 characters"),
+        (pre_tokenizers.Split("aaaaaaa", "isolated"), "counts up to 7 characters"),
+        (pre_tokenizers.Split("<|end_of_text|>", "isolated"), "looks for 15 characters in a row"),
     ],
 )
 def test_pre_tokenizers_that_go_through_text(step: Any, reason: str, byte_level: Backend) -> None:
@@ -179,6 +182,19 @@ def test_other_reasons_to_go_through_text(byte_level: Backend, sentence_piece: B
     assert "does not read '_' as a space" in reasons(sentence_piece, normalizer=None, pre_tokenizer=underlined)
     byte_level.add_tokens([AddedToken("word", single_word=True)])
     assert "'word' is looked for between words" in reasons(byte_level)
+
+
+@pytest.mark.parametrize("long", ["<|end_of_document|>", "zażółć gęślą jaźń"])
+def test_texts_of_a_proof_have_long_words_of_patterns_whole(long: str, byte_level: Backend, rng: Any) -> None:
+    steps = pre_tokenizers.Sequence([pre_tokenizers.Split(long, "isolated"), BYTES])
+    tokenizer = made(byte_level, pre_tokenizer=steps)
+    assert sum(long in text for text in islice(adversarial_texts(tokenizer, rng), 400)) > 20
+
+
+def test_a_pattern_that_counts_far_is_refused(byte_level: Backend) -> None:
+    steps = pre_tokenizers.Sequence([split("(?m:.{1,200})"), BYTES])
+    with pytest.raises(TokenizerError, match="counts up to 200 characters, more than 64"):
+        reasons_for_text(made(byte_level, pre_tokenizer=steps))
 
 
 def test_pieces_of_a_fixed_length_are_refused(byte_level: Backend) -> None:
@@ -212,6 +228,8 @@ def test_a_model_that_stops_at_unknown_text_is_refused(what: str) -> None:
 def test_a_byte_level_model_needs_no_unknown_token(byte_level: Backend) -> None:
     byte_level.model.unk_token = "<none>"
     assert not made(byte_level).lacking and made(byte_level).encode("kot ♞")
+    without = models.BPE({"a": 0}, [], unk_token="<none>")
+    assert made(Backend(without), pre_tokenizer=BYTES, decoder=decoders.ByteLevel()).lacking == "token '<none>'"
 
 
 def test_a_kind_that_the_library_may_add_is_refused(byte_level: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer as Backend
+from tokenizers import models
 
 from spectool import TokenizerError
 from spectool.artifacts import Tokenizer, open_tokenizer
+from spectool.artifacts.tokenizer.opening import read_tokenizer
 
 
 @pytest.fixture
@@ -272,3 +274,29 @@ def test_what_transformers_cannot_convert_is_an_error_with_the_way_out(tmp_path:
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}', encoding="utf-8")
     with pytest.raises(TokenizerError, match=r"tokenizer\.model: transformers makes an empty LlamaTokenizer"):
         open_tokenizer(tmp_path)
+
+
+def test_a_model_that_stops_at_unknown_text_has_an_identity(tmp_path: Path) -> None:
+    """Commands that compare files with what transformers loads must get as far as naming the fault."""
+    Backend(models.Unigram([("a", -1.0)])).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>"}'
+    )
+    assert open_tokenizer(tmp_path / "tokenizer.json").identity["file"]
+    assert open_tokenizer(tmp_path).identity["sources"]
+
+
+def test_a_model_that_leaves_out_merges_at_random_is_refused(tmp_path: Path, byte_level: Backend) -> None:
+    byte_level.model.dropout = 0.1
+    with pytest.raises(TokenizerError, match=r'dropout 0\.1.*Set "dropout" to null'):
+        open_tokenizer(byte_level)
+
+
+def test_a_file_on_which_the_library_panics_is_refused_by_name(tmp_path: Path, byte_level: Backend) -> None:
+    spec = json.loads(byte_level.to_str())
+    spec["model"]["continuing_subword_prefix"] = "@@@@@@@@"
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(spec))
+    for opened in (open_tokenizer, lambda path: read_tokenizer(str(path), ["a"])):
+        with pytest.raises(TokenizerError, match=r"tokenizer\.json: not a tokenizer\.json that the tokenizers library"):
+            opened(file)

@@ -185,6 +185,7 @@ def test_one_translator_for_many_texts(pair: str, world: Callable[[str], World],
             assert np.array_equal(used.constraint().extensions, fresh.constraint().extensions)
 
 
+@pytest.mark.system
 def test_byte_tokens_side_by_side_are_no_merge_site(world: Callable[[str], World]) -> None:
     """A newline is a byte token of this target; a second one leaves the first as it is."""
     here = world("qwen2.5:bielik-11b-v2.5")
