@@ -37,8 +37,8 @@ from spectool.artifacts import Tokenizer, open_tokenizer
 from spectool.artifacts.canonical.adversarial import adversarial_texts
 from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.by_text import CanonicalText
+from spectool.artifacts.canonical.ids_or_text import reasons_for_text
 from spectool.artifacts.canonical.pretokens import boundary_table
-from spectool.artifacts.canonical.steps import reasons_for_text
 from spectool.artifacts.formats.alignment import NONE, Spellings
 from spectool.build.alignment.merge_table import merge_table
 from spectool.build.alignment.translation_table import TokenSpeller

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from spectool.artifacts.canonical.ids_or_text import reasons_for_text
 from spectool.artifacts.canonical.merges import SYMBOL, UNREACHABLE, MergeTable
-from spectool.artifacts.canonical.steps import reasons_for_text
 from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 

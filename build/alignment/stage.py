@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool.artifacts.canonical.ids_or_text import reasons_for_text
 from spectool.artifacts.canonical.pretokens import boundary_table
-from spectool.artifacts.canonical.steps import reasons_for_text
 from spectool.artifacts.formats.alignment import FORMAT, SIDES, VERSION, Alignment, Side, write_alignment
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.proof import Oracle, hard_texts, prove

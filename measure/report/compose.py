@@ -9,15 +9,15 @@ from typing import Any
 from spectool.artifacts.replacing import naming
 from spectool.measure.intervals import ENOUGH, FEWEST
 from spectool.measure.page import MARKDOWN, page_files
-from spectool.measure.report import costs, outcomes, plots, summary, written
+from spectool.measure.report import costs, plots, summary, tables, target_text
 from spectool.measure.report.trials import LEAST, PROMPT, Frame, Trials
 
 _LINKED = re.compile(r"\(<(figure-\d+\.svg)>\)")
 _TABLES: tuple[Callable[[Trials], Any], ...] = (
-    *(outcomes.speed, outcomes.rates, outcomes.languages, outcomes.acceptance, outcomes.draft_length),
-    *(outcomes.by_temperature, outcomes.by_bits, outcomes.by_place, outcomes.by_position),
-    *(outcomes.buckets, outcomes.break_evens, outcomes.tokens_per_pass, outcomes.sources, outcomes.differences),
-    *(costs.cost_model, costs.time_spent, costs.energy, written.repetition),
+    *(tables.speed, tables.rates, tables.languages, tables.acceptance, tables.draft_length),
+    *(tables.by_temperature, tables.by_bits, tables.by_place, tables.by_position),
+    *(tables.buckets, tables.break_evens, tables.tokens_per_pass, tables.sources, tables.differences),
+    *(costs.cost_model, costs.time_spent, costs.energy, target_text.repetition),
 )
 _PLOTS: tuple[Callable[[Trials], Any], ...] = (
     *(plots.speedups, plots.by_acceptance, plots.cycle_times, plots.against_geometric),
@@ -46,9 +46,9 @@ def report_files(trials: Trials, texts: int = 1) -> dict[str, str]:
         size=costs.size,
         drawn=not greedy.all(),
         outputs=int(trials.drafted.outputs[greedy].sum()),
-        limits={"least": LEAST, "fewest": FEWEST, "enough": ENOUGH, "near_tie": outcomes.NEAR_TIE},
-        samples=written.samples(trials, answers, texts),
-        picture=written.picture,
+        limits={"least": LEAST, "fewest": FEWEST, "enough": ENOUGH, "near_tie": tables.NEAR_TIE},
+        samples=target_text.samples(trials, answers, texts),
+        picture=target_text.picture,
         tables={make.__name__: make(trials) for make in _TABLES},
         plots={make.__name__: make(trials) for make in _PLOTS},
     )

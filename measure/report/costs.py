@@ -16,7 +16,7 @@ from scipy.optimize import curve_fit
 from spectool.artifacts.formats.benchmark import PLAIN
 from spectool.measure.intervals import Estimate, interval, mean_interval
 from spectool.measure.page import NONE, cell
-from spectool.measure.report.outcomes import break_even_of
+from spectool.measure.report.tables import break_even_of
 from spectool.measure.report.trials import Frame, Trials, by_model, per, table_of
 from spectool.runtime.draft_length.cost_model import CostModel
 

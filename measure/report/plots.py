@@ -9,7 +9,7 @@ from matplotlib.ticker import PercentFormatter
 from spectool.artifacts.plot_style import COLOURS, literal, look_of
 from spectool.measure.page import drawn
 from spectool.measure.report.costs import cycle_seconds, plain_step
-from spectool.measure.report.outcomes import break_even_of, expected_tokens, speedup
+from spectool.measure.report.tables import break_even_of, expected_tokens, speedup
 from spectool.measure.report.trials import Frame, Trials, by_model, pooled_tokens_per_pass
 
 _WIDTH = 6.5  # inches

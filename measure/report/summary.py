@@ -9,7 +9,7 @@ import pandas as pd
 
 from spectool.measure.intervals import ENOUGH, LEVEL, Estimate, mean_interval
 from spectool.measure.report.costs import cycle_seconds, plain_step
-from spectool.measure.report.outcomes import speedup
+from spectool.measure.report.tables import speedup
 from spectool.measure.report.trials import SCOPE, Frame, Trials, pooled_acceptance, pooled_tokens_per_pass
 
 _NOTABLE = 500  # prompts: what needs more to be told is too small a difference to matter

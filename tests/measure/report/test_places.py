@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.formats.benchmark import Benchmark, Row
-from spectool.measure.report.outcomes import by_place, by_position, by_temperature
 from spectool.measure.report.summary import verdicts
+from spectool.measure.report.tables import by_place, by_position, by_temperature
 from spectool.measure.report.trials import read_trials
 
 from .runs import rows_of, write_run

@@ -7,7 +7,7 @@ import pytest
 
 from spectool import ArtifactError
 from spectool.artifacts.formats.benchmark import Benchmark, Row
-from spectool.measure.report.outcomes import agreement, bucket, expected_tokens
+from spectool.measure.report.tables import agreement, bucket, expected_tokens
 from spectool.measure.report.trials import (
     Trials,
     by_model,

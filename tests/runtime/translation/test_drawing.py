@@ -289,6 +289,7 @@ def test_what_is_almost_right_is_found(propose: Propose, translator: Callable[[s
     assert least_p_value(WRONG[propose], translator(WRONG[propose]), QUICK, propose, seed=41) < LEVEL
 
 
+@pytest.mark.system
 def test_the_loop_keeps_the_distribution_with_models(translator: Callable[[str], AnchoredTranslator]) -> None:
     """Two small models, a cache on either side, and processors: all that a generation is made of."""
     name, runs, seed = "SentencePiece to byte-level", 400, 47

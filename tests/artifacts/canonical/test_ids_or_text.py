@@ -14,8 +14,8 @@ from spectool import TokenizerError
 from spectool.artifacts import Tokenizer
 from spectool.artifacts.canonical.adversarial import adversarial_texts
 from spectool.artifacts.canonical.by_ids import CanonicalIds
+from spectool.artifacts.canonical.ids_or_text import _KINDS, _REFUSED, reasons_for_text
 from spectool.artifacts.canonical.pretokens import boundary_table
-from spectool.artifacts.canonical.steps import _KINDS, _REFUSED, reasons_for_text
 from spectool.artifacts.tokenizer.roles import Roles
 from spectool.artifacts.tokenizer.round_trips import limits
 from spectool.artifacts.tokenizer.surfaces import DECODERS, byte_symbols

@@ -11,8 +11,8 @@ from spectool.artifacts.formats.benchmark import Benchmark
 from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.measure.page import HTML, MARKDOWN
 from spectool.measure.report.compose import report_files
+from spectool.measure.report.target_text import kinds_of, picture
 from spectool.measure.report.trials import read_trials, repeated_share
-from spectool.measure.report.written import kinds_of, picture
 from spectool.runtime.demo_models import demo_path
 
 from .pages import read_page

@@ -16,7 +16,7 @@ from spectool import SpectoolError
 from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.measure.page import cell
-from spectool.measure.report.outcomes import by_kind
+from spectool.measure.report.tables import by_kind
 from spectool.measure.report.trials import Frame, Trials
 
 ACCEPTED, CORRECTED, BONUS, UNDRAFTED = "accepted", "corrected", "bonus", "undrafted"
