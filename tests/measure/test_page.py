@@ -126,7 +126,7 @@ def test_what_a_template_names_must_be_given(files: dict[str, str]) -> None:
         "artifacts.plot_style",
         "measure.intervals",
         "measure.page",
-        *(f"measure.report.{module}" for module in ("costs", "outcomes", "trials")),
+        *(f"measure.report.{module}" for module in ("costs", "tables", "trials")),
     ],
 )
 def test_examples(name: str) -> None:
