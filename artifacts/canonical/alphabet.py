@@ -124,8 +124,6 @@ def _alphabet(pre_tokenizer: str, spaces: str) -> Alphabet | str:
         questions, literals = list(_questions(steps, spaces)), _literals(parts_of(steps))
     except TokenizerError as error:
         return str(error)
-    except Exception as error:  # Oniguruma's own, for a part that means something in its pattern alone
-        return f"a part of its pre-tokenizer's pattern is no pattern by itself ({error})"
     signs = (step["replacement"] for step in steps if step["type"] == "Metaspace")
     alone = set(map(ord, (" ", spaces, *signs, *literals)))
     edges = {0, _SURROGATES.start, _SURROGATES.stop, *alone, *(code + 1 for code in alone)}
@@ -174,8 +172,15 @@ def _questions(steps: list[dict[str, Any]], spaces: str) -> Iterator[_Asked]:
             if parts.insensitive:
                 matchers |= {f"(?i:{part})" for part in matchers}
             for part in sorted(matchers):
-                runs = None if r"\x{" in part[:7] else Split(Regex(f"(?:{part})+"), "isolated")
-                yield _Asked(runs, Split(Regex(part), "isolated"), spaces)
+                runs = None if r"\x{" in part[:7] else Split(_regex(f"(?:{part})+"), "isolated")
+                yield _Asked(runs, Split(_regex(part), "isolated"), spaces)
+
+
+def _regex(part: str) -> Regex:
+    try:
+        return Regex(part)
+    except Exception as error:  # the library raises nothing narrower
+        raise TokenizerError(f"its pre-tokenizer's pattern has {part}, no pattern by itself ({error})") from error
 
 
 def _literals(parts: Parts) -> set[str]:
@@ -204,7 +209,7 @@ def _parts_of_step(step: dict[str, Any]) -> Parts:
     match step["type"]:
         case "Split" if "String" in step["pattern"]:
             text = step["pattern"]["String"]
-            literals, longest = tuple(map(_literal, text)), max(len(list(run)) for _, run in groupby(text))
+            literals, longest = tuple(map(_literal, text)), max((len(list(run)) for _, run in groupby(text)), default=1)
             return Parts(frozenset(literals), frozenset({literals}), longest, False)
         case "Split":
             return parts_of_pattern(step["pattern"]["Regex"])

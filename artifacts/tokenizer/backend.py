@@ -16,7 +16,6 @@ import tokenizers
 from spectool.artifacts.tokenizer.surfaces import byte_symbols
 
 _STEPS = ("normalizer", "pre_tokenizer", "decoder")
-_NEVER = "\U0010ffff"  # a noncharacter
 
 
 def sections(backend: tokenizers.Tokenizer) -> dict[str, Any]:
@@ -101,17 +100,19 @@ def part_of(
             return tokenizers.Tokenizer.from_str(to_json({**spec, "model": {**model, **part}}).decode())
 
         steps = made(type="BPE", vocab=added, merges=[])
-        spelled = set(filter(_characters(steps, texts).issuperset, ids))
+        characters = _characters(steps, texts)
+        spelled = set(filter(characters.issuperset, ids))
         always = {*added, *keep, *byte_symbols(), *map("<0x{:02X}>".format, range(256)), model.get("unk_token")}
         always |= spelled | {places[-1], model.get("unk_id")}
         kept = {name: index for name, index in ids.items() if name in always or index in always}
         if unigram:
-            return made(vocab=[[name if name in kept else _NEVER, score] for name, score in model["vocab"]])
+            no_text = next(char for char in map(chr, range(0x10FFFF, 0, -1)) if char not in characters)
+            return made(vocab=[[name if name in kept else no_text, score] for name, score in model["vocab"]])
         pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
         return made(vocab=kept, merges=[pair for pair in pairs if pair[0] in spelled and pair[1] in spelled])
-    except BaseException as error:  # the library's own, panics too; it explains them when it reads the file
-        if isinstance(error, KeyboardInterrupt):
-            raise
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # the library's own, panics too, which are no Exception; explained when it reads the file
         return None
     finally:
         if collects:

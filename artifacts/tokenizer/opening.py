@@ -316,9 +316,9 @@ def _ids(value: Any) -> tuple[int, ...]:
 def _read_backend(path: Path) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_file(str(path))
-    except BaseException as error:  # the library raises plain Exception for everything, and panics of another kind
-        if isinstance(error, KeyboardInterrupt):
-            raise
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises plain Exception for everything, and its panics are none
         found = _format_of(path)
         if found:
             raise TokenizerError(
