@@ -68,7 +68,13 @@ def occurrences(documents: Iterable[Sequence[int]], size: int) -> NDArray[np.int
 
 
 def coverage(tokenizer: Tokenizer, counterpart: NDArray[np.int32], counts: NDArray[np.int64]) -> Coverage:
-    """Sum up how much of a vocabulary and of a counted text has a counterpart."""
+    """Sum up how much of a vocabulary and of a counted text has a counterpart.
+
+    Args:
+        tokenizer: Whose ids they are.
+        counterpart: The other's id of each, int32 ``[size]``; `NONE` where there is none.
+        counts: How often each occurs in the text, int64 ``[size]``.
+    """
     shared = counterpart != NONE
     usable = sum(1 for surface in tokenizer.surfaces if surface) + len(tokenizer.specials)
     return Coverage(int(shared.sum()), usable, int(counts.sum()), int(counts[shared].sum()))

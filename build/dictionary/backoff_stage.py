@@ -110,6 +110,14 @@ def count_and_build(
 ) -> Manifest:
     """Count a corpus in a temporary directory, all but a held-out fiftieth, and build from that.
 
+    Args:
+        tokenizer: The target's.
+        corpus: Text.
+        out: Directory of the artifact.
+        options: What is asked of the dictionary.
+        limits: What is asked of the counting: memory, workers, minimum count.
+        progress: Called with a phrase when a step begins.
+
     Raises:
         CorpusError: The text cannot be read.
         SpectoolError: There is nothing to build from.

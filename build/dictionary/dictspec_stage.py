@@ -86,8 +86,12 @@ EVERYTHING = CountOptions(min_count=1)
 def count_corpus(corpus: Corpus, orders: str = "n123", options: CountOptions = EVERYTHING) -> WordNgrams:
     """Read a corpus once and count its word n-grams, in a temporary directory that goes with the result.
 
-    ``orders`` is ``n1``, ``n12`` or ``n123``; the ``options`` are all else that the counting stage is asked. For a
-    choice of the most frequent n-grams that ends above single occurrences, a minimum of 2 gives the same.
+    For a choice of the most frequent n-grams that ends above single occurrences, a minimum of 2 gives the same.
+
+    Args:
+        corpus: Text.
+        orders: Words of the n-grams: ``n1``, ``n12`` or ``n123``.
+        options: All else that the counting stage is asked.
 
     Raises:
         CorpusError: The text cannot be read.
@@ -121,7 +125,12 @@ def build_dictspec(
 ) -> Manifest:
     """Build a DictSpec dictionary for the target's tokenizer and write it to ``out`` in one step.
 
-    The n-grams are at least of the orders that ``options`` asks for.
+    Args:
+        tokenizer: The target's.
+        ngrams: Counted words, at least of the orders that ``options`` asks for.
+        out: Directory of the artifact.
+        options: What is asked.
+        progress: Called with a phrase when a step begins.
 
     Raises:
         SpectoolError: There is nothing to build from.

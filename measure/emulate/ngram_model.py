@@ -204,11 +204,7 @@ class NgramSource(DraftSource):
         self._model = model
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        """Guess at most ``limit`` draft ids; return them, and whether the first one is healed.
-
-        A plain candidate wins a tie with a healed one. Empty when the constraint lets nothing
-        pass among the first `_MOST_ASKED` candidates.
-        """
+        """As `DraftSource.draft`, of the first `_MOST_ASKED` candidates."""
         model, ids = self._model, context.ids
         before = model.context(ids[max(0, len(ids) - model.order) : -1])
         present = model.advance(before, ids[-1]) if ids else before

@@ -96,11 +96,7 @@ class ModelSource(DraftSource):
         return ModelScorer(self)
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        """Guess at most ``limit`` draft ids; return them, and whether the first one is healed.
-
-        A plain candidate wins a tie with a healed one. Empty when the constraint lets nothing
-        pass among the first candidates, and for an empty context without BOS. No healing where
-        nothing stands before the last context token, or where that token is none of the tokenizer's.
+        """As `DraftSource.draft`; empty for an empty context without BOS. A lone or unknown last token is not healed.
 
         Raises:
             RuntimeUnsupported: A context token is outside the model's vocabulary.

@@ -119,8 +119,13 @@ class DraftSource:
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         """Guess at most ``limit`` draft ids; return them, and whether the first one is healed.
 
-        Greedy: the first token is the best that ``constraint`` lets pass. Healed ones go by p(extension | all but the
-        last context token). Plain ones go by p(last context token | the same) * p(token | context). Later ones are the
-        likeliest within the constraint.
+        Greedy: the first is the best that ``constraint`` lets pass, none where it refuses them. Healed ones go by
+        p(extension | all but the last context token), plain ones by p(last context token | the same) * p(token |
+        context), and win a tie. Later ones are the likeliest within the constraint.
+
+        Args:
+            context: What precedes the drafts, in draft ids.
+            constraint: What may stand there.
+            limit: Most draft ids.
         """
         raise NotImplementedError
