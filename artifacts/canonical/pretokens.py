@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ _SPLIT_SEEN, _JOINED_SEEN, _DISTURBED = 1, 2, 4
 _OPEN = (0, _SPLIT_SEEN, _JOINED_SEEN)  # all that is not `LOOK` yet, whatever is seen later
 _LONGEST = 16  # characters of a string that is tried, one bit each
 LONGEST_WORD, MOST_REPEATS = _LONGEST - 2, _LONGEST // 2 - 2  # what of a pattern is tried whole, and twice in a row
-_TRIED = 100_000  # strings of one length, at most; all strings of that length or none
+_TRIED = 400_000  # strings of one length, at most; all strings of that length or none
 _DRAWN = 20_000  # longer strings, drawn at random
 
 
@@ -77,8 +77,8 @@ def boundary_table(tokenizer: Tokenizer) -> BoundaryTable:
     """Try short strings of all classes and sum up what the pre-tokenizer does.
 
     All strings are tried as far as there are not too many, and longer ones of classes that short strings do not tell
-    apart. So are the words of its patterns and runs of one class, with everything before and after them. Long strings
-    are drawn at random, the same in every run.
+    apart. So are the words of its patterns and runs of one class, with everything before and after them, and longer
+    strings of what two parts of a pattern share, such as letters. Long ones are drawn at random, the same in every run.
 
     Raises:
         TokenizerError: Its pre-tokenizer has steps or patterns without classes of characters.
@@ -108,7 +108,15 @@ class _Trial:
         short = self._try_all(range(self._size), 3 if self._size**3 <= _TRIED else 2)
         alike = _alike(short)
         few = sorted(set(alike))
-        self._try_all(few, max(length for length in range(1, 8) if len(few) ** length <= _TRIED))
+        self._try_all(few, _longest(len(few), _TRIED))
+        literal = list(spelled(frozenset(filter(is_literal, parts.words)), self._alphabet))
+        for classes in neighbouring(parts.words, self._alphabet):
+            letters = sorted({alike[number] for number in classes})
+            self._try_all(letters, _longest(len(letters), _TRIED // 8))
+            if (len(letters) + 1) * len(literal) * len(letters) ** 3 <= _TRIED // 8:
+                begun = [b"", *(bytes([number]) for number in letters)]
+                for one, word, end in product(begun, literal, product(letters, repeat=3)):
+                    self._try((one + word)[: LONGEST_WORD - 2] + bytes(end))
         around = [b"", *(bytes([number]) for number in few)]
         words = [word for word in spelled(parts.words, self._alphabet) if len(word) <= LONGEST_WORD]
         for before, word, after in product(around, words, [b"", *(bytes([n]) for n in range(self._size))]):
@@ -120,9 +128,10 @@ class _Trial:
         units = [*words, *(bytes([number]) * count for number in few for count in (1, 1, 2, 3))]
         for _ in range(_DRAWN * (len(few) > 1)):
             self._try(b"".join(rng.choices(units, k=rng.randint(4, 8)))[:_LONGEST])
-        # Classes that are alike have seen what one of them has.
-        places = np.array([*alike, self._size])
-        seen = self._seen | self._seen[np.ix_(places, places[:-1], places[:-1])]
+        # Classes that are alike have seen what one of them has, also beside classes that are themselves.
+        seen = self._seen
+        for axis, places in enumerate(([*alike, self._size], alike, alike)):
+            seen = seen | np.take(seen, places, axis)
         verdicts = np.full(seen.shape, LOOK, np.uint8)
         verdicts[seen == _SPLIT_SEEN] = SPLIT
         verdicts[seen == _JOINED_SEEN] = JOIN
@@ -170,10 +179,26 @@ def _alike(short: list[NDArray[np.uint16]]) -> list[int]:
     ]
 
 
+def _longest(size: int, most: int) -> int:
+    """Return the length of strings over so many classes, at most 7, of which there are no more than ``most``."""
+    return max(length for length in range(1, 8) if size**length <= most)
+
+
+def is_literal(word: tuple[str, ...]) -> bool:
+    """Return whether the parts of a pattern's word are all literals."""
+    return all(part.startswith(r"\x{") for part in word)
+
+
+def neighbouring(words: frozenset[tuple[str, ...]], alphabet: Alphabet) -> set[frozenset[int]]:
+    """Return the classes that two neighbouring parts of a word match: which part takes a character is seen far on."""
+    pairs = {pair for word in words for pair in pairwise(word)}
+    return {frozenset(alphabet.matching(one) + alphabet.matching(other)) for one, other in pairs} - {frozenset()}
+
+
 def spelled(words: frozenset[tuple[str, ...]], alphabet: Alphabet) -> Iterator[bytes]:
     """Yield the words of patterns as classes: literals in all cases, other parts once and as runs of each class."""
     for word in sorted(words):
-        if all(part.startswith(r"\x{") for part in word):
+        if is_literal(word):
             same = [alphabet.matching(f"(?i:{part})") for part in word]
             found: Iterator[bytes] = map(bytes, product(*(numbers[: None if len(word) < 5 else 1] for numbers in same)))
         else:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tokenizers import AddedToken, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool.artifacts import Tokenizer
@@ -139,3 +139,18 @@ def test_a_space_that_nobody_writes_is_not_taken_away(sentence_piece: Backend) -
     """InternLM 2's decoder strips a space that its normalizer does not put there."""
     sentence_piece.normalizer = normalizers.Replace(" ", "▁")
     assert not Tokenizer("made", sentence_piece, Roles()).edges.leading_space
+
+
+def test_a_class_like_others_beside_a_word_of_the_pattern() -> None:
+    """``l`` is like any other letter in short strings, and the apostrophe begins a word, but not before ``re``."""
+    pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    pattern += r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    tokenizer = Tokenizer("made", backend, Roles())
+    table = boundary_table(tokenizer)
+    asked = PreTokens(tokenizer, table.alphabet)
+    assert asked.ask("l're\u02b0") == [0, 1, 4]
+    assert asked.ask("re\u02b0") == [0], "so what follows the apostrophe depends on it"
+    letter, sign, first = table.alphabet.of("l'r")
+    assert table.verdicts[letter, sign, first] == LOOK
