@@ -97,7 +97,7 @@ class Language:
     def trained(self, model: str) -> Any:
         """Load a trained model, its output layer cut to the used ids."""
         found, _ = load_model(str(self.models / self.name / model))
-        return _with_used_ids(found, found.model.embed_tokens.weight, self.used(model))
+        return with_used_ids(found, found.model.embed_tokens.weight, self.used(model))
 
     def dictionary(self) -> Path:
         """Return the path of the dictionary."""
@@ -139,10 +139,10 @@ class Language:
                 build_alignment(tokenizer, target, corpus, path, lambda step: None, lambda it: islice(it, _ALIGNED))
 
 
-def _with_used_ids(model: Any, weight: mx.array, ids: Sequence[int]) -> Any:
+def with_used_ids(model: Any, weight: mx.array, ids: Sequence[int]) -> Any:
     """Give a model an output layer of the used ids. Mutates it."""
     whole = getattr(model, "language_model", model)
-    whole.args.tie_word_embeddings = False
+    whole.args.tie_word_embeddings = whole.tie_word_embeddings = False  # mlx-lm's models ask for one or the other
     whole.lm_head = UsedIds(weight, ids)
     return model
 
@@ -274,7 +274,7 @@ def _random(module: Any, kind: str, language: Language, args: dict[str, Any]) ->
 
     model.update(tree_map_with_path(widen, model.parameters()))
     few = language.used("target")[:: USED // FEW]
-    return _with_used_ids(model, mx.random.normal((size, args["hidden_size"])), few)
+    return with_used_ids(model, mx.random.normal((size, args["hidden_size"])), few)
 
 
 @dataclass(frozen=True)

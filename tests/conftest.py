@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: the optional folder of real tokenizers and corpora, and its tokenizers."""
 
 import os
+import signal
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,11 @@ SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents
 
 # Vocabularies of 128,000 ids and more take seconds to open and to walk through.
 BIG = ("gemma-3", "gpt4o-o200k", "llama-3.2", "mistral-nemo", "nanochat-pl-ours6-nfkc", "qwen2.5", "xlm-roberta-base")
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the processes of tests; a shell makes what it starts in the background ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -77,7 +77,7 @@ def boundary_table(tokenizer: Tokenizer) -> BoundaryTable:
     """Try short strings of all classes and sum up what the pre-tokenizer does.
 
     All strings are tried as far as there are not too many, and longer ones of classes that short strings do not tell
-    apart. So are the words of its patterns and runs of one class, with everything before and after them, and longer
+    apart. So are the words of its patterns and runs of one class, with everything before and after them. So are longer
     strings of what two parts of a pattern share, such as letters. Long ones are drawn at random, the same in every run.
 
     Raises:

@@ -100,7 +100,7 @@ def test_tokens_split_at_random_stay_as_they_are(pair: str, world: Callable[[str
             if text_bytes(here.draft, expected) != known:
                 continue
             assert view == expected
-            assert spelled(here.draft, view).count("\ufffd".encode()) == text.count("\ufffd")
+            assert spelled(here.draft, view).count("\ufffd".encode()) == known.count("\ufffd".encode())
             checked += 1
             if known != text_bytes(here.target, split[: place + 1]) or not has_lemma(here.target):
                 continue
