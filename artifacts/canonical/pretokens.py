@@ -109,14 +109,7 @@ class _Trial:
         alike = _alike(short)
         few = sorted(set(alike))
         self._try_all(few, _longest(len(few), _TRIED))
-        literal = list(spelled(frozenset(filter(is_literal, parts.words)), self._alphabet))
-        for classes in neighbouring(parts.words, self._alphabet):
-            letters = sorted({alike[number] for number in classes})
-            self._try_all(letters, _longest(len(letters), _TRIED // 8))
-            if (len(letters) + 1) * len(literal) * len(letters) ** 3 <= _TRIED // 8:
-                begun = [b"", *(bytes([number]) for number in letters)]
-                for one, word, end in product(begun, literal, product(letters, repeat=3)):
-                    self._try((one + word)[: LONGEST_WORD - 2] + bytes(end))
+        self._try_neighbours(parts, alike)
         around = [b"", *(bytes([number]) for number in few)]
         words = [word for word in spelled(parts.words, self._alphabet) if len(word) <= LONGEST_WORD]
         for before, word, after in product(around, words, [b"", *(bytes([n]) for n in range(self._size))]):
@@ -136,6 +129,17 @@ class _Trial:
         verdicts[seen == _SPLIT_SEEN] = SPLIT
         verdicts[seen == _JOINED_SEEN] = JOIN
         return verdicts
+
+    def _try_neighbours(self, parts: Parts, alike: Sequence[int]) -> None:
+        """Try strings of what neighbouring parts of a pattern share, alone and behind its words such as ``'re``."""
+        literal = list(spelled(frozenset(filter(is_literal, parts.words)), self._alphabet))
+        for classes in neighbouring(parts.words, self._alphabet):
+            letters = sorted({alike[number] for number in classes})
+            self._try_all(letters, _longest(len(letters), _TRIED // 8))
+            if (len(letters) + 1) * len(literal) * len(letters) ** 3 <= _TRIED // 8:
+                begun = [b"", *(bytes([number]) for number in letters)]
+                for one, word, end in product(begun, literal, product(letters, repeat=3)):
+                    self._try((one + word)[: LONGEST_WORD - 2] + bytes(end))
 
     def _try_all(self, classes: Sequence[int], longest: int) -> list[NDArray[np.uint16]]:
         """Try all strings of some classes; return where each is split, by length, one axis a character."""
