@@ -36,7 +36,7 @@ def real_drafters() -> str:
     rows = rows.drop_duplicates([*keys, "k", "drafter"], keep="last")
     names = rows.drafter.unique()
     lines = []
-    for (model, language, temperature, penalty), group in rows.groupby(keys, sort=False, dropna=False):
+    for (model, language, temperature, penalty), group in rows.groupby(keys, dropna=False):
         cells = {r.drafter: with_interval(r.tpp) for r in group.itertuples()}
         setting = f"{temperature:g}" + ("" if penalty != penalty else f", penalty {penalty:g}")
         lines.append((model, language, setting, f"{group.iloc[0].circles:.0%}", *(cells.get(n, "–") for n in names)))
