@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,13 +37,14 @@ _SURROGATES = range(0xD800, 0xE000)
 _CODES = 0x110000
 _CHUNK = 0x8000  # code points asked about at once; a step's time grows faster than a text
 MOST_CLASSES = 100
+_MOST_WORDS = 500  # of a pattern
 
 
 class Parts(NamedTuple):
     """What a pre-tokenizer's patterns are made of."""
 
     matchers: frozenset[str]  # patterns of one character each
-    # What matches one after the other, literals in a row and whole branches, as matchers.
+    # What matches one after the other, literals in a row and whole branches with those of their groups, as matchers.
     # A branch such as ``<[a-z]+>`` may match only where all of it stands.
     words: frozenset[tuple[str, ...]]
     repeats: int  # the highest number in a quantifier
@@ -231,7 +232,9 @@ def parts_of_pattern(pattern: str) -> Parts:
     """
     matchers: set[str] = set()
     words: list[list[str]] = [[]]  # literals in a row
-    branches: list[list[str]] = [[]]
+    # Of the pattern and of each open group: branches that have ended, and what may stand before this place in its own.
+    ended: list[set[tuple[str, ...]]] = [set()]
+    begun: list[set[tuple[str, ...]]] = [{()}]
     repeats, insensitive, at = 1, False, 0
     while at < len(pattern):
         token = _TOKEN.match(pattern, at)
@@ -255,13 +258,22 @@ def parts_of_pattern(pattern: str) -> Parts:
                 insensitive |= "i" in flags
                 if set(flags) - set("ims") or pattern.startswith("?", at):
                     raise TokenizerError(f"its pre-tokenizer's pattern has a group {pattern[begin : at + 3]!r}")
+                if not text.endswith(")"):
+                    ended.append(set())
+                    begun.append({()})
+            case ")":
+                inside = ended.pop() | begun.pop()
+                begun[-1] = {before + word for before, word in product(begun[-1], inside)}
+                if len(begun[-1]) > _MOST_WORDS:
+                    raise TokenizerError(f"its pre-tokenizer's pattern has more than {_MOST_WORDS} words")
             case "{" if len(text) > 1:
                 repeats = max(repeats, int(token["least"] or 0), int(token["most"] or 0))
             case "^" | "$" | ".":
                 matchers.add(_literal("\n"))
             case "|":
-                branches.append([])
-            case char if char not in ")*+?":  # any other sign, escaped or not
+                ended[-1] |= begun[-1]
+                begun[-1] = {()}
+            case char if char not in "*+?":  # any other sign, escaped or not
                 literal = text[-1]
         if literal:
             part = _literal(literal)
@@ -270,8 +282,8 @@ def parts_of_pattern(pattern: str) -> Parts:
             words.append([])
         if part:
             matchers.add(part)
-            branches[-1].append(part)
-    longer = {tuple(word) for word in (*words, *branches) if len(word) > 1}
+            begun[-1] = {(*word, part) for word in begun[-1]}
+    longer = {tuple(word) for word in (*words, *ended[0], *begun[0]) if len(word) > 1}
     return Parts(frozenset(matchers), frozenset(longer), repeats, insensitive)
 
 

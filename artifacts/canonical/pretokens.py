@@ -131,15 +131,16 @@ class _Trial:
         return verdicts
 
     def _try_neighbours(self, parts: Parts, alike: Sequence[int]) -> None:
-        """Try strings of what neighbouring parts of a pattern share, alone and behind its words such as ``'re``."""
+        """Try strings of what neighbouring parts of a pattern share, alone and behind words such as ``'re``."""
         literal = list(spelled(frozenset(filter(is_literal, parts.words)), self._alphabet))
         for classes in neighbouring(parts.words, self._alphabet):
             letters = sorted({alike[number] for number in classes})
             self._try_all(letters, _longest(len(letters), _TRIED // 8))
-            if (len(letters) + 1) * len(literal) * len(letters) ** 3 <= _TRIED // 8:
-                begun = [b"", *(bytes([number]) for number in letters)]
-                for one, word, end in product(begun, literal, product(letters, repeat=3)):
-                    self._try((one + word)[: LONGEST_WORD - 2] + bytes(end))
+            begun = [b"", *(bytes([number]) for number in letters)]
+            heads = list(map(b"".join, product(begun, literal)))
+            length = max((n for n in range(4) if len(heads) * len(letters) ** n <= _TRIED // 8), default=0)
+            for head, end in product(heads, product(letters, repeat=length)):
+                self._try(head[: _LONGEST - length] + bytes(end))
 
     def _try_all(self, classes: Sequence[int], longest: int) -> list[NDArray[np.uint16]]:
         """Try all strings of some classes; return where each is split, by length, one axis a character."""

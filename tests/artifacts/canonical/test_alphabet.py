@@ -86,7 +86,17 @@ def test_words_and_counts_of_a_pattern() -> None:
     assert parts.insensitive and not parts_of_pattern("(?:a)").insensitive
 
 
-@pytest.mark.parametrize("pattern", [r"(a)\1", r"\X", r"(?~ab)", r"(?x: a )", r"\C-j", r"\M-a", r"\012", r"(?W:\w)"])
+def test_words_go_on_behind_groups() -> None:
+    """A group's branches stand where the group does, not alone."""
+    ends = {(r"\x{27}", r"\x{74}"), (r"\x{27}", r"\x{76}", r"\x{65}")}
+    begun = {("[a-z]", *word) for word in ends}
+    assert parts_of_pattern(r"(?#a(b)(?i)[a-z]+'(?:t|ve)").words == {*begun, (r"\x{76}", r"\x{65}")}
+    assert parts_of_pattern(r"([a-z]+(?:'t|'ve)?| (?!\S))").words == {*begun, *ends, (r"\x{20}", r"\S")}
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(a)\1", r"\X", r"(?~ab)", r"(?x: a )", r"\C-j", r"\M-a", r"\012", r"(?W:\w)", "(a|b)" * 9]
+)
 def test_what_is_not_about_single_characters_is_refused(pattern: str) -> None:
     with pytest.raises(TokenizerError, match="its pre-tokenizer's pattern"):
         parts_of_pattern(pattern)

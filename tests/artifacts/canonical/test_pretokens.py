@@ -145,12 +145,26 @@ def test_a_class_like_others_beside_a_word_of_the_pattern() -> None:
     """``l`` is like any other letter in short strings, and the apostrophe begins a word, but not before ``re``."""
     pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     pattern += r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-    backend = Backend(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
-    tokenizer = Tokenizer("made", backend, Roles())
-    table = boundary_table(tokenizer)
-    asked = PreTokens(tokenizer, table.alphabet)
+    table, asked = table_of(pattern)
     assert asked.ask("l're\u02b0") == [0, 1, 4]
     assert asked.ask("re\u02b0") == [0], "so what follows the apostrophe depends on it"
     letter, sign, first = table.alphabet.of("l'r")
     assert table.verdicts[letter, sign, first] == LOOK
+
+
+def test_a_word_that_ends_in_a_group() -> None:
+    """Letters go on as one only where ``'ve`` or ``'nt`` follows."""
+    table, asked = table_of(r"[a-z]+'(?:nt|ve)|.")
+    assert asked.ask("ss've") == [0]
+    assert asked.ask("ss'v") == [0, 1, 2, 3]
+    letter, sign, first = table.alphabet.of("s'v")
+    assert table.verdicts[letter, sign, first] == LOOK
+
+
+def table_of(pattern: str) -> tuple[BoundaryTable, PreTokens]:
+    """Return the table of a tokenizer that splits by a pattern, and its pre-tokenizer to ask."""
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    tokenizer = Tokenizer("made", backend, Roles())
+    table = boundary_table(tokenizer)
+    return table, PreTokens(tokenizer, table.alphabet)
