@@ -109,7 +109,8 @@ class _Trial:
         alike = _alike(short)
         few = sorted(set(alike))
         self._try_all(few, _longest(len(few), _TRIED))
-        self._try_neighbours(parts, alike)
+        same = _same_but_for_literals(parts.matchers, self._alphabet)
+        self._try_neighbours(parts, same)
         around = [b"", *(bytes([number]) for number in few)]
         words = [word for word in spelled(parts.words, self._alphabet) if len(word) <= LONGEST_WORD]
         for before, word, after in product(around, words, [b"", *(bytes([n]) for n in range(self._size))]):
@@ -125,22 +126,26 @@ class _Trial:
         seen = self._seen
         for axis, places in enumerate(([*alike, self._size], alike, alike)):
             seen = seen | np.take(seen, places, axis)
+        # Where one class has to look further, those that differ from it in literals only have to.
+        for axis, places in enumerate(([*same, self._size], same, same)):
+            further = ~np.isin(np.take(seen, places, axis), _OPEN)
+            seen = seen | np.where(further, _DISTURBED, 0).astype(np.uint8)
         verdicts = np.full(seen.shape, LOOK, np.uint8)
         verdicts[seen == _SPLIT_SEEN] = SPLIT
         verdicts[seen == _JOINED_SEEN] = JOIN
         return verdicts
 
-    def _try_neighbours(self, parts: Parts, alike: Sequence[int]) -> None:
-        """Try strings of what neighbouring parts of a pattern share, alone and behind words such as ``'re``."""
+    def _try_neighbours(self, parts: Parts, same: Sequence[int]) -> None:
+        """Try strings of what neighbouring parts of a pattern share: alone, behind any class or such as ``'re``."""
         literal = list(spelled(frozenset(filter(is_literal, parts.words)), self._alphabet))
+        begun = [b"", *(bytes([number]) for number in sorted(set(same)))]
         for classes in neighbouring(parts.words, self._alphabet):
-            letters = sorted({alike[number] for number in classes})
+            letters = sorted({same[number] for number in classes})
             self._try_all(letters, _longest(len(letters), _TRIED // 8))
-            begun = [b"", *(bytes([number]) for number in letters)]
-            heads = list(map(b"".join, product(begun, literal)))
-            length = max((n for n in range(4) if len(heads) * len(letters) ** n <= _TRIED // 8), default=0)
-            for head, end in product(heads, product(letters, repeat=length)):
-                self._try(head[: _LONGEST - length] + bytes(end))
+            for heads in (begun, list(map(b"".join, product(begun, literal)))):
+                length = max((n for n in range(6) if len(heads) * len(letters) ** n <= _TRIED // 8), default=0)
+                for head, end in product(heads, product(letters, repeat=length)):
+                    self._try(head[: _LONGEST - length] + bytes(end))
 
     def _try_all(self, classes: Sequence[int], longest: int) -> list[NDArray[np.uint16]]:
         """Try all strings of some classes; return where each is split, by length, one axis a character."""
@@ -182,6 +187,17 @@ def _alike(short: list[NDArray[np.uint16]]) -> list[int]:
         )
         for number in range(size)
     ]
+
+
+def _same_but_for_literals(matchers: frozenset[str], alphabet: Alphabet) -> list[int]:
+    """Return for each class the first one that only literals tell from it, itself matched by none if there is one."""
+    known = [set(alphabet.matching(part)) for part in sorted(matchers) if not is_literal((part,))]
+    literals = {number for part in matchers if is_literal((part,)) for number in alphabet.matching(f"(?i:{part})")}
+    kinds = [tuple(number in matched for matched in known) for number in range(alphabet.size)]
+    first: dict[tuple[bool, ...], int] = {}
+    for number in sorted(range(alphabet.size), key=literals.__contains__):
+        first.setdefault(kinds[number], number)
+    return [first[kind] for kind in kinds]
 
 
 def _longest(size: int, most: int) -> int:

@@ -49,23 +49,25 @@ def run_text(rng: random.Random) -> str:
 
 
 def check_table(tokenizer: Tokenizer, table: BoundaryTable, rng: random.Random, count: int) -> int:
+    """Hold what the table says of drawn texts against the pre-tokenizer; return the boundaries it decided."""
+    pre_tokens = PreTokens(tokenizer, table.alphabet)
+    return sum(check_text(pre_tokens, table, run_text(rng)) for _ in range(count))
+
+
+def check_text(pre_tokens: PreTokens, table: BoundaryTable, text: str) -> int:
     """Hold what the table says of real characters against the pre-tokenizer; return the boundaries it decided."""
-    alphabet, verdicts = table.alphabet, table.verdicts.tolist()
-    pre_tokens, decided = PreTokens(tokenizer, alphabet), 0
-    for _ in range(count):
-        text = run_text(rng)
-        starts = set(pre_tokens.ask(text))
-        assert starts == set(pre_tokens.starts(alphabet.of(text))), repr(text)
-        classes = [alphabet.size, *alphabet.of(text)]
-        for at in range(1, len(text)):
-            kind = verdicts[classes[at - 1]][classes[at]][classes[at + 1]]
-            if kind == LOOK:
-                continue
-            decided += 1
-            assert (at in starts) == (kind == SPLIT), (text, at)
-            # Neither side's splits depend on the other side.
-            assert {i for i in starts if i < at} == set(pre_tokens.ask(text[:at])), (text, at)
-            assert {i - at for i in starts if i > at} == set(pre_tokens.ask(text[at:])) - {0}, (text, at)
+    starts, decided = set(pre_tokens.ask(text)), 0
+    assert starts == set(pre_tokens.starts(table.alphabet.of(text))), repr(text)
+    classes = [table.alphabet.size, *table.alphabet.of(text)]
+    for at in range(1, len(text)):
+        kind = table.verdicts[classes[at - 1], classes[at], classes[at + 1]]
+        if kind == LOOK:
+            continue
+        decided += 1
+        assert (at in starts) == (kind == SPLIT), (text, at)
+        # Neither side's splits depend on the other side.
+        assert {i for i in starts if i < at} == set(pre_tokens.ask(text[:at])), (text, at)
+        assert {i - at for i in starts if i > at} == set(pre_tokens.ask(text[at:])) - {0}, (text, at)
     return decided
 
 
@@ -159,6 +161,25 @@ def test_a_word_that_ends_in_a_group() -> None:
     assert asked.ask("ss'v") == [0, 1, 2, 3]
     letter, sign, first = table.alphabet.of("s'v")
     assert table.verdicts[letter, sign, first] == LOOK
+
+
+def test_letters_before_a_word_that_ends_in_a_group() -> None:
+    """Many letters of one kind before ``'ve``, beside alternatives that match letters as well."""
+    table, asked = table_of(r"(?:https?|ftp)|[A-Z]{2,5}|[a-z]+'(?:nt|ve)|\d{1,4}|\s+|.")
+    assert asked.ask("sabaaa've") == [0]
+    for text in ("sabaaa've", "vhh'veAbn", "eepp'vea", "aat'veǅpppf"):
+        check_text(asked, table, text)
+
+
+@pytest.mark.slow
+def test_two_alternatives_that_share_letters() -> None:
+    """Kimi's pattern: Han is a letter as well, and how far a word goes back depends on what follows it."""
+    upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+    begin, end = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    pattern = rf"[\p{{Han}}]+|{begin}{upper}*{lower}+{end}|{begin}{upper}+{lower}*{end}|\p{{N}}{{1,3}}"
+    table, asked = table_of(pattern + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    for text in ("〇ftp'LL\u0300ßllªª\u0300Ab", "A1234ﬆ\u0300\u0300\u0300\u0345Ab", "〇é⺀⺀⺀ſかSSvvv"):
+        check_text(asked, table, text)
 
 
 def table_of(pattern: str) -> tuple[BoundaryTable, PreTokens]:
