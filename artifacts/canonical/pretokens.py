@@ -128,8 +128,7 @@ class _Trial:
             seen = seen | np.take(seen, places, axis)
         # Where one class has to look further, those that differ from it in literals only have to.
         for axis, places in enumerate(([*same, self._size], same, same)):
-            further = ~np.isin(np.take(seen, places, axis), _OPEN)
-            seen = seen | np.where(further, _DISTURBED, 0).astype(np.uint8)
+            seen[~np.isin(np.take(seen, places, axis), _OPEN)] |= _DISTURBED
         verdicts = np.full(seen.shape, LOOK, np.uint8)
         verdicts[seen == _SPLIT_SEEN] = SPLIT
         verdicts[seen == _JOINED_SEEN] = JOIN
@@ -143,7 +142,7 @@ class _Trial:
             letters = sorted({same[number] for number in classes})
             self._try_all(letters, _longest(len(letters), _TRIED // 8))
             for heads in (begun, list(map(b"".join, product(begun, literal)))):
-                length = max((n for n in range(6) if len(heads) * len(letters) ** n <= _TRIED // 8), default=0)
+                length = min(5, _longest(len(letters), _TRIED // 8 // max(1, len(heads))))
                 for head, end in product(heads, product(letters, repeat=length)):
                     self._try(head[: _LONGEST - length] + bytes(end))
 
@@ -191,7 +190,7 @@ def _alike(short: list[NDArray[np.uint16]]) -> list[int]:
 
 def _same_but_for_literals(matchers: frozenset[str], alphabet: Alphabet) -> list[int]:
     """Return for each class the first one that only literals tell from it, itself matched by none if there is one."""
-    known = [set(alphabet.matching(part)) for part in sorted(matchers) if not is_literal((part,))]
+    known = [set(alphabet.matching(part)) for part in matchers if not is_literal((part,))]
     literals = {number for part in matchers if is_literal((part,)) for number in alphabet.matching(f"(?i:{part})")}
     kinds = [tuple(number in matched for matched in known) for number in range(alphabet.size)]
     first: dict[tuple[bool, ...], int] = {}
@@ -202,7 +201,7 @@ def _same_but_for_literals(matchers: frozenset[str], alphabet: Alphabet) -> list
 
 def _longest(size: int, most: int) -> int:
     """Return the length of strings over so many classes, at most 7, of which there are no more than ``most``."""
-    return max(length for length in range(1, 8) if size**length <= most)
+    return max((length for length in range(1, 8) if size**length <= most), default=0)
 
 
 def is_literal(word: tuple[str, ...]) -> bool:
