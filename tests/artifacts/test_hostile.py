@@ -20,6 +20,7 @@ from ..commands import TOKENIZER
 from . import hostile
 
 DRAFTED = 300  # tokens
+TRIES = "spectool.tests.artifacts.marisa_file:CHANGES"
 
 
 def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
@@ -67,15 +68,15 @@ def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.system
 def test_dictionaries(example_dictionary: Path, tmp_path: Path) -> None:
-    assert_harmless("dictionary", example_dictionary, 200, tmp_path)
+    assert_harmless("dictionary", example_dictionary, 200, tmp_path, TRIES)
 
 
 @pytest.mark.slow
 def test_many_dictionaries(example_dictionary: Path, tmp_path: Path) -> None:
-    assert_harmless("dictionary", example_dictionary, 10_000, tmp_path)
+    assert_harmless("dictionary", example_dictionary, 10_000, tmp_path, TRIES)
 
 
-def assert_harmless(kind: str, example: Path, number: int, scratch: Path) -> None:
+def assert_harmless(kind: str, example: Path, number: int, scratch: Path, mutators: str = "") -> None:
     seed = random.randrange(10**6)
-    faults = hostile.fuzz(f"{__name__}:{kind}", example, range(number), seed, scratch)
+    faults = hostile.fuzz(f"{__name__}:{kind}", example, range(number), seed, scratch, mutators)
     assert not faults, f"seed {seed}: {len(faults)} faults\n" + "\n".join(faults[:20])
