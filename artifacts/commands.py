@@ -1,14 +1,15 @@
 """Commands that look at what lies on disk: ``inspect`` and ``verify``."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool.artifacts.console import Text, guarded, say, show
+from spectool.artifacts.console import Text, guarded, in_a_line, json_option, say, show
 from spectool.artifacts.options import tokenizer_option
 
 if TYPE_CHECKING:
@@ -48,18 +49,19 @@ def inspect(
     as_loaded: bool,
     as_json: bool,
 ) -> None:
-    """Explain an artifact, or a tokenizer.
+    """Explain an artifact, or a tokenizer. An artifact in the user's cache is found by its name.
 
     \b
     Examples:
         spectool inspect pl.dict --lookup "personalny kom"
         spectool inspect ./Bielik-11B
     """
+    from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.describe import describe
     from spectool.artifacts.formats import READERS
-    from spectool.artifacts.manifest import MANIFEST, holds_model, read_manifest, verify_files
+    from spectool.artifacts.manifest import MANIFEST, holds_model, read_json, read_manifest, verify_files
 
-    directory = Path(path).expanduser()
+    directory = find_artifact(Path(path).expanduser())
     if not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file()):
         if lookup is not None:
             raise click.UsageError(f"--lookup works on dictionaries; {path} is not one")
@@ -70,7 +72,7 @@ def inspect(
     manifest = read_manifest(directory)
     facts: dict[str, Any] = describe(manifest)
     if as_json:
-        facts = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        facts = read_json(directory / MANIFEST)
     if lookup is not None and manifest.format != "spectool-dictionary":
         raise click.UsageError(f"--lookup works on dictionaries; {path} is a {manifest.format}")
     if manifest.format in READERS:  # figures of a damaged one would look like any others
@@ -88,41 +90,86 @@ def inspect(
 @click.option("--draft", "--draft-model", metavar="D", help="With --proof: the draft's tokenizer, if it has moved.")
 @click.option("--target", "--model", metavar="T", help="With --proof: the target's tokenizer, likewise.")
 @click.option("--seed", type=int, help="With --proof: of the texts that it makes; by default that of `align`.")
+@json_option
 @guarded
-def verify(paths: tuple[Path, ...], proof: bool, draft: str | None, target: str | None, seed: int | None) -> None:
+def verify(
+    paths: tuple[Path, ...], proof: bool, draft: str | None, target: str | None, seed: int | None, as_json: bool
+) -> None:
     """Prove artifacts whole: checksums of all files, then every invariant of the format.
+
+    All of them are checked, also after one that is damaged; the exit status is 1 where one is.
 
     \b
     Example:
         spectool verify pl.dict qwen-bielik.align pl.counts
         spectool verify qwen-bielik.align --proof --seed 12
     """
+    from spectool import SpectoolError
+
+    found: list[dict[str, Any]] = []
+    for path in paths:
+        facts: dict[str, Any] = {"path": str(path)}
+        found.append(facts)
+        try:
+            for more in _verified(path, {"draft": draft, "target": target} if proof else None, seed):
+                facts |= more
+                if not as_json:
+                    click.echo(facts.pop("line"))
+            facts["whole"] = True
+        except (SpectoolError, OSError) as error:
+            if click.get_current_context().find_root().params.get("debug"):
+                raise
+            facts |= {"whole": False, "error": in_a_line(error)}
+            if not as_json:
+                say(f"Error: {facts['error']}")
+        facts.pop("line", None)
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False, indent=1))
+    if not all(facts["whole"] for facts in found):
+        sys.exit(1)
+
+
+def _verified(path: Path, proving: Mapping[str, str | None] | None, seed: int | None) -> Iterator[dict[str, Any]]:
+    """Verify an artifact; yield what was found step by step, and the ``line`` to print of each.
+
+    Raises:
+        SpectoolError: The first thing that is wrong.
+    """
     from spectool import ArtifactError
+    from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.describe import describe
     from spectool.artifacts.formats import READERS
     from spectool.artifacts.formats import draft as trained
-    from spectool.artifacts.manifest import read_manifest
+    from spectool.artifacts.manifest import read_manifest, verify_files
     from spectool.artifacts.proof import require_proven
 
-    for path in paths:
-        if (path / trained.RECORD).is_file():
-            click.echo(f"{path}: whole ({trained.FORMAT}, {trained.verify_draft(path):,} bytes)")
-            continue
-        manifest = read_manifest(path)
-        if manifest.format not in READERS:
-            raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(READERS)}")
-        artifact = resolve_name(READERS[manifest.format])(path)
-        artifact.verify()
-        describe(manifest)  # every figure that is shown must be there
-        click.echo(f"{path}: whole ({manifest.format} {manifest.version}, {manifest.total_bytes:,} bytes)")
-        if manifest.format == "spectool-alignment":
-            require_proven(path, manifest)
-            if proof:
-                _prove_again(artifact, {"draft": draft, "target": target}, seed)
+    path = find_artifact(path)
+    facts: dict[str, Any] = {"path": str(path)}
+    if (path / trained.RECORD).is_file():
+        size = trained.verify_draft(path)
+        yield facts | {
+            "format": trained.FORMAT,
+            "bytes": size,
+            "line": f"{path}: whole ({trained.FORMAT}, {size:,} bytes)",
+        }
+        return
+    manifest = read_manifest(path)
+    if manifest.format not in READERS:
+        raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(READERS)}")
+    verify_files(path, manifest)  # before the reader, which would name a consequence
+    artifact = resolve_name(READERS[manifest.format])(path)
+    artifact.check()
+    describe(manifest)  # every figure that is shown must be there
+    facts |= {"format": manifest.format, "version": manifest.version, "bytes": manifest.total_bytes}
+    yield facts | {"line": f"{path}: whole ({manifest.format} {manifest.version}, {manifest.total_bytes:,} bytes)"}
+    if manifest.format == "spectool-alignment":
+        require_proven(path, manifest)
+        for side, line in _prove_again(artifact, proving, seed) if proving else ():
+            yield {f"{side}_proof": line, "line": f"{path}: {line}"}
 
 
-def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: int | None) -> None:
-    """Repeat the proof of an alignment and print what it finds."""
+def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: int | None) -> Iterator[tuple[str, str]]:
+    """Repeat the proof of an alignment; yield each side and what was found."""
     from spectool import ArtifactError
     from spectool.artifacts.proof import prove_again
     from spectool.artifacts.tokenizer.opening import open_tokenizer
@@ -131,10 +178,12 @@ def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: i
     draft, target = (open_tokenizer(sources[role] or str(recorded[role]["name"])) for role in ("draft", "target"))
     seed = int(opened.manifest.arguments["seed"]) if seed is None else seed
     for side, found in prove_again(opened, draft, target, seed).items():
-        line = f"{opened.path}: {side} ids are {found} (seed {seed})"
+        line = f"{side} ids are {found} (seed {seed})"
         if found.mismatches:
-            raise ArtifactError(f"{line}. Align again; where that says the same, please report the tokenizer")
-        click.echo(line)
+            raise ArtifactError(
+                f"{opened.path}: {line}. Align again; where that says the same, please report the tokenizer"
+            )
+        yield side, line
 
 
 def _tokenizer_facts(source: str, text: Path | None, as_loaded: bool, as_json: bool) -> dict[str, Any]:

@@ -243,12 +243,13 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
         except Exception as error:
             if context is not None and context.find_root().params.get("debug"):
                 raise
-            raise click.ClickException(_in_a_line(error)) from error
+            raise click.ClickException(in_a_line(error)) from error
 
     return run
 
 
-def _in_a_line(error: Exception) -> str:
+def in_a_line(error: Exception) -> str:
+    """Say in one line what went wrong."""
     if isinstance(error, SpectoolError):
         return str(error)
     if isinstance(error, OSError):

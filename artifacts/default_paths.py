@@ -15,22 +15,22 @@ def default_path(name: str) -> Path:
     return Path(platformdirs.user_cache_dir("spectool")) / name
 
 
-def find_artifact(path: Path, suffix: str) -> Path:
+def find_artifact(path: Path, suffix: str = "") -> Path:
     """Return where an artifact lies: at ``path``, or else in the user's cache under a name that begins or is made so.
 
     ``pl`` finds ``sample-pl.8d3f21ab.backoff-0c55d1.dict``.
 
     Args:
         path: As the user gave it; what has a folder in it is a path and no name.
-        suffix: What names of its kind end with: ``.dict``.
+        suffix: What names of its kind end with, such as ``.dict``; of any kind by default.
 
     Raises:
         ArtifactError: Several are there.
     """
-    if path.exists() or len(path.parts) != 1:
+    if path.exists() or len(path.parts) != 1 or not path.name:
         return path
     folder = default_path("")
-    names = sorted(each.name for each in folder.glob(f"*{suffix}"))
+    names = sorted(each.name for each in folder.glob(f"[!.]*{suffix or '.*'}") if each.is_dir())
     if path.name in names:
         return folder / path.name
     names = [name for name in names if name.startswith(path.name) or path.name in re.split("[-.]", name)]

@@ -183,6 +183,14 @@ class Artifact:
             ArtifactError: The first thing that is wrong.
         """
         verify_files(self.path, self.manifest)
+        self.check()
+
+    def check(self) -> None:
+        """Check every invariant of the format that opening does not check.
+
+        Raises:
+            ArtifactError: The first that does not hold.
+        """
         for file, problem in self._problems():
             self._expect(False, problem, file)
 

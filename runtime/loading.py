@@ -52,8 +52,8 @@ def load_drafter(
         tokenizer: The target's: mlx-lm's ``TokenizerWrapper``, or the model's directory or hub id.
         dictionary: Directory of a dictionary, or its name, from ``spectool build-dict``.
         draft_model: Directory or hub id of a draft model, or the pair that ``mlx_lm.load`` returns.
-        alignment: Directory of an alignment from the draft's tokenizer to the target's, from ``spectool align``.
-            Needed where they differ.
+        alignment: Directory of an alignment from the draft's tokenizer to the target's, or its name, from
+            ``spectool align``. Needed where they differ.
         strategy: How drafts are translated, one of `STRATEGIES`; ``anchored`` if not given.
         history: Draft from what prompt and answer have said before.
         min_probability: End proposals that get less probable than this, 0..1. Those of dictionary and history end
@@ -98,7 +98,7 @@ def _from_model(
     from spectool.artifacts.formats.alignment import Alignment
     from spectool.runtime.translation.factory import make_translator
 
-    opened = None if alignment is None else Alignment(Path(alignment))
+    opened = None if alignment is None else Alignment(find_artifact(Path(alignment), ".align"))
     if isinstance(draft_model, tuple):
         model, loaded = draft_model
     else:

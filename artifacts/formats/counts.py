@@ -31,6 +31,7 @@ COUNTS_OF_COUNTS = 4
 _LEVEL = {"prefix": pa.int32(), "symbol": pa.int32(), "count": pa.int64()}
 _VOCABULARY = {"word": pa.large_string()}
 _BLOCK = 1 << 20  # rows looked at together
+_MOST = 1 << 48  # words or tokens; of sums of so many, none overflows
 
 
 class Level(NamedTuple):
@@ -50,6 +51,9 @@ class Level(NamedTuple):
 class Counts(Artifact):
     """Open counts, memory-mapped and read-only.
 
+    They can be far larger than memory, so opening does not read the rows. What follows the numbers in them calls
+    `check` first, which does.
+
     Attributes:
         kind: ``words`` or ``windows`` (of tokens).
         orders: Longest n-gram, in symbols.
@@ -68,13 +72,14 @@ class Counts(Artifact):
             self._require("target")
         self.orders = self._number(arguments, "orders", 1, MAX_ORDER)
         self.min_count = self._number(arguments, "min_count", 1)
-        self.total = self._number(statistics, "total", 0)
+        self.total = self._number(statistics, "total", 0, _MOST)
         self._levels = [self._open_level(order) for order in range(1, self.orders + 1)]
         self._vocabulary: pa.Array | None = None
         if self.kind == "words":
             self._vocabulary = read_columns(self._file("vocabulary.arrow"), _VOCABULARY)["word"]
             words, counted = len(self._vocabulary), len(self._levels[0].count)
             self._expect(words == counted, f"{words} words and {counted} counts of words, expected equal numbers", "")
+        self._expect(self.symbols < 1 << 31, f"{self.symbols} symbols, expected numbers of 31 bits")
 
     @property
     def fingerprint(self) -> str | None:
@@ -124,7 +129,7 @@ class Counts(Artifact):
 
     def _problem(self, level: Level, above: NDArray[np.int64]) -> str | None:
         """Say what is wrong with the rows of a level, given the counts of the one above, in bounded memory."""
-        last = -1
+        last, occurrences = -1, 0
         for start in range(0, len(level.count), _BLOCK):
             prefix, symbol, count = (column[start : start + _BLOCK] for column in level)
             if prefix.min() < 0 or prefix.max() >= len(above):
@@ -139,6 +144,9 @@ class Counts(Artifact):
                 return f"a count is below the minimum of {self.min_count}"
             if (count > above[prefix]).any():
                 return "an n-gram occurs more often than its prefix"
+            occurrences += int(count.sum())
+        if occurrences > self.total:
+            return f"its n-grams occur {occurrences:,} times in {self.total:,} places"
         return None
 
     def _open_level(self, order: int) -> Level:
@@ -146,10 +154,12 @@ class Counts(Artifact):
         columns = read_columns(self._file(name), _LEVEL)
         level = Level(*(as_numpy(columns[column]) for column in _LEVEL))
         try:
-            kept = self.manifest.statistics["orders"][str(order)]["kept"]
+            figures = self.manifest.statistics["orders"][str(order)]
+            kept, distinct = figures["kept"], figures["distinct"]
         except (KeyError, TypeError):
-            kept = None
-        self._expect(kept is not None, f"no number of kept n-grams of order {order}")
+            kept = distinct = ""
+        whole = type(kept) is int and isinstance(distinct, int | None)
+        self._expect(whole, f"no number of kept or of different n-grams of order {order}")
         self._expect(len(level.count) == kept, f"{len(level.count)} rows, the manifest says {kept}", name)
         return level
 

@@ -144,6 +144,7 @@ def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> Non
             f"{counts.path}: windows of up to {counts.orders} tokens, expected {options.max_context + 1} for contexts "
             f"of {options.max_context}. Count with --orders {options.max_context + 1}, or give a lower --max-context"
         )
+    counts.check()
 
 
 def _entries(chosen: Sequence[Predictions], counts: Counts, calibration: Calibration | None) -> Iterator[Entry]:

@@ -117,6 +117,7 @@ def open_counts(path: Path, orders: str = "n123") -> WordNgrams:
             f"{path}: n-grams of up to {ngrams.orders} words, expected {ORDERS[orders]} for --orders {orders}. "
             f"Count again with --orders {ORDERS[orders]}, or build with fewer"
         )
+    ngrams.check()
     return ngrams
 
 

@@ -206,9 +206,10 @@ def import_dict(file: Path, tokenizer: str, min_count: int, out: Path, as_json: 
 
 def _opened(path: Path) -> "Dictionary":
     """Open a dictionary all of whose bytes are as they were written."""
+    from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.formats.dictionary import Dictionary
     from spectool.artifacts.manifest import verify_files
 
-    dictionary = Dictionary(path)
-    verify_files(path, dictionary.manifest)
+    dictionary = Dictionary(find_artifact(path, ".dict"))
+    verify_files(dictionary.path, dictionary.manifest)
     return dictionary

@@ -153,7 +153,14 @@ def _open_drafts(asked: AdviceOptions, target: Tokenizer, target_sizes: Sizes) -
             acceptance = stated(asked.acceptance[number])
         path = aligned[name]
         drafts.append(
-            Draft(name, source, tokenizers[name], sizes, acceptance, None if path is None else Alignment(path))
+            Draft(
+                name,
+                source,
+                tokenizers[name],
+                sizes,
+                acceptance,
+                None if path is None else Alignment(find_artifact(path, ".align")),
+            )
         )
     return drafts
 

@@ -100,7 +100,7 @@ class DrafterSpec(Table):
     def artifacts(self) -> list[Path]:
         """The paths of its artifacts."""
         found = [] if self.dictionary is None else [find_artifact(Path(self.dictionary), ".dict")]
-        return found if self.alignment is None else [*found, Path(self.alignment)]
+        return found if self.alignment is None else [*found, find_artifact(Path(self.alignment), ".align")]
 
 
 class ModelSpec(Table):

@@ -228,6 +228,7 @@ def _draft_by_model(asked: Any) -> dict[str, str]:
 
     What can be wrong with the names is found before anything is counted.
     """
+    from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.formats.alignment import Alignment
     from spectool.artifacts.tokenizer.opening import open_named, open_tokenizer
     from spectool.artifacts.tokenizer.round_trips import limits
@@ -237,7 +238,7 @@ def _draft_by_model(asked: Any) -> dict[str, str]:
 
     corpus = _open(asked, asked.corpus)
     counted = None if asked.count_on is None else _open(asked, asked.count_on)
-    recorded = None if asked.alignment is None else Alignment(asked.alignment)
+    recorded = None if asked.alignment is None else Alignment(find_artifact(asked.alignment, ".align"))
     source: Any
     source, drafting = _loaded(asked.draft) if counted is None else (None, open_tokenizer(asked.draft))
     target = open_named(asked.tokenizer, _recorded_target(recorded, drafting) if recorded else {}, "the target's")

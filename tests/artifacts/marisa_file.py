@@ -91,7 +91,7 @@ def serialise(whole: TrieFile) -> bytes:
             before += sum(values[at : at + 512])
         vector(bytes(ranks) + struct.pack("<III", before, 0, 0) if built else b"")
         for wanted, value in ((zeros, 0), (ones, 1)):
-            places = [i for i, bit in enumerate(values) if bit == value][::512] + [size] if wanted else []
+            places = [*[i for i, bit in enumerate(values) if bit == value][::512], size] if wanted else []
             vector(struct.pack(f"<{len(places)}I", *places))
 
     def trie(part: TrieFile, outermost: bool) -> None:
@@ -152,7 +152,9 @@ def _change_label(part: TrieFile, rng: random.Random) -> None:
 
 def _change_link(part: TrieFile, rng: random.Random) -> None:
     if part.extras:
-        part.extras[rng.randrange(len(part.extras))] = rng.choice([0, 1, 2**24 - 1, rng.randrange(1 << 16), *part.extras[:5]])
+        part.extras[rng.randrange(len(part.extras))] = rng.choice(
+            [0, 1, 2**24 - 1, rng.randrange(1 << 16), *part.extras[:5]]
+        )
 
 
 def _change_tail(part: TrieFile, rng: random.Random) -> None:

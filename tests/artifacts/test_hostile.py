@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from spectool.artifacts import Dictionary, open_tokenizer
 from spectool.artifacts.formats.dictionary import START
 from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
@@ -54,6 +56,37 @@ def draft(path: Path) -> None:
         drafter.start(context)
         proposal = drafter.propose(10)
         drafter.commit(proposal.tokens or (1,))
+
+
+def counts(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
+    """What users do with counts, of words and of windows."""
+    build = ("build-dict", "--tokenizer", TOKENIZER, "--counts", path, "-o", scratch / "built.dict")
+    yield lambda: hostile.command("inspect", path)
+    yield lambda: hostile.command("verify", path)
+    yield lambda: hostile.command(*build, "--max-context", 2)
+    yield lambda: hostile.command(*build, "--method", "dictspec", "--orders", "n12")
+
+
+@pytest.fixture(scope="session", params=["words", "windows"])
+def example_counts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Counts of a few pages of text."""
+    folder = tmp_path_factory.mktemp("hostile")
+    text = "".join(f"{document.text}\n" for document in islice(open_corpus("sample:pl"), 20))
+    (folder / "text.txt").write_text(text, encoding="utf-8")
+    tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json") if request.param == "windows" else None
+    limits, corpus = CountOptions(orders=3, min_count=2), open_corpus(str(folder / "text.txt"))
+    count(corpus, folder / "x.counts", limits, tokenizer, lambda step: None)
+    return folder / "x.counts"
+
+
+@pytest.mark.system
+def test_counts(example_counts: Path, tmp_path: Path) -> None:
+    assert_harmless("counts", example_counts, 200, tmp_path)
+
+
+@pytest.mark.slow
+def test_many_counts(example_counts: Path, tmp_path: Path) -> None:
+    assert_harmless("counts", example_counts, 10_000, tmp_path)
 
 
 @pytest.fixture(scope="session")

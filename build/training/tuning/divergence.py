@@ -15,6 +15,7 @@ from mlx.nn.layers.activations import log_softmax
 from numpy.typing import NDArray
 
 from spectool.artifacts import Tokenizer
+from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.formats.alignment import NONE, Alignment
 from spectool.artifacts.tokenizer.same_vocabulary import has_same_vocabulary
 from spectool.build.training.tuning.examples import Batch, Example, batch_of
@@ -67,7 +68,7 @@ def pairing_of(draft: Tokenizer, target: Tokenizer, alignment: Path | None) -> P
         return Pairing(min(draft.size, target.size))
     if alignment is None:
         return None
-    opened = Alignment(alignment)
+    opened = Alignment(find_artifact(alignment, ".align"))
     opened.require(draft, target)
     counterpart, back = np.array(opened.draft.counterpart), np.array(opened.target.counterpart)
     counterpart[list(draft.specials)] = NONE

@@ -102,8 +102,8 @@ def test_verify_finds_what_is_wrong(levels: dict[int, Columns], problem: str, tm
         ({"orders": 4}, {}, "does not name n4.arrow"),
         ({"min_count": 0}, {}, "min_count is 0"),
         ({}, {"total": None}, "total is None"),
-        ({}, {"orders": {}}, "no number of kept n-grams of order 1"),
-        ({}, {"orders": {"1": {"kept": 4}}}, "n1.arrow: 3 rows, the manifest says 4"),
+        ({}, {"orders": {}}, "no number of kept or of different n-grams of order 1"),
+        ({}, {"orders": {"1": {"kept": 4, "distinct": 9}}}, "n1.arrow: 3 rows, the manifest says 4"),
     ],
 )
 def test_manifests_that_do_not_fit_are_refused(
