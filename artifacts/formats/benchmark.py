@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spectool import ArtifactError
+from spectool.artifacts.formats import parquet_rows
 from spectool.artifacts.manifest import Artifact
 
 FORMAT = "spectool-benchmark"
@@ -168,11 +168,4 @@ def read_rows(file: Path, schema: pa.Schema) -> pa.Table:
     Raises:
         ArtifactError: It is missing, damaged, or has other columns.
     """
-    try:
-        table = pq.read_table(file, memory_map=False, partitioning=None)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ArtifactError(f"{file}: not a readable Parquet file ({reason}). Copy or measure the run again") from error
-    if not table.schema.equals(schema, check_metadata=True):
-        raise ArtifactError(f"{file}: columns {table.schema.names}, expected {schema.names}. Measure the run again")
-    return table
+    return parquet_rows.read_rows(file, schema, "Copy or measure the run again")

@@ -19,6 +19,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
 
 from ..commands import TOKENIZER
+from ..measure.report.runs import rows_of, write_run
 from . import hostile
 
 DRAFTED = 300  # tokens
@@ -87,6 +88,29 @@ def test_counts(example_counts: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_many_counts(example_counts: Path, tmp_path: Path) -> None:
     assert_harmless("counts", example_counts, 10_000, tmp_path)
+
+
+def benchmark(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
+    """What users do with a run that was timed."""
+    yield lambda: hostile.command("inspect", path)
+    yield lambda: hostile.command("verify", path)
+    yield lambda: hostile.command("report", path, "-o", scratch / "report")
+
+
+@pytest.fixture(scope="session")
+def example_benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run."""
+    return write_run(tmp_path_factory.mktemp("hostile") / "x.bench", *rows_of(prompts=1, languages=("pl",)))
+
+
+@pytest.mark.system
+def test_benchmarks(example_benchmark: Path, tmp_path: Path) -> None:
+    assert_harmless("benchmark", example_benchmark, 200, tmp_path)
+
+
+@pytest.mark.slow
+def test_many_benchmarks(example_benchmark: Path, tmp_path: Path) -> None:
+    assert_harmless("benchmark", example_benchmark, 10_000, tmp_path)
 
 
 @pytest.fixture(scope="session")
