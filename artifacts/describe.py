@@ -1,6 +1,7 @@
 """Artifacts in words: what one is, for whom, and its figures, as aligned lines or JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from spectool import ArtifactError
@@ -18,12 +19,23 @@ def describe(manifest: Manifest) -> dict[str, Any]:
     Raises:
         ArtifactError: The manifest lacks a figure that its format has.
     """
-    try:
+    with needing_figures(f"the manifest of this {manifest.format}"):
         return _describe(manifest)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+
+
+@contextmanager
+def needing_figures(whose: str) -> Iterator[None]:
+    """Say that an artifact is damaged where a figure that is looked for in its manifest or rows is not there.
+
+    Raises:
+        ArtifactError: One is missing or of another kind.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
+        reason = f"{type(error).__name__}: {error}"
         raise ArtifactError(
-            f"the manifest of this {manifest.format} lacks a figure, or has one of another kind ({error}). "
-            "Build the artifact again"
+            f"{whose} lacks a figure, or has one of another kind ({reason}). Build the artifact again"
         ) from error
 
 

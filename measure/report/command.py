@@ -44,17 +44,22 @@ def report(run: Path, out: Path | None, texts: int, as_json: bool) -> None:
 
     if find_spec("matplotlib") is None:
         raise SpectoolError("report needs matplotlib: pip install 'spectool[report]', and run it again")
+    from spectool.artifacts.describe import needing_figures
     from spectool.artifacts.formats.benchmark import Benchmark
     from spectool.measure.page import MARKDOWN
     from spectool.measure.report.compose import report_files, write_report
     from spectool.measure.report.summary import main_figures, verdicts
     from spectool.measure.report.trials import read_trials
 
-    trials = read_trials(Benchmark(run))
+    opened = Benchmark(run)
+    with needing_figures(f"{run}: this run"):
+        opened.check()  # of a stranger's run, cycles and generations may not belong together
+        trials = read_trials(opened)
     folder = out or run.resolve().with_name(f"{run.resolve().name}-report")
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / MARKDOWN).is_file())):
         raise SpectoolError(f"{folder}: exists and is no report. Choose another -o")
-    files = report_files(trials, texts)
+    with needing_figures(f"{run}: this run"):
+        files = report_files(trials, texts)
     write_report(files, folder)
     facts: dict[str, Any] = {
         "path": str(folder),

@@ -36,7 +36,8 @@ Exercise = Callable[[Path, Path], Iterator[Callable[[], object]]]
 Mutator = Callable[[bytes, random.Random], bytes]
 MANIFEST = "manifest.json"
 SECONDS = 2.0  # of processor time, for all that is done with one artifact
-STUCK = 30.0  # seconds without a sign of life
+STUCK = 20.0  # of processor time, after which a worker without a sign of life is ended
+PATIENCE = 300.0  # seconds by the clock, likewise: the machine may be busy
 GROWTH = 10  # times the size of the artifact's files
 SPARE = 64 << 20  # bytes that caches of Python and of libraries may take besides
 ROOM = 3 << 30  # bytes of address space for a worker, above what it begins with
@@ -236,12 +237,16 @@ def fuzz(exercise: str, example: Path, numbers: range, seed: int, scratch: Path,
             )
             number, what = begin, "before anything was changed"
             assert worker.stdout is not None
+            heard, used = time.monotonic(), 0.0
             while True:
-                if not select.select([worker.stdout], [], [], STUCK)[0]:
+                if not select.select([worker.stdout], [], [], 1.0)[0]:
+                    if _seconds(worker.pid) - used < STUCK and time.monotonic() - heard < PATIENCE:
+                        continue
                     worker.kill()
                     faults.append(f"{number}: {what}: hangs")
                     break
                 line = worker.stdout.readline()
+                heard, used = time.monotonic(), _seconds(worker.pid)
                 if not line:
                     break
                 sign, _, rest = line.rstrip("\n").partition(" ")
@@ -308,6 +313,15 @@ def _use(exercise: Exercise, path: Path, scratch: Path, show: bool) -> tuple[lis
         if show:
             traceback.print_exc()
     return problems, _memory("VmHWM") - before
+
+
+def _seconds(process: int) -> float:
+    """Processor time that a process has used; 0 where the system does not say."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _memory(key: str) -> int:
