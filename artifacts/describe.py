@@ -173,13 +173,30 @@ def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
             f"{_percent(counts['merge_sites'])} of neighbours are merge sites: side by side they are not canonical",
             f"{_percent(counts['string_free'])} of runs of 4 tokens are joined without strings",
         ]
-    facts["absorption"] = [
-        f"tail: {_percent(absorption['tail'])} of proposals' ends are merged away by what follows",
-        f"head: {_percent(absorption['head'])} of right first draft tokens, alone, would merge into the last one",
-    ]
+    for side, _ in _SIDES:
+        facts[f"{side} absorption"] = _absorption(absorption[side])
+    facts["target absorption"].append(
+        f"{_percent(absorption['head'])} of right first draft tokens, alone, would merge into the last target token"
+    )
     if "ceiling" in statistics:
         facts["ceiling"] = _ceiling(statistics["ceiling"])
     return facts
+
+
+def _absorption(figures: Mapping[str, Any]) -> list[str]:
+    """Say how often following text replaces a side's last token, and which frequent ones it replaces most often."""
+    last, replaced = figures["last"], figures["replaced"]
+    if not last:
+        return ["not counted: no text of the sample is kept by both tokenizers"]
+    facts = [
+        f"{replaced / last:.1%} of last tokens are replaced once the next token's bytes follow "
+        f"({replaced:,} of {last:,}; {figures['tokens']:,} different tokens)"
+    ]
+    rows = [
+        [f"{each['id']} {each['text']!r}", f"{each['last']:,}", f"{each['replaced'] / each['last']:.0%}"]
+        for each in figures["riskiest"]
+    ]
+    return facts + (table(["riskiest frequent tokens", "last", "replaced"], rows).splitlines() if rows else [])
 
 
 def _extent(texts: Mapping[str, int]) -> str:

@@ -70,6 +70,7 @@ class Step:
     spelling: tuple[int, ...]  # its ids by table
     ids: list[int] | None  # ids of the text up to there, which the next step changes; None inside a character
     repaired: bool  # whether these are not those of the step before and the spelling side by side
+    replaced: int | None = None  # the last id of the step before where these have it no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +134,19 @@ def respell(
         else:
             start, tail = engine.join_bytes(ids, fresh if begun else prefix + fresh)
         repaired = start < len(ids) or tuple(tail) != spelling
+        replaced = ids[-1] if start < len(ids) and not _still_ends(ids[start:], tail, other.surfaces) else None
         ids[start:] = tail
         done, begun = end, True
-        yield Step(token, end, spelling, ids, repaired)
+        yield Step(token, end, spelling, ids, repaired, replaced)
+
+
+def _still_ends(before: Sequence[int], after: Sequence[int], surfaces: Sequence[bytes]) -> bool:
+    """Return whether the last of some ids is where it was in those that take their place, which spell more."""
+    if list(after[: len(before)]) == list(before):
+        return True
+    end = sum(len(surfaces[token]) for token in before)
+    ends = accumulate(len(surfaces[token]) for token in after)
+    return any(token == before[-1] for token, reached in zip(after, ends, strict=True) if reached == end)
 
 
 def hard_texts(draft: Tokenizer, target: Tokenizer, seed: int, lines: Sequence[str] = ()) -> list[str]:
