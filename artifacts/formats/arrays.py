@@ -1,13 +1,16 @@
 """Flat arrays of numbers (``.npy``), memory-mapped and read where touched."""
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap, write_array
+from numpy.lib.format import read_array_header_1_0, read_magic, write_array
 from numpy.typing import ArrayLike, NDArray
 
 from spectool import ArtifactError
+
+_MAX_HEADER_BYTES = 256  # NumPy parses a header as Python source; ours have 118 bytes
 
 
 def save_array(path: Path, values: ArrayLike, kind: str) -> None:
@@ -19,6 +22,8 @@ def save_array(path: Path, values: ArrayLike, kind: str) -> None:
 def map_array(path: Path, kind: str, *shape: int | None) -> NDArray[Any]:
     """Map an array into memory, read-only.
 
+    The header must describe exactly the bytes that follow it, so no index into the array leads outside the file.
+
     Args:
         path: The file.
         kind: Expected NumPy type of its numbers.
@@ -28,13 +33,25 @@ def map_array(path: Path, kind: str, *shape: int | None) -> NDArray[Any]:
         ArtifactError: Not such an array.
     """
     try:
-        array = open_memmap(path, mode="r")
+        with path.open("rb") as file:
+            if read_magic(file) != (1, 0):
+                raise ValueError("not version 1.0 of the format")
+            found, by_columns, dtype = read_array_header_1_0(file, max_header_size=_MAX_HEADER_BYTES)
+            offset, size = file.tell(), path.stat().st_size
+        if min(found, default=0) < 0 or offset + prod(found) * dtype.itemsize != size:
+            raise ValueError(f"{size:,} bytes, and its header says {dtype} {_show(found)} after {offset} bytes")
     except Exception as error:  # of a damaged header NumPy raises whatever its parts raise
         raise ArtifactError(f"{path}: not a readable .npy file ({error}). Build the artifact again") from error
     expected = shape or (None,)
-    fits = array.ndim == len(expected) and all(n in (None, m) for n, m in zip(expected, array.shape, strict=True))
-    if array.dtype != np.dtype(kind) or not fits:
-        wanted = "x".join("any" if n is None else str(n) for n in expected)
-        found = "x".join(map(str, array.shape))
-        raise ArtifactError(f"{path}: {array.dtype} {found}, expected {kind} {wanted}. Build the artifact again")
-    return np.asarray(array)
+    fits = len(found) == len(expected) and all(n in (None, m) for n, m in zip(expected, found, strict=True))
+    if dtype != np.dtype(kind) or not fits or (by_columns and len(found) > 1):
+        raise ArtifactError(
+            f"{path}: {dtype} {_show(found)}, expected {kind} {_show(expected)}. Build the artifact again"
+        )
+    if size == offset:  # nothing to map
+        return np.zeros(found, dtype)
+    return np.asarray(np.memmap(path, dtype, "r", offset, found))
+
+
+def _show(shape: tuple[int | None, ...]) -> str:
+    return "x".join("any" if n is None else str(n) for n in shape)

@@ -3,6 +3,7 @@
 By itself, since importing pyarrow takes more memory than a dictionary, which needs arrays alone.
 """
 
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spectool import ArtifactError
+
+_MAGIC = b"ARROW1"
+_BEGINNING = len(_MAGIC) + 2  # padded to whole words
+_HEADER, _NOTES, _COMPRESSION = 2, 4, 3  # two fields of Message, one of RecordBatch, in Arrow's Message.fbs
 
 
 def write_columns(path: Path, columns: Mapping[str, pa.Array]) -> None:
@@ -24,24 +29,84 @@ def write_columns(path: Path, columns: Mapping[str, pa.Array]) -> None:
 def read_columns(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
     """Map a file into memory and return its columns by name, without copying: exactly those of ``types``.
 
+    Every buffer and every offset is checked to lie within the file, and text to be UTF-8. Nothing is decompressed,
+    because the sizes that a compressed file declares are allocated before they turn out to be false.
+
     Raises:
-        ArtifactError: Not an Arrow file, other columns than expected, or missing values.
+        ArtifactError: Not an Arrow file, other columns than expected, compressed, or missing values.
     """
     try:
-        table = pa.ipc.open_file(pa.memory_map(str(path), "r"))
-        if table.num_record_batches != 1:
-            raise ArtifactError(f"{path}: {table.num_record_batches} record batches, expected 1")
-        batch = table.get_batch(0)
-        batch.validate()
-        found = dict(zip(batch.schema.names, batch.schema.types, strict=True))
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        found, batch = _read(path, types)
+    except (pa.ArrowException, OSError, ValueError, IndexError, struct.error) as error:
         raise ArtifactError(f"{path}: not a readable Arrow file ({error}). Build the artifact again") from error
-    if found != dict(types):
+    if batch is None:
         raise ArtifactError(f"{path}: columns {_show(found)}, expected {_show(types)}. Build the artifact again")
     for name in types:
         if batch.column(name).null_count:
             raise ArtifactError(f"{path}: column {name} has missing values. Build the artifact again")
     return {name: batch.column(name) for name in types}
+
+
+def _read(path: Path, types: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return the types of a file's columns, and its batch, None where the types are not the expected ones.
+
+    A file is a magic number and a stream of messages. The footer repeats where these lie and is not needed.
+    """
+    size = path.stat().st_size
+    data = pa.memory_map(str(path), "r").read_buffer(size)
+    ends = (0, max(0, size - len(_MAGIC)))
+    if size < _BEGINNING or any(data.slice(end, len(_MAGIC)).to_pybytes() != _MAGIC for end in ends):
+        raise ValueError("does not begin and end with ARROW1")
+    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(data.slice(_BEGINNING)))
+    first = _next(messages)
+    if first is None or first.type != "schema":
+        raise ValueError("no schema at its beginning")
+    schema = pa.ipc.read_schema(first)
+    found = dict(zip(schema.names, schema.types, strict=False))
+    if len(schema) != len(types) or found != dict(types):
+        return found, None
+    message = _next(messages)
+    if message is None or message.type != "record batch":
+        raise ValueError("no record batch after the schema")
+    if _is_compressed(message.metadata.to_pybytes()):
+        raise ValueError("the columns are compressed")
+    batch = pa.ipc.read_record_batch(message, schema)
+    batch.validate(full=True)
+    if _next(messages) is not None:
+        raise ValueError("more than one record batch")
+    return found, batch
+
+
+def _next(messages: Any) -> Any:
+    """Return the next message of a stream, None at its end."""
+    try:
+        return messages.read_next_message()
+    except StopIteration:
+        return None
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Return whether the message of a record batch, a flatbuffer, says that its buffers are compressed.
+
+    Arrow 0.17 said so in the message's notes, which are still read, so a message with notes counts as compressed.
+    """
+
+    def field(table: int, number: int) -> int:
+        """Return where a table's field lies, 0 where it is left out."""
+        vtable = table - struct.unpack_from("<i", metadata, table)[0]
+        if not 0 <= vtable < len(metadata):
+            raise ValueError("a table leads outside its message")
+        (bytes_of_vtable,) = struct.unpack_from("<H", metadata, vtable)
+        place = 4 + 2 * number
+        offset: int = struct.unpack_from("<H", metadata, vtable + place)[0] if place < bytes_of_vtable else 0
+        return table + offset if offset else 0
+
+    def follow(place: int) -> int:
+        target: int = place + struct.unpack_from("<I", metadata, place)[0]
+        return target
+
+    message = follow(0)
+    return bool(field(message, _NOTES) or field(follow(field(message, _HEADER)), _COMPRESSION))
 
 
 def as_numpy(column: pa.Array) -> NDArray[Any]:
