@@ -1,0 +1,331 @@
+"""Artifacts with changed bytes and hashes to match, opened and used in processes of their own.
+
+A kind of artifact is one whole example and an *exercise*: a function of a path and a scratch folder that yields what
+users do with such an artifact, as functions without arguments. `fuzz` changes copies of the example, numbers
+them, and lets workers exercise them. An exercise may raise `SpectoolError`. All else is a fault: other exceptions,
+signals, more than two seconds of processor time, much more memory than the example itself needs.
+
+    faults = fuzz("spectool.tests.artifacts.test_hostile:dictionary", example, range(200), seed, tmp_path)
+
+Change ``n`` depends on the seed and on ``n`` alone. A fault is repeated by
+``python -m spectool.tests.artifacts.hostile EXERCISE EXAMPLE SEED N N+1 --traceback``.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import resource
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from pkgutil import resolve_name
+
+from click.testing import CliRunner
+
+from spectool import SpectoolError
+
+Exercise = Callable[[Path, Path], Iterator[Callable[[], object]]]
+Mutator = Callable[[bytes, random.Random], bytes]
+MANIFEST = "manifest.json"
+SECONDS = 2.0  # of processor time, for all that is done with one artifact
+STUCK = 30.0  # seconds without a sign of life
+GROWTH = 10  # times the size of the artifact's files
+SPARE = 64 << 20  # bytes that caches of Python and of libraries may take besides
+ROOM = 3 << 30  # bytes of address space for a worker, above what it begins with
+WORDS = (0, 1, 2, 7, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+
+
+def command(*arguments: object) -> None:
+    """Run a command as users do; it may end with 0, or with 1 and an error that was foreseen."""
+    from spectool.cli import main
+
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    if result.exit_code not in (0, 1) or "unexpected" in result.output:
+        raise AssertionError(f"{arguments[0]}: {result.exit_code}, {result.output[-200:]}") from result.exception
+
+
+# Changes of bytes.
+
+
+def _flip(data: bytes, rng: random.Random) -> bytes:
+    place = rng.randrange(len(data))
+    return data[:place] + bytes([data[place] ^ (1 << rng.randrange(8))]) + data[place + 1 :]
+
+
+def _near_an_end(data: bytes, rng: random.Random) -> bytes:
+    """Flip a bit of what is likely a header or a footer."""
+    near = min(len(data), 200)
+    place = rng.choice([rng.randrange(near), len(data) - 1 - rng.randrange(near)])
+    return data[:place] + bytes([rng.randrange(256)]) + data[place + 1 :]
+
+
+def _word(data: bytes, rng: random.Random) -> bytes:
+    """Replace an aligned number by a wild one, or by one that is a little off."""
+    width = rng.choice([1, 2, 4, 4, 8, 8])
+    if len(data) < width:
+        return data
+    place = rng.randrange(len(data) // width) * width
+    value = int.from_bytes(data[place : place + width], "little")
+    found = rng.choice([rng.choice(WORDS), value + rng.choice([-8, -1, 1, 8, 64]), rng.getrandbits(64), len(data)])
+    return data[:place] + (found % (1 << 8 * width)).to_bytes(width, "little") + data[place + width :]
+
+
+def _random_block(data: bytes, rng: random.Random) -> bytes:
+    begin, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
+    end = min(end, begin + 64)
+    return data[:begin] + rng.randbytes(end - begin) + data[end:]
+
+
+def _cut(data: bytes, rng: random.Random) -> bytes:
+    return data[: rng.choice([rng.randrange(len(data)), max(0, len(data) - rng.randint(1, 16))])]
+
+
+def _extend(data: bytes, rng: random.Random) -> bytes:
+    return data + rng.choice([rng.randbytes(rng.randint(1, 64)), bytes(rng.randint(1, 4096)), data[-64:]])
+
+
+def _remove(data: bytes, rng: random.Random) -> bytes:
+    place = rng.randrange(len(data))
+    return data[:place] + data[place + rng.choice([1, 4, 8, 64]) :]
+
+
+def _insert(data: bytes, rng: random.Random) -> bytes:
+    place = rng.randrange(len(data) + 1)
+    return data[:place] + rng.randbytes(rng.choice([1, 4, 8, 64])) + data[place:]
+
+
+def _move(data: bytes, rng: random.Random) -> bytes:
+    """Write one part of the file over another."""
+    length = rng.choice([4, 8, 32, 256])
+    source, place = (rng.randrange(max(1, len(data) - length)) for _ in range(2))
+    return data[:place] + data[source : source + length] + data[place + length :]
+
+
+MUTATORS: tuple[Mutator, ...] = (
+    _flip,
+    _near_an_end,
+    _word,
+    _word,
+    _word,
+    _random_block,
+    _cut,
+    _extend,
+    _remove,
+    _insert,
+    _move,
+)
+
+
+# Changes of the manifest.
+
+
+def _wild_value(rng: random.Random) -> str:
+    """A JSON value that no reader hopes for."""
+    return rng.choice(
+        [
+            *("null", "true", '""', "[]", "{}", "-1", "0", "0.5", "NaN", "Infinity", "1e999", '"x"', '"\\ud800"'),
+            *(str(number) for number in WORDS),
+            *("1" + "0" * 400, "-" + "9" * 5000, "[" * 5000 + "]" * 5000, '{"a":' * 3000 + "1" + "}" * 3000),
+            *('"' + "x" * 100_000 + '"', "[" + "0," * 10_000 + "0]", '"\\u001b[2J\\u0000"', '"../../../etc/passwd"'),
+        ]
+    )
+
+
+def change_manifest(text: str, rng: random.Random) -> str:
+    """Replace, drop or repeat a value somewhere in the manifest."""
+    value = json.loads(text)
+    places: list[tuple[dict, str]] = []  # type: ignore[type-arg]
+
+    def collect(part: object) -> None:
+        if isinstance(part, dict):
+            for key, inner in part.items():
+                places.append((part, key))
+                collect(inner)
+        elif isinstance(part, list):
+            for inner in part:
+                collect(inner)
+
+    collect(value)
+    parent, key = rng.choice(places)
+    change = rng.randrange(4)
+    if change == 0:
+        del parent[key]
+    elif change == 1:
+        parent[rng.choice(["../x", "x" * 300, "", "NaN", "size"])] = parent.pop(key)
+    else:
+        parent[key] = "@@"
+    return json.dumps(value).replace('"@@"', _wild_value(rng))
+
+
+def reseal(folder: Path) -> None:
+    """Write sizes and hashes into the manifest that fit the files, whatever these hold."""
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    for name, entry in manifest["files"].items():
+        data = (folder / name).read_bytes()
+        entry["bytes"], entry["sha256"] = len(data), hashlib.sha256(data).hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def mutate(folder: Path, rng: random.Random, mutators: Sequence[Mutator] = MUTATORS) -> str:
+    """Change an artifact in place, hashes to match, and say how."""
+    files = sorted(path for path in folder.iterdir() if path.name != MANIFEST)
+    kind = rng.randrange(20)
+    if kind == 0 and len(files) > 1:
+        one, other = rng.sample(files, 2)
+        content = one.read_bytes()
+        one.write_bytes(other.read_bytes())
+        other.write_bytes(content)
+        reseal(folder)
+        return f"{one.name} and {other.name} swapped"
+    if kind in (1, 2):
+        text = (folder / MANIFEST).read_text(encoding="utf-8")
+        (folder / MANIFEST).write_text(change_manifest(text, rng), encoding="utf-8")
+        return "a value in the manifest"
+    if kind == 3:
+        data = (folder / MANIFEST).read_bytes()
+        mutator = rng.choice(MUTATORS)
+        (folder / MANIFEST).write_bytes(mutator(data, rng))
+        return f"manifest: {mutator.__name__}"
+    done = []
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        file, mutator = rng.choice(files), rng.choice(mutators)
+        if data := file.read_bytes():
+            file.write_bytes(mutator(data, rng))
+        done.append(f"{file.name}: {mutator.__name__}")
+    reseal(folder)
+    return ", ".join(done)
+
+
+# Workers.
+
+
+def fuzz(exercise: str, example: Path, numbers: range, seed: int, scratch: Path, mutators: str = "") -> list[str]:
+    """Exercise changed copies of an artifact in worker processes.
+
+    Args:
+        exercise: ``module:function``, of the type `Exercise`.
+        example: A whole artifact.
+        numbers: Of the changes.
+        seed: Of all of them.
+        scratch: Empty folder for what is written.
+        mutators: ``module:sequence`` of changes of bytes that know the format, to be used half of the time.
+
+    Returns:
+        A line for each fault: the number of the change, what was changed, what happened.
+    """
+    faults: list[str] = []
+    begin = numbers.start
+    while begin < numbers.stop:
+        arguments = [exercise, str(example), str(seed), str(begin), str(numbers.stop), "--mutators", mutators]
+        environment = {**os.environ, "TMPDIR": str(scratch)}
+        with (scratch / "stderr").open("w+") as errors:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "spectool.tests.artifacts.hostile", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                text=True,
+            )
+            number, what = begin, "before anything was changed"
+            assert worker.stdout is not None
+            while True:
+                if not select.select([worker.stdout], [], [], STUCK)[0]:
+                    worker.kill()
+                    faults.append(f"{number}: {what}: hangs")
+                    break
+                line = worker.stdout.readline()
+                if not line:
+                    break
+                sign, _, rest = line.rstrip("\n").partition(" ")
+                if sign == "begin":
+                    first, _, what = rest.partition(" ")
+                    number = int(first)
+                elif sign == "fault":
+                    faults.append(f"{number}: {what}: {rest}")
+            status = worker.wait()
+            if status == 0:
+                break
+            if status not in (-9, 0) or not faults:
+                errors.seek(0)
+                faults.append(f"{number}: {what}: ended with {status}: {errors.read()[-300:]}")
+        begin = number + 1
+    return faults
+
+
+def work(exercise: Exercise, example: Path, seed: int, numbers: range, mutators: Sequence[Mutator], show: bool) -> None:
+    """Change and exercise copies one after the other; print what begins and what goes wrong, a line each."""
+    size = sum(path.stat().st_size for path in example.iterdir())
+    scratch = Path(tempfile.mkdtemp())
+    allowed = [_use(exercise, example, scratch, show)[1] for _ in range(2)][-1] + GROWTH * size + SPARE
+    soft = _memory("VmSize") + ROOM
+    resource.setrlimit(resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
+    for number in numbers:
+        rng = random.Random(f"{seed} {number}")
+        folder = scratch / "x"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(example, folder)
+        what = mutate(folder, rng, mutators if mutators and rng.random() < 0.5 else MUTATORS)
+        print("begin", number, what, flush=True)
+        began = time.process_time()
+        problems, grown = _use(exercise, folder, scratch, show)
+        if (seconds := time.process_time() - began) > SECONDS:
+            problems.append(f"takes {seconds:.1f} s")
+        if grown > allowed:
+            problems.append(f"takes {grown >> 20} MiB, expected at most {allowed >> 20}")
+        for problem in problems:
+            print("fault", problem, flush=True)
+    shutil.rmtree(scratch)
+
+
+def _use(exercise: Exercise, path: Path, scratch: Path, show: bool) -> tuple[list[str], int]:
+    """Return what went wrong, and by how many bytes the process was larger than at the beginning."""
+    before = _memory("VmRSS")
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
+    problems = []
+    try:
+        for action in exercise(path, scratch):
+            try:
+                action()
+            except SpectoolError:
+                pass
+            except Exception as error:
+                problems.append(" ".join(f"{type(error).__name__}: {error}".split())[:600])
+                if show:
+                    traceback.print_exc()
+    except SpectoolError:
+        pass
+    except Exception as error:
+        problems.append(" ".join(f"{type(error).__name__}: {error}".split())[:600])
+        if show:
+            traceback.print_exc()
+    return problems, _memory("VmHWM") - before
+
+
+def _memory(key: str) -> int:
+    """Bytes by a line of Linux' process status."""
+    status = Path("/proc/self/status")
+    for line in status.read_text().splitlines() if status.exists() else ():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def _main(arguments: list[str]) -> None:
+    show = "--traceback" in arguments
+    place = arguments.index("--mutators") + 1 if "--mutators" in arguments else 0
+    mutators = resolve_name(arguments[place]) if place and arguments[place] else ()
+    exercise, example, seed, first, last = arguments[:5]
+    work(resolve_name(exercise), Path(example), int(seed), range(int(first), int(last)), mutators, show)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

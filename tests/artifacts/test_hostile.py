@@ -1,0 +1,81 @@
+"""Artifacts of strangers: whatever bytes they hold, and whatever hashes, the process lives, answers and stays small."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spectool.artifacts import Dictionary, open_tokenizer
+from spectool.artifacts.formats.dictionary import START
+from spectool.build.counting.options import CountOptions
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.options import BackoffOptions
+from spectool.corpora import open_corpus
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.lookup import LookupDrafter
+
+from ..commands import TOKENIZER
+from . import hostile
+
+DRAFTED = 300  # tokens
+
+
+def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
+    """What users do with a dictionary."""
+    out = scratch / "out"
+    yield lambda: draft(path)
+    yield lambda: [list(Dictionary(path).entries()) for _ in range(2)]
+    yield lambda: hostile.command("inspect", path, "--lookup", "w tym roku", "--tokenizer", TOKENIZER)
+    yield lambda: hostile.command("inspect", path, "--json", "--tokenizer", TOKENIZER)
+    yield lambda: hostile.command("verify", path)
+    yield lambda: hostile.command("merge-dict", path, path, "-o", out / "merged.dict")
+    yield lambda: hostile.command("export-dict", path, "--format", "llama.cpp", "-o", out / "x.lookup")
+    yield lambda: hostile.command(
+        "restrict-dict", path, "--script", "Latn", "--tokenizer", TOKENIZER, "-o", out / "restricted.dict"
+    )
+
+
+def draft(path: Path) -> None:
+    """Draft after contexts of the dictionary, after what it drafts itself, and after random tokens."""
+    opened, rng = Dictionary(path), random.Random(1)
+    drafter: Drafter = LookupDrafter(opened)
+    size = int(min(2**31, opened.tokenizer["size"]))
+    for round_ in range(DRAFTED // 10):
+        entry = opened.entry(rng.randrange(len(opened))) if len(opened) else None
+        context = [rng.randrange(size) for _ in range(3)] if entry is None or round_ % 3 == 0 else list(entry.context)
+        opened.look_up(context)
+        state = START
+        for token in context:
+            state = opened.advance(state, token)
+        opened.step(state)
+        drafter.start(context)
+        proposal = drafter.propose(10)
+        drafter.commit(proposal.tokens or (1,))
+
+
+@pytest.fixture(scope="session")
+def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small backoff dictionary of the demo's tokenizer."""
+    out = tmp_path_factory.mktemp("hostile") / "small.dict"
+    tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
+    options = BackoffOptions(entries=1500)
+    count_and_build(tokenizer, open_corpus("sample:pl"), out, options, CountOptions(), lambda step: None)
+    return out
+
+
+@pytest.mark.system
+def test_dictionaries(example_dictionary: Path, tmp_path: Path) -> None:
+    assert_harmless("dictionary", example_dictionary, 200, tmp_path)
+
+
+@pytest.mark.slow
+def test_many_dictionaries(example_dictionary: Path, tmp_path: Path) -> None:
+    assert_harmless("dictionary", example_dictionary, 10_000, tmp_path)
+
+
+def assert_harmless(kind: str, example: Path, number: int, scratch: Path) -> None:
+    seed = random.randrange(10**6)
+    faults = hostile.fuzz(f"{__name__}:{kind}", example, range(number), seed, scratch)
+    assert not faults, f"seed {seed}: {len(faults)} faults\n" + "\n".join(faults[:20])
