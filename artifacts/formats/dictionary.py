@@ -13,7 +13,8 @@ it is in the backoff method, whose continuations are single tokens. A DictSpec p
 A symbol is a code point: the n-th most frequent token is U+0001 + n, surrogates skipped, so that common tokens take one
 byte of UTF-8. Contexts are stored newest token first. One walk down the trie along the reversed history meets every
 known suffix; the last hit is the longest. Opening builds nothing: a sequence's state is its newest symbols, and every
-look-up is a walk in the mapped file.
+look-up is a walk in the mapped file. Opening does check that no walk and no index can lead outside the files: a
+dictionary may come from anyone, with checksums to match.
 """
 
 from bisect import bisect_left
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 
 from spectool import ArtifactError
 from spectool.artifacts.formats.arrays import map_array, save_array
+from spectool.artifacts.formats.marisa_check import check_trie
 from spectool.artifacts.manifest import Artifact
 
 FORMAT = "spectool-dictionary"
@@ -39,10 +41,13 @@ Step: TypeAlias = tuple[tuple[int, ...], float, bytes]
 START = b""
 """The state of an empty sequence, and of one whose tokens no context has."""
 _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
+_SYMBOLS = 0x10FFFF - _SURROGATES - 1  # code points but NUL and the last, which is no token's
 _CONTEXT_TRIES = 3  # nested in each other: a tenth smaller than one
 PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
+LONGEST = 64  # tokens of a context or a continuation
 _BATCH = 1 << 16  # contexts read at once
 _LONGEST_SYMBOL = 4  # bytes
+_REMEMBERED = 1 << 14  # continuations
 UNKNOWN_SYMBOL = "\U0010ffff".encode()  # stands for tokens outside the alphabet; no context contains it
 
 
@@ -86,14 +91,17 @@ class Dictionary(Artifact):
     def __init__(self, path: Path) -> None:
         """Open the dictionary at ``path``, as `Artifact` says.
 
-        The tries are compared with their checksums at once, about 1 ms for each MB: walking a
-        damaged one can end the process.
+        The tries are compared with their checksums, and all that look-ups rely on is checked: about 15 ms for each MB
+        of ``contexts.marisa``.
         """
         super().__init__(path)
         self.alphabet = map_array(self._file("alphabet.npy"), "uint32")
-        self._symbols, self._tokens = _Symbols(self.alphabet), _Tokens(self.alphabet)
+        self._symbols = _Symbols(self.alphabet)
         self._continuations = self._trie("continuations.marisa")
         self._contexts = self._trie("contexts.marisa")
+        tokens = _Tokens(self.alphabet)
+        self._context_of = _Spelled(self._contexts, tokens, self.path / "contexts.marisa", self.again)
+        self._spelled = _Spelled(self._continuations, tokens, self.path / "continuations.marisa", self.again)
         self._prefixes, self._key_id = self._contexts.prefixes, self._contexts.key_id
         size = len(self._contexts)
         # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
@@ -101,17 +109,24 @@ class Dictionary(Artifact):
         self._continuation, self._probability, self._count = (
             map_array(self._file(f"{name}.npy"), kind, size).data for name, kind in kinds.items()
         )
-        self._spelled = _Spelled(self._continuations, self._tokens)
         self.max_context: int = self.manifest.statistics.get("max_context", 0)
-        fits = isinstance(self.max_context, int) and self.max_context >= 1
-        self._expect(fits, f"max_context is {self.max_context!r}, expected tokens")
+        fits = type(self.max_context) is int and 1 <= self.max_context <= LONGEST
+        self._expect(fits, f"max_context is {self.max_context!r}, expected 1 to {LONGEST} tokens")
         self.chained: bool = self.manifest.statistics.get("chained", "missing")
         self._expect(isinstance(self.chained, bool), f"chained is {self.chained!r}, expected true or false")
         self._reach = self.max_context * _LONGEST_SYMBOL
+        self._check_ids("alphabet.npy", self.alphabet, self.tokenizer["size"], "token ids outside the vocabulary")
+        self._expect(self._symbols.differ and len(self.alphabet) < _SYMBOLS, "token ids repeat", "alphabet.npy")
+        ids, known = np.asarray(self._continuation), len(self._continuations)
+        self._check_ids("continuation.npy", ids, known, "ids outside continuations.marisa")
+
+    def _check_ids(self, file: str, ids: NDArray[Any], above: int, problem: str) -> None:
+        self._expect(not len(ids) or int(ids.max()) < above, problem, file)
 
     def _trie(self, name: str) -> Any:
         file = self._file(name, hashed=True)
         try:
+            check_trie(np.fromfile(file, np.uint8), LONGEST * _LONGEST_SYMBOL)
             return marisa_trie.BinaryTrie().mmap(str(file))
         except (RuntimeError, OSError, ValueError) as error:
             raise ArtifactError(f"{file}: not a readable marisa-trie file ({error}). {self.again}") from error
@@ -136,7 +151,10 @@ class Dictionary(Artifact):
         """
         newest_first = tokens[: -self.max_context - 1 : -1]
         known = self._prefixes(b"".join(map(self._symbols.__getitem__, newest_first)))
-        return Match(*self.continuation(self._key_id(known[-1])), len(known[-1].decode())) if known else None
+        if not known:
+            return None
+        length = len(known[-1].decode(errors="replace"))  # a context that ends within a symbol is no token's
+        return Match(*self.continuation(self._key_id(known[-1])), length)
 
     def advance(self, state: bytes, token: int) -> bytes:
         """Return the state after one more token id: symbols, newest first; a cut one at the end matches none."""
@@ -148,14 +166,12 @@ class Dictionary(Artifact):
         if not known:
             return None
         row = self._key_id(known[-1])
-        tokens = self._spelled[self._continuation[row]]
-        for token in tokens:
-            state = self._symbols[token] + state
-        return tokens, (self._probability[row] + 1) * PROBABILITY_STEP, state
+        tokens, newest_first = self._spelled[self._continuation[row]]
+        return tokens, (self._probability[row] + 1) * PROBABILITY_STEP, (newest_first + state)[: self._reach]
 
     def continuation(self, row: int) -> tuple[tuple[int, ...], float]:
         """Return what an entry proposes, token ids, and its probability."""
-        return self._spelled[self._continuation[row]], (self._probability[row] + 1) * PROBABILITY_STEP
+        return self._spelled[self._continuation[row]][0], (self._probability[row] + 1) * PROBABILITY_STEP
 
     def entry(self, row: int) -> Entry:
         """Return the entry with a number from 0 to ``len(self) - 1``."""
@@ -166,25 +182,21 @@ class Dictionary(Artifact):
         return (self._entry(key, row) for key, row in self._contexts.iteritems())
 
     def _entry(self, key: bytes, row: int) -> Entry:
-        context = [self._tokens[char] for char in reversed(key.decode())]
+        context = self._context_of.tokens(key)[::-1]
         return Entry(context, *self.continuation(row), round(2 ** (self._count[row] / 8)))
 
     def _problems(self) -> Iterator[tuple[str, str]]:
-        alphabet, known = self.alphabet, len(self.alphabet)
-        if len(np.unique(alphabet)) < known:
-            yield "alphabet.npy", "token ids repeat"
-        if alphabet.max(initial=0) >= self.tokenizer["size"]:
-            yield "alphabet.npy", "token ids outside the vocabulary"
+        known = len(self.alphabet)
         for file, trie in (("contexts.marisa", self._contexts), ("continuations.marisa", self._continuations)):
-            shortest, longest, last_rank = _extremes(trie)
-            if last_rank >= known:
+            try:
+                longest, last_rank = _extremes(trie)
+            except UnicodeDecodeError:
+                yield file, "a key is not UTF-8"
+                continue
+            if not -1 <= last_rank < known:
                 yield file, "a symbol is not in alphabet.npy"
-            if trie is self._contexts and not (shortest and longest <= self.max_context):
-                yield file, "a context is empty or too long"
-            if not shortest:
-                yield file, "a continuation is empty"
-        if np.asarray(self._continuation).max(initial=0) >= max(1, len(self._continuations)):
-            yield "continuation.npy", "ids outside continuations.marisa"
+            if trie is self._contexts and longest > self.max_context:
+                yield file, "a context is too long"
 
 
 class _Symbols(dict[int, bytes]):
@@ -194,7 +206,9 @@ class _Symbols(dict[int, bytes]):
         super().__init__()
         by_token = np.argsort(alphabet)
         self._ranks = by_token.astype(np.uint32).data
-        self._sorted = alphabet[by_token].data
+        ids = alphabet[by_token]
+        self._sorted = ids.data
+        self.differ = bool((ids[1:] != ids[:-1]).all())
 
     def __missing__(self, token: int) -> bytes:
         place = bisect_left(self._sorted, token)
@@ -213,33 +227,47 @@ class _Tokens(dict[str, int]):
         self._alphabet = alphabet.data
 
     def __missing__(self, char: str) -> int:
-        found = self[char] = self._alphabet[int(_ranks(char)[0])]
+        rank = int(_ranks(char)[0])
+        if not 0 <= rank < len(self._alphabet):
+            raise IndexError("a symbol is not in alphabet.npy")
+        found = self[char] = self._alphabet[rank]
         return found
 
 
-class _Spelled(dict[int, tuple[int, ...]]):
-    """Id of a continuation -> its token ids; of each that was met, a few thousand."""
+class _Spelled(dict[int, tuple[tuple[int, ...], bytes]]):
+    """Id of a key -> its token ids, and its symbols in reverse; of those that were met last, a few thousand."""
 
-    def __init__(self, continuations: Any, tokens: _Tokens) -> None:
+    def __init__(self, trie: Any, tokens: _Tokens, file: Path, again: str) -> None:
         super().__init__()
-        self._continuations, self._tokens = continuations, tokens
+        self._trie, self._tokens, self._file, self._again = trie, tokens, file, again
 
-    def __missing__(self, place: int) -> tuple[int, ...]:
-        key = self._continuations.restore_key(place).decode()
-        spelled = self[place] = tuple(map(self._tokens.__getitem__, key))
+    def __missing__(self, place: int) -> tuple[tuple[int, ...], bytes]:
+        key = self._trie.restore_key(place)
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        spelled = self[place] = self.tokens(key), key.decode()[::-1].encode()
         return spelled
 
+    def tokens(self, key: bytes) -> tuple[int, ...]:
+        """Return the token ids of a key."""
+        try:
+            return tuple(map(self._tokens.__getitem__, key.decode()))
+        except (UnicodeDecodeError, IndexError) as error:
+            raise ArtifactError(f"{self._file}: {error}. {self._again}") from error
 
-def _extremes(trie: Any) -> tuple[int, int, int]:
-    """Return the lengths of a trie's shortest and longest key, 1 and 0 without any, and its highest rank or -1."""
-    shortest, longest, last_rank = (1 << 30 if len(trie) else 1), 0, -1
+
+def _extremes(trie: Any) -> tuple[int, int]:
+    """Return the length of a trie's longest key, in symbols, and its highest rank, -1 without any or -2 for a NUL."""
+    longest, last_rank = 0, -1
     keys = trie.iterkeys()
     while batch := list(islice(keys, _BATCH)):
         symbols = [key.decode() for key in batch]
-        lengths = list(map(len, symbols))
-        shortest, longest = min(shortest, *lengths), max(longest, *lengths)
-        last_rank = max(last_rank, int(_ranks("".join(symbols)).max(initial=-1)))
-    return shortest, longest, last_rank
+        longest = max(longest, *map(len, symbols))
+        ranks = _ranks("".join(symbols))
+        last_rank = max(last_rank, int(ranks.max(initial=-1))) if ranks.min(initial=0) >= 0 else -2
+        if last_rank == -2:
+            break
+    return longest, last_rank
 
 
 def _save(trie: marisa_trie.Trie, path: Path) -> None:
@@ -261,8 +289,14 @@ def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = 
 
     Returns:
         Statistics for the manifest: entries, symbols, continuations, max_context, max_continuation, chained.
+
+    Raises:
+        ArtifactError: It cannot be written, or an entry is too long.
     """
     rows = list(entries)
+    longest = max((len(part) for row in rows for part in (row.context, row.continuation)), default=0)
+    if longest > LONGEST:
+        raise ArtifactError(f"{directory}: an entry of {longest} tokens, expected at most {LONGEST} on each side")
     frequency = Counter(chain.from_iterable(chain(row.context, row.continuation) for row in rows))
     alphabet = sorted(frequency, key=lambda token: (-frequency[token], token))
     symbols = {token: symbol(rank) for rank, token in enumerate(alphabet)}
