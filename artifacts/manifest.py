@@ -10,6 +10,7 @@ into its place is `artifacts.replacing`.
 
 import hashlib
 import json
+import math
 import os
 import re
 import shlex
@@ -23,8 +24,8 @@ from spectool import ArtifactError, IncompleteArtifact
 
 MANIFEST = "manifest.json"
 _MODEL_FILES = ("config.json", "tokenizer*", "tekken.json", "*.model", "*.tiktoken", "*.safetensors", "*.gguf", "*.npz")
-_MAX_MANIFEST_BYTES = 16 * 2**20
-_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_MAX_MANIFEST_BYTES = 4 * 2**20
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,20 +215,54 @@ def parse_manifest(file: Path) -> Manifest:
     Raises:
         ArtifactError: It is damaged, unsafe, or the manifest of something else.
     """
-    if file.stat().st_size > _MAX_MANIFEST_BYTES:
-        raise ArtifactError(f"{file}: {file.stat().st_size} bytes, expected less than {_MAX_MANIFEST_BYTES}")
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-        manifest = Manifest(**value)
+        manifest = Manifest(**read_json(file))
         _check_types(manifest)
     except (ValueError, TypeError, RecursionError) as error:
         raise ArtifactError(f"{file}: not a spectool manifest ({error}). Build the artifact again") from error
-    for name, entry in manifest.files.items():
-        if not _FILE_NAME.match(name) or name == MANIFEST or entry["bytes"] < 0:
-            raise ArtifactError(
-                f"{file}: unsafe file entry {name!r} ({entry['bytes']} bytes); file names must be plain"
-            )
+    check_names(file, manifest.files)
     return manifest
+
+
+def read_json(file: Path, largest: int = _MAX_MANIFEST_BYTES) -> Any:
+    """Read a JSON file that may come from anyone: its size, its numbers and its text are bounded.
+
+    Raises:
+        ValueError: It is too large, no JSON, or holds numbers or text that JSON's readers do not agree on.
+    """
+    size = file.stat().st_size
+    if size > largest:
+        raise ValueError(f"{size:,} bytes, expected at most {largest:,}")
+    text = file.read_text(encoding="utf-8")
+    value = json.loads(text, parse_int=_integer, parse_float=_finite, parse_constant=_finite)
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate cannot be printed
+    return value
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 20 or abs(number := int(digits)) >= 1 << 63:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return number
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{digits[:20]} is not a finite number")
+    return number
+
+
+def check_names(record: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check that the files which a record names are plain names in its own folder, with sizes.
+
+    Raises:
+        ArtifactError: One is not.
+    """
+    for name, entry in files.items():
+        if not _FILE_NAME.match(name) or name == record.name or entry["bytes"] < 0:
+            raise ArtifactError(
+                f"{record}: unsafe file entry {name[:100]!r} ({entry['bytes']} bytes); file names must be plain"
+            )
 
 
 def _check_types(manifest: Manifest) -> None:
@@ -236,14 +271,19 @@ def _check_types(manifest: Manifest) -> None:
     _expect_types("the manifest", asdict(manifest), {"format": str, "version": int, "tool": str, **parts})
     for role, tokenizer in manifest.tokenizers.items():
         _expect_types(f"tokenizer {role!r}", tokenizer, {"name": str, "fingerprint": str, "size": int})
+        _expect_types(f"tokenizer {role!r}", tokenizer, {"sources": list, "file": str, "changed": dict}, optional=True)
+        if tokenizer["size"] < 0 or any(type(source) is not str for source in tokenizer.get("sources", ())):
+            raise TypeError(f"tokenizer {role!r} has a negative size, or sources that are no text")
+    texts = {"corpus": str, "documents": int, "characters": int, "repaired": dict}
+    _expect_types("the inputs", manifest.inputs, texts, optional=True)
     for name, entry in manifest.files.items():
         _expect_types(f"file {name!r}", entry, {"bytes": int, "sha256": str})
 
 
-def _expect_types(what: str, value: Any, types: Mapping[str, type]) -> None:
+def _expect_types(what: str, value: Any, types: Mapping[str, type], optional: bool = False) -> None:
     for key, kind in types.items():
         found = value.get(key) if isinstance(value, dict) else None
-        if type(found) is not kind:
+        if type(found) is not kind and not (optional and found is None):
             raise TypeError(f"{key!r} of {what}: expected {kind.__name__}, got {type(found).__name__}")
 
 

@@ -3,11 +3,10 @@
 In ``training.json``, ``files`` is name -> ``{"bytes", "sha256"}``; `docs/formats.md` says the rest.
 """
 
-import json
 from pathlib import Path
 
 from spectool import ArtifactError
-from spectool.artifacts.manifest import Manifest, check_size, verify_files
+from spectool.artifacts.manifest import Manifest, check_names, check_size, read_json, verify_files
 
 FORMAT = "spectool-draft"
 RECORD = "training.json"
@@ -20,12 +19,13 @@ def verify_draft(path: Path) -> int:
         ArtifactError: A file differs or is missing, or the record has no hashes.
     """
     try:
-        files = json.loads((path / RECORD).read_text(encoding="utf-8"))["files"]
-        manifest = Manifest(FORMAT, 1, {}, {}, {}, {}, files={name: dict(entry) for name, entry in files.items()})
+        files = {name: dict(entry) for name, entry in read_json(path / RECORD)["files"].items()}
+        manifest = Manifest(FORMAT, 1, {}, {}, {}, {}, files=files)
+        check_names(path / RECORD, files)
         for name, entry in manifest.files.items():
             check_size(path, name, entry)
         verify_files(path, manifest, RECORD)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ArtifactError(
             f"{path / RECORD}: has no sizes and hashes of the model's files, as an earlier spectool wrote none, or is "
             f"damaged ({error!r}). Train the model again, or load it with mlx-lm, which checks its weights"

@@ -22,16 +22,17 @@ fairness.json, all names being those given on the command line, lengths in token
     verdict         sentence, and what it rests on
 """
 
-import json
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
-from spectool.artifacts.manifest import Artifact
+from spectool import ArtifactError
+from spectool.artifacts.manifest import Artifact, read_json
 
 FORMAT = "spectool-fairness"
 VERSION = 1
 FIGURES = "fairness.json"
+_MOST_BYTES = 64 << 20  # it has the acceptance of every row that was measured
 _PARTS = ("gamma", "target", "tasks", "drafts", "dictionaries", "fertility", "verdict")
 
 
@@ -48,7 +49,11 @@ class Fairness(Artifact):
         Raises:
             ArtifactError: They are damaged, or a part is missing.
         """
-        figures: dict[str, Any] = json.loads(self._file(FIGURES, hashed=True).read_text(encoding="utf-8"))
+        file = self._file(FIGURES, hashed=True)
+        try:
+            figures: dict[str, Any] = read_json(file, _MOST_BYTES)
+        except (ValueError, RecursionError) as error:
+            raise ArtifactError(f"{file}: not readable ({error}). {self.again}") from error
         missing = [part for part in _PARTS if not isinstance(figures, dict) or part not in figures]
         self._expect(not missing, f"lacks {', '.join(missing)}", FIGURES)
         return figures

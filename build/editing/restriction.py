@@ -38,6 +38,7 @@ def restrict_dictionary(
         SpectoolError: Nothing fits.
     """
     tokenizer.require(dictionary.tokenizer, str(dictionary.path), "give its own one with --tokenizer")
+    dictionary.require_ids(tokenizer.size)
     tests = ([in_scripts(scripts)] if scripts else []) + ([in_languages(languages)] if languages else [])
     progress("reading")
     everything = predictions_of(dictionary)

@@ -48,7 +48,7 @@ def command(*arguments: object) -> None:
     from spectool.cli import main
 
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    if result.exit_code not in (0, 1) or "unexpected" in result.output:
+    if result.exit_code not in (0, 1) or "Error: unexpected" in result.output:
         raise AssertionError(f"{arguments[0]}: {result.exit_code}, {result.output[-200:]}") from result.exception
 
 

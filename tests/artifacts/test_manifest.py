@@ -103,7 +103,7 @@ def test_damaged_json(artifact: Path, text: str) -> None:
         (lambda m: m["files"]["data.bin"].pop("sha256"), "'sha256' of file 'data.bin': expected str, got NoneType"),
         (lambda m: m["files"]["data.bin"].update(sha256=5), "'sha256' of file 'data.bin': expected str, got int"),
         (lambda m: m["files"]["data.bin"].update(bytes="1024"), "'bytes' of file 'data.bin': expected int, got str"),
-        (lambda m: m["files"]["data.bin"].update(bytes=float("inf")), "'bytes' of file 'data.bin': expected int"),
+        (lambda m: m["files"]["data.bin"].update(bytes=float("inf")), "Infinity is not a finite number"),
         (lambda m: m["tokenizers"]["target"].update(size="9"), "'size' of tokenizer 'target': expected int, got str"),
         (lambda m: m["tokenizers"]["target"].pop("fingerprint"), "'fingerprint' of tokenizer 'target'"),
         (lambda m: m["tokenizers"].update(target=None), "'name' of tokenizer 'target'"),
@@ -175,8 +175,8 @@ def test_a_stranger(artifact: Path, kind: str) -> None:
 
 def test_an_oversized_manifest(artifact: Path) -> None:
     with (artifact / "manifest.json").open("ab") as stream:
-        stream.truncate(16 * 2**20 + 1)
-    with pytest.raises(ArtifactError, match=r"manifest\.json: 16777217 bytes, expected less than 16777216"):
+        stream.truncate(4 * 2**20 + 1)
+    with pytest.raises(ArtifactError, match=r"manifest\.json: .*4,194,305 bytes, expected at most 4,194,304"):
         read_manifest(artifact)
 
 
