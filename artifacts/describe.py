@@ -150,7 +150,7 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
             if figures["lemma"]
             else f"text, encoded anew in every cycle: {figures['reason']}"
         )
-        facts[f"{side} proof"] = str(Proof(**figures["proof"]))
+        facts[f"{side} proof"] = str(Proof.of(figures["proof"]))
     if counted := manifest.statistics.get("counted"):  # older alignments counted all of the corpus
         facts["shares counted on"] = _extent(counted)
     return facts | _replayed(manifest.statistics)
@@ -164,9 +164,13 @@ def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
         counts = statistics[f"{side}_to_{other}"]
         replayed = f"{counts['texts']:,} texts, {counts['tokens']:,} tokens"
         if counts["lossy_texts"]:
-            replayed += f"; {counts['lossy_texts']:,} texts left out, whose bytes one side does not keep"
+            share = counts["lossy_texts"] / (counts["texts"] + counts["lossy_texts"])
+            replayed += f"; {counts['lossy_texts']:,} texts ({share:.1%}) left out, whose bytes one side does not keep"
         if counts["different_texts"]:
-            replayed += f"; {counts['different_texts']:,} texts came out otherwise than {other} writes them"
+            replayed += (
+                f"; {counts['different_texts']:,} texts came out otherwise than {other} writes them, "
+                f"{counts['different_tokens']:,} of {counts['other_tokens']:,} tokens"
+            )
         facts[f"{side} to {other}"] = [
             replayed,
             f"{_percent(counts['several'])} of the {side}'s tokens are several {other} tokens",
@@ -183,6 +187,26 @@ def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
+def describe_left_out(manifest: Manifest) -> str:
+    """Say why most texts of an alignment's sample were left out of its figures; nothing where most were counted."""
+    statistics = manifest.statistics
+    counts = statistics["draft_to_target"]
+    left_out, every = counts["lossy_texts"], counts["texts"] + counts["lossy_texts"]
+    if left_out <= counts["texts"]:
+        return ""
+    reasons = [
+        f"the {side}'s tokenizer ({'; '.join(statistics[side]['limits'])})"
+        for side, _ in _SIDES
+        if statistics[side]["limits"]
+    ]
+    return (
+        f"{left_out:,} of {every:,} texts ({left_out / every:.1%}) were left out, because "
+        f"{' or '.join(reasons) or 'one of the tokenizers'} does not keep their bytes. The figures above say "
+        f"{'nothing' if left_out == every else 'little'} about this pair: drafts that differ from the target's text in "
+        "this way are never accepted. Try a corpus that both tokenizers keep, or another draft"
+    )
+
+
 def _absorption(figures: Mapping[str, Any]) -> list[str]:
     """Say how often following text replaces a side's last token, and which frequent ones it replaces most often."""
     last, replaced = figures["last"], figures["replaced"]
@@ -193,10 +217,10 @@ def _absorption(figures: Mapping[str, Any]) -> list[str]:
         f"({replaced:,} of {last:,}; {figures['tokens']:,} different tokens)"
     ]
     rows = [
-        [f"{each['id']} {each['text']!r}", f"{each['last']:,}", f"{each['replaced'] / each['last']:.0%}"]
+        [f"{each['id']} {each['text']!r}", f"{each['last']:,}", f"{each['replaced']:,}", f"{each['risk']:.0%}"]
         for each in figures["riskiest"]
     ]
-    return facts + (table(["riskiest frequent tokens", "last", "replaced"], rows).splitlines() if rows else [])
+    return facts + (table(["riskiest frequent tokens", "last", "replaced", "risk"], rows).splitlines() if rows else [])
 
 
 def _extent(texts: Mapping[str, int]) -> str:
@@ -238,8 +262,8 @@ def _ceiling(statistics: Mapping[str, Any]) -> list[str]:
     if "unfiltered" in statistics:
         reached = ", ".join(f"{statistics['unfiltered'][k]:.2f}" for k in lengths)
         lines += [
-            f"Why: {default} passes over a first draft token that would merge into the last target token. A perfect draft",
-            f"only loses by that (without it: {reached}); real drafts, which err, gain more than it costs",
+            f"Why: {default} passes over first draft tokens that would merge into the last target token. A draft that",
+            f"is always right can only lose by that (without it: {reached}); drafts of real models have gained by it",
         ]
     return lines
 

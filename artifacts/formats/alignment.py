@@ -21,7 +21,7 @@ statistics hold the report on the pair.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,13 +97,12 @@ class Side:
     boundaries: BoundaryTable | None  # `boundary_table`; None likewise
     surfaces: Sequence[bytes]  # surface of each id
     risks: NDArray[np.float16]
-    """Absorption risk of each id, float16 ``[ids]``.
+    """Absorption risk of each id, float16 ``[ids]``; NaN for a token that was never last in the sample of `align`.
 
-    P(token, when it is the last token of the text so far, is replaced once the next token's bytes follow). It is counted
-    on the sample of `align`, where the text so far ends with a token of the other side and the next token is the other
-    side's too. So ``alignment.target.risks[ids[-1]]`` says how likely the end of a translated draft is to be wrong unless
-    the draft goes one token further. Rare tokens are drawn to the share of all tokens, and one that was never last in the
-    sample is NaN.
+    P(token, when it is the last token of the text so far, is replaced once the next token's bytes follow). It is
+    counted where the text so far ends with a token of the other side, and the next token is the other side's too. So
+    ``alignment.target.risks[ids[-1]]`` is how likely the end of a translated draft is to be wrong, unless the draft
+    goes one token further. The risks of rare tokens are drawn towards the share of all tokens.
     """
 
     def engine(self, tokenizer: Tokenizer) -> CanonicalIds | CanonicalText:

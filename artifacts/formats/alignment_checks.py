@@ -1,6 +1,6 @@
 """What the arrays of an alignment must satisfy before anything follows them.
 
-Each function yields what is wrong, as the name of a file and a phrase. Everything is compared as whole arrays, so that a
+Each function yields what is wrong, as the name of a file and a phrase. Everything is compared as whole arrays, so a
 file made to mislead a reader costs no more than any other. What holds afterwards bounds all that translation does:
 
 - every id is an id, every offset lies inside its array;

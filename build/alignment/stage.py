@@ -18,7 +18,7 @@ from spectool.artifacts.canonical.pretokens import boundary_table
 from spectool.artifacts.formats.alignment import FORMAT, SIDES, VERSION, Alignment, Side, write_alignment
 from spectool.artifacts.formats.alignment_checks import LONGEST_SURFACE
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.proof import Oracle, hard_texts, prove
+from spectool.artifacts.proof import Oracle, Proof, hard_texts, prove
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.round_trips import limits
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
@@ -52,9 +52,9 @@ def build_alignment(
 ) -> Manifest:
     """Align two tokenizers, prove what joins their ids, and write the artifact to ``out``.
 
-    A side whose merges and splits do not write what its tokenizer writes goes through text. The manifest says
-    why, and what the proof of either side found in the end. Absorption risks are counted on the sample; without one,
-    they are all unknown.
+    A side whose merges and splits do not write what its tokenizer writes goes through text, unless that is further from
+    it. The manifest says why, and what the proof of either side found in the end. Absorption risks are counted on the
+    sample; without one, they are all unknown.
 
     Args:
         draft: Tokenizer of the draft model.
@@ -132,7 +132,7 @@ def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:
 def _prove(
     tokenizers: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Prove both sides; let one that joins ids otherwise than its tokenizer go through text.
+    """Prove both sides; let one that joins ids otherwise than its tokenizer go through text, if that is closer to it.
 
     Returns:
         For each side its statistics: whether ids are joined (``lemma``), why they are not, and the proof.
@@ -145,11 +145,17 @@ def _prove(
         if sides[role].merges is None:
             reason = "; ".join(reasons_for_text(tokenizer))
         elif proof.mismatches:
-            reason = f"joined by merges, ids were {proof}"
-            sides[role] = replace(sides[role], merges=None, boundaries=None)
-            proof = prove(*arguments, sides[role].engine(tokenizer), sides[source].spellings, texts)
+            by_text = replace(sides[role], merges=None, boundaries=None)
+            instead = prove(*arguments, by_text.engine(tokenizer), sides[source].spellings, texts)
+            # What generation does not rely on for this side counts only where the rest is equal.
+            if _rank(instead, role) < _rank(proof, role):
+                reason, sides[role], proof = f"joined by merges, ids were {proof}", by_text, instead
         found[role] = {"lemma": not reason, "reason": reason, "proof": asdict(proof)}
     return found
+
+
+def _rank(proof: Proof, role: str) -> tuple[float, int]:
+    return proof.used(role).share, proof.mismatches
 
 
 def _replay(both: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:
@@ -184,6 +190,7 @@ def _absorption(tokenizer: Tokenizer, counts: Replayed, risks: NDArray[np.float1
                 "text": tokenizer.surfaces[token].decode("utf-8", "backslashreplace"),
                 "last": int(counts.last[token]),
                 "replaced": int(counts.replaced[token]),
+                "risk": round(float(risks[token]), 3),
             }
             for token in riskiest
             if counts.replaced[token]

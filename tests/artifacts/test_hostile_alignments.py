@@ -1,4 +1,4 @@
-"""Alignments of strangers: whatever their bytes say, and whatever the hashes, the process lives, answers and stays small."""
+"""Alignments of strangers: whatever bytes they hold, and hashes, the process lives, answers and stays small."""
 
 import random
 from collections.abc import Callable, Iterator

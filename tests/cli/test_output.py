@@ -185,7 +185,8 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared:
     draft = shared / "tokenizers" / "bert-base-uncased" / "tokenizer.json"
     result = run("align", "--draft", draft, "--target", TOKENIZER, "--corpus", corpus, "-o", tmp_path / "x.align")
     assert result.exit_code == 0, result.output
-    assert "1 of 1 texts were left out" in result.stderr
+    assert "1 of 1 texts (100.0%) were left out, because the draft's tokenizer (lower-cases" in result.stderr
+    assert "say nothing about this pair" in result.stderr
     assert re.search(r"^ceiling +not counted", result.stdout, re.MULTILINE)
     statistics = json.loads((tmp_path / "x.align" / "manifest.json").read_text())["statistics"]
     assert (statistics["absorption"]["tail"], statistics["absorption"]["head"]) == (None, None)

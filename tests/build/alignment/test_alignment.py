@@ -107,9 +107,8 @@ def test_the_report_in_words(built: tuple[Path, Manifest]) -> None:
     assert "shares counted on" not in describe(replace(built[1], statistics=older))
     assert facts["draft joins"].startswith("ids: ")
     proof = built[1].statistics["draft"]["proof"]
-    assert (
-        facts["draft proof"] == f"equal to the tokenizer at {proof['frontiers']:,} places of {proof['texts']:,} texts"
-    )
+    places = proof["commits"]["places"] + proof["proposals"]["places"]
+    assert facts["draft proof"] == f"equal to the tokenizer at {places:,} places of {proof['texts']:,} texts"
 
 
 def test_two_builds_are_the_same_bytes(
@@ -182,7 +181,7 @@ def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokeniz
     statistics, facts = manifest.statistics, describe(manifest)
     assert not statistics["draft"]["lemma"]
     assert statistics["draft_to_target"]["lossy_texts"] == 2, "BERT lower-cases"
-    assert "texts left out" in facts["draft to target"][0]
+    assert "2 texts (100.0%) left out" in facts["draft to target"][0]
     assert facts["draft joins"].startswith("text, ") and "encoded anew in every cycle" in facts["draft joins"]
     assert "lower-cases" in facts["draft limits"] and "come out changed" in facts["draft limits"]
 
