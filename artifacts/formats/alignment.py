@@ -154,7 +154,7 @@ class Alignment(Artifact):
 
         Raises:
             FingerprintMismatch: It was not.
-            ArtifactError: A token that stands for a byte has other bytes there.
+            ArtifactError: It has another number of ids, or other bytes for a token that stands for a byte.
         """
         recorded = self.manifest.tokenizers
         rebuild = f"spectool align --draft {draft.name} --target {target.name} -o NEW.align"
@@ -171,6 +171,8 @@ class Alignment(Artifact):
                 f"Exchange draft and target, or align this direction: {rebuild}"
             ) from error
         for role, side, tokenizer in (("draft", self.draft, draft), ("target", self.target, target)):
+            found = len(side.surfaces)
+            self._expect(found == tokenizer.size, f"{found:,} ids, {tokenizer.name} has {tokenizer.size:,}")
             wrong = next((token for token in tokenizer.byte_tokens if len(side.surfaces[token]) != 1), None)
             self._expect(wrong is None, f"token {wrong} stands for a byte, and has not one", f"{role}_offsets.npy")
         return draft.knowing(surfaces=self.draft.surfaces), target.knowing(surfaces=self.target.surfaces)

@@ -56,7 +56,9 @@ def test_texts_of_each_command(work: Path) -> None:
         r"^draft to target +\d+ texts, [\d,]+ tokens\n +\d+\.\d% of the draft's tokens are", report, re.MULTILINE
     )
     assert re.search(
-        r"^ceiling +tokens per pass, perfect draft of k tokens +k = 2 +k = 4 +k = 8$", report, re.MULTILINE
+        r"^ceiling +tokens per pass, perfect draft of k tokens +k = 2 +k = 4 +k = 8 +strings per pass$",
+        report,
+        re.MULTILINE,
     )
     assert re.search(r"^ +anchored( +\d\.\d\d){3}$", report, re.MULTILINE)
     assert re.search(r"^limits +none: every text survives$", run("inspect", TOKENIZER).stdout, re.MULTILINE)

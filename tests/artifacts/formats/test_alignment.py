@@ -325,9 +325,34 @@ def test_verify_finds_files_of_strangers(path: Path) -> None:
         Alignment(path).verify()
 
 
-def test_it_is_for_two_tokenizers_and_one_direction(path: Path, byte_level: Backend, sentence_piece: Backend) -> None:
+def side_of(tokenizer: Tokenizer) -> Side:
+    """A side that shares nothing, spells nothing and is joined through text."""
+    nothing: list[tuple[int, ...]] = [()] * tokenizer.size
+    unknown = np.full(tokenizer.size, np.nan)
+    spelled = Spellings(nothing, nothing, nothing)
+    return Side(np.full(tokenizer.size, -1), spelled, None, None, tokenizer.surfaces, unknown)
+
+
+@pytest.fixture
+def pair(
+    tmp_path: Path, byte_level: Backend, sentence_piece: Backend, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, Tokenizer, Tokenizer]:
+    """An alignment of two tokenizers that exist."""
     draft, target = Tokenizer("d", byte_level, Roles()), Tokenizer("t", sentence_piece, Roles())
-    reseal(path, fingerprints={"draft": draft.fingerprint, "target": target.fingerprint})
+    monkeypatch.setitem(SIZES, "draft", draft.size)
+    monkeypatch.setitem(SIZES, "target", target.size)
+    with writing(tmp_path / "x.align") as directory:
+        write_alignment(directory, side_of(draft), side_of(target), ints([]))
+        reseal(directory, lemma=(False, False), fingerprints=fingerprints_of(draft, target))
+    return tmp_path / "x.align", draft, target
+
+
+def fingerprints_of(draft: Tokenizer, target: Tokenizer) -> dict[str, str]:
+    return {"draft": draft.fingerprint, "target": target.fingerprint}
+
+
+def test_it_is_for_two_tokenizers_and_one_direction(pair: tuple[Path, Tokenizer, Tokenizer]) -> None:
+    path, draft, target = pair
     alignment = Alignment(path)
     alignment.require(draft, target)
     with pytest.raises(
@@ -339,8 +364,21 @@ def test_it_is_for_two_tokenizers_and_one_direction(path: Path, byte_level: Back
         with pytest.raises(FingerprintMismatch, match=r"x\.align: built for tokenizer .*Rebuild it: spectool align"):
             alignment.require(*sides)
     # Swapped fingerprints in the manifest are an alignment for the other direction.
-    reseal(path, fingerprints={"draft": target.fingerprint, "target": draft.fingerprint})
+    reseal(path, lemma=(False, False), fingerprints=fingerprints_of(target, draft))
     with pytest.raises(FingerprintMismatch, match="aligned in the other direction"):
+        Alignment(path).require(draft, target)
+    with pytest.raises(ArtifactError, match=r"manifest\.json: 261 ids, t has 267"):
+        Alignment(path).require(target, draft)
+
+
+def test_a_token_that_stands_for_a_byte_has_one(pair: tuple[Path, Tokenizer, Tokenizer]) -> None:
+    path, draft, target = pair
+    byte = min(target.byte_tokens)
+    offsets = np.load(path / "target_offsets.npy")
+    offsets[byte + 1] = offsets[byte]
+    save_array(path / "target_offsets.npy", offsets, "uint32")
+    reseal(path, lemma=(False, False), fingerprints=fingerprints_of(draft, target))
+    with pytest.raises(ArtifactError, match=rf"target_offsets\.npy: token {byte} stands for a byte, and has not one"):
         Alignment(path).require(draft, target)
 
 
