@@ -76,8 +76,9 @@ class Proof:
     @classmethod
     def of(cls, statistics: Mapping[str, Any]) -> "Proof":
         """Read what `asdict` has written."""
-        parts = {name: Compared(**statistics[name]) for name in ("commits", "proposals")}
-        return cls(statistics["texts"], statistics["left_out"], **parts)
+        parts = [statistics[name] for name in ("commits", "proposals")]
+        compared = [Compared(int(part["places"]), int(part["different"]), str(part["example"])) for part in parts]
+        return cls(int(statistics["texts"]), int(statistics["left_out"]), *compared)
 
     @property
     def mismatches(self) -> int:
@@ -325,12 +326,9 @@ def require_proven(path: Path, manifest: Manifest, note: Callable[[str], object]
     Raises:
         ArtifactError: One of the two differed at more than that share of places.
     """
-    for side, _ in SIDES:
-        proof, name = Proof.of(manifest.statistics[side]["proof"]), manifest.tokenizers[side]["name"]
+    for side, name, proof, sample in _recorded(manifest):
         used = proof.used(side)
         if side == "draft":  # the sample was joined as committed text is
-            replayed = manifest.statistics["target_to_draft"]
-            sample = Compared(replayed["other_tokens"], replayed["different_tokens"])
             used = max(used, sample, key=lambda compared: compared.share)
             what, elsewhere = "committed text in ids of the draft", f"as a target: {proof.proposals}"
         else:
@@ -345,6 +343,21 @@ def require_proven(path: Path, manifest: Manifest, note: Callable[[str], object]
                 "there. Use a draft with another tokenizer, or report this one"
             )
         note(f"{message}. The output stays the target's own; at these places drafts are lost")
+
+
+def _recorded(manifest: Manifest) -> list[tuple[str, str, Proof, Compared]]:
+    """Return each side, its name, its proof and how much of the sample came out otherwise in its ids."""
+    found, statistics = [], manifest.statistics
+    try:
+        for other, side in SIDES:
+            replayed = statistics[f"{other}_to_{side}"]
+            sample = Compared(int(replayed["other_tokens"]), int(replayed["different_tokens"]))
+            found.append((side, manifest.tokenizers[side]["name"], Proof.of(statistics[side]["proof"]), sample))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ArtifactError(
+            f"the manifest of this alignment lacks a figure of its proof ({error}). Align again"
+        ) from error
+    return found
 
 
 def prove_again(alignment: Alignment, draft: Tokenizer, target: Tokenizer, seed: int) -> dict[str, Proof]:
