@@ -114,8 +114,8 @@ def absorption_risks(last: NDArray[np.int64], replaced: NDArray[np.int64]) -> ND
     """Estimate how often following text replaces each id, from how often it was last and how often it was replaced.
 
     A few occurrences say little, so each id counts as last `PRIOR` more times, with the share of all ids. Where that is
-    5%, an id that was replaced three times of three has (3 + 5 · 0.05) / (3 + 5) = 41%, and one that was replaced none
-    of three times has 3%.
+    5%, an id that was replaced three times of three has (3 + 5 · 0.05) / (3 + 5) = 41%. If it was replaced none of
+    three times, it has 3%.
 
     Returns:
         Float16 ``[ids]``; NaN for ids that were never last.

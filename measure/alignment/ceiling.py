@@ -57,8 +57,8 @@ def measure_ceiling(
 ) -> dict[str, Any]:
     """Replay text with a perfect draft, once for every strategy and draft length.
 
-    The default is replayed once more without its head absorption filter where another strategy is ahead of it: what a
-    draft that is always right loses to the filter, one that errs gains by it.
+    The default is replayed once more without its head absorption filter where another strategy is ahead of it. A
+    draft that is always right only loses by that filter; one that errs gains by it.
 
     Args:
         alignment: Of the two tokenizers.
