@@ -4,8 +4,7 @@ Each function yields what is wrong, as the name of a file and a phrase. Everythi
 file made to mislead a reader costs no more than any other. What holds afterwards bounds all that translation does:
 
 - every id is an id, every offset lies inside its array;
-- un-merging a token gives parts whose bytes side by side are the token's own, so trees of merges end, with no more
-  leaves than the token has bytes;
+- un-merging a token gives parts whose bytes side by side are the token's own, so trees of merges end;
 - merging never gives more bytes than there were;
 - a spelling is not much longer than the bytes that it spells.
 """

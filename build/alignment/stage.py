@@ -32,7 +32,7 @@ from spectool.corpora import Corpus, open_corpus
 
 SAMPLE = 200_000  # characters
 COUNTED = 5_000_000  # characters
-FREQUENT, RISKIEST = 10, 10  # occurrences of a token that is listed among the riskiest, and how many are
+FREQUENT, RISKIEST = 10, 5  # occurrences of a token that is listed among the riskiest, and how many are
 SEED = 11  # of the texts that a proof makes, and of those that are drawn
 
 Measure = Callable[[Alignment, Tokenizer, Tokenizer, Sequence[str]], Mapping[str, Any]]

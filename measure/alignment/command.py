@@ -41,8 +41,8 @@ def align(
 
     What joins ids is proven on the text and on text made to break it. A side whose merges are not those of its
     tokenizer is encoded as text in every cycle, and the report says why. This draft and this target rely
-    on some of what is compared. Should more than 1% of that differ from the tokenizer even so, the exit status is 1:
-    the output stays the target's own, but drafts are lost.
+    on some of what is compared. If more than 1% of that differs even so, the exit status is 1. The output stays the
+    target's own, but drafts are lost.
 
     What one of the two tokenizers does not keep (case, forms of characters) is named. Text that it touches is left out
     of the counts. `spectool generate` and `spectool chat` draft with it (--draft-model, --alignment),

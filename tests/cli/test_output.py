@@ -60,7 +60,7 @@ def test_texts_of_each_command(work: Path) -> None:
         report,
         re.MULTILINE,
     )
-    assert re.search(r"^ +anchored( +\d\.\d\d){3}$", report, re.MULTILINE)
+    assert re.search(r"^ +anchored \(default\)( +\d\.\d\d){3} +0\.0$", report, re.MULTILINE)
     assert re.search(r"^limits +none: every text survives$", run("inspect", TOKENIZER).stdout, re.MULTILINE)
     verified = run("verify", work / "uk.dict", work / "x.align").stdout.splitlines()
     assert [line.split(": whole (")[1].split(" ")[0] for line in verified] == [

@@ -19,12 +19,14 @@ from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.by_text import CanonicalText
 from spectool.artifacts.canonical.merges import MergeTable
 from spectool.artifacts.canonical.pretokens import JOIN, BoundaryTable
+from spectool.artifacts.formats import alignment_checks
 from spectool.artifacts.formats.alignment import FORMAT, VERSION, Side, Spellings, write_alignment
 from spectool.artifacts.formats.arrays import save_array
 from spectool.artifacts.formats.columns import read_columns, write_columns
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.roles import Roles
+from spectool.artifacts.tokenizer.surfaces import Surfaces
 
 # Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; no lemma for it.
 FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
@@ -317,6 +319,50 @@ def test_opening_finds_merges_out_of_order(path: Path) -> None:
     rewrite(path, "draft_merges.arrow", twice)
     with pytest.raises(ArtifactError, match=r"draft_merges\.arrow: pairs out of order"):
         Alignment(path)
+
+
+def test_compressed_columns_are_refused(path: Path) -> None:
+    """A few bytes may declare gigabytes, so nothing is decompressed."""
+    file = path / "draft_merges.arrow"
+    with pa.ipc.open_file(str(file)) as reader:
+        batch = reader.get_batch(0)
+    with pa.ipc.new_file(str(file), batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    reseal(path)
+    with pytest.raises(
+        ArtifactError, match=r"draft_merges\.arrow: not a readable Arrow file \(the columns are compressed"
+    ):
+        Alignment(path)
+
+
+def chain(depth: int) -> tuple[MergeTable, Surfaces]:
+    """``a``, ``aa``, ``aaa`` … up to ``depth`` merges, one letter at a time."""
+    left = ints([-1, *range(depth)])
+    right = ints([-1] + [0] * depth)
+    pairs = np.array([token << 32 for token in range(depth)], np.int64)
+    ranks = ints(list(range(depth)))
+    table = MergeTable(left, right, ints([-1, *range(depth)]), pairs, ranks, ints(list(range(1, depth + 1))))
+    return table, Surfaces.of([b"a" * (token + 1) for token in range(depth + 1)])
+
+
+def test_deep_trees_are_refused() -> None:
+    for depth, problems in ((512, []), (513, ["a token of more than 512 merges down one edge"])):
+        found = alignment_checks.merge_problems("tokens", "merges", *chain(depth))
+        assert [problem for _, problem in found] == problems, depth
+
+
+def test_merges_that_make_text_longer_are_refused() -> None:
+    table, surfaces = chain(3)
+    found = alignment_checks.merge_problems("tokens", "merges", replace(table, results=ints([3, 2, 3])), surfaces)
+    assert list(found) == [("merges", "a merge makes bytes that its parts have not")]
+
+
+def test_long_tokens_are_refused() -> None:
+    offsets = np.array([0, 1, 4097, 8194], np.uint32)
+    assert list(alignment_checks.surface_problems("x", offsets, 8194)) == [
+        ("x", "token 2 has 4,097 bytes, expected at most 4,096")
+    ]
+    assert not list(alignment_checks.surface_problems("x", offsets[:3], 4097))
 
 
 def test_verify_finds_files_of_strangers(path: Path) -> None:
