@@ -163,7 +163,7 @@ def _verified(path: Path, proving: Mapping[str, str | None] | None, seed: int | 
     facts |= {"format": manifest.format, "version": manifest.version, "bytes": manifest.total_bytes}
     yield facts | {"line": f"{path}: whole ({manifest.format} {manifest.version}, {manifest.total_bytes:,} bytes)"}
     if manifest.format == "spectool-alignment":
-        require_proven(path, manifest)
+        require_proven(path, manifest, say)
         for side, line in _prove_again(artifact, proving, seed) if proving else ():
             yield {f"{side}_proof": line, "line": f"{path}: {line}"}
 
@@ -171,7 +171,7 @@ def _verified(path: Path, proving: Mapping[str, str | None] | None, seed: int | 
 def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: int | None) -> Iterator[tuple[str, str]]:
     """Repeat the proof of an alignment; yield each side and what was found."""
     from spectool import ArtifactError
-    from spectool.artifacts.proof import prove_again
+    from spectool.artifacts.proof import LOST, prove_again
     from spectool.artifacts.tokenizer.opening import open_tokenizer
 
     recorded = opened.manifest.tokenizers
@@ -179,7 +179,7 @@ def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: i
     seed = int(opened.manifest.arguments["seed"]) if seed is None else seed
     for side, found in prove_again(opened, draft, target, seed).items():
         line = f"{side} ids are {found} (seed {seed})"
-        if found.mismatches:
+        if found.used(side).share > LOST:
             raise ArtifactError(
                 f"{opened.path}: {line}. Align again; where that says the same, please report the tokenizer"
             )

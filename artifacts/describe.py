@@ -162,7 +162,7 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
             if figures["lemma"]
             else f"text, encoded anew in every cycle: {figures['reason']}"
         )
-        facts[f"{side} proof"] = str(Proof(**figures["proof"]))
+        facts[f"{side} proof"] = str(Proof.of(figures["proof"]))
     if counted := manifest.statistics.get("counted"):  # older alignments counted all of the corpus
         facts["shares counted on"] = _extent(counted)
     return facts | _replayed(manifest.statistics)
@@ -176,22 +176,63 @@ def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
         counts = statistics[f"{side}_to_{other}"]
         replayed = f"{counts['texts']:,} texts, {counts['tokens']:,} tokens"
         if counts["lossy_texts"]:
-            replayed += f"; {counts['lossy_texts']:,} texts left out, whose bytes one side does not keep"
+            share = counts["lossy_texts"] / (counts["texts"] + counts["lossy_texts"])
+            replayed += f"; {counts['lossy_texts']:,} texts ({share:.1%}) left out, whose bytes one side does not keep"
         if counts["different_texts"]:
-            replayed += f"; {counts['different_texts']:,} texts came out otherwise than {other} writes them"
+            replayed += (
+                f"; {counts['different_texts']:,} texts came out otherwise than {other} writes them, "
+                f"{counts['different_tokens']:,} of {counts['other_tokens']:,} tokens"
+            )
         facts[f"{side} to {other}"] = [
             replayed,
             f"{_percent(counts['several'])} of the {side}'s tokens are several {other} tokens",
             f"{_percent(counts['merge_sites'])} of neighbours are merge sites: side by side they are not canonical",
             f"{_percent(counts['string_free'])} of runs of 4 tokens are joined without strings",
         ]
-    facts["absorption"] = [
-        f"tail: {_percent(absorption['tail'])} of proposals' ends are merged away by what follows",
-        f"head: {_percent(absorption['head'])} of right first draft tokens, alone, would merge into the last one",
-    ]
+    for side, _ in _SIDES:
+        facts[f"{side} absorption"] = _absorption(absorption[side])
+    if (head := absorption["head"]) is not None:
+        refused = f"{head:.1%} of right first draft tokens, alone, would merge into the last target token"
+        facts["target absorption"].append(refused)
     if "ceiling" in statistics:
-        facts["ceiling"] = _ceiling(statistics["ceiling"])
+        facts["ceiling"] = _ceiling(statistics)
     return facts
+
+
+def describe_left_out(manifest: Manifest) -> str:
+    """Say why most texts of an alignment's sample were left out of its figures; nothing where most were counted."""
+    statistics = manifest.statistics
+    counts = statistics["draft_to_target"]
+    left_out, every = counts["lossy_texts"], counts["texts"] + counts["lossy_texts"]
+    if left_out <= counts["texts"]:
+        return ""
+    reasons = [
+        f"the {side}'s tokenizer ({'; '.join(statistics[side]['limits'])})"
+        for side, _ in _SIDES
+        if statistics[side]["limits"]
+    ]
+    return (
+        f"{left_out:,} of {every:,} texts ({left_out / every:.1%}) were left out, because "
+        f"{' or '.join(reasons) or 'one of the tokenizers'} does not keep their bytes. The figures above say "
+        f"{'nothing' if left_out == every else 'little'} about this pair: drafts that differ from the target's text in "
+        "this way are never accepted. Try a corpus that both tokenizers keep, or another draft"
+    )
+
+
+def _absorption(figures: Mapping[str, Any]) -> list[str]:
+    """Say how often following text replaces a side's last token, and which frequent ones it replaces most often."""
+    last, replaced = figures["last"], figures["replaced"]
+    if not last:
+        return ["not counted: no text of the sample is kept by both tokenizers"]
+    facts = [
+        f"{replaced / last:.1%} of last tokens are replaced once the next token's bytes follow "
+        f"({replaced:,} of {last:,}; {figures['tokens']:,} different tokens)"
+    ]
+    rows = [
+        [f"{each['id']} {each['text']!r}", f"{each['last']:,}", f"{each['replaced']:,}", f"{each['risk']:.0%}"]
+        for each in figures["riskiest"]
+    ]
+    return facts + (table(["riskiest frequent tokens", "last", "replaced", "risk"], rows).splitlines() if rows else [])
 
 
 def _extent(texts: Mapping[str, int]) -> str:
@@ -208,14 +249,35 @@ def _limits(limits: Sequence[str]) -> str:
     return f"{'; '.join(limits)}. Texts that this touches come out changed on this side"
 
 
-def _ceiling(tokens_per_pass: Mapping[str, Mapping[str, float | None]]) -> list[str]:
-    """Lay out tokens per pass with a perfect draft: strategies by lengths of drafts, the best strategy first."""
-    if any(None in by_length.values() for by_length in tokens_per_pass.values()):
+def _ceiling(statistics: Mapping[str, Any]) -> list[str]:
+    """Lay out tokens per pass with a perfect draft by strategy: the default, then the others, the best first."""
+    ceiling, default = statistics["ceiling"], statistics["default"]
+    if any(None in by_length.values() for by_length in ceiling.values()):
         return ["not counted: no text of the sample is kept by both tokenizers"]
-    lengths = sorted(next(iter(tokens_per_pass.values())), key=int)
-    best_first = sorted(tokens_per_pass.items(), key=lambda item: [-(item[1][k] or 0) for k in reversed(lengths)])
-    rows = [[name, *(f"{by_length[k]:.2f}" for k in lengths)] for name, by_length in best_first]
-    return table(["tokens per pass, perfect draft of k tokens", *(f"k = {k}" for k in lengths)], rows).splitlines()
+    lengths = sorted(ceiling[default], key=int)
+    others = sorted(ceiling.keys() - {default}, key=lambda name: ([-ceiling[name][k] for k in reversed(lengths)], name))
+    rows = [
+        [
+            f"{name} (default)" if name == default else name,
+            *(f"{ceiling[name][k]:.2f}" for k in lengths),
+            f"{statistics['strings'][name]:.1f}",
+        ]
+        for name in (default, *others)
+    ]
+    header = ["tokens per pass, perfect draft of k tokens", *(f"k = {k}" for k in lengths), "strings per pass"]
+    lines = table(header, rows).splitlines()
+    for name in others:
+        ahead = {k: ceiling[name][k] / ceiling[default][k] - 1 for k in lengths}
+        if any(round(by, 3) > 0 for by in ahead.values()):
+            by = ", ".join(f"{more:+.1%} at k = {k}" for k, more in ahead.items())
+            lines.append(f"{name} is ahead of the default here ({by}); choose it with --strategy {name}")
+    if "unfiltered" in statistics:
+        reached = ", ".join(f"{statistics['unfiltered'][k]:.2f}" for k in lengths)
+        lines += [
+            f"Why: {default} passes over first draft tokens that would merge into the last target token. A draft that",
+            f"is always right can only lose by that (without it: {reached}); drafts of real models have gained by it",
+        ]
+    return lines
 
 
 # Formats by name: to import what reads them all takes longer than to read a manifest.

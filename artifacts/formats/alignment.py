@@ -10,6 +10,7 @@ For each side (``draft``, ``target``), with the other one as ``<other>``:
     <side>_merges.arrow        pair int64, rank, result int32[merges]   all merges, by pair
     <side>_alphabet.arrow      start uint32, class uint8[runs]      classes of characters that splits depend on
     <side>_boundaries.arrow    verdict uint8[(classes + 1) * classes ** 2]   what the pre-tokenizer does between them
+    <side>_risks.npy           float16[ids]                 how often following text merges the token away, NaN unknown
 
 and once:
 
@@ -20,7 +21,7 @@ statistics hold the report on the pair.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,9 @@ from spectool import ArtifactError, FingerprintMismatch
 from spectool.artifacts.canonical.alphabet import Alphabet
 from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.by_text import CanonicalText
-from spectool.artifacts.canonical.merges import UNREACHABLE, MergeTable
-from spectool.artifacts.canonical.pretokens import JOIN, BoundaryTable
+from spectool.artifacts.canonical.merges import MergeTable
+from spectool.artifacts.canonical.pretokens import BoundaryTable
+from spectool.artifacts.formats import alignment_checks as checks
 from spectool.artifacts.formats.arrays import map_array, save_array
 from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.manifest import Artifact, read_manifest
@@ -42,8 +44,9 @@ from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 FORMAT = "spectool-alignment"
-VERSION = 4
+VERSION = 5
 NONE = -1
+MOST_IDS = 2**24  # of one tokenizer
 SIDES = (("draft", "target"), ("target", "draft"))
 # Columns of files that do not name their other side.
 _SPELLINGS = dict.fromkeys(("inside", "after_space", "text_start"), pa.list_(pa.int32()))
@@ -93,6 +96,14 @@ class Side:
     merges: MergeTable | None  # merge table; None where the lemma does not hold
     boundaries: BoundaryTable | None  # `boundary_table`; None likewise
     surfaces: Sequence[bytes]  # surface of each id
+    risks: NDArray[np.float16]
+    """Absorption risk of each id, float16 ``[ids]``; NaN for a token that was never last in the sample of `align`.
+
+    P(token, when it is the last token of the text so far, is replaced once the next token's bytes follow). It is
+    counted where the text so far ends with a token of the other side, and the next token is the other side's too. So
+    ``alignment.target.risks[ids[-1]]`` is how likely the end of a translated draft is to be wrong, unless the draft
+    goes one token further. The risks of rare tokens are drawn towards the share of all tokens.
+    """
 
     def engine(self, tokenizer: Tokenizer) -> CanonicalIds | CanonicalText:
         """Return what joins ids of this side, whose tokenizer is ``tokenizer``."""
@@ -115,15 +126,25 @@ class Alignment(Artifact):
     rebuild = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
 
     def __init__(self, path: Path) -> None:
-        """Open the alignment at ``path``, as `Artifact` says, and compare all checksums.
+        """Open the alignment at ``path``, as `Artifact` says; compare all checksums, and check every invariant.
 
-        Hashing takes about 1 ms for each MB: figures of a damaged alignment would look like any others.
+        It takes about 1 ms for each MB to hash, and two to check. Whoever made the files, and whatever their hashes,
+        translating with what is opened ends, and takes no more memory than its tables do.
         """
         super().__init__(path)
         for name in self.manifest.files:
             self._file(name, hashed=True)
         self.draft, self.target = (self._side(*sides) for sides in SIDES)
-        self.prefix_index: NDArray[np.int32] = self._array("prefix_index.arrow", _PREFIX_INDEX)["draft"]
+        index = "prefix_index.arrow"
+        self.prefix_index: NDArray[np.int32] = self._array(index, _PREFIX_INDEX)["draft"]
+        size = len(self.draft.counterpart)
+        self._check(checks.outside(index, self.prefix_index, 0, size))
+        self._expect(len(self.prefix_index) <= size, f"{len(self.prefix_index)} rows, expected at most {size}", index)
+        for (role, other), side, across in zip(
+            SIDES, (self.draft, self.target), (self.target, self.draft), strict=True
+        ):
+            both = (across.counterpart[side.counterpart[side.counterpart != NONE]] != NONE).all()
+            self._expect(bool(both), "an id is shared in one direction only", f"{role}_to_{other}.arrow")
 
     def require(self, draft: Tokenizer, target: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
         """Check that the alignment was built for these two tokenizers, in this direction.
@@ -133,6 +154,7 @@ class Alignment(Artifact):
 
         Raises:
             FingerprintMismatch: It was not.
+            ArtifactError: It has another number of ids, or other bytes for a token that stands for a byte.
         """
         recorded = self.manifest.tokenizers
         rebuild = f"spectool align --draft {draft.name} --target {target.name} -o NEW.align"
@@ -148,46 +170,58 @@ class Alignment(Artifact):
                 f"{self.path}: aligned in the other direction, draft {names}. "
                 f"Exchange draft and target, or align this direction: {rebuild}"
             ) from error
+        for role, side, tokenizer in (("draft", self.draft, draft), ("target", self.target, target)):
+            found = len(side.surfaces)
+            self._expect(found == tokenizer.size, f"{found:,} ids, {tokenizer.name} has {tokenizer.size:,}")
+            wrong = next((token for token in tokenizer.byte_tokens if len(side.surfaces[token]) != 1), None)
+            self._expect(wrong is None, f"token {wrong} stands for a byte, and has not one", f"{role}_offsets.npy")
         return draft.knowing(surfaces=self.draft.surfaces), target.knowing(surfaces=self.target.surfaces)
 
-    def _problems(self) -> Iterator[tuple[str, str]]:
-        sizes = {role: self.manifest.tokenizers[role]["size"] for role, _ in SIDES}
-        for (role, other), side, across in zip(
-            SIDES, (self.draft, self.target), (self.target, self.draft), strict=True
-        ):
-            to = f"{role}_to_{other}.arrow"
-            yield from _outside(to, side.counterpart, NONE, sizes[other])
-            if (across.counterpart[side.counterpart[side.counterpart != NONE]] == NONE).any():
-                yield to, "an id is shared in one direction only"
-            assert isinstance(side.surfaces, Surfaces)
-            begins = side.surfaces.offsets
-            if begins[0] != 0 or (np.diff(begins.astype(np.int64)) < 0).any() or begins[-1] != len(side.surfaces.blob):
-                yield f"{role}_offsets.npy", "surfaces out of order"
-            for column in (side.spellings.inside, side.spellings.after_space, side.spellings.text_start):
-                assert isinstance(column, IdLists)
-                yield from _outside(f"{role}_in_{other}.arrow", column.values, 0, sizes[other])
-            if side.merges is not None and side.boundaries is not None:
-                yield from _merge_problems(role, side.merges, side.boundaries, sizes[role])
-        yield from _outside("prefix_index.arrow", self.prefix_index, 0, sizes["draft"])
-
     def _side(self, role: str, other: str) -> Side:
-        size = self.manifest.tokenizers[role]["size"]
+        size, across = (self._size(each) for each in (role, other))
         to, table = f"{role}_to_{other}.arrow", f"{role}_in_{other}.arrow"
         counterpart = self._array(to, {other: pa.int32()}, size)[other]
-        lists = self._columns(table, _SPELLINGS, size).values()
-        spellings = Spellings(*(IdLists(as_numpy(each.values), as_numpy(each.offsets)) for each in lists))
+        self._check(checks.outside(to, counterpart, NONE, across))
         offsets = map_array(self._file(f"{role}_offsets.npy"), "uint32", size + 1)
         surfaces = Surfaces(map_array(self._file(f"{role}_surfaces.npy"), "uint8"), offsets)
-        merge_file = f"{role}_tokens.arrow"
-        if merge_file not in self.manifest.files and not self.manifest.statistics.get(role, {}).get("lemma", True):
-            return Side(counterpart, spellings, None, None, surfaces)
-        tokens = self._array(merge_file, _TOKENS, size)
-        merges = self._array(f"{role}_merges.arrow", _MERGES)
-        alphabet = Alphabet(*self._array(f"{role}_alphabet.arrow", _ALPHABET).values())
+        self._check(checks.surface_problems(f"{role}_offsets.npy", offsets, len(surfaces.blob)))
+        lists = [
+            IdLists(as_numpy(each.values), as_numpy(each.offsets))
+            for each in self._columns(table, _SPELLINGS, size).values()
+        ]
+        for each in lists:
+            self._check(checks.spelling_problems(table, each.values, each.offsets, surfaces, across))
+        risks = map_array(self._file(f"{role}_risks.npy"), "float16", size)
+        self._check(checks.risk_problems(f"{role}_risks.npy", risks))
+        merges, boundaries = self._joins(role, size, surfaces)
+        return Side(counterpart, Spellings(*lists), merges, boundaries, surfaces, risks)
+
+    def _joins(self, role: str, size: int, surfaces: Surfaces) -> tuple[MergeTable | None, BoundaryTable | None]:
+        """Read what joins ids of one side, nothing where text does it."""
+        names = (f"{role}_{part}.arrow" for part in ("tokens", "merges", "alphabet", "boundaries"))
+        tokens, merges, characters, splits = names
+        figures = self.manifest.statistics.get(role, {})
+        if tokens not in self.manifest.files and isinstance(figures, dict) and not figures.get("lemma", True):
+            return None, None
+        columns = (*self._array(tokens, _TOKENS, size).values(), *self._array(merges, _MERGES).values())
+        table = MergeTable(*columns)
+        self._check(checks.merge_problems(tokens, merges, table, surfaces))
+        alphabet = Alphabet(*self._array(characters, _ALPHABET).values())
+        self._check(checks.alphabet_problems(characters, alphabet))
         shape = alphabet.size + 1, alphabet.size, alphabet.size
-        verdicts = self._array(f"{role}_boundaries.arrow", _BOUNDARIES, math.prod(shape))["verdict"]
-        boundaries = BoundaryTable(alphabet, verdicts.reshape(shape))
-        return Side(counterpart, spellings, MergeTable(*tokens.values(), *merges.values()), boundaries, surfaces)
+        verdicts = self._array(splits, _BOUNDARIES, math.prod(shape))["verdict"]
+        self._check(checks.verdict_problems(splits, verdicts))
+        return table, BoundaryTable(alphabet, verdicts.reshape(shape))
+
+    def _size(self, role: str) -> int:
+        size: int = self.manifest.tokenizers[role]["size"]
+        self._expect(0 < size < MOST_IDS, f"the {role} tokenizer has {size} ids, expected 1 to {MOST_IDS}")
+        return size
+
+    def _check(self, problems: checks.Problems) -> None:
+        """Raise an error that names the first problem, if there is one."""
+        for file, problem in problems:
+            self._expect(False, problem, file)
 
     def _array(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, NDArray[Any]]:
         return {name: as_numpy(column) for name, column in self._columns(file, types, size).items()}
@@ -224,36 +258,6 @@ def alignments_of(
     return found
 
 
-def _outside(file: str, values: NDArray[Any], low: int, high: int) -> Iterator[tuple[str, str]]:
-    """Yield a problem where values are no ids from ``low`` to below ``high``."""
-    if values.min(initial=low) < low or values.max(initial=low) >= high:
-        yield file, f"ids outside {low} to {high - 1}"
-
-
-def _merge_problems(role: str, table: MergeTable, boundaries: BoundaryTable, size: int) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with ids, the order of merges, merge trees that do not end in symbols, and verdicts."""
-    tokens, merges = f"{role}_tokens.arrow", f"{role}_merges.arrow"
-    for part in (table.left, table.right):
-        yield from _outside(tokens, part, UNREACHABLE, size)
-    for part in (table.results, table.pairs >> 32, table.pairs & 0xFFFFFFFF):
-        yield from _outside(merges, part, 0, size)
-    if (np.diff(table.pairs) <= 0).any():
-        yield merges, "pairs out of order"
-    inner = table.left >= 0
-    if (inner != (table.right >= 0)).any():
-        yield tokens, "a token has one part only"
-    whole = ~inner  # trees found to end: those of tokens whose parts end
-    while (more := inner & ~whole & whole[table.left] & whole[table.right]).any():
-        whole |= more
-    if not whole.all():
-        yield tokens, f"token {int(np.argmin(whole))} is part of itself"
-    if boundaries.verdicts.max(initial=0) > JOIN:
-        yield f"{role}_boundaries.arrow", f"verdicts above {JOIN}"
-    starts = boundaries.alphabet.starts
-    if starts[0] != 0 or (np.diff(starts.astype(np.int64)) <= 0).any():
-        yield f"{role}_alphabet.arrow", "runs out of order"
-
-
 def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: NDArray[np.int32]) -> None:
     """Write the data files of an alignment into the scratch directory of `replacing.writing`."""
 
@@ -265,6 +269,7 @@ def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: ND
         surfaces, spelled = Surfaces.of(side.surfaces), side.spellings
         save_array(directory / f"{role}_surfaces.npy", surfaces.blob, "uint8")
         save_array(directory / f"{role}_offsets.npy", surfaces.offsets, "uint32")
+        save_array(directory / f"{role}_risks.npy", side.risks, "float16")
         write(f"{role}_to_{other}.arrow", {other: pa.int32()}, side.counterpart)
         write(f"{role}_in_{other}.arrow", _SPELLINGS, spelled.inside, spelled.after_space, spelled.text_start)
         if side.merges is None or side.boundaries is None:

@@ -53,6 +53,13 @@ def merge_table(tokenizer: Tokenizer) -> MergeTable:
         last = last_merge([vocabulary.get(char, -1) for char in names[token]], merges)
         if last is not None and merges[last][1] == token:
             left[token], right[token], rank[token] = *last, merges[last][0]
+    surfaces = tokenizer.surfaces
+    for token, (first, second) in enumerate(zip(left, right, strict=True)):
+        # A part may be a special token, which has no bytes, or spell a byte (``<0x0A>``) that the whole spells out.
+        if first >= 0 and (
+            not (surfaces[first] and surfaces[second]) or surfaces[first] + surfaces[second] != surfaces[token]
+        ):
+            left[token], right[token], rank[token] = UNREACHABLE, UNREACHABLE, -1
     pairs = np.array([first << 32 | second for first, second in merges], np.int64)
     made = np.array(list(merges.values()), np.int32).reshape(-1, 2)
     order = np.argsort(pairs)

@@ -5,15 +5,23 @@ counted: the boundaries that would have been wrong without repair, and what foll
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.formats.alignment import Spellings
 from spectool.artifacts.proof import Engine, is_whole, respell
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.build.alignment.intersection import occurrences
 
+PRIOR = 5  # occurrences that the share of all tokens counts for in the risk of one
 WINDOW = 4  # source tokens that count as one cycle for the string-free rate
 _CONTEXT = 64  # tokens before a frontier that can matter to it
+
+_COUNTED = ("texts", "lossy_texts", "different_texts", "other_tokens", "different_tokens", "tokens")
 
 Written = tuple[list[int], list[int] | None]
 """Ids of a document, and the byte at which each ends; None where they do not spell it."""
@@ -26,20 +34,24 @@ class Replayed:
     texts: int = 0  # documents replayed
     lossy_texts: int = 0  # documents left out, since one of the two tokenizers does not keep their bytes
     different_texts: int = 0  # documents whose ids differ from the other tokenizer's own encoding
+    other_tokens: int = 0  # tokens of that encoding
+    different_tokens: int = 0  # those that did not come out
     tokens: int = 0  # tokens of the source
     several: int = 0  # those spelled by several ids of the other side
     merge_sites: int = 0  # boundaries between two of them where the spellings side by side are not canonical
     windows: int = 0  # runs of `WINDOW` tokens
     windows_with_strings: int = 0  # those in which text had to be encoded or decoded
-    ends: int = 0  # ends of source tokens; as all that follows, counted only where it is asked for
-    absorbed: int = 0  # those whose last id the rest of the text merged away (tail absorption)
-    frontiers: int = 0  # boundaries of ``other`` inside the documents
+    frontiers: int = 0  # boundaries of ``other`` inside the documents, counted where it is asked for
     refused: int = 0  # those behind which the right draft, one token long, would seem to merge (head absorption)
+    # How often each id of ``other`` was the last one where a source token ended and another followed, and how often
+    # the following one's bytes replaced it (tail absorption); int64 ``[ids of other]``.
+    last: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    replaced: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def as_dict(self) -> dict[str, int | float | None]:
         """Return the counts and their ratios as JSON values; None where there was nothing to count."""
         return {
-            **{name: getattr(self, name) for name in ("texts", "lossy_texts", "different_texts", "tokens")},
+            **{name: getattr(self, name) for name in _COUNTED},
             "several": share(self.several, self.tokens),
             "merge_sites": share(self.merge_sites, self.tokens - self.texts),
             "string_free": share(self.windows - self.windows_with_strings, self.windows),
@@ -52,40 +64,65 @@ def replay_text(
     engine: Engine,
     spellings: Spellings,
     documents: Iterable[tuple[bytes, Written, Written]],
-    absorption: bool = False,
+    refusals: bool = False,
 ) -> Replayed:
     """Spell documents of ``source`` in ids of ``other``, as `respell` does, and count.
 
-    Each document is given as bytes, and as ``source`` and as ``other`` write it. ``absorption`` is counted where it is
-    asked for.
+    Each document is given as bytes, and as ``source`` and as ``other`` write it. Refusals, the head absorption, are
+    counted only where it is asked for.
     """
     counts = Replayed()
+    last, replaced = list[int](), list[int]()
     for data, (tokens, ends), (true_ids, true_ends) in documents:
         if ends is None or true_ends is None:
             counts.lossy_texts += 1
             continue
         counts.texts += 1
         calls = [engine.string_calls]
-        tokens_at = dict(zip(true_ends, true_ids, strict=True))
         ids: list[int] = []
+        waiting: int | None = None  # the last id of the step before
         for step in respell(source, other, engine, spellings, (data, tokens, ends)):
             calls.append(engine.string_calls)
             counts.tokens += 1
             counts.several += len(step.spelling) > 1
             if step.ids is None:
                 continue
+            if waiting is not None:
+                last.append(waiting)
+            if step.replaced is not None:
+                replaced.append(step.replaced)
             ids = step.ids
+            waiting = ids[-1] if ids else None
             counts.merge_sites += step.repaired
-            if absorption and ids:
-                counts.ends += 1
-                counts.absorbed += tokens_at.get(step.end) != ids[-1] and step.end < len(data)
+        true = set(zip(true_ends, true_ids, strict=True))
+        ended = zip(accumulate(len(other.surfaces[token]) for token in ids), ids, strict=True)
+        shift = sum(len(other.surfaces[token]) for token in true_ids) - true_ends[-1] if true_ids else 0
+        missing = len(true.difference((end - shift, token) for end, token in ended))
+        counts.other_tokens += len(true_ids)
+        counts.different_tokens += missing
         counts.different_texts += ids != true_ids
         windows = range(0, len(calls) - 1, WINDOW)
         counts.windows += len(windows)
         counts.windows_with_strings += sum(calls[min(i + WINDOW, len(calls) - 1)] > calls[i] for i in windows)
-        if absorption and isinstance(engine, CanonicalIds):
+        if refusals and isinstance(engine, CanonicalIds):
             _count_refusals(engine, counts, data, ends, list(zip(true_ids, true_ends, strict=True)))
+    counts.last, counts.replaced = (occurrences([ids], other.size) for ids in (last, replaced))
     return counts
+
+
+def absorption_risks(last: NDArray[np.int64], replaced: NDArray[np.int64]) -> NDArray[np.float16]:
+    """Estimate how often following text replaces each id, from how often it was last and how often it was replaced.
+
+    A few occurrences say little, so each id counts as last `PRIOR` more times, with the share of all ids. Where that is
+    5%, an id that was replaced three times of three has (3 + 5 · 0.05) / (3 + 5) = 41%. If it was replaced none of
+    three times, it has 3%.
+
+    Returns:
+        Float16 ``[ids]``; NaN for ids that were never last.
+    """
+    share_of_all = replaced.sum() / max(1, last.sum())
+    risks = (replaced + PRIOR * share_of_all) / (last + PRIOR)
+    return np.where(last > 0, risks, np.nan).astype(np.float16)
 
 
 def _count_refusals(

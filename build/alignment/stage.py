@@ -12,17 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool import TokenizerError
 from spectool.artifacts.canonical.ids_or_text import reasons_for_text
 from spectool.artifacts.canonical.pretokens import boundary_table
 from spectool.artifacts.formats.alignment import FORMAT, SIDES, VERSION, Alignment, Side, write_alignment
+from spectool.artifacts.formats.alignment_checks import LONGEST_SURFACE
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.proof import Oracle, hard_texts, prove
+from spectool.artifacts.proof import Oracle, Proof, hard_texts, prove
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.round_trips import limits
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.alignment.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences
 from spectool.build.alignment.merge_table import has_lemma, merge_table
-from spectool.build.alignment.replayed_text import replay_text, share
+from spectool.build.alignment.replayed_text import Replayed, absorption_risks, replay_text, share
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.inputs import Progress, describe_corpus, encoded, quiet
 from spectool.build.inputs import Reader as CorpusReader
@@ -30,6 +32,7 @@ from spectool.corpora import Corpus, open_corpus
 
 SAMPLE = 200_000  # characters
 COUNTED = 5_000_000  # characters
+FREQUENT, RISKIEST = 10, 5  # occurrences of a token that is listed among the riskiest, and how many are
 SEED = 11  # of the texts that a proof makes, and of those that are drawn
 
 Measure = Callable[[Alignment, Tokenizer, Tokenizer, Sequence[str]], Mapping[str, Any]]
@@ -49,8 +52,9 @@ def build_alignment(
 ) -> Manifest:
     """Align two tokenizers, prove what joins their ids, and write the artifact to ``out``.
 
-    A side whose merges and splits do not write what its tokenizer writes goes through text. The manifest says
-    why, and what the proof of either side found in the end.
+    A side whose merges and splits do not write what its tokenizer writes goes through text, unless that is further from
+    it. The manifest says why, and what the proof of either side found in the end. Absorption risks are counted on the
+    sample; without one, they are all unknown.
 
     Args:
         draft: Tokenizer of the draft model.
@@ -63,8 +67,13 @@ def build_alignment(
         measure: Adds figures to the report, such as those of `measure.alignment.ceiling`.
         counted: Characters, at most, on which occurrences are counted: all of a smaller corpus, and documents drawn
             from a larger one, each equally likely.
+
+    Raises:
+        TokenizerError: One of the two has a token of more bytes than an alignment takes.
     """
     both = {"draft": draft, "target": target}
+    for side in both.values():
+        _require_short_tokens(side)
     with writing(out) as directory:
         progress("counting occurrences")
         texts, drawn = draw((document.text for document in reader(corpus)), sample, counted)
@@ -73,7 +82,7 @@ def build_alignment(
         tables = {role: _tables(side) for role, side in both.items()}
         progress("spelling both vocabularies in each other's ids")
         sides = {
-            role: Side(intersect(mine, theirs), spellings(mine, theirs), *tables[role], mine.surfaces)
+            role: Side(intersect(mine, theirs), spellings(mine, theirs), *tables[role], mine.surfaces, _unknown(mine))
             for role, mine, theirs in (("draft", draft, target), ("target", target, draft))
         }
         progress("proving what joins ids")
@@ -123,7 +132,7 @@ def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:
 def _prove(
     tokenizers: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Prove both sides; let one that joins ids otherwise than its tokenizer go through text.
+    """Prove both sides; let one that joins ids otherwise than its tokenizer go through text, if that is closer to it.
 
     Returns:
         For each side its statistics: whether ids are joined (``lemma``), why they are not, and the proof.
@@ -136,26 +145,70 @@ def _prove(
         if sides[role].merges is None:
             reason = "; ".join(reasons_for_text(tokenizer))
         elif proof.mismatches:
-            reason = f"joined by merges, ids were {proof}"
-            sides[role] = replace(sides[role], merges=None, boundaries=None)
-            proof = prove(*arguments, sides[role].engine(tokenizer), sides[source].spellings, texts)
+            by_text = replace(sides[role], merges=None, boundaries=None)
+            instead = prove(*arguments, by_text.engine(tokenizer), sides[source].spellings, texts)
+            # What generation does not rely on for this side counts only where the rest is equal.
+            if _rank(instead, role) < _rank(proof, role):
+                reason, sides[role], proof = f"joined by merges, ids were {proof}", by_text, instead
         found[role] = {"lemma": not reason, "reason": reason, "proof": asdict(proof)}
     return found
 
 
-def _replay(both: Mapping[str, Tokenizer], sides: Mapping[str, Side], texts: Sequence[str]) -> dict[str, Any]:
-    """Replay the sample in both directions; return the report."""
+def _rank(proof: Proof, role: str) -> tuple[float, int]:
+    return proof.used(role).share, proof.mismatches
+
+
+def _replay(both: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:
+    """Replay the sample in both directions; put the risks into the sides, and return the report."""
     written = {role: list(Oracle(tokenizer).read(texts)) for role, tokenizer in both.items()}
-    report: dict[str, Any] = {}
+    report: dict[str, Any] = {"absorption": {}}
     for role, other in SIDES:
         documents = zip((text.encode() for text in texts), written[role], written[other], strict=True)
         engine, proposes = sides[other].engine(both[other]), role == "draft"
-        counts = replay_text(both[role], both[other], engine, sides[role].spellings, documents, absorption=proposes)
+        counts = replay_text(both[role], both[other], engine, sides[role].spellings, documents, refusals=proposes)
         report[f"{role}_to_{other}"] = counts.as_dict()
+        risks = absorption_risks(counts.last, counts.replaced)
+        sides[other] = replace(sides[other], risks=risks)
+        report["absorption"][other] = _absorption(both[other], counts, risks)
         if proposes:
-            tail, head = share(counts.absorbed, counts.ends), share(counts.refused, counts.frontiers)
-            report["absorption"] = {"tail": tail, "head": head}
+            report["absorption"]["tail"] = share(int(counts.replaced.sum()), int(counts.last.sum()))
+            report["absorption"]["head"] = share(counts.refused, counts.frontiers)
     return report
+
+
+def _absorption(tokenizer: Tokenizer, counts: Replayed, risks: NDArray[np.float16]) -> dict[str, Any]:
+    """Sum up the absorption of one side, and list its riskiest frequent tokens."""
+    frequent = np.flatnonzero(counts.last >= FREQUENT)
+    riskiest = sorted(frequent.tolist(), key=lambda token: (-float(risks[token]), token))[:RISKIEST]
+    return {
+        "last": int(counts.last.sum()),
+        "replaced": int(counts.replaced.sum()),
+        "tokens": int((counts.last > 0).sum()),
+        "riskiest": [
+            {
+                "id": token,
+                "text": tokenizer.surfaces[token].decode("utf-8", "backslashreplace"),
+                "last": int(counts.last[token]),
+                "replaced": int(counts.replaced[token]),
+                "risk": round(float(risks[token]), 3),
+            }
+            for token in riskiest
+            if counts.replaced[token]
+        ],
+    }
+
+
+def _unknown(tokenizer: Tokenizer) -> NDArray[np.float16]:
+    return np.full(tokenizer.size, np.nan, np.float16)
+
+
+def _require_short_tokens(tokenizer: Tokenizer) -> None:
+    lengths = list(map(len, tokenizer.surfaces))
+    if lengths and (longest := max(lengths)) > LONGEST_SURFACE:
+        raise TokenizerError(
+            f"{tokenizer.name}: token {lengths.index(longest)} has {longest:,} bytes, expected at most "
+            f"{LONGEST_SURFACE:,} in an alignment. Use a tokenizer without this token"
+        )
 
 
 def _extent(texts: Sequence[str]) -> dict[str, int]:

@@ -16,13 +16,15 @@ not allow is not drafted, as a real draft would not.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spectool.artifacts.canonical.by_text import CanonicalText
 from spectool.artifacts.formats.alignment import Alignment
 from spectool.artifacts.proof import Engine, Oracle
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.runtime.decoding.drafter import accepted_length
+from spectool.runtime.loading import DEFAULT_STRATEGY
+from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.factory import STRATEGIES, make_translator
 from spectool.runtime.translation.protocol import Translator
 
@@ -31,6 +33,8 @@ _CHARACTERS = 40_000
 _PASSAGE = 500  # characters: a tokenizer that changes one of them loses a passage and no more
 _BEFORE = "ꙮ".encode()  # a letter that no vocabulary joins with others
 _CONTINUED = 4  # draft tokens beyond the k-th that a restarted draft looks at, so that its k-th is not cut short
+
+_ByLength = dict[str, float | None]
 
 
 class Passage(NamedTuple):
@@ -50,8 +54,11 @@ def measure_ceiling(
     texts: Iterable[str],
     lengths: Sequence[int] = LENGTHS,
     characters: int = _CHARACTERS,
-) -> dict[str, dict[str, dict[str, float | None]]]:
+) -> dict[str, Any]:
     """Replay text with a perfect draft, once for every strategy and draft length.
+
+    The default is replayed once more without its head absorption filter where another strategy is ahead of it. A
+    draft that is always right only loses by that filter; one that errs gains by it.
 
     Args:
         alignment: Of the two tokenizers.
@@ -62,17 +69,33 @@ def measure_ceiling(
         characters: Size of the sample.
 
     Returns:
-        ``ceiling`` -> strategy -> k -> tokens per pass; None where both tokenizers keep no passage.
+        ``ceiling`` -> strategy -> k -> tokens per pass; ``strings`` -> strategy -> encodings and decodings in a pass,
+        with the longest drafts; ``default``, the strategy that generation uses; and where another is ahead of it
+        ``unfiltered`` -> k -> tokens per pass. None where both tokenizers keep no passage.
     """
     passages = list(_passages(draft, target, list(_sample(texts, characters))))
-    tokens = sum(len(passage.target) for passage in passages)
     perfect = _PerfectDraft(draft, alignment.draft.engine(draft))
-    ceiling: dict[str, dict[str, float | None]] = {}
-    for strategy in STRATEGIES:
-        translator = make_translator(strategy, alignment, draft, target)
-        passes = {k: sum(_passes(passage, translator, perfect, k) for passage in passages) for k in lengths}
-        ceiling[strategy] = {str(k): round(tokens / count, 4) if count else None for k, count in passes.items()}
-    return {"ceiling": ceiling}
+
+    def reached(translator: Translator) -> tuple[_ByLength, float | None]:
+        """Return tokens per pass by draft length, and strings per pass with the longest."""
+        found: _ByLength = {}
+        for k in lengths:
+            passes = strings = tokens = 0
+            for passage in passages:
+                passes += _passes(passage, translator, perfect, k)
+                strings += translator.string_calls
+                tokens += len(passage.target)
+            found[str(k)] = round(tokens / passes, 4) if passes else None
+        return found, round(strings / passes, 4) if passes else None
+
+    figures = {name: reached(make_translator(name, alignment, draft, target)) for name in STRATEGIES}
+    ceiling = {name: by_length for name, (by_length, _) in figures.items()}
+    strings = {name: each for name, (_, each) in figures.items()}
+    found: dict[str, Any] = {"ceiling": ceiling, "strings": strings, "default": DEFAULT_STRATEGY}
+    default = ceiling[DEFAULT_STRATEGY]
+    if any((by_length[k] or 0) > (default[k] or 0) for by_length in ceiling.values() for k in default):
+        found["unfiltered"] = reached(AnchoredTranslator(alignment, draft, target, head=False))[0]
+    return found
 
 
 def _passes(passage: Passage, translator: Translator, perfect: "_PerfectDraft", k: int) -> int:

@@ -40,8 +40,9 @@ def align(
     at is the ceiling: tokens per pass with a draft that is always right, for every strategy of translating its tokens.
 
     What joins ids is proven on the text and on text made to break it. A side whose merges are not those of its
-    tokenizer is encoded as text in every cycle, and the report says why. Should even that differ from the
-    tokenizer, the exit status is 1: the output stays the target's own, but drafts are lost.
+    tokenizer is encoded as text in every cycle, and the report says why. This draft and this target rely
+    on some of what is compared. If more than 1% of that differs even so, the exit status is 1. The output stays the
+    target's own, but drafts are lost.
 
     What one of the two tokenizers does not keep (case, forms of characters) is named. Text that it touches is left out
     of the counts. `spectool generate` and `spectool chat` draft with it (--draft-model, --alignment),
@@ -51,7 +52,7 @@ def align(
     Example:
         spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B --corpus wiki-pl -o qwen-bielik.align
     """
-    from spectool.artifacts.describe import describe
+    from spectool.artifacts.describe import describe, describe_left_out
     from spectool.artifacts.formats.alignment import FORMAT as ALIGNMENT
     from spectool.artifacts.proof import require_proven
     from spectool.artifacts.tokenizer.opening import open_tokenizer
@@ -74,13 +75,7 @@ def align(
         manifest = build_alignment(*sides, source, path, say, reading, measure=measure_ceiling)
         if not as_json:
             show({name: fact for name, fact in describe(manifest).items() if name != "bytes"}, as_json=False)
-        counts = manifest.statistics["draft_to_target"]
-        kept, left_out = counts["texts"], counts["lossy_texts"]
-        if left_out > kept:
-            say(
-                f"{left_out:,} of {kept + left_out:,} texts were left out, since one of the tokenizers does not "
-                "keep their bytes: the figures of the pair are about the rest. Its limits are named above; try another "
-                "corpus"
-            )
+        if left_out := describe_left_out(manifest):
+            say(left_out)
         finish(manifest)
-        require_proven(path, manifest)
+        require_proven(path, manifest, say)

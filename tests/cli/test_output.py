@@ -56,9 +56,11 @@ def test_texts_of_each_command(work: Path) -> None:
         r"^draft to target +\d+ texts, [\d,]+ tokens\n +\d+\.\d% of the draft's tokens are", report, re.MULTILINE
     )
     assert re.search(
-        r"^ceiling +tokens per pass, perfect draft of k tokens +k = 2 +k = 4 +k = 8$", report, re.MULTILINE
+        r"^ceiling +tokens per pass, perfect draft of k tokens +k = 2 +k = 4 +k = 8 +strings per pass$",
+        report,
+        re.MULTILINE,
     )
-    assert re.search(r"^ +anchored( +\d\.\d\d){3}$", report, re.MULTILINE)
+    assert re.search(r"^ +anchored \(default\)( +\d\.\d\d){3} +0\.0$", report, re.MULTILINE)
     assert re.search(r"^limits +none: every text survives$", run("inspect", TOKENIZER).stdout, re.MULTILINE)
     verified = run("verify", work / "uk.dict", work / "x.align").stdout.splitlines()
     assert [line.split(": whole (")[1].split(" ")[0] for line in verified] == [
@@ -185,10 +187,12 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared:
     draft = shared / "tokenizers" / "bert-base-uncased" / "tokenizer.json"
     result = run("align", "--draft", draft, "--target", TOKENIZER, "--corpus", corpus, "-o", tmp_path / "x.align")
     assert result.exit_code == 0, result.output
-    assert "1 of 1 texts were left out" in result.stderr
+    assert "1 of 1 texts (100.0%) were left out, because the draft's tokenizer (lower-cases" in result.stderr
+    assert "say nothing about this pair" in result.stderr
     assert re.search(r"^ceiling +not counted", result.stdout, re.MULTILINE)
     statistics = json.loads((tmp_path / "x.align" / "manifest.json").read_text())["statistics"]
-    assert statistics["absorption"] == {"tail": None, "head": None}
+    assert (statistics["absorption"]["tail"], statistics["absorption"]["head"]) == (None, None)
+    assert re.search(r"^draft absorption +not counted", result.stdout, re.MULTILINE)
     assert statistics["draft_to_target"]["string_free"] is None
     assert set(statistics["ceiling"]["anchored"].values()) == {None}
 

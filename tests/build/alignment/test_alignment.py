@@ -90,8 +90,10 @@ def test_the_report(built: tuple[Path, Manifest]) -> None:
         assert (figures["texts"], figures["lossy_texts"], figures["different_texts"]) == (2, 0, 0)
         assert 0 <= figures["several"] <= 1 and 0 <= figures["merge_sites"] <= 1
         assert figures["string_free"] == 1.0
-    assert set(statistics["absorption"]) == {"tail", "head"}
-    assert all(0 <= part < 1 for part in statistics["absorption"].values())
+    absorption = statistics["absorption"]
+    assert set(absorption) == {"tail", "head", "draft", "target"}
+    assert absorption["tail"] == round(absorption["target"]["replaced"] / absorption["target"]["last"], 6)
+    assert 0 < absorption["tail"] < 1 and 0 <= absorption["head"] < 1
 
 
 def test_the_report_in_words(built: tuple[Path, Manifest]) -> None:
@@ -105,9 +107,8 @@ def test_the_report_in_words(built: tuple[Path, Manifest]) -> None:
     assert "shares counted on" not in describe(replace(built[1], statistics=older))
     assert facts["draft joins"].startswith("ids: ")
     proof = built[1].statistics["draft"]["proof"]
-    assert (
-        facts["draft proof"] == f"equal to the tokenizer at {proof['frontiers']:,} places of {proof['texts']:,} texts"
-    )
+    places = proof["commits"]["places"] + proof["proposals"]["places"]
+    assert facts["draft proof"] == f"equal to the tokenizer at {places:,} places of {proof['texts']:,} texts"
 
 
 def test_two_builds_are_the_same_bytes(
@@ -158,7 +159,10 @@ def test_a_tokenizer_with_itself_shares_everything(tmp_path: Path, corpus: Path,
     assert statistics["draft"]["coverage"]["by_occurrence"] == 1.0
     assert statistics["draft_to_target"] == statistics["target_to_draft"]
     assert statistics["draft_to_target"]["merge_sites"] == statistics["draft_to_target"]["several"] == 0
-    assert statistics["absorption"] == {"tail": 0, "head": 0}
+    absorption = statistics["absorption"]
+    assert (
+        absorption["tail"] == absorption["head"] == absorption["draft"]["replaced"] == 0 < absorption["draft"]["last"]
+    )
     side = Alignment(tmp_path / "x.align").draft
     assert all(
         bundled.surfaces[mine] == bundled.surfaces[other] for mine, other in enumerate(side.counterpart) if other != -1
@@ -177,7 +181,7 @@ def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokeniz
     statistics, facts = manifest.statistics, describe(manifest)
     assert not statistics["draft"]["lemma"]
     assert statistics["draft_to_target"]["lossy_texts"] == 2, "BERT lower-cases"
-    assert "texts left out" in facts["draft to target"][0]
+    assert "2 texts (100.0%) left out" in facts["draft to target"][0]
     assert facts["draft joins"].startswith("text, ") and "encoded anew in every cycle" in facts["draft joins"]
     assert "lower-cases" in facts["draft limits"] and "come out changed" in facts["draft limits"]
 

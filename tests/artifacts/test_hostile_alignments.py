@@ -1,0 +1,156 @@
+"""Alignments of strangers: whatever bytes they hold, and hashes, the process lives, answers and stays small."""
+
+import random
+from collections.abc import Callable, Iterator
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.build import build_alignment
+from spectool.corpora import open_corpus
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.translation.factory import STRATEGIES, make_translator
+
+from . import hostile
+
+TEXTS = ("Kot śpi na płocie, a 2024 psy — „O'Neill” — szczekają.\n\n", "Другий документ 🙂 ====  })")
+DRAFTED = 4  # tokens
+VALUES = (-(2**31), -3, -2, -1, 0, 1, 2, 255, 256, 511, 512, 1535, 1536, 2**16, 2**31 - 2, 2**31 - 1)
+
+
+def alignment(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
+    """What users do with an alignment."""
+    for strategy in STRATEGIES:
+        yield lambda strategy=strategy: translate(path, strategy)
+    yield lambda: hostile.command("inspect", path)
+    yield lambda: hostile.command("verify", path)
+
+
+def translate(path: Path, strategy: str) -> None:
+    """Commit text in target ids; translate right drafts, healed ones and random ones after it."""
+    draft, target = tokenizers()
+    opened, rng = Alignment(path), random.Random(1)
+    translator = make_translator(strategy, opened, draft, target)
+    for text in TEXTS:
+        translator.start()
+        ids, drafts = target.encode(text), draft.encode(text)
+        for place in range(0, len(ids), 3):
+            translator.commit(ids[place : place + 3])
+            context, constraint = translator.draft_context().ids, translator.constraint()
+            wild = [rng.randrange(draft.size) for _ in range(DRAFTED)]
+            for proposed in (drafts[place : place + DRAFTED], wild):
+                if constraint.within is not None:
+                    proposed = [token for token in proposed if constraint.within[token]]
+                if proposed:
+                    constraint.allows(proposed[0], False)
+                    translator.translate(proposed)
+            if len(constraint.extensions) and context:
+                healed = int(rng.choice(constraint.extensions))
+                constraint.allows(healed, True)
+                translator.translate([healed, *drafts[:2]], healed=True)
+        if speller := translator.speller():
+            tokens = np.arange(draft.size, dtype=np.int32)
+            speller.first(tokens, tokens % 40 == 0, False)
+            speller.following(tokens, tokens % 40 == 1, [], b"")
+        risks = opened.target.risks
+        assert ((risks >= 0) | np.isnan(risks)).all()
+
+
+@cache
+def tokenizers() -> tuple[Tokenizer, Tokenizer]:
+    draft, target = (open_tokenizer(demo_path(name) / "tokenizer.json") for name in ("other", "target"))
+    return draft, target
+
+
+def _wild(values: np.ndarray, rng: random.Random) -> np.ndarray:
+    """Change some numbers of an array: wildly, by one, or to those of a neighbour."""
+    changed = values.copy()
+    if not changed.size:
+        return changed
+    information = np.iinfo(changed.dtype) if changed.dtype.kind in "iu" else None
+    for _ in range(rng.choice([1, 1, 3, 50, changed.size])):
+        place = rng.randrange(changed.size)
+        value = [
+            rng.choice(VALUES),
+            int(changed[place]) + rng.choice([-1, 1]),
+            int(changed[rng.randrange(changed.size)]),
+        ]
+        found = rng.choice(value)
+        if information is not None:
+            found = min(max(found, int(information.min)), int(information.max))
+        if rng.random() < 0.1 and changed.dtype == np.int64:
+            found = rng.getrandbits(63)
+        changed[place] = found
+    return changed
+
+
+def column(data: bytes, rng: random.Random) -> bytes:
+    """Change the numbers of one column, or its offsets, and write the file as it should be written."""
+    try:
+        return _changed(data, rng)
+    except pa.ArrowInvalid:  # what is to be changed is not valid any more
+        return data
+
+
+def _changed(data: bytes, rng: random.Random) -> bytes:
+    if data[:6] == b"\x93NUMPY":
+        array = np.load(BytesIO(data))
+        with np.errstate(all="ignore"):
+            changed = _wild(array.view(np.uint16) if array.dtype == np.float16 else array, rng)
+        stream = BytesIO()
+        np.lib.format.write_array(stream, changed.view(array.dtype), version=(1, 0))
+        return stream.getvalue()
+    if data[:6] != b"ARROW1":
+        return data
+    batch = pa.ipc.open_file(BytesIO(data)).get_batch(0)
+    names, columns = batch.schema.names, batch.columns
+    chosen = rng.randrange(len(names))
+    found = columns[chosen]
+    patch = None
+    if pa.types.is_list(found.type):
+        offsets, values = (part.to_numpy(zero_copy_only=False) for part in (found.offsets, found.values))
+        if rng.random() < 0.5:  # Arrow writes no wild offsets, so they are changed in the bytes
+            patch = offsets.tobytes(), _wild(offsets, rng).tobytes()
+        else:
+            columns[chosen] = pa.ListArray.from_arrays(found.offsets, pa.array(_wild(values, rng), pa.int32()))
+    else:
+        columns[chosen] = pa.array(_wild(found.to_numpy(zero_copy_only=False), rng), found.type)
+    options = pa.ipc.IpcWriteOptions(compression=None if patch else rng.choice([None, None, None, "zstd"]))
+    changed_batch = pa.record_batch(columns, names=names)
+    stream = BytesIO()
+    with pa.ipc.new_file(stream, changed_batch.schema, options=options) as writer:
+        writer.write_batch(changed_batch)
+    return stream.getvalue().replace(*patch) if patch else stream.getvalue()
+
+
+MUTATORS = (column,)
+
+
+@pytest.fixture(scope="session")
+def example_alignment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's pair."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "text.txt").write_text("\n\n".join(TEXTS), encoding="utf-8")
+    build_alignment(*tokenizers(), open_corpus(str(folder / "text.txt")), folder / "x.align", lambda step: None)
+    return folder / "x.align"
+
+
+@pytest.mark.system
+def test_alignments(example_alignment: Path, tmp_path: Path) -> None:
+    assert_harmless(example_alignment, 200, tmp_path)
+
+
+@pytest.mark.slow
+def test_many_alignments(example_alignment: Path, tmp_path: Path) -> None:
+    assert_harmless(example_alignment, 10_000, tmp_path)
+
+
+def assert_harmless(example: Path, number: int, scratch: Path) -> None:
+    seed = random.randrange(10**6)
+    faults = hostile.fuzz(f"{__name__}:alignment", example, range(number), seed, scratch, f"{__name__}:MUTATORS")
+    assert not faults, f"seed {seed}: {len(faults)} faults\n" + "\n".join(faults[:20])
