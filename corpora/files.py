@@ -1,6 +1,7 @@
 """Which local files a path stands for, and what their names say about them."""
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -8,6 +9,7 @@ from typing import Literal
 from spectool import CorpusError
 from spectool.corpora.archives import COMPRESSIONS
 from spectool.corpora.documents import InputDescription
+from spectool.corpora.versions import FileVersions, require_unchanged
 
 Format = Literal["text", "jsonl", "parquet"]
 
@@ -19,7 +21,7 @@ _NOT_READ = {
     ".tar": "unpack it and name the folder",
     ".tgz": "unpack it and name the folder",
     ".zip": "unpack it and name the folder",
-    ".bz2": "compress it anew: bzcat {path} | zstd > {stem}.zst",
+    ".bz2": "compress it again: bzcat {path} | zstd > {stem}.zst",
 }
 
 
@@ -65,14 +67,23 @@ def visible_files(folder: Path) -> list[tuple[Path, str]]:
     return sorted(visible, key=lambda each: each[1])
 
 
-def describe(path: Path, name: str) -> InputDescription:
-    """Return name, size and SHA-256 of a file; reads all of it, as a stream."""
+def describe(path: Path, name: str, versions: FileVersions) -> InputDescription:
+    """Name, size and SHA-256 of a file: of the bytes that were read from it, or of all of it, read as a stream.
+
+    Raises:
+        CorpusError: It cannot be read, or is another one than ``versions`` knows.
+    """
+    if known := versions.sha256(path):
+        return InputDescription(name, *known)
     try:
         with path.open("rb") as raw:
+            before = os.fstat(raw.fileno())
             digest = hashlib.file_digest(raw, "sha256").hexdigest()
-            return InputDescription(name, raw.tell(), digest)
+            require_unchanged(path, before, os.fstat(raw.fileno()))
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check that it is still there.") from error
+    versions.check(path, before, digest)
+    return InputDescription(name, before.st_size, digest)
 
 
 def _split_suffix(path: Path) -> tuple[str, str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from spectool import CorpusError
-from spectool.corpora.documents import Document, Reading
-from spectool.corpora.readers import documents, missing_column
+from spectool.corpora.documents import Document, Reading, missing_column
+from spectool.corpora.readers import documents
 
 _SOURCE = re.compile(
     r"(?P<name>[^#\[\]]+?)(?::(?P<config>[^#:/\[\]]+))?(?:\[(?P<split>[^\[\]]+)\])?(?:#(?P<field>[^#\[\]]+))?"
