@@ -203,18 +203,30 @@ class Finite(click.FloatRange):
 
 
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that reads text."""
+    """Add the options of every command that reads text; it gets them as ``reads``, arguments of `open_corpus`."""
+
+    @wraps(command)
+    def run(*args: Any, text_field: str | None, encoding: str | None, on_error: str, **others: Any) -> Any:
+        reads = {"text_field": text_field, "encoding": encoding, "on_error": on_error}
+        return command(*args, reads=reads, **others)
+
     repair = click.option(
         "--on-error",
         type=click.Choice(["stop", "repair"]),
         default="stop",
         show_default=True,
-        help="At bytes that are not text: stop with the place, or drop and count them.",
+        help="At damaged characters: stop and name the place, or drop and count them.",
+    )
+    encoded = click.option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of text files, such as cp1250, cp1251, koi8-u or utf-16; by default UTF-8, or what a byte order "
+        "mark says.",
     )
     column = click.option(
         "--text-field", metavar="NAME", help="Column with the text, in JSONL, Parquet and hub data sets."
     )
-    return column(repair(command))
+    return column(encoded(repair(run)))
 
 
 out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")

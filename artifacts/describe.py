@@ -41,7 +41,8 @@ def _describe(manifest: Manifest) -> dict[str, Any]:
 def _corpus(inputs: Mapping[str, Any]) -> str:
     repaired = repairs(inputs.get("repaired", {}))
     text = f"{inputs['corpus']}: {inputs.get('documents', 0):,} documents, {inputs.get('characters', 0):,} characters"
-    return text + (f"; repaired: {repaired}" if repaired else "")
+    encoding = f"; read as {inputs['encoding']}" if "encoding" in inputs else ""
+    return text + encoding + (f"; repaired: {repaired}" if repaired else "")
 
 
 def _benchmark(manifest: Manifest) -> dict[str, Any]:

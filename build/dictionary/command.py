@@ -60,8 +60,7 @@ def build_dict(
     min_count: int | None,
     memory: int,
     workers: int | None,
-    text_field: str | None,
-    on_error: Any,
+    reads: dict[str, Any],
     as_json: bool,
     **chosen: Any,
 ) -> None:
@@ -85,13 +84,13 @@ def build_dict(
 
     if (corpus is None) == (counts is None):
         raise click.UsageError("name the text: either --corpus C or --counts DIR")
-    if counts is not None and (language is not None or text_field is not None or min_count is not None):
+    if counts is not None and (language is not None or reads["text_field"] is not None or min_count is not None):
         raise click.UsageError(
             "--language, --text-field and --min-count are for --corpus; --counts are counted already"
         )
     kind, other = (BackoffOptions, DictSpecOptions) if method == "backoff" else (DictSpecOptions, BackoffOptions)
     _refuse(context, other, method)
-    source: Any = None if corpus is None else open_corpus(corpus, on_error=on_error, text_field=text_field)
+    source: Any = None if corpus is None else open_corpus(corpus, **reads)
     target = open_tokenizer(tokenizer)
     say_notes(target)
     names = [field.name for field in fields(kind)]
