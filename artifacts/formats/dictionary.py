@@ -41,6 +41,8 @@ START = b""
 _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
 _CONTEXT_TRIES = 3  # nested in each other: a tenth smaller than one
 PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
+MIN_PROBABILITY = 0.2
+"""The least probability of a whole proposal at run time, where none is named."""
 _BATCH = 1 << 16  # contexts read at once
 _LONGEST_SYMBOL = 4  # bytes
 UNKNOWN_SYMBOL = "\U0010ffff".encode()  # stands for tokens outside the alphabet; no context contains it
