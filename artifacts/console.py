@@ -121,8 +121,10 @@ def table(header: list[str], rows: Iterable[list[str]]) -> str:
 @contextmanager
 def stage(
     out: Path, format_name: str, as_json: bool, fingerprints: Mapping[str, str] | None = None
-) -> Iterator[Callable[[Manifest], None]]:
+) -> Iterator[Callable[..., None]]:
     """Give a function that prints how a stage ended: path, bytes, seconds since the command began, fingerprints.
+
+    It takes the manifest, and further facts to print after these.
 
     The ``fingerprints`` are those of the tokenizers of what is written to ``out``, by role.
 
@@ -136,7 +138,7 @@ def stage(
     context = click.get_current_context(silent=True)
     started = (context.meta if context else {}).get(_STARTED, time.perf_counter())
 
-    def finish(manifest: Manifest) -> None:
+    def finish(manifest: Manifest, more: Mapping[str, Any] | None = None) -> None:
         known = {role: str(side["fingerprint"]) for role, side in manifest.tokenizers.items()}
         facts: dict[str, Any] = {
             "path": str(out),
@@ -146,6 +148,7 @@ def stage(
         }
         if repaired := manifest.inputs.get("repaired"):
             facts["repaired"] = repairs(repaired)
+        facts |= more or {}
         if as_json:
             facts["statistics"] = manifest.statistics
         show(facts, as_json)
