@@ -15,10 +15,7 @@ from typing import Any, BinaryIO
 
 from spectool import CorpusError
 from spectool.corpora.documents import ReadCounts
-from spectool.corpora.versions import FileVersions, require_unchanged
-
-COMPRESSIONS = (".gz", ".zst", ".xz")
-"""Suffixes that are taken off before a file's format is looked up."""
+from spectool.corpora.files import FileVersions, require_unchanged
 
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED_CHUNK_BYTES = 1 << 16
@@ -34,7 +31,7 @@ def byte_chunks(
     ``versions`` gets the hash of what was read.
 
     Raises:
-        CorpusError: The file cannot be opened or read, or changes in the meantime; or the archive is damaged, is
+        CorpusError: The file cannot be opened or read, or changes in the meantime. Or the archive is damaged, is
             followed by other data, ends before its end mark, or wants too much memory.
     """
     versions = versions or FileVersions()

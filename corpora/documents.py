@@ -2,10 +2,10 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from spectool import CorpusError
-from spectool.corpora.versions import FileVersions
+from spectool.corpora.files import FileVersions
 
 OnError = Literal["stop", "repair"]
 """What to do with bytes that are no text: raise `CorpusError`, or drop them and count them."""
@@ -63,11 +63,3 @@ class Reading:
         """Count repairs of a kind; see `ReadCounts`."""
         if number:
             self.counts.repaired[kind] += number
-
-
-class InputDescription(NamedTuple):
-    """One input file as a manifest records it."""
-
-    name: str  # file name, or path below the directory that was opened; never absolute
-    size: int  # bytes on disk
-    sha256: str  # of the bytes on disk, in hex

@@ -74,8 +74,8 @@ def as_utf8(path: str, chunks: Iterable[bytes], reading: Reading) -> Iterator[by
     """Yield the bytes of a file as UTF-8: from `Reading.encoding`, or from UTF-16 or UTF-32 by its byte order mark.
 
     Raises:
-        CorpusError: The file contradicts the encoding: another byte order mark, valid UTF-8, or bytes that the
-            encoding does not define (these are dropped and counted under `Reading.repair`).
+        CorpusError: The file contradicts the encoding, by its byte order mark or because it is UTF-8. Or it has
+            bytes that the encoding does not define; under `Reading.repair` these are dropped and counted.
     """
     stream = iter(chunks)
     head = b""
@@ -210,7 +210,7 @@ def undecodable(
 def guess_encoding(raw: bytes) -> str | None:
     """The encoding in which bytes that are not UTF-8 are most likely text, or None if none is likely.
 
-    Small letters of one language's alphabet speak for an encoding; capitals speak half as much, because text in one
+    Small letters of one language's alphabet speak for an encoding. Capitals count half as much, because text in one
     Cyrillic encoding reads as capitals in another.
 
     >>> guess_encoding("książka, którą mam".encode("cp1250")), guess_encoding("вулиця Хрещатик".encode("koi8-u"))

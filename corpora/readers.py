@@ -20,7 +20,7 @@ def read_file(file: InputFile, reading: Reading) -> Iterator[Document]:
         CorpusError: Anything in the file that is not what it should be; names the file and the line or row.
     """
     if file.format == "parquet":
-        from spectool.corpora.parquet_rows import parquet_rows
+        from spectool.corpora.parquet import parquet_rows
 
         return documents(parquet_rows(file, reading), file.name, f"{file.path}, row ", reading)
     return (_read_text if file.format == "text" else _read_jsonl)(file, reading)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from spectool import CorpusError
-from spectool.corpora.documents import Document, InputDescription, OnError, ReadCounts, Reading
+from spectool.corpora.documents import Document, OnError, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
-from spectool.corpora.files import InputFile, describe, input_files, visible_files
+from spectool.corpora.files import InputDescription, InputFile, describe, input_files, visible_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.readers import read_file
 from spectool.corpora.samples import PRESETS, sample_names, sample_path
@@ -21,8 +21,8 @@ _Read: TypeAlias = Callable[[Reading], Iterator[Document]]
 class Corpus:
     """The documents of one source; every iteration reads it from the start.
 
-    A corpus stands for its files as they are when they are first read or described: should one change after that,
-    reading or describing it raises `CorpusError`.
+    A corpus stands for its files as they are when they are first read or described. When one of them changes after
+    that, reading or describing the corpus raises `CorpusError`.
 
     Attributes:
         spec: The source as the user named it.

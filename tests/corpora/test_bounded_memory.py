@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from spectool import CorpusError
 from spectool.corpora import open_corpus
-from spectool.corpora.parquet_pages import largest_page
+from spectool.corpora.parquet import largest_page
 
 MEGABYTES = 220  # with an interpreter and Arrow, which take 70
 
@@ -69,7 +69,7 @@ def test_pages_above_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.M
         tmp_path / "a.parquet", [f"{'a' * 1_000_000}{number:02}" for number in range(20)], use_dictionary=False
     )
     assert len(list(open_corpus(str(path)))) == 20
-    monkeypatch.setattr("spectool.corpora.parquet_rows.LARGEST_PAGE", 16 * 2**20)
+    monkeypatch.setattr("spectool.corpora.parquet.LARGEST_PAGE", 16 * 2**20)
     with pytest.raises(CorpusError, match=r"a\.parquet: expected pages of at most 16 MiB, got one that takes 19 MiB"):
         list(open_corpus(str(path)))
 
