@@ -1,5 +1,6 @@
 """What every source yields: documents, and the counts of what was read and repaired."""
 
+import dataclasses
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
@@ -57,7 +58,7 @@ class Reading:
     repair: bool  # drop and count what is no text, instead of raising
     counts: ReadCounts  # changed: position on disk, and repairs
     encoding: str | None = None  # of the files; None for UTF-8, or what a byte order mark says
-    versions: FileVersions = field(default_factory=FileVersions)  # changed: the files that were read
+    versions: FileVersions = dataclasses.field(default_factory=FileVersions)  # changed: the files that were read
 
     def repaired(self, kind: str, number: int = 1) -> None:
         """Count repairs of a kind; see `ReadCounts`."""

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -123,7 +123,7 @@ def _what_to_expect(statistics: Mapping[str, Any], as_json: bool) -> dict[str, A
     from spectool.artifacts.describe import held_out
     from spectool.build.dictionary.amount import amount_of_text
 
-    unit = "tokens" if "tokens" in statistics else "words"
+    unit: Literal["tokens", "words"] = "tokens" if "tokens" in statistics else "words"
     facts: dict[str, Any] = {"text": amount_of_text(statistics[unit], unit)}
     if "held_out" in statistics and not as_json:
         facts["held-out text"] = held_out(statistics["held_out"])
