@@ -73,10 +73,9 @@ def byte_chunks(
 class _Hashed:
     """A file as the decompressors need it, which hashes what they read."""
 
-    closed = False  # asked for by pyarrow
-
     def __init__(self, file: BinaryIO) -> None:
         self.digest = hashlib.sha256()
+        self.closed = False  # asked for by pyarrow
         self._file = file
 
     def read(self, size: int = -1) -> bytes:
@@ -86,6 +85,10 @@ class _Hashed:
 
     def tell(self) -> int:
         return self._file.tell()
+
+    def close(self) -> None:
+        """Leave the file open: it belongs to the caller, who reads it to the end."""
+        self.closed = True
 
     def drain(self) -> None:
         """Read to the end what a decompressor has left."""

@@ -133,9 +133,11 @@ def _encoding_of(path: str, head: bytes, asked: str | None) -> str | None:
             )
         return None if marked == "utf-8" else marked
     if marked is None and asked in ("utf-16", "utf-32"):
+        wide = _wide(head)
+        looks = f"looks like {wide}" if wide else f"does not look like {asked}"
+        step = f"Read it with --encoding {wide or 'NAME'}" + ("" if wide else f", such as {EXAMPLES}")
         raise CorpusError(
-            f"{path}: expected {asked} with a byte order mark, got a file without one. "
-            f"Say which byte comes first: --encoding {_wide(head) or f'{asked}-le'}, or {asked}-be"
+            f"{path}: expected {asked} with a byte order mark, got a file without one that {looks}. {step}"
         )
     if marked is not None and not asked.startswith(marked):
         raise CorpusError(

@@ -96,13 +96,20 @@ def test_utf16_without_a_mark_is_recognized_and_read_by_name(tmp_path: Path, tex
     for how in ({}, {"on_error": "repair"}):
         with pytest.raises(CorpusError, match=rf"looks like {codec} without a byte order mark. .*--encoding {codec}"):
             texts(path, **how)
-    with pytest.raises(CorpusError, match=rf"expected utf-16 with a byte order mark.*--encoding {codec}, or utf-16-be"):
+    with pytest.raises(
+        CorpusError, match=rf"expected utf-16 with a byte order mark.*looks like {codec}\. .*--encoding {codec}"
+    ):
         texts(path, encoding="utf-16")
     assert texts(path, encoding=codec) == text.splitlines()
 
 
 def test_a_wrong_encoding_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
+    path.write_bytes(POLISH.encode("cp1250"))
+    with pytest.raises(
+        CorpusError, match=r"expected utf-16 with a byte order mark, .* does not look like utf-16\. Read"
+    ):
+        texts(path, encoding="utf-16")
     path.write_bytes("добре\nЃ".encode("cp1251"))  # 0x81 is no character of cp1250
     with pytest.raises(CorpusError, match=r"a\.txt:2: expected cp1250, got the byte 81 at byte 6, which .* not define"):
         texts(path, encoding="cp1250")
