@@ -1,7 +1,7 @@
 """Rows out of a Parquet file, a few at a time, in memory that does not depend on what the file declares.
 
 A page is decompressed as a whole, and no value is larger than its page or its dictionary page. The sizes in the file's
-footer may be anything. So the pages' own headers are read first, which are Thrift structs in the compact protocol.
+footer may be anything. So the pages' own headers are read first. Both are Thrift structs in the compact protocol.
 
 Source: parquet-format, parquet.thrift (`PageHeader`); Thrift compact protocol encoding.
 """
@@ -9,7 +9,8 @@ Source: parquet-format, parquet.thrift (`PageHeader`); Thrift compact protocol e
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO
 
@@ -31,8 +32,18 @@ _LEAST_EXPANSION = 64 * 2**20
 
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 _DELTAS = {5, 6, 7}  # encodings whose lengths are decoded all at once, DELTA_BINARY_PACKED and its two relatives
-_DEEPEST = 16
-_TYPE, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _DATA_V2 = 1, 2, 3, 5, 7, 8  # fields of PageHeader
+_DEEPEST, _SHORT = 16, 1024
+_ALL: dict[int, Any] = {}
+_LISTED = {0: _ALL}  # wanted of a list of simple values: makes it be kept
+_ROW_GROUPS, _COLUMNS, _ROWS, _METADATA = 4, 1, 3, 3  # fields of FileMetaData, RowGroup twice, ColumnChunk
+_PATH, _CHUNK_BYTES, _DATA_OFFSET, _DICTIONARY_OFFSET = 3, 7, 9, 11  # of ColumnMetaData
+_UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _DATA_V2 = 2, 3, 5, 7, 8  # of PageHeader
+_COLUMN = {_PATH: _LISTED, _CHUNK_BYTES: _ALL, _DATA_OFFSET: _ALL, _DICTIONARY_OFFSET: _ALL}
+_FOOTER = {_ROW_GROUPS: {_COLUMNS: {_METADATA: _COLUMN}, _ROWS: _ALL}}
+_PAGE = {
+    **{_UNCOMPRESSED: _ALL, _COMPRESSED: _ALL, _DICTIONARY: {1: _ALL}},
+    **{_DATA: {1: _ALL, 2: _ALL}, _DATA_V2: {1: _ALL, 4: _ALL}},  # number of values, and encoding
+}
 
 
 def parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -61,20 +72,22 @@ def parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict[
             )
             row = read = 0
             rows = max(1, table.metadata.num_rows)
-            for group in filter(lambda each: table.metadata.row_group(each).num_rows, range(table.num_row_groups)):
-                at_once = _rows_at_once(path, source, table, group, chosen)
-                for batch in table.iter_batches(batch_size=at_once, row_groups=[group], columns=chosen):
+            for number, group in enumerate(row_groups(source)):
+                if not group[_ROWS]:
+                    continue
+                at_once = _rows_at_once(path, source, group, chosen)
+                for batch in table.iter_batches(batch_size=at_once, row_groups=[number], columns=chosen):
                     ids = batch.column("id") if "id" in chosen else None
-                    for number, text in enumerate(_texts(batch.column(field), path, row, reading)):
-                        own = None if ids is None else ids[number].as_py()
-                        yield row + number + 1, {"id": own, field: text}
+                    for place, text in enumerate(_texts(batch.column(field), path, row, reading)):
+                        own = None if ids is None else ids[place].as_py()
+                        yield row + place + 1, {"id": own, field: text}
                     row += len(batch)
                     position = min(file.size, file.size * row // rows)
                     counts.bytes_read += position - read
                     read = position
             counts.bytes_read += file.size - read
-        except (pyarrow.ArrowException, OSError, ValueError) as error:
-            reason = str(error).splitlines()[0]
+        except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
             raise CorpusError(
                 f"{path}: expected a whole Parquet file, got one that cannot be read ({reason}). Fetch it again"
             ) from error
@@ -128,11 +141,11 @@ def _names(column: Any) -> bool:
     return bool(types.is_string(value) or types.is_large_string(value) or types.is_integer(value))
 
 
-def _rows_at_once(path: str, source: BinaryIO, table: Any, group: int, chosen: list[str]) -> int:
+def _rows_at_once(path: str, source: BinaryIO, group: dict[int, Any], chosen: list[str]) -> int:
     """Return how many rows of a row group fit into `_BATCH_BYTES`, whatever they hold."""
-    metadata = table.metadata.row_group(group)
-    columns = (metadata.column(number) for number in range(metadata.num_columns))
-    largest = max(largest_page(source, column) for column in columns if column.path_in_schema in chosen)
+    names = [[name.encode()] for name in chosen]
+    columns = [chunk[_METADATA] for chunk in group[_COLUMNS] if chunk[_METADATA][_PATH] in names]
+    largest = max(largest_page(source, column) for column in columns)
     if largest > LARGEST_PAGE:
         raise CorpusError(
             f"{path}: expected pages of at most {LARGEST_PAGE >> 20} MiB, got one that takes {largest >> 20:,} MiB. "
@@ -157,26 +170,41 @@ def _texts(column: Any, path: str, rows_before: int, reading: Reading) -> Iterat
             yield b"".join(as_utf8(place, [text], reading)).decode()
 
 
-def largest_page(stream: BinaryIO, column: Any) -> int:
-    """Bytes of memory that the largest page of a column chunk asks for.
+def row_groups(stream: BinaryIO) -> list[dict[int, Any]]:
+    """The row groups of a file as its footer describes them, with the fields that `_FOOTER` names.
 
-    Args:
-        stream: The file; its position changes.
-        column: Its `pyarrow.parquet.ColumnChunkMetaData`.
+    Arrow reads them as well, but a damaged description of a column ends the process there.
+
+    Raises:
+        ValueError: There is no footer.
+    """
+    end = stream.seek(-8, os.SEEK_END)
+    length = int.from_bytes(stream.read(4), "little")
+    if length > end:
+        raise ValueError("a footer that begins before the file")
+    stream.seek(end - length)
+    groups = _struct(stream, _FOOTER).get(_ROW_GROUPS)
+    if not isinstance(groups, list):
+        raise ValueError("a footer without row groups")
+    return groups
+
+
+def largest_page(stream: BinaryIO, column: dict[int, Any]) -> int:
+    """Bytes of memory that the largest page of a column chunk asks for; ``column`` is its ``ColumnMetaData``.
 
     Raises:
         ValueError: There are no page headers where the footer says.
     """
-    starts = column.data_page_offset, column.dictionary_page_offset
+    starts = column.get(_DATA_OFFSET), column.get(_DICTIONARY_OFFSET)
     position = min(start for start in starts if start)
-    end = position + column.total_compressed_size
+    end = position + column[_CHUNK_BYTES]
     largest = 0
     while position < end:
         stream.seek(position)
-        header = _struct(stream, 0)
-        size, stored = header.get(_UNCOMPRESSED), header.get(_COMPRESSED)
-        if not (isinstance(size, int) and isinstance(stored, int) and size >= 0 and stored >= 0):
-            raise ValueError("a page header without its sizes")
+        header = _struct(stream, _PAGE)
+        size, stored = header[_UNCOMPRESSED], header[_COMPRESSED]
+        if size < 0 or stored < 0:
+            raise ValueError("a page header with negative sizes")
         largest = max(largest, size, _decoded(header))
         position = stream.tell() + stored
     return largest
@@ -184,51 +212,61 @@ def largest_page(stream: BinaryIO, column: Any) -> int:
 
 def _decoded(header: dict[int, Any]) -> int:
     """Return what is allocated by the number of values, whatever the page's bytes are."""
-    try:
-        if dictionary := header.get(_DICTIONARY):
-            return 16 * int(dictionary.get(1, 0))
-        data, encoding = (header[_DATA], 2) if _DATA in header else (header.get(_DATA_V2, {}), 4)
-        return 4 * int(data.get(1, 0)) if data.get(encoding) in _DELTAS else 0
-    except (AttributeError, TypeError) as error:
-        raise ValueError("a page header of another shape") from error
+    kinds = {_DICTIONARY: 0, _DATA: 2, _DATA_V2: 4}  # with the field that has the encoding
+    for kind, encoding in kinds.items():
+        found = header.get(kind, {})
+        if not isinstance(found, dict):
+            raise ValueError("a page header of another shape")
+        if kind == _DICTIONARY and found:
+            return 16 * int(found.get(1, 0))
+        if found.get(encoding) in _DELTAS:
+            return 4 * int(found.get(1, 0))
+    return 0
 
 
-def _struct(stream: BinaryIO, depth: int) -> dict[int, Any]:
+def _struct(stream: BinaryIO, wanted: Mapping[int, Any], depth: int = 0) -> dict[int, Any]:
+    """Read a struct; keep the fields that are ``wanted``, by number, with those that are wanted of structs in them."""
     if depth > _DEEPEST:
-        raise ValueError("a page header with too many levels")
+        raise ValueError("a struct with too many levels")
     fields: dict[int, Any] = {}
     number = 0
     while (head := _byte(stream)) != _STOP:
         number = number + (head >> 4) if head >> 4 else _zigzag(_varint(stream))
         kind = head & 15
-        fields[number] = kind == _TRUE if kind in (_TRUE, _FALSE) else _value(stream, kind, depth)
+        value = kind == _TRUE if kind in (_TRUE, _FALSE) else _value(stream, kind, wanted.get(number, {}), depth)
+        if number in wanted:
+            fields[number] = value
     return fields
 
 
-def _value(stream: BinaryIO, kind: int, depth: int) -> Any:
-    """Read a value; strings and containers are passed over."""
+def _value(stream: BinaryIO, kind: int, wanted: Mapping[int, Any], depth: int) -> Any:
+    """Read a value. Only lists of what is wanted, numbers and short strings are returned."""
     if kind in (_TRUE, _FALSE, _BYTE):
         return _byte(stream)
     if kind in (4, 5, 6):
         return _zigzag(_varint(stream))
     if kind == _DOUBLE:
-        stream.seek(8, 1)
+        stream.seek(8, os.SEEK_CUR)
     elif kind == _BINARY:
-        stream.seek(_varint(stream), 1)
+        size = _varint(stream)
+        if size <= _SHORT:
+            return stream.read(size)
+        stream.seek(size, os.SEEK_CUR)
     elif kind in (_LIST, _SET):
         head = _byte(stream)
-        for _ in range(head >> 4 if head >> 4 < 15 else _varint(stream)):
-            _value(stream, head & 15, depth + 1)
+        size = head >> 4 if head >> 4 < 15 else _varint(stream)
+        values = (_value(stream, head & 15, wanted, depth + 1) for _ in range(size))
+        return list(values) if wanted else deque(values, maxlen=0)
     elif kind == _MAP:
         if size := _varint(stream):
             kinds = _byte(stream)
             for _ in range(size):
-                _value(stream, kinds >> 4, depth + 1)
-                _value(stream, kinds & 15, depth + 1)
+                _value(stream, kinds >> 4, {}, depth + 1)
+                _value(stream, kinds & 15, {}, depth + 1)
     elif kind == _STRUCT:
-        return _struct(stream, depth + 1)
+        return _struct(stream, wanted, depth + 1)
     else:
-        raise ValueError("a page header with a value of no known kind")
+        raise ValueError("a value of no known kind")
     return None
 
 
