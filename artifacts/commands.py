@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from spectool.artifacts.formats.alignment import Alignment
     from spectool.artifacts.formats.dictionary import Dictionary
     from spectool.artifacts.tokenizer.tokenizer import Tokenizer
-
-_PROPOSED = 8  # look-ups of a proposal that is shown
 
 
 @click.command("inspect")
@@ -53,7 +51,7 @@ def inspect(
 
     \b
     Examples:
-        spectool inspect pl.dict --lookup "personalny kom"
+        spectool inspect pl.dict --lookup "na przykład"
         spectool inspect ./Bielik-11B
     """
     from spectool.artifacts.default_paths import find_artifact
@@ -229,48 +227,16 @@ def _sample(
     dictionary: "Dictionary", lookup: str | None, count: int, source: str | None, as_json: bool
 ) -> dict[str, Any]:
     """Sample entries, and the answer to ``--lookup``, spelled with the dictionary's tokenizer."""
-    from spectool.artifacts.tokenizer.surfaces import token_surfaces
+    from spectool.artifacts.look_ups import Speller, explain
 
     tokenizer = _tokenizer_of(dictionary, source, lookup)
-
-    def spell(tokens: Sequence[int]) -> str:
-        if tokenizer is None:
-            return " ".join(map(str, tokens))
-        # The surfaces of these alone: those of 262,000 ids take half a second.
-        names = {tokenizer.backend.id_to_token(token) or "": token for token in tokens}
-        surfaces = token_surfaces(tokenizer.spec, names, tokenizer.specials)
-        return b"".join(map(surfaces.__getitem__, tokens)).decode("utf-8", "replace")
-
-    def line(context: Sequence[int], tokens: Sequence[int], probability: float) -> Any:
-        if as_json:
-            text = {} if tokenizer is None else {"text": [spell(context), spell(tokens)]}
-            return {"context": context, "continuation": tokens, "probability": probability, **text}
-        return f"{spell(context)!r} -> {spell(tokens)!r}  ({probability:.0%})"
-
-    facts: dict[str, Any] = {}
-    if lookup is not None and tokenizer is not None:
-        context = tokenizer.encode_after_space([lookup])[0]
-        match = dictionary.look_up(context)
-        nothing = None if as_json else "no entry for any suffix"
-        facts["lookup"] = nothing if match is None else line(context[-match.length :], match.tokens, match.probability)
-        if match is not None and dictionary.chained:
-            facts["proposal"] = _proposal(dictionary, context, spell, as_json)
+    speller = Speller(dictionary, tokenizer)
+    facts = {} if lookup is None or tokenizer is None else explain(speller, lookup, as_json)
     step = max(1, len(dictionary) // max(1, count))
     chosen = map(dictionary.entry, range(0, len(dictionary), step)[:count])
+    line = speller.record if as_json else speller.line
     facts["sample entries"] = [line(entry.context, entry.continuation, entry.probability) for entry in chosen]
     return facts
-
-
-def _proposal(
-    dictionary: "Dictionary", context: Sequence[int], spell: Callable[[Sequence[int]], str], as_json: bool
-) -> Any:
-    """Return what is proposed after ``context``, one look-up after the other, with the probability of all so far."""
-    said, steps, probability = list(context), list[Any](), 1.0
-    while len(steps) < _PROPOSED and (match := dictionary.look_up(said)) is not None:
-        said += match.tokens
-        probability *= match.probability
-        steps.append({"text": spell(match.tokens), "probability": round(probability, 4)})
-    return steps if as_json else "".join(f"{step['text']}" for step in steps) + f"  ({probability:.0%} for all of it)"
 
 
 def _tokenizer_of(dictionary: "Dictionary", source: str | None, lookup: str | None) -> "Tokenizer | None":

@@ -121,8 +121,10 @@ def table(header: list[str], rows: Iterable[list[str]]) -> str:
 @contextmanager
 def stage(
     out: Path, format_name: str, as_json: bool, fingerprints: Mapping[str, str] | None = None
-) -> Iterator[Callable[[Manifest], None]]:
+) -> Iterator[Callable[..., None]]:
     """Give a function that prints how a stage ended: path, bytes, seconds since the command began, fingerprints.
+
+    It takes the manifest, and further facts to print after these.
 
     The ``fingerprints`` are those of the tokenizers of what is written to ``out``, by role.
 
@@ -136,7 +138,7 @@ def stage(
     context = click.get_current_context(silent=True)
     started = (context.meta if context else {}).get(_STARTED, time.perf_counter())
 
-    def finish(manifest: Manifest) -> None:
+    def finish(manifest: Manifest, more: Mapping[str, Any] | None = None) -> None:
         known = {role: str(side["fingerprint"]) for role, side in manifest.tokenizers.items()}
         facts: dict[str, Any] = {
             "path": str(out),
@@ -146,6 +148,7 @@ def stage(
         }
         if repaired := manifest.inputs.get("repaired"):
             facts["repaired"] = repairs(repaired)
+        facts |= more or {}
         if as_json:
             facts["statistics"] = manifest.statistics
         show(facts, as_json)
@@ -203,18 +206,30 @@ class Finite(click.FloatRange):
 
 
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that reads text."""
+    """Add the options of every command that reads text; it gets them as ``reads``, arguments of `open_corpus`."""
+
+    @wraps(command)
+    def run(*args: Any, text_field: str | None, encoding: str | None, on_error: str, **others: Any) -> Any:
+        reads = {"text_field": text_field, "encoding": encoding, "on_error": on_error}
+        return command(*args, reads=reads, **others)
+
     repair = click.option(
         "--on-error",
         type=click.Choice(["stop", "repair"]),
         default="stop",
         show_default=True,
-        help="At bytes that are not text: stop with the place, or drop and count them.",
+        help="At damaged characters: stop and name the place, or drop and count them.",
+    )
+    encoded = click.option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of text files, such as cp1250, cp1251, koi8-u or utf-16; by default UTF-8, or what a byte order "
+        "mark says.",
     )
     column = click.option(
         "--text-field", metavar="NAME", help="Column with the text, in JSONL, Parquet and hub data sets."
     )
-    return column(repair(command))
+    return column(encoded(repair(run)))
 
 
 out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")

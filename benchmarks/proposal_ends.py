@@ -28,9 +28,9 @@ from real_models import real_model
 from real_text import Written, read_text, text_path
 
 from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.artifacts.formats.dictionary import MIN_PROBABILITY
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.drafters.model_source import ModelSource
-from spectool.runtime.loading import MIN_PROBABILITY
 from spectool.runtime.models import load_model
 from spectool.runtime.translation.factory import make_translator
 

@@ -27,6 +27,7 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
     """Return the manifest's account of a corpus that has been read: names, sizes, hashes, repairs."""
     return {
         "corpus": corpus.spec,
+        **({} if corpus.encoding is None else {"encoding": corpus.encoding}),
         "files": [file._asdict() for file in corpus.describe_inputs()],
         "documents": corpus.counts.documents,
         "characters": corpus.counts.characters,

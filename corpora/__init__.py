@@ -4,7 +4,8 @@ In: files, folders, archives, data sets of the hub, presets, or a sample. Out: c
 What was repaired or left out is counted.
 """
 
-from spectool.corpora.documents import Document, InputDescription, OnError, ReadCounts
+from spectool.corpora.documents import Document, OnError, ReadCounts
+from spectool.corpora.files import InputDescription
 from spectool.corpora.samples import PRESETS, Preset, read_sample, sample_names, sample_path
 from spectool.corpora.sources import Corpus, open_corpus
 from spectool.corpora.split import in_valid

@@ -8,15 +8,18 @@ import codecs
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from spectool import CorpusError
-from spectool.corpora.documents import Reading
+from spectool.corpora.documents import LONGEST, Reading, too_long
+from spectool.corpora.encodings import as_utf8, undecodable
+from spectool.corpora.words import combining_marks
 
 # Tab and line feed are text. A carriage return that is left here had no line feed after it.
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _BREAKS = re.compile("[\x0b-\x0d\x85]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_SHOWN_BYTES = 8
+_MARKS_AT_ONCE = 200  # more on one letter are no text, and NFC sorts them in quadratic time
 
 
 def is_clean(text: str) -> bool:
@@ -36,7 +39,8 @@ def clean(text: str, place: str, reading: Reading) -> str:
         reading: Whether to drop lone surrogates; its counts grow by what was done.
 
     Raises:
-        CorpusError: ``text`` has lone surrogates, which no UTF-8 file can hold, and repairs are off.
+        CorpusError: ``text`` has lone surrogates, which no UTF-8 file can hold, and repairs are off; or more
+            combining marks in a row than any writing has.
     """
     if is_clean(text):
         return text
@@ -53,32 +57,38 @@ def clean(text: str, place: str, reading: Reading) -> str:
         reading.repaired("surrogates", surrogates)
         reading.repaired("control_characters", breaks + controls)
     if not unicodedata.is_normalized("NFC", text):
+        if any(len(run.group()) > _MARKS_AT_ONCE for run in _marks().finditer(text)):
+            raise CorpusError(
+                f"{place}: expected text, got more than {_MARKS_AT_ONCE:,} combining marks in a row. Correct the file"
+            )
         text = unicodedata.normalize("NFC", text)
         reading.repaired("not_nfc")
     return text
 
 
-def decode(raw: bytes, place: Callable[[int], str], offset: int, reading: Reading) -> str:
+@cache
+def _marks() -> re.Pattern[str]:
+    return re.compile(f"[{combining_marks()}]+")
+
+
+def decode(raw: bytes, place: Callable[[int], str], offset: int, reading: Reading, after_utf8: bool = False) -> str:
     """Decode UTF-8.
 
     Args:
         raw: Whole lines, or one value.
         place: Names file and line (or row) of a byte, given its index in ``raw``.
         offset: Where ``raw`` starts in the file or value, in bytes after decompression.
-        reading: Whether to drop invalid bytes, counted as ``invalid_bytes``.
+        reading: Whether to drop damage, counted as ``invalid_bytes``.
+        after_utf8: Whether there were letters in UTF-8 before ``raw``.
 
     Raises:
-        CorpusError: Invalid UTF-8 and repairs are off; names the bytes and their offset.
+        CorpusError: Invalid UTF-8 and repairs are off, or text in another encoding.
     """
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        if not reading.repair:
-            bad = raw[error.start : min(error.end, error.start + _SHOWN_BYTES)].hex(" ")
-            raise CorpusError(
-                f"{place(error.start)}: expected UTF-8, got the bytes {bad} at byte {offset + error.start} "
-                f"({error.reason}). Correct the file, or drop and count such bytes: --on-error repair"
-            ) from error
+        if refused := undecodable(place(error.start), raw, error, offset, after_utf8, reading.repair):
+            raise refused from error
     text = raw.decode(errors="ignore")
     reading.repaired("invalid_bytes", len(raw) - len(text.encode()))
     return text
@@ -92,30 +102,24 @@ def text_blocks(path: str, chunks: Iterable[bytes], reading: Reading) -> Iterato
     Args:
         path: The file as the user named it, for errors.
         chunks: Its bytes, decompressed, in pieces of any size.
-        reading: See `decode`.
+        reading: See `decode`; its encoding is that of the bytes.
 
     Yields:
         The number of a block's first line (from 1), and its lines joined by LF.
 
     Raises:
-        CorpusError: Invalid UTF-8 and repairs are off, or a file in UTF-16 or UTF-32.
+        CorpusError: Bytes that are no text in the file's encoding, or a line above `LONGEST`.
     """
-    line, offset = 1, 0
-    for block in _whole_lines(chunks):
-        body = block
-        if offset == 0:
-            if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                raise CorpusError(
-                    f"{path}: expected UTF-8, got a file in UTF-16 or UTF-32 (its first bytes are "
-                    f"{block[:4].hex(' ')}). Convert it: iconv -f UTF-16 -t UTF-8 {path}"
-                )
-            body = block.removeprefix(codecs.BOM_UTF8)
+    line, offset, after_utf8 = 1, 0, False
+    for block in _whole_lines(path, as_utf8(path, chunks, reading)):
+        body = block.removeprefix(codecs.BOM_UTF8) if offset == 0 else block
 
         def place(index: int, first: int = line, body: bytes = body) -> str:
             line_ends = body.count(b"\n", 0, index)
             return f"{path}:{first + line_ends}"
 
-        text = decode(body, place, offset + len(block) - len(body), reading)
+        text = decode(body, place, offset + len(block) - len(body), reading, after_utf8)
+        after_utf8 = after_utf8 or not text.isascii()
         if "\r" in text:
             text = text.replace("\r\n", "\n")
         yield line, text.removesuffix("\n")
@@ -123,14 +127,19 @@ def text_blocks(path: str, chunks: Iterable[bytes], reading: Reading) -> Iterato
         offset += len(block)
 
 
-def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _whole_lines(path: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
     pending: list[bytes] = []
+    waiting = lines = 0
     for chunk in chunks:
         cut = chunk.rfind(b"\n") + 1
+        if waiting + (chunk.find(b"\n") if cut else len(chunk)) > LONGEST:
+            raise too_long(f"{path}:{lines + 1}")
         if cut:
             yield b"".join([*pending, chunk[:cut]])
-            pending = [chunk[cut:]]
+            lines += chunk.count(b"\n")
+            pending, waiting = [chunk[cut:]], len(chunk) - cut
         else:
             pending.append(chunk)
+            waiting += len(chunk)
     if last := b"".join(pending):
         yield last

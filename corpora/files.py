@@ -1,13 +1,19 @@
-"""Which local files a path stands for, and what their names say about them."""
+"""Which local files a path stands for, what their names say about them, and whether they stay what they are.
+
+An artifact records the hash of its corpus. It is taken of the bytes that become words, while they are read. Every later
+look at the same path has to find the same file.
+"""
 
 import hashlib
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from spectool import CorpusError
-from spectool.corpora.archives import COMPRESSIONS
-from spectool.corpora.documents import InputDescription
+
+COMPRESSIONS = (".gz", ".zst", ".xz")
+"""Suffixes that are taken off before a file's format is looked up."""
 
 Format = Literal["text", "jsonl", "parquet"]
 
@@ -19,7 +25,7 @@ _NOT_READ = {
     ".tar": "unpack it and name the folder",
     ".tgz": "unpack it and name the folder",
     ".zip": "unpack it and name the folder",
-    ".bz2": "compress it anew: bzcat {path} | zstd > {stem}.zst",
+    ".bz2": "compress it again: bzcat {path} | zstd > {stem}.zst",
 }
 
 
@@ -65,14 +71,85 @@ def visible_files(folder: Path) -> list[tuple[Path, str]]:
     return sorted(visible, key=lambda each: each[1])
 
 
-def describe(path: Path, name: str) -> InputDescription:
-    """Return name, size and SHA-256 of a file; reads all of it, as a stream."""
+class InputDescription(NamedTuple):
+    """One input file as a manifest records it."""
+
+    name: str  # file name, or path below the directory that was opened; never absolute
+    size: int  # bytes on disk
+    sha256: str  # of the bytes on disk, in hex
+
+
+class _Version(NamedTuple):
+    identity: tuple[int, ...]
+    sha256: str | None  # None as long as not all of it was read
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersions:
+    """The files of a corpus as they were first seen. Mutable: reading and hashing add to it."""
+
+    _seen: dict[Path, _Version] = field(default_factory=dict)
+
+    def sha256(self, path: Path) -> tuple[int, str] | None:
+        """Size and hash of a file that was read to its end, else None."""
+        version = self._seen.get(path)
+        return None if version is None or version.sha256 is None else (version.identity[2], version.sha256)
+
+    def check(self, path: Path, found: os.stat_result, sha256: str | None = None) -> None:
+        """Compare a file with what was first seen at its path: by hash where both are known.
+
+        Raises:
+            CorpusError: It is another one.
+        """
+        version = _Version(_identity(found), sha256)
+        first = self._seen.setdefault(path, version)
+        if sha256 is None or first.sha256 is None:
+            if version.identity != first.identity:
+                raise changed(path)
+            self._seen[path] = _Version(first.identity, first.sha256 or sha256)
+        elif first.sha256 != sha256:
+            raise changed(path)
+
+
+def require_unchanged(path: Path, before: os.stat_result, after: os.stat_result) -> None:
+    """Compare an open file's state before and after it was read.
+
+    Raises:
+        CorpusError: It was written to, or another one has replaced it.
+    """
+    if _identity(before) != _identity(after):
+        raise changed(path)
+
+
+def changed(path: Path) -> CorpusError:
+    """Return the error for a file that is not what it was."""
+    return CorpusError(
+        f"{path}: expected a file that stays as it is while it is read, got one that was replaced or written to in the "
+        "meantime. Nothing was written. Give the same command again when the file is complete"
+    )
+
+
+def _identity(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def describe(path: Path, name: str, versions: FileVersions) -> InputDescription:
+    """Name, size and SHA-256 of a file: of the bytes that were read from it, or of all of it, read as a stream.
+
+    Raises:
+        CorpusError: It cannot be read, or is another one than ``versions`` knows.
+    """
+    if known := versions.sha256(path):
+        return InputDescription(name, *known)
     try:
         with path.open("rb") as raw:
+            before = os.fstat(raw.fileno())
             digest = hashlib.file_digest(raw, "sha256").hexdigest()
-            return InputDescription(name, raw.tell(), digest)
+            require_unchanged(path, before, os.fstat(raw.fileno()))
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check that it is still there.") from error
+    versions.check(path, before, digest)
+    return InputDescription(name, before.st_size, digest)
 
 
 def _split_suffix(path: Path) -> tuple[str, str]:

@@ -4,20 +4,22 @@ Streaming: nothing is downloaded before it is read.
 """
 
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spectool import CorpusError
-from spectool.corpora.documents import Document, Reading
-from spectool.corpora.readers import documents, missing_column
+from spectool.corpora.documents import Document, Reading, missing_column
+from spectool.corpora.readers import documents
 
 _SOURCE = re.compile(
     r"(?P<name>[^#\[\]]+?)(?::(?P<config>[^#:/\[\]]+))?(?:\[(?P<split>[^\[\]]+)\])?(?:#(?P<field>[^#\[\]]+))?"
 )
 
 _ROWS_AT_ONCE = 256
+_PATIENCE = 3.0  # seconds for the hub's first answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:
     # `datasets` and what it rests on (HTTP clients, pyarrow, file systems) share no base class.
     try:
         path = str(source.folder) if source.folder else source.name
+        if source.folder is None and not datasets.config.HF_HUB_OFFLINE:
+            _require_hub()
         data = datasets.load_dataset(path, source.config, split=source.split, streaming=True)
         columns = data.column_names
         if columns is not None:
@@ -85,6 +89,33 @@ def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:
         raise _failure(source, error) from error
 
 
+def _require_hub() -> None:
+    """Ask the hub for any answer: `datasets` repeats what fails for half a minute before it says that nobody answers.
+
+    The thread bounds the look-up of the name as well, for which no client has a limit.
+
+    Raises:
+        ConnectionError: No answer within `_PATIENCE`.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    reasons = [f"no answer within {_PATIENCE:g} seconds"]
+
+    def ask() -> None:
+        try:
+            get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
+            reasons.clear()
+        except Exception as error:  # the clients of different versions of the hub share no class
+            reasons[:] = [str(error) or type(error).__name__]
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(_PATIENCE)
+    for reason in reasons:
+        raise ConnectionError(f"{constants.ENDPOINT} cannot be reached: {reason}")
+
+
 def _failure(source: HubSource, error: Exception) -> CorpusError:
     lines = str(error).strip().splitlines()
     reason = lines[0] if lines else type(error).__name__
@@ -93,7 +124,7 @@ def _failure(source: HubSource, error: Exception) -> CorpusError:
         step = "Check its files, or name one of them without hf:"
     elif re.search(r"\bgated\b|\b(401|403)\b", said):
         step = f"Accept its terms at https://huggingface.co/datasets/{source.name}, then: hf auth login"
-    elif isinstance(error, ConnectionError) or "offline" in said:
+    elif isinstance(error, ConnectionError) or "offline" in said or "localentrynotfound" in said:
         step = (
             f"Check the network, or fetch it elsewhere and read the copy: "
             f"hf download --repo-type dataset {source.name} --local-dir DIR, then hf:DIR"

@@ -1,18 +1,16 @@
 """Documents out of one local file: plain text, JSON lines, Parquet."""
 
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 from spectool import CorpusError
 from spectool.corpora.archives import byte_chunks
-from spectool.corpora.cleaning import clean, decode, is_clean, text_blocks
-from spectool.corpora.documents import Document, ReadCounts, Reading
+from spectool.corpora.cleaning import clean, is_clean, text_blocks
+from spectool.corpora.documents import LONGEST, Document, Reading, missing_column, too_long
 from spectool.corpora.files import InputFile
 
-_ROWS_AT_ONCE = 1024
+_MOST_BRACKETS = 500_000  # each may stand for an object of some 200 bytes
 
 
 def read_file(file: InputFile, reading: Reading) -> Iterator[Document]:
@@ -21,7 +19,11 @@ def read_file(file: InputFile, reading: Reading) -> Iterator[Document]:
     Raises:
         CorpusError: Anything in the file that is not what it should be; names the file and the line or row.
     """
-    return {"text": _read_text, "jsonl": _read_jsonl, "parquet": _read_parquet}[file.format](file, reading)
+    if file.format == "parquet":
+        from spectool.corpora.parquet import parquet_rows
+
+        return documents(parquet_rows(file, reading), file.name, f"{file.path}, row ", reading)
+    return (_read_text if file.format == "text" else _read_jsonl)(file, reading)
 
 
 def documents(
@@ -48,6 +50,8 @@ def documents(
                 f"{place}{number}: expected text in column {field!r}, got {type(text).__name__}. Name another column: "
                 "SOURCE#COLUMN"
             )
+        if text is not None and len(text) > LONGEST:
+            raise too_long(f"{place}{number}")
         text = clean(text or "", f"{place}{number}", reading)
         if text and not text.isspace():
             own = row.get("id")
@@ -55,12 +59,6 @@ def documents(
             yield Document(str(own) if known else f"{name}:{number}", text)
         else:
             reading.repaired("null")
-
-
-def missing_column(place: str, field: str, present: list[str]) -> CorpusError:
-    """Return the error for a table without the column that was asked for."""
-    columns = ", ".join(present) if present else "none"
-    return CorpusError(f"{place}: expected a column {field!r}, got these: {columns}. Name the right one: SOURCE#COLUMN")
 
 
 def _read_text(file: InputFile, reading: Reading) -> Iterator[Document]:
@@ -73,7 +71,11 @@ def _read_text(file: InputFile, reading: Reading) -> Iterator[Document]:
 
 
 def _blocks(file: InputFile, reading: Reading) -> Iterator[tuple[int, str]]:
-    return text_blocks(str(file.path), byte_chunks(file.path, file.compression, reading.counts), reading)
+    return text_blocks(str(file.path), _bytes_of(file, reading), reading)
+
+
+def _bytes_of(file: InputFile, reading: Reading) -> Iterator[bytes]:
+    return byte_chunks(file.path, file.compression, reading.counts, reading.versions)
 
 
 def _read_jsonl(file: InputFile, reading: Reading) -> Iterator[Document]:
@@ -87,6 +89,11 @@ def _read_jsonl(file: InputFile, reading: Reading) -> Iterator[Document]:
 
 
 def _json_object(line: str, place: str) -> dict[str, Any]:
+    if line.count("{") + line.count("[") > _MOST_BRACKETS:
+        raise CorpusError(
+            f"{place}: expected a JSON object with a text, got one with more than {_MOST_BRACKETS:,} lists and "
+            "objects. Keep the text alone: jq -c '{text}' FILE > NEW"
+        )
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
@@ -98,58 +105,3 @@ def _json_object(line: str, place: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise CorpusError(f"{place}: expected one JSON object a line, got a {type(record).__name__}. Correct the line")
     return record
-
-
-def _read_parquet(file: InputFile, reading: Reading) -> Iterator[Document]:
-    import pyarrow
-    from pyarrow import parquet
-
-    path, field, counts = str(file.path), reading.field, reading.counts
-    with ExitStack() as stack:
-        source: Any = path
-        if file.compression:
-            # Parquet is read from its end; a stream cannot do that.
-            source = stack.enter_context(tempfile.TemporaryFile())
-            for chunk in byte_chunks(file.path, file.compression, ReadCounts()):
-                source.write(chunk)
-            source.seek(0)
-        try:
-            table = stack.enter_context(parquet.ParquetFile(source))
-            columns = list(table.schema_arrow.names)
-            if field not in columns:
-                raise missing_column(path, field, columns)
-            chosen = [field, "id"] if "id" in columns and field != "id" else [field]
-            row, rows, read = 0, table.metadata.num_rows, 0
-            for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=chosen):
-                texts = _values(batch.column(field), path, row, reading)
-                ids = batch.column("id").to_pylist() if "id" in chosen else [None] * len(texts)
-                records = ({"id": own, field: text} for text, own in zip(texts, ids, strict=True))
-                yield from documents(enumerate(records, row + 1), file.name, f"{path}, row ", reading)
-                row += len(texts)
-                position = file.size * row // rows
-                counts.bytes_read += position - read
-                read = position
-            counts.bytes_read += file.size - read
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            reason = str(error).splitlines()[0]
-            raise CorpusError(
-                f"{path}: expected a whole Parquet file, got one that cannot be read ({reason}). Fetch it again"
-            ) from error
-
-
-def _values(column: Any, path: str, rows_before: int, reading: Reading) -> list[Any]:
-    """Return a Parquet column as Python values, decoding text row by row where Arrow cannot."""
-    import pyarrow
-
-    try:
-        values: list[Any] = column.to_pylist()
-        return values
-    except UnicodeDecodeError:
-        if pyarrow.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        raw = column.cast(pyarrow.large_binary()).to_pylist()
-
-    def text(row: int, value: bytes | None) -> str | None:
-        return None if value is None else decode(value, lambda _: f"{path}, row {row}", 0, reading)
-
-    return [text(row, value) for row, value in enumerate(raw, rows_before + 1)]

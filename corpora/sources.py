@@ -8,31 +8,43 @@ from pathlib import Path
 from typing import TypeAlias
 
 from spectool import CorpusError
-from spectool.corpora.documents import Document, InputDescription, OnError, ReadCounts, Reading
-from spectool.corpora.files import InputFile, describe, input_files, visible_files
+from spectool.corpora.documents import Document, OnError, ReadCounts, Reading
+from spectool.corpora.encodings import known_encoding
+from spectool.corpora.files import InputDescription, InputFile, describe, input_files, visible_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.readers import read_file
 from spectool.corpora.samples import PRESETS, sample_names, sample_path
 
-_Read: TypeAlias = Callable[[ReadCounts], Iterator[Document]]
+_Read: TypeAlias = Callable[[Reading], Iterator[Document]]
 
 
 class Corpus:
     """The documents of one source; every iteration reads it from the start.
 
+    A corpus stands for its files as they are when they are first read or described. When one of them changes after
+    that, reading or describing the corpus raises `CorpusError`.
+
     Attributes:
         spec: The source as the user named it.
+        encoding: The encoding that its files were said to have, or None for UTF-8.
         counts: ReadCounts of the latest iteration, also while it runs.
         total_bytes: Bytes on disk of all its files, for progress bars; None where `datasets` reads.
     """
 
     def __init__(
-        self, spec: str, read: _Read, inputs: Sequence[tuple[Path, str]] = (), total_bytes: int | None = None
+        self,
+        spec: str,
+        read: _Read,
+        reading: Reading,
+        inputs: Sequence[tuple[Path, str]] = (),
+        total_bytes: int | None = None,
     ) -> None:
         self.spec = spec
+        self.encoding = reading.encoding
         self.counts = ReadCounts()
         self.total_bytes = total_bytes
         self._read = read
+        self._reading = reading
         self._inputs = tuple(inputs)
 
     def __iter__(self) -> Iterator[Document]:
@@ -42,7 +54,7 @@ class Corpus:
             CorpusError: Damaged input, see `open_corpus`; or not one document in the whole source.
         """
         counts = self.counts = ReadCounts()
-        for document in self._read(counts):
+        for document in self._read(replace(self._reading, counts=counts)):
             counts.documents += 1
             counts.characters += len(document.text)
             yield document
@@ -60,12 +72,17 @@ class Corpus:
     def describe_inputs(self) -> list[InputDescription]:
         """Return name, size and SHA-256 of every local file, in reading order; empty for the hub.
 
-        Reads all of them once, as streams.
+        Of files that were read to their end it is the hash of what was read. Others are read for it, as streams.
+
+        Raises:
+            CorpusError: A file cannot be read, or has changed since it was first seen.
         """
-        return [describe(path, name) for path, name in self._inputs]
+        return [describe(path, name, self._reading.versions) for path, name in self._inputs]
 
 
-def open_corpus(spec: str, *, on_error: OnError = "stop", text_field: str | None = None) -> Corpus:
+def open_corpus(
+    spec: str, *, on_error: OnError = "stop", text_field: str | None = None, encoding: str | None = None
+) -> Corpus:
     """Open a text source.
 
     Args:
@@ -73,8 +90,11 @@ def open_corpus(spec: str, *, on_error: OnError = "stop", text_field: str | None
             or a folder of such files. Else ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``, ``sample:NAME``, or the name
             of a preset. ``#COLUMN`` after any of them names the column with the text.
         on_error: ``stop`` raises at bytes that are no text; ``repair`` drops and counts them, and
-            counts empty files in a folder. A broken archive always raises: text is missing there.
+            counts empty files in a folder. A broken archive and text in another encoding always raise, because too much
+            would be missing.
         text_field: Column where ``spec`` names none; ``text`` if None. Plain text has no columns.
+        encoding: Encoding of the files, such as ``cp1250``, ``koi8-u`` or ``utf-16``; UTF-8 if None, and UTF-16 or
+            UTF-32 where a byte order mark says so.
 
     Returns:
         A corpus. Files are found now and read on iteration; iterating raises `CorpusError` for
@@ -85,11 +105,11 @@ def open_corpus(spec: str, *, on_error: OnError = "stop", text_field: str | None
     """
     if on_error not in ("stop", "repair"):
         raise ValueError(f"on_error: expected 'stop' or 'repair', got {on_error!r}")
-    default, repair = text_field or "text", on_error == "repair"
+    reading = Reading(text_field or "text", on_error == "repair", ReadCounts(), known_encoding(encoding))
     if spec.startswith("hf:"):
-        return _open_hub(spec, parse_hub_source(spec), default, repair)
+        return _open_hub(spec, parse_hub_source(spec), reading)
     if spec.startswith("sample:"):
-        return _open_path(spec, sample_path(spec.removeprefix("sample:")), None, default, repair)
+        return _open_path(spec, sample_path(spec.removeprefix("sample:")), None, reading)
     if not spec:
         raise CorpusError(f"expected a source, got an empty name. By name there are: {', '.join(PRESETS)}")
     try:
@@ -102,11 +122,11 @@ def open_corpus(spec: str, *, on_error: OnError = "stop", text_field: str | None
         if name not in PRESETS:
             raise _not_found(spec, path)
         source = parse_hub_source(PRESETS[name].source)
-        return _open_hub(spec, replace(source, field=column or source.field), default, repair)
-    return _open_path(spec, path, field, default, repair)
+        return _open_hub(spec, replace(source, field=column or source.field), reading)
+    return _open_path(spec, path, field, reading)
 
 
-def _open_path(spec: str, path: Path, field: str | None, default: str, repair: bool) -> Corpus:
+def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Corpus:
     try:
         files = input_files(path)
     except OSError as error:
@@ -116,28 +136,45 @@ def _open_path(spec: str, path: Path, field: str | None, default: str, repair: b
             f"{spec}: expected a table for column {field!r}, got plain text, which has none. "
             f"Leave out #{field}, or name a .jsonl or .parquet file"
         )
-    read = partial(_read_files, files, field or default, repair, path.is_dir())
     inputs = [(file.path, file.name) for file in files]
-    return Corpus(spec, read, inputs, total_bytes=sum(file.size for file in files))
+    reading = replace(reading, field=field or reading.field)
+    size = sum(file.size for file in files)
+    return Corpus(spec, partial(_read_files, files, path.is_dir()), reading, inputs, total_bytes=size)
 
 
-def _read_files(
-    files: Sequence[InputFile], field: str, repair: bool, in_folder: bool, counts: ReadCounts
-) -> Iterator[Document]:
-    reading = Reading(field, repair, counts)
+def _read_files(files: Sequence[InputFile], in_folder: bool, reading: Reading) -> Iterator[Document]:
+    counts = reading.counts
     for file in files:
         before = counts.documents
         yield from read_file(file, reading)
         if counts.documents == before:
-            if not (in_folder and repair):
+            if not (in_folder and reading.repair):
                 step = "Remove it, or count it: --on-error repair" if in_folder else "Name a file with text in it"
                 raise CorpusError(f"{file.path}: expected text, found none. {step}")
             reading.repaired("empty")
 
 
-def _open_hub(spec: str, source: HubSource, default: str, repair: bool) -> Corpus:
+def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
+    if reading.encoding is not None:
+        raise CorpusError(
+            f"{spec}: expected no encoding for a data set, got {reading.encoding}. Leave out --encoding, or name the "
+            "files without hf:"
+        )
     inputs = [] if source.folder is None else visible_files(source.folder)
-    return Corpus(spec, lambda counts: read_hub(source, Reading(source.field or default, repair, counts)), inputs)
+    return Corpus(
+        spec, partial(_read_hub, source, inputs), replace(reading, field=source.field or reading.field), inputs
+    )
+
+
+def _read_hub(source: HubSource, inputs: Sequence[tuple[Path, str]], reading: Reading) -> Iterator[Document]:
+    """Read through `datasets`, which opens local files by itself: they are compared before and after."""
+    for rows in (read_hub(source, reading), ()):
+        for path, _ in inputs:
+            try:
+                reading.versions.check(path, path.stat())
+            except OSError as error:
+                raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check that it is still there") from error
+        yield from rows
 
 
 def _split_field(spec: str) -> tuple[Path, str | None]:

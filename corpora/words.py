@@ -87,15 +87,15 @@ def _elides(language: str | None) -> bool:
 @cache
 def _word(elides: bool) -> re.Pattern[str]:
     """Return the pattern of one word."""
-    atom = f"{_LETTER}+(?:[{_marks()}]+{_LETTER}*)*"
+    atom = f"{_LETTER}+(?:[{combining_marks()}]+{_LETTER}*)*"
     if elides:
         return re.compile(f"{atom}(?:[{_HYPHENS}]{atom})*(?:[{_APOSTROPHES}](?={_LETTER}))?")
     return re.compile(f"{atom}(?:[{_APOSTROPHES}{_HYPHENS}]{atom})*")
 
 
 @cache
-def _marks() -> str:
-    """Return all combining marks as the inside of a character class, in ranges."""
+def combining_marks() -> str:
+    """All combining marks as the inside of a character class, in ranges."""
     # Planes 2 to 13 hold ideographs or nothing; leaving them out makes the first call ten times as fast.
     codes = chain(range(0x20000), range(0xE0000, 0xE1000))
     marks = (code for code in codes if unicodedata.category(chr(code))[0] == "M")

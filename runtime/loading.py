@@ -6,7 +6,7 @@ from typing import Any
 
 from spectool import RuntimeUnsupported
 from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.formats.dictionary import Dictionary
+from spectool.artifacts.formats.dictionary import MIN_PROBABILITY, Dictionary
 from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.runtime.decoding.drafter import Drafter
@@ -14,7 +14,6 @@ from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 
 DEFAULT_STRATEGY = "anchored"
-MIN_PROBABILITY = 0.2
 
 
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:

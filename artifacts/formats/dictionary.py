@@ -45,6 +45,8 @@ _SYMBOLS = 0x10FFFF - _SURROGATES - 1  # code points but NUL and the last, which
 _CONTEXT_TRIES = 3  # nested in each other: a tenth smaller than one
 PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
 LONGEST = 64  # tokens of a context or a continuation
+MIN_PROBABILITY = 0.2
+"""The least probability of a whole proposal at run time, where none is named."""
 _BATCH = 1 << 16  # contexts read at once
 _LONGEST_SYMBOL = 4  # bytes
 _REMEMBERED = 1 << 14  # continuations

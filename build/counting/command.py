@@ -25,8 +25,7 @@ def count(
     corpus: str,
     tokenizer: str | None,
     out: Path | None,
-    text_field: str | None,
-    on_error: Any,
+    reads: dict[str, Any],
     as_json: bool,
     **others: Any,
 ) -> None:
@@ -53,7 +52,7 @@ def count(
         raise click.UsageError("--scheduler is for --engine dask")
     if options.language is not None and tokenizer is not None:
         raise click.UsageError("--language is for splitting words; with --tokenizer, tokens are counted")
-    source = open_corpus(corpus, on_error=on_error, text_field=text_field)
+    source = open_corpus(corpus, **reads)
     target = None if tokenizer is None else open_tokenizer(tokenizer)
     if target is not None:
         say_notes(target)

@@ -11,7 +11,7 @@ import numpy as np
 
 from spectool import SpectoolError
 from spectool.artifacts.formats.counts import Counts
-from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry
+from spectool.artifacts.formats.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.artifacts.tokenizer.fingerprint import short
@@ -74,8 +74,10 @@ def build_backoff(
     with writing(out) as directory:
         candidates, text = prepared or prepare(tokenizer, counts, options, progress, held_out)
         chosen: list[Predictions] = []
+        calibration: Calibration | None = None
 
         def choose(most: int) -> list[Entry]:
+            nonlocal calibration
             chosen[:] = candidates.restated(candidates.best_entries(most))
             calibration = None if text is None else Calibration(text.predicted(chosen))
             return list(_entries(chosen, counts, calibration))
@@ -90,9 +92,12 @@ def build_backoff(
         contexts = sum(len(each.keys) for each in candidates.windows[:-1])
         statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
         if text is not None:
+            default = text.tokens_per_pass(chosen, _DRAFT_LENGTH, MIN_PROBABILITY, calibration)
             statistics["held_out"] = {
                 "tokens": text.tokens,
                 "tokens_per_pass": round(text.tokens_per_pass(chosen, _DRAFT_LENGTH), 4),
+                "min_probability": MIN_PROBABILITY,
+                "tokens_per_pass_at_min_probability": round(default, 4),
             }
         manifest = Manifest(
             format=FORMAT,

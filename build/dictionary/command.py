@@ -1,9 +1,10 @@
 """The command ``build-dict``."""
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -60,8 +61,7 @@ def build_dict(
     min_count: int | None,
     memory: int,
     workers: int | None,
-    text_field: str | None,
-    on_error: Any,
+    reads: dict[str, Any],
     as_json: bool,
     **chosen: Any,
 ) -> None:
@@ -85,13 +85,13 @@ def build_dict(
 
     if (corpus is None) == (counts is None):
         raise click.UsageError("name the text: either --corpus C or --counts DIR")
-    if counts is not None and (language is not None or text_field is not None or min_count is not None):
+    if counts is not None and (language is not None or reads["text_field"] is not None or min_count is not None):
         raise click.UsageError(
             "--language, --text-field and --min-count are for --corpus; --counts are counted already"
         )
     kind, other = (BackoffOptions, DictSpecOptions) if method == "backoff" else (DictSpecOptions, BackoffOptions)
     _refuse(context, other, method)
-    source: Any = None if corpus is None else open_corpus(corpus, on_error=on_error, text_field=text_field)
+    source: Any = None if corpus is None else open_corpus(corpus, **reads)
     target = open_tokenizer(tokenizer)
     say_notes(target)
     names = [field.name for field in fields(kind)]
@@ -106,15 +106,28 @@ def build_dict(
             from spectool.build.dictionary.dictspec_stage import build_dictspec, count_corpus, open_counts
 
             words = open_counts(counts, options.orders) if counts else count_corpus(source, options.orders, limits)
-            finish(build_dictspec(target, words, path, options, say))
+            manifest = build_dictspec(target, words, path, options, say)
         elif counts:
-            finish(build_backoff(target, Counts(counts), path, options, say))
+            manifest = build_backoff(target, Counts(counts), path, options, say)
         else:
-            finish(count_and_build(target, source, path, options, limits, say))
+            manifest = count_and_build(target, source, path, options, limits, say)
+        finish(manifest, _what_to_expect(manifest.statistics, as_json))
     if not as_json:
         alone = Path(tokenizer).exists() and not (Path(tokenizer) / "config.json").is_file()
         model = "MODEL" if alone else shlex.quote(tokenizer)
         say(f"next: spectool generate --model {model} --dict {shlex.quote(str(path))} --prompt …")
+
+
+def _what_to_expect(statistics: Mapping[str, Any], as_json: bool) -> dict[str, Any]:
+    """Say what the text is good for, and what the figures on a part of it are about."""
+    from spectool.artifacts.describe import held_out
+    from spectool.build.dictionary.amount import amount_of_text
+
+    unit: Literal["tokens", "words"] = "tokens" if "tokens" in statistics else "words"
+    facts: dict[str, Any] = {"text": amount_of_text(statistics[unit], unit)}
+    if "held_out" in statistics and not as_json:
+        facts["held-out text"] = held_out(statistics["held_out"])
+    return facts
 
 
 def _refuse(context: click.Context, kind: type, method: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool.artifacts.formats.dictionary import PROBABILITY_STEP
 from spectool.build.dictionary.backoff import Predictions
 from spectool.build.dictionary.smoothing import Windows
 from spectool.corpora import Document
@@ -71,12 +72,24 @@ class HeldOutText:
         proposed = (guess >= 0) & (self.symbols > 0)
         return Predicted(proposed, proposed & (guess == self.symbols), stated, length, count)
 
-    def tokens_per_pass(self, chosen: Sequence[Predictions], limit: int) -> float:
-        """Return tokens per pass of proposals of at most ``limit`` tokens, without a threshold."""
+    def tokens_per_pass(
+        self, chosen: Sequence[Predictions], limit: int, least: float = 0.0, calibration: "Calibration | None" = None
+    ) -> float:
+        """Tokens per pass of proposals of at most ``limit`` tokens whose stated probability is ``least`` or more."""
+        found = self.predicted(chosen)
+        stated = found.stated if calibration is None else calibration.of(found)
+        # As stored in the artifact; a break is never right.
+        stored = np.clip(np.rint(stated / PROBABILITY_STEP), 1, None) * PROBABILITY_STEP
         places = np.arange(len(self.symbols))
-        wrong = np.where(self.predicted(chosen).right, len(places), places)
-        right = np.minimum.accumulate(wrong[::-1])[::-1] - places  # tokens, from each one on; a break is never right
-        starts = passes(places + np.minimum(right, limit) + 1)
+        accepted = np.zeros(len(places), dtype=np.int64)
+        probability, drafted = np.ones(len(places)), np.ones(len(places), dtype=np.bool_)
+        for ahead in range(min(limit, len(places))):
+            probability[: len(places) - ahead] *= stored[ahead:]
+            drafted[: len(places) - ahead] &= found.right[ahead:]
+            drafted[len(places) - ahead :] = False
+            drafted &= probability >= least
+            accepted += drafted
+        starts = passes(places + accepted + 1)
         made = int(np.count_nonzero(self.symbols[starts]))
         return self.tokens / made if made else 1.0
 
@@ -106,6 +119,12 @@ class Calibration:
         right = np.bincount(group[predicted.right], minlength=size)
         stated = np.bincount(group[predicted.proposed], predicted.stated[predicted.proposed], minlength=size)
         self._factors = ((right + _PRIOR) / (stated + _PRIOR)).reshape(longest + 1, _COUNTS)
+
+    def of(self, predicted: Predicted) -> NDArray[np.float64]:
+        """Correct what was stated for each token of a text, ``[tokens]``; at most 1."""
+        length = np.minimum(predicted.length, len(self._factors) - 1)
+        factor = np.where(predicted.length < len(self._factors), self._factors[length, _power(predicted.count)], 1.0)
+        return np.minimum(1.0, predicted.stated * factor)
 
     def __call__(
         self, length: int, count: NDArray[np.int64], probability: NDArray[np.floating[Any]]

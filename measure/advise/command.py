@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @text_options
 @json_option
 @guarded
-def advise(text_field: str | None, on_error: Any, as_json: bool, **options: Any) -> None:
+def advise(reads: dict[str, Any], as_json: bool, **options: Any) -> None:
     """Say whether to draft, with what, and how far ahead, before anything is downloaded or benchmarked.
 
     Tokenizers are enough: they say what translation leaves of a perfect draft, and the acceptance that it takes to
@@ -42,7 +42,7 @@ def advise(text_field: str | None, on_error: Any, as_json: bool, **options: Any)
     from spectool.measure.advise.advice import advise as answer
 
     spec = asked.corpus or f"sample:{asked.language or 'pl'}"
-    text = open_corpus(spec, on_error=on_error, text_field=text_field)
+    text = open_corpus(spec, **reads)
     found = answer(asked, spec, (document.text for document in text))
     if as_json:
         show(asdict(found), as_json=True)

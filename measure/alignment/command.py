@@ -31,9 +31,7 @@ from spectool.artifacts.options import draft_option, target_option
 @text_options
 @json_option
 @guarded
-def align(
-    draft: str, target: str, corpus: str, out: Path | None, text_field: str | None, on_error: Any, as_json: bool
-) -> None:
+def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[str, Any], as_json: bool) -> None:
     """Prepare a draft of another family for a target, and report on the pair.
 
     Only the tokenizers are read, so the report helps to choose a draft model before you download one. The part to look
@@ -60,7 +58,7 @@ def align(
     from spectool.corpora import open_corpus
     from spectool.measure.alignment.ceiling import measure_ceiling
 
-    source = open_corpus(corpus, on_error=on_error, text_field=text_field)
+    source = open_corpus(corpus, **reads)
     sides = open_tokenizer(draft), open_tokenizer(target)
     for side in sides:
         say_notes(side)

@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, Po
 
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.formats.benchmark import PLAIN
+from spectool.artifacts.formats.dictionary import MIN_PROBABILITY
 from spectool.measure.settings_file import Several, Table, check_settings, read_settings, read_toml
-from spectool.runtime.loading import MIN_PROBABILITY
 from spectool.runtime.translation.factory import STRATEGIES
 
 BUILT_IN = "built-in"

@@ -288,7 +288,7 @@ def _draft_by_model(asked: Any) -> dict[str, str]:
 def _open(asked: Any, corpus: str) -> Any:
     from spectool.corpora import open_corpus
 
-    return open_corpus(corpus, on_error=asked.on_error, text_field=asked.text_field)
+    return open_corpus(corpus, **asked.reads)
 
 
 def _encoded(asked: Any, corpus: Any, target: Any) -> tuple[list[list[int]], float]:

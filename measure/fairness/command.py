@@ -17,7 +17,7 @@ from spectool.measure.fairness.options import FairnessOptions
 @text_options
 @json_option
 @guarded
-def fairness(out: Path | None, as_json: bool, on_error: Any, text_field: str | None, **given: Any) -> None:
+def fairness(out: Path | None, as_json: bool, reads: dict[str, Any], **given: Any) -> None:
     """Measure whom a draft serves and whom it does not, and what would help the slow ones.
 
     For every task and draft: acceptance, cross-entropy and KL of draft from target, expected speed-up with its lower
@@ -39,7 +39,7 @@ def fairness(out: Path | None, as_json: bool, on_error: Any, text_field: str | N
     from spectool.measure.fairness.measuring import measure
 
     path = out or default_path(f"{slug(asked.target)}-{digest(*click.get_current_context().params.values())}.fairness")
-    figures, manifest = measure(asked, path, on_error=on_error, text_field=text_field)
+    figures, manifest = measure(asked, path, **reads)
     if as_json:
         show({"path": str(path), **figures}, as_json)
         return

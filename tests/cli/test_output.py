@@ -48,8 +48,8 @@ def test_texts_of_each_command(work: Path) -> None:
     text = open_tokenizer(TOKENIZER).bytes_of(entry["context"]).decode()
     shown = run("inspect", work / "uk.dict", "--lookup", text, "--entries", "2").stdout
     assert re.search(r"^format +spectool-dictionary 3$", shown, re.MULTILINE)
-    assert re.search(r"^lookup +'.*' -> '.*'  \(\d+%\)$", shown, re.MULTILINE)
-    assert re.search(r"^sample entries +'.*' -> '.*'  \(\d+%\)\n +'.*' -> '.*'", shown, re.MULTILINE)
+    assert re.search(r"^lookup +'.*' -> '.*'  \(\d+%\)(  below 20%, so not drafted by default)?$", shown, re.MULTILINE)
+    assert re.search(r"^sample entries +'.*' -> '.*'  \(\d+%\).*\n +'.*' -> '.*'", shown, re.MULTILINE)
     report = run("inspect", work / "x.align").stdout
     assert "by occurrence" in report
     assert re.search(
@@ -83,7 +83,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     )
     done = process(*build)
     assert done.returncode == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["path", "bytes", "seconds", "target"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["path", "bytes", "seconds", "target", "text"]
     *steps, writing, following = done.stderr.splitlines()
     assert following.startswith(f"next: spectool generate --model MODEL --dict {tmp_path / 'x.dict'}")
     assert re.fullmatch(r"writing \d+ entries", writing)
@@ -204,9 +204,12 @@ def test_the_same_tokenizer_twice_needs_no_alignment(tmp_path: Path) -> None:
     assert not (tmp_path / "x.align").exists()
 
 
-def test_a_lookup_shows_the_proposal_first(work: Path) -> None:
+def test_a_lookup_shows_tokens_and_proposal_first(work: Path) -> None:
     lines = run("inspect", work / "uk.dict", "--lookup", "персональний ком").output.splitlines()
-    assert lines[0].startswith("lookup") and lines[1].startswith("proposal")
+    assert re.match(r"tokens +персональний␣ком → .*\S \| \S", lines[0])
+    assert lines[1].startswith("lookup") and lines[2].startswith("proposal")
     facts = json.loads(run("inspect", work / "uk.dict", "--lookup", "в ", "--json").output)
     assert facts["proposal"][0]["text"] == facts["lookup"]["text"][1]
     assert all(0 <= step["probability"] <= 1 for step in facts["proposal"])
+    assert all(step["drafted"] == (step["probability"] >= 0.2) for step in facts["proposal"])
+    assert facts["min_probability"] == 0.2 and "".join(token["text"] for token in facts["tokens"]) == " в "

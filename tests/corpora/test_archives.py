@@ -1,5 +1,6 @@
 """Archives: every cut and every flipped byte is noticed, members may follow one another."""
 
+import gc
 import gzip
 import lzma
 import random
@@ -122,3 +123,15 @@ def test_a_small_archive_does_not_fill_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.txt.xz"
     path.write_bytes(lzma.compress(bytes(50_000_000)))
     assert max(len(chunk) for chunk in byte_chunks(path, ".xz", ReadCounts())) <= 1 << 20
+
+
+@archive
+def test_nothing_is_written_about_an_archive_that_is_read_in_part(
+    tmp_path: Path, suffix: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(COMPRESS[suffix](TEXT * 500))
+    assert next(iter(open_corpus(str(path)))).text.startswith("рядок 0")
+    assert len(list(open_corpus(str(path)))) == 100_000
+    gc.collect()
+    assert capfd.readouterr() == ("", "")

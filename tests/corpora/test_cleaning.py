@@ -1,5 +1,6 @@
 """Cleaning: what is repaired silently, what stops, and what every cleaned text has in common."""
 
+import time
 import unicodedata
 
 import pytest
@@ -75,10 +76,10 @@ def test_invalid_bytes_stop_with_line_offset_and_hex() -> None:
     raw = "\ufeffдобре\nпога".encode() + b"\xd0\n" + "далі\n".encode()
     bad = raw.index(b"\xd0\n")
     with pytest.raises(
-        CorpusError, match=rf"a\.txt:2: expected UTF-8, got the bytes d0 at byte {bad} .*--on-error repair"
+        CorpusError, match=rf"a\.txt:2: expected UTF-8, got the byte d0 at byte {bad}\. .*--on-error repair"
     ):
         blocks(raw)
-    with pytest.raises(CorpusError, match=rf"a\.txt:2: .* at byte {bad} "):
+    with pytest.raises(CorpusError, match=rf"a\.txt:2: .* at byte {bad}\."):
         blocks(raw, piece=1000)
 
 
@@ -87,9 +88,19 @@ def test_invalid_bytes_are_dropped_and_counted() -> None:
     assert blocks(raw, repair=True, piece=1000) == ([(1, "добре "), (2, "й")], {"invalid_bytes": 5})
 
 
-@pytest.mark.parametrize("codec", ["utf-16", "utf-16-be", "utf-32"])
-@pytest.mark.parametrize("repair", [False, True])
-def test_utf16_is_refused_also_under_repair(codec: str, repair: bool) -> None:
-    raw = ("\ufeff" if codec == "utf-16-be" else "").encode(codec) + "текст\nтекст\n".encode(codec)
-    with pytest.raises(CorpusError, match=r"expected UTF-8, got a file in UTF-16.*iconv"):
-        blocks(raw, repair=repair)
+def test_a_line_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spectool.corpora.cleaning.LONGEST", 30)
+    found, _ = blocks(b"a\n" + b"b" * 30 + b"\nc\n" + b"d" * 30)
+    assert "\n".join(text for _, text in found) == "a\n" + "b" * 30 + "\nc\n" + "d" * 30
+    for raw in (b"a\n" + b"b" * 31 + b"\nc", b"a\n" + b"b" * 31, b"a\n" + b"b" * 5000):
+        with pytest.raises(CorpusError, match=r"a\.txt:2: expected at most 16 MiB in one line.*fold -s"):
+            blocks(raw)
+
+
+def test_more_combining_marks_than_any_writing_has_are_refused() -> None:
+    accents = "\u0301\u0323"  # not in the order of NFC, so that they must be sorted
+    assert len(cleaned("a" + accents * 20)[0]) == 40  # the first pair is composed
+    started = time.process_time()
+    with pytest.raises(CorpusError, match=r"a\.jsonl:3: expected text, got more than 200 combining marks in a row"):
+        cleaned("a" + accents * 100_000)
+    assert time.process_time() - started < 2

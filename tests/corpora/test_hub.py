@@ -1,6 +1,7 @@
 """Data sets through `datasets`: real local ones, and the failures of a hub that cannot be reached."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,28 @@ def test_an_unreachable_hub_is_one_line_with_a_next_step() -> None:
     assert run.stdout.startswith("hf:wikimedia/wikipedia: the data set cannot be read (")
     assert "hf download --repo-type dataset wikimedia/wikipedia --local-dir DIR, then hf:DIR" in run.stdout
     assert run.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("answers", [False, None])
+def test_a_hub_that_does_not_answer_is_said_soon(answers: bool | None) -> None:
+    with socket.socket() as listening:  # accepts connections and says nothing; closed, it refuses them
+        listening.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        if answers is None:
+            listening.listen()
+        code = (
+            "import datasets, time\nfrom spectool import CorpusError\nfrom spectool.corpora import open_corpus\n"
+            "began = time.monotonic()\n"
+            "try:\n    list(open_corpus('wiki-pl'))\nexcept CorpusError as error:\n    print(error)\n"
+            "print(time.monotonic() - began)"
+        )
+        online = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
+        online |= {"HF_ENDPOINT": endpoint, "NO_PROXY": "127.0.0.1"}
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=online)
+    said, seconds = run.stdout.splitlines()
+    assert said.startswith(f"hf:wikimedia/wikipedia: the data set cannot be read ({endpoint} cannot be reached: ")
+    assert "Check the network, or fetch it elsewhere and read the copy: hf download --repo-type dataset" in said
+    assert float(seconds) < 5
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,7 @@ def train_draft(
     rate: float | None,
     step_tokens: int | None,
     length: int | None,
-    text_field: str | None,
-    on_error: Any,
+    reads: dict[str, Any],
     as_json: bool,
     **others: Any,
 ) -> None:
@@ -117,10 +116,9 @@ def train_draft(
         length=length or suited.length,
         **others,
     )
-    how: dict[str, Any] = {"on_error": on_error, "text_field": text_field}
-    held_out = (open_corpus(spec, **how) for spec in valid) if valid else repeat(None)
+    held_out = (open_corpus(spec, **reads) for spec in valid) if valid else repeat(None)
     sources = {
-        name: TrainingCorpus(open_corpus(spec, **how), kept, weight)
+        name: TrainingCorpus(open_corpus(spec, **reads), kept, weight)
         for (name, spec), kept, weight in zip(specs.items(), held_out, weights or repeat(1.0), strict=False)
     }
     opened = open_tokenizer(tokenizer)
@@ -131,7 +129,7 @@ def train_draft(
     note = say if first else lambda text: None
     for line in opened.notes:
         note(f"{opened.name}: {line}")
-    record = run(sources, opened, path, options, note, reading, how)
+    record = run(sources, opened, path, options, note, reading, reads)
     if not first:
         return
     if "curve.svg" not in record["files"]:

@@ -35,8 +35,7 @@ def tune_draft(
     corpora: tuple[str, ...],
     out: Path | None,
     alignment: Path | None,
-    text_field: str | None,
-    on_error: Any,
+    reads: dict[str, Any],
     as_json: bool,
     **others: Any,
 ) -> None:
@@ -64,14 +63,13 @@ def tune_draft(
     from spectool.corpora import open_corpus
 
     options = TuneOptions(**others)
-    how = {"on_error": on_error, "text_field": text_field}
-    sources = {name: open_corpus(spec, **how) for name, spec in specs.items()}
+    sources = {name: open_corpus(spec, **reads) for name, spec in specs.items()}
     opened, towards = open_model(draft), open_model(target)
     path = out or default_path(f"{slug(draft)}-{digest(options, target, corpora, alignment)}.tuned")
     for model in (opened, towards):
         for line in model.tokenizer.notes:
             say(f"{model.name}: {line}")
-    record = run(opened, towards, sources, path, options, say, alignment, reading, how)
+    record = run(opened, towards, sources, path, options, say, alignment, reading, reads)
     if "tasks.svg" not in record["files"]:
         say("no plot without matplotlib: pip install 'spectool[report]'")
     if as_json:

@@ -63,7 +63,7 @@ def sweep(asked: Any) -> None:
     if asked.out is None:
         raise click.UsageError("--sweep writes a folder of results: name it with -o DIR")
     workers = asked.workers or os.cpu_count() or 1
-    rows, measured = run_sweep(_grid_of(asked), asked.out, workers, asked.on_error, asked.text_field)
+    rows, measured = run_sweep(_grid_of(asked), asked.out, workers, **asked.reads)
     files = write_page(rows, asked.out)
     if not any(name.endswith(".svg") for name in files):
         say("no plots without matplotlib: pip install 'spectool[report]', and run the same command again")

@@ -14,7 +14,7 @@ import hashlib
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import lru_cache
@@ -41,7 +41,6 @@ from spectool.build.dictionary.dictspec_stage import ORDERS
 from spectool.build.dictionary.held_out import passes, split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.inputs import quiet
-from spectool.corpora import OnError
 from spectool.measure.emulate.replay import EncodedText, replay
 from spectool.measure.emulate.sweep.grid import Grid
 from spectool.measure.emulate.sweep.results import KEY, RUNS, SCHEMA, Row, key, read_runs, write_runs
@@ -63,17 +62,14 @@ class Group(NamedTuple):
     rows: list[Row]  # of each run the columns of `results.KEY`
 
 
-def run_sweep(
-    grid: Grid, out: Path, workers: int = 1, on_error: OnError = "stop", text_field: str | None = None
-) -> tuple[list[Row], int]:
+def run_sweep(grid: Grid, out: Path, workers: int = 1, **reads: Any) -> tuple[list[Row], int]:
     """Measure what is missing of a grid, under a progress bar, and write ``out/runs.parquet``.
 
     Args:
         grid: What to measure.
         out: Folder of results; made if needed. Runs of other grids in it are kept.
         workers: Processes; 1 measures in this one.
-        on_error: As for `open_corpus`.
-        text_field: Likewise.
+        reads: How to `open_corpus`.
 
     Returns:
         All runs of the grid, sorted by their settings, and how many of them were measured now.
@@ -82,7 +78,7 @@ def run_sweep(
         SpectoolError: A corpus or tokenizer cannot be used, or a process died.
     """
     path = out / RUNS
-    groups = _groups(grid, work_path(path), on_error, text_field)
+    groups = _groups(grid, work_path(path), reads)
     saved = read_runs(path) if path.exists() else []
     done = {key(row) for row in saved}
     left = [group._replace(rows=[row for row in group.rows if key(row) not in done]) for group in groups]
@@ -112,12 +108,12 @@ def run_sweep(
     return [row for row in read_runs(path) if key(row) in wanted], number
 
 
-def _groups(grid: Grid, work: Path, on_error: OnError, text_field: str | None) -> list[Group]:
+def _groups(grid: Grid, work: Path, reads: Mapping[str, Any]) -> list[Group]:
     """Return all groups of a grid. Opens tokenizers and finds corpora, so that what is missing is said at once."""
     fingerprints = {name: open_tokenizer(source).fingerprint for name, source in grid.tokenizers.items()}
     groups = []
     for name, language in grid.languages.items():
-        text = SweptText(language, work, on_error=on_error, text_field=text_field)
+        text = SweptText(language, work, **reads)
         settings: dict[str, list[dict[str, Any]]] = {"plain": [{}]}
         if language.build or language.counts:
             settings = {method: list(axes.settings()) for method, axes in grid.methods.items()}

@@ -29,10 +29,11 @@ class SweptText:
     order: str = ""  # of the longest word n-grams that dictionaries are built from; empty where none are
     on_error: OnError = "stop"  # as for `open_corpus`
     text_field: str | None = None  # likewise
+    encoding: str | None = None  # likewise
 
     def open(self, spec: str) -> Corpus:
         """Open one of the two corpora."""
-        return open_corpus(spec, on_error=self.on_error, text_field=self.text_field)
+        return open_corpus(spec, on_error=self.on_error, text_field=self.text_field, encoding=self.encoding)
 
     def read(self, corpus: Corpus) -> Iterator[Document]:
         """Iterate over the documents in the language's script."""

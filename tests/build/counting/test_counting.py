@@ -3,7 +3,7 @@
 import json
 import tempfile
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from spectool.build.counting import ngrams as count_ngrams
 from spectool.build.counting import symbols as count_symbols
 from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_number, make_plan, shards_of
 from spectool.build.counting.symbols import windows
-from spectool.corpora import Corpus, open_corpus
+from spectool.corpora import Corpus, Document, open_corpus
 
 from .counting_twin import Windows, agree, token_windows, word_windows
 
@@ -259,3 +259,39 @@ def test_tasks_stay_within_the_bytes_that_the_plan_reckons_with(tmp_path: Path) 
     texts = [" ".join(f"{number:06x}" for number in dice.permutation(size)).encode()]
     count_symbols.write_text(tmp_path, 9, texts)
     assert peak_of(count_symbols.encode_words, tmp_path, 9, 3, None) < 32 * sum(map(len, texts))
+
+
+@pytest.mark.parametrize("at", [0, 1, 5_000, 59_999])
+def test_a_corpus_that_is_replaced_meanwhile_gives_an_error_or_its_own_hash(tmp_path: Path, at: int) -> None:
+    path, out = tmp_path / "a.txt", tmp_path / "x.counts"
+    path.write_text("старе слово тут\n" * 60_000, encoding="utf-8")
+    old = open_corpus(str(path)).describe_inputs()[0].sha256
+
+    def replacing(corpus: Corpus) -> Iterator[Document]:
+        for number, document in enumerate(corpus):
+            if number == at:
+                (tmp_path / "new.txt").write_text("нове речення\n" * 60_000, encoding="utf-8")
+                (tmp_path / "new.txt").replace(path)
+            yield document
+
+    try:
+        manifest = count(open_corpus(str(path)), out, CountOptions(workers=1), None, quiet, replacing, SMALL)
+    except CorpusError as error:
+        assert "a.txt: expected a file that stays as it is" in str(error)
+        assert not out.exists()
+    else:
+        assert manifest.inputs["files"][0]["sha256"] == old
+        assert set(Counts(out).vocabulary.to_pylist()) == {"старе", "слово", "тут"}
+    found = counted(open_corpus(str(path)), out, CountOptions(workers=1), plan=SMALL)
+    assert set(found.vocabulary.to_pylist()) == {"нове", "речення"}
+    assert found.manifest.inputs["files"][0]["sha256"] != old
+
+
+def test_the_encoding_of_a_corpus_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("П'ять слів\n".encode("cp1251") * 3)
+    found = counted(open_corpus(str(tmp_path / "a.txt"), encoding="windows-1251"), tmp_path / "x", CountOptions())
+    assert found.manifest.inputs["encoding"] == "cp1251"
+    assert set(found.vocabulary.to_pylist()) == {"П'ять", "слів"}
+    (tmp_path / "a.txt").write_text("слів слів\n", encoding="utf-8")
+    again = counted(open_corpus(str(tmp_path / "a.txt"), encoding="utf-8"), tmp_path / "y", CountOptions())
+    assert "encoding" not in again.manifest.inputs

@@ -8,6 +8,7 @@ import pytest
 
 from spectool import SpectoolError
 from spectool.artifacts import Counts, Dictionary, Tokenizer
+from spectool.artifacts.formats.dictionary import MIN_PROBABILITY
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
@@ -94,6 +95,11 @@ def test_held_out_figures_are_those_of_a_replay(tokenizer: Tokenizer, counts: Co
     found = manifest.statistics["held_out"]
     assert found["tokens"] == statistics.tokens
     assert found["tokens_per_pass"] == round(statistics.tokens_per_pass, 4)
+    drafter = LookupDrafter(Dictionary(tmp_path / "x.dict"), min_probability=MIN_PROBABILITY)
+    statistics = replay(tokenizer.encode_batch(texts), drafter, 8)
+    assert found["min_probability"] == MIN_PROBABILITY
+    assert found["tokens_per_pass_at_min_probability"] == round(statistics.tokens_per_pass, 4)
+    assert 1 < found["tokens_per_pass_at_min_probability"] < found["tokens_per_pass"]
 
 
 def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Text of a run: encoded with its delimiters, and nothing of what is held out is trained on."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from spectool.build.training.scratch.text import (
     load,
     prepare,
 )
-from spectool.corpora import Corpus, open_corpus
+from spectool.corpora import Corpus, Document, ReadCounts, open_corpus
+from spectool.corpora.documents import Reading
 
 from ..tiny import OTHER, TOKENIZER
 
@@ -116,10 +118,10 @@ def test_corpora_share_the_stream_by_their_weights(tmp_path: Path) -> None:
 def test_text_is_read_once(tmp_path: Path) -> None:
     first = prepared(tmp_path, "sample:pl")
 
-    def unreadable(counts: object) -> None:
+    def unreadable(reading: Reading) -> Iterator[Document]:
         raise AssertionError("read again")
 
-    again = Corpus("sample:pl", unreadable)  # type: ignore[arg-type]
+    again = Corpus("sample:pl", unreadable, Reading("text", False, ReadCounts()))
     sources = {"text": TrainingCorpus(again)}
     prepare(tmp_path, sources, TARGET, delimiters_of(TARGET), options(10**9, 10**9), lambda step: None)
     assert np.array_equal(load(tmp_path).stream, first.stream)

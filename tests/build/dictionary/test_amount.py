@@ -1,0 +1,61 @@
+"""What build-dict says of an amount of text, and of its figures on a part of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spectool.build.dictionary.amount import amount_of_text
+
+from ...commands import TOKENIZER, run
+
+
+@pytest.mark.parametrize(
+    ("counted", "unit", "said"),
+    [
+        (99_999, "tokens", "99,999 tokens: enough for a demonstration. Expect gains from about a million tokens"),
+        (100_000, "tokens", "100,000 tokens: enough for a part of the gain. Expect more from a million tokens on"),
+        (1_000_000, "tokens", "1,000,000 tokens: enough for a useful dictionary."),
+        (49_999, "words", "49,999 words: enough for a demonstration. Expect gains from about half a million words"),
+        (500_000, "words", "500,000 words: enough for a useful dictionary."),
+    ],
+)
+def test_steps(counted: int, unit: str, said: str) -> None:
+    assert amount_of_text(counted, unit).startswith(said)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["backoff", "dictspec"])
+def test_build_dict_says_it_last_and_as_json(tmp_path: Path, method: str) -> None:
+    arguments = ("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--method", method)
+    shown = run(*arguments, "-o", tmp_path / "a.dict").stdout.splitlines()
+    facts = json.loads(run(*arguments, "-o", tmp_path / "b.dict", "--json").stdout)
+    counted = facts["statistics"]["tokens" if method == "backoff" else "words"]
+    assert facts["text"].startswith(f"{counted:,} ") and "enough for a demonstration" in facts["text"]
+    assert shown[-1] == f"text                {facts['text']}"
+
+
+def test_held_out_figures_say_threshold_and_text(tmp_path: Path) -> None:
+    lines = [
+        f"Wiersz {number % 7} o tym, że {number % 11} razy {number % 5} to {number % 13}." for number in range(3500)
+    ]
+    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
+    built = run(
+        "build-dict",
+        "--tokenizer",
+        TOKENIZER,
+        "--corpus",
+        tmp_path / "a.txt",
+        "--workers",
+        1,
+        "-o",
+        tmp_path / "a.dict",
+    )
+    inspected = run("inspect", tmp_path / "a.dict").stdout
+    drafted = json.loads(run("inspect", tmp_path / "a.dict", "--json").stdout)["statistics"]["held_out"]
+    assert drafted["min_probability"] == 0.2
+    default, every = drafted["tokens_per_pass_at_min_probability"], drafted["tokens_per_pass"]
+    said = (
+        f"{default:.2f} tokens per pass at the default threshold of 20%; {every:.2f} tokens per pass with every guess"
+    )
+    for shown in (built.stdout, inspected):
+        assert said in shown and "of the same corpus that were not counted. Other text gains less" in shown

@@ -1,0 +1,164 @@
+"""Other encodings than UTF-8: read when they are named or marked, guessed in errors, and never dropped."""
+
+import codecs
+import json
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from spectool import CorpusError
+from spectool.corpora import open_corpus
+from spectool.corpora.encodings import guess_encoding, known_encoding
+
+POLISH = "Książka, którą mam, jest żółta.\nWłaśnie ją czytałem: „Gęś”.\n"
+UKRAINIAN = "Моя книжка лежить на столі.\nЇї читає сестра з Києва.\n"
+TATAR = "Bu kitapnı qırımtatarlar içün yazğanlar.\nÖzü şeerde yaşay.\n"
+CODECS = [
+    (POLISH, "cp1250"),
+    (POLISH.replace("„", '"').replace("”", '"'), "iso-8859-2"),
+    (UKRAINIAN, "cp1251"),
+    (UKRAINIAN, "koi8-u"),
+    (UKRAINIAN, "iso-8859-5"),
+    (UKRAINIAN.replace("і", "и").replace("І", "И"), "cp866"),
+    (TATAR, "cp1254"),
+    ("Der Bär läuft über die Straße, größer als früher.\n", "cp1252"),
+]
+
+
+def texts(path: Path, **how: str) -> list[str]:
+    return [document.text for document in open_corpus(str(path), **how)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("text", "encoding"), CODECS)
+def test_a_file_in_another_encoding_is_refused_with_a_guess_and_read_with_it(
+    tmp_path: Path, text: str, encoding: str
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"plain\n" + text.encode(encoding))
+    with pytest.raises(CorpusError) as refused:
+        texts(path)
+    first = next(place for place, char in enumerate(text) if not char.isascii())
+    assert f"a.txt:2: expected UTF-8, got the byte {text[first].encode(encoding).hex()}" in str(refused.value)
+    assert f"at byte {6 + first}." in str(refused.value)
+    assert f"Read it with --encoding {encoding}, or convert it: iconv -f {encoding.upper()} -t UTF-8" in str(
+        refused.value
+    )
+    assert "drop" not in str(refused.value)
+    assert texts(path, encoding=encoding) == ["plain", *text.splitlines()]
+
+
+@pytest.mark.parametrize(("text", "encoding"), CODECS)
+def test_another_encoding_is_not_repaired_away(tmp_path: Path, text: str, encoding: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(encoding))
+    with pytest.raises(CorpusError, match=rf"It looks like {encoding}"):
+        texts(path, on_error="repair")
+
+
+def test_what_looks_like_no_encoding_is_not_guessed(tmp_path: Path) -> None:
+    assert guess_encoding(bytes(range(128, 256)) * 3) is None
+    assert guess_encoding("ąę".encode("cp1250")) is None, "two letters are too few"
+    (tmp_path / "a.txt").write_bytes(bytes(range(128, 256)) + b"\n")
+    with pytest.raises(CorpusError, match=r"a\.txt:1: .*No encoding fits .*--encoding cp1250 or iso-8859-2 \(Polish"):
+        texts(tmp_path / "a.txt")
+
+
+def test_damaged_utf8_is_told_from_another_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(POLISH.encode() + b"z\xb9b\n" + POLISH.encode())
+    with pytest.raises(CorpusError, match=r"a\.txt:3: .* The text before it is UTF-8, .*--on-error repair"):
+        texts(path)
+    path.write_bytes(b"z\xb9b\n" + POLISH.encode())
+    with pytest.raises(CorpusError, match=r"a\.txt:1: .* The text after it is UTF-8, .*--on-error repair"):
+        texts(path)
+    assert texts(path, on_error="repair")[0] == "zb"
+
+
+@pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("big", [False, True])
+def test_a_byte_order_mark_decides(tmp_path: Path, codec: str, big: bool) -> None:
+    path = tmp_path / "a.txt"
+    raw = ("\ufeff" + UKRAINIAN).encode(f"{codec}-be") if big and codec != "utf-8-sig" else UKRAINIAN.encode(codec)
+    path.write_bytes(raw)
+    assert texts(path) == UKRAINIAN.splitlines()
+    assert texts(path, encoding=codec) == UKRAINIAN.splitlines()
+    with pytest.raises(CorpusError, match=r"expected cp1251, got a file with the byte order mark of utf-"):
+        texts(path, encoding="cp1251")
+
+
+@pytest.mark.parametrize("text", [POLISH * 20, UKRAINIAN * 20])
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark_is_recognized_and_read_by_name(tmp_path: Path, text: str, codec: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(codec))
+    for how in ({}, {"on_error": "repair"}):
+        with pytest.raises(CorpusError, match=rf"looks like {codec} without a byte order mark. .*--encoding {codec}"):
+            texts(path, **how)
+    with pytest.raises(
+        CorpusError, match=rf"expected utf-16 with a byte order mark.*looks like {codec}\. .*--encoding {codec}"
+    ):
+        texts(path, encoding="utf-16")
+    assert texts(path, encoding=codec) == text.splitlines()
+
+
+def test_a_wrong_encoding_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(POLISH.encode("cp1250"))
+    with pytest.raises(
+        CorpusError, match=r"expected utf-16 with a byte order mark, .* does not look like utf-16\. Read"
+    ):
+        texts(path, encoding="utf-16")
+    path.write_bytes("добре\nЃ".encode("cp1251"))  # 0x81 is no character of cp1250
+    with pytest.raises(CorpusError, match=r"a\.txt:2: expected cp1250, got the byte 81 at byte 6, which .* not define"):
+        texts(path, encoding="cp1250")
+    corpus = open_corpus(str(path), encoding="cp1250", on_error="repair")
+    assert len(list(corpus)) == 1 and corpus.counts.repaired["invalid_bytes"] == 1
+    path.write_bytes(UKRAINIAN.encode())
+    with pytest.raises(CorpusError, match=r"expected cp1251, got UTF-8. Leave out --encoding cp1251"):
+        texts(path, encoding="cp1251")
+    path.write_bytes("ціле".encode("utf-16") + b"\x00")
+    with pytest.raises(CorpusError, match=r"a\.txt:1: expected utf-16, got the byte 00 at byte 10"):
+        texts(path)
+
+
+def test_characters_may_lie_across_pieces_and_archives_are_decoded(tmp_path: Path) -> None:
+    import gzip
+
+    path = tmp_path / "a.txt.gz"
+    text = "あい" * 400_000 + "\nкінець"
+    path.write_bytes(gzip.compress(("a" + text).encode("shift_jis", "ignore")))
+    assert texts(path, encoding="shift_jis")[0] == "a" + "あい" * 400_000
+
+
+def test_encodings_by_name() -> None:
+    assert (known_encoding(None), known_encoding("UTF-8"), known_encoding("utf_8_sig")) == (None, None, None)
+    assert (known_encoding("Windows-1251"), known_encoding("latin2")) == ("cp1251", "iso8859-2")
+    with pytest.raises(CorpusError, match=r"kp1250: expected the name of a text encoding.*Did you mean cp1250\?"):
+        open_corpus("sample:pl", encoding="kp1250")
+    for name in ("rot13", "base64", "idna", "punycode", "unicode_escape", "undefined", "x\0y", ""):
+        with pytest.raises(CorpusError, match="expected the name of a text encoding"):
+            known_encoding(name)
+    with pytest.raises(CorpusError, match=r"hf:a/b: expected no encoding for a data set"):
+        open_corpus("hf:a/b", encoding="cp1250")
+
+
+def test_tables_in_another_encoding(tmp_path: Path) -> None:
+    lines = tmp_path / "a.jsonl"
+    lines.write_bytes(json.dumps({"text": POLISH}, ensure_ascii=False).encode("cp1250"))
+    assert texts(lines, encoding="cp1250") == [POLISH]
+    raw = pyarrow.array([POLISH.encode("cp1250"), None], pyarrow.binary())
+    for kind in ("binary", "string"):
+        path = tmp_path / f"{kind}.parquet"
+        parquet.write_table(pyarrow.table({"text": raw if kind == "binary" else raw.view(pyarrow.string())}), path)
+        assert texts(path, encoding="cp1250") == [POLISH]
+        with pytest.raises(CorpusError, match=r"row 1: .*--encoding cp1250|got binary"):
+            texts(path)
+
+
+def test_a_mark_alone_is_no_text(tmp_path: Path) -> None:
+    for mark in (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF32_BE, b""):
+        (tmp_path / "a.txt").write_bytes(mark)
+        with pytest.raises(CorpusError, match="expected text, found none"):
+            texts(tmp_path / "a.txt")
