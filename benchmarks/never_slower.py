@@ -136,7 +136,7 @@ def main(
                     mx.array(said[fed:]),
                     model,
                     drafter=drafter,
-                    num_draft_tokens=controller if shared else None,
+                    num_draft_tokens=controller if shared else Controller(),
                     max_tokens=min(answer_tokens, len(PROMPT) + tokens - len(said)),
                     prompt_cache=cache,
                     cached_tokens=said[:fed],

@@ -120,7 +120,7 @@ def generate(
         click.echo(display.render(cycle), nl=False)
 
     styles = COLOURS if sys.stdout.isatty() else MARKS
-    display = Display(decode, encoded, styles)
+    display = Display(decode, encoded, styles, arguments.get("stop_strings", ()))
     if show_drafts:
         say(legend(styles))
     pieces: list[str] = []

@@ -24,9 +24,7 @@ class GenerationResponse(HostResponse):  # type: ignore[misc]  # mlx-lm has no t
     """mlx-lm's response and what drafting did so far.
 
     Attributes:
-        drafting: Statistics of this generation, the same object in every response: later
-            responses change it. At the time of a response it may already count tokens of the
-            same cycle that are still to be yielded.
+        drafting: Statistics of this generation, the same object in every response: later responses change it.
     """
 
     drafting: DraftStatistics = field(default_factory=DraftStatistics)
@@ -39,7 +37,7 @@ def stream_generate(
     *,
     drafter: Drafter | None = None,
     max_tokens: int = 256,
-    num_draft_tokens: "int | Controller | None" = 8,
+    num_draft_tokens: "int | Controller | None" = None,
     on_cycle: Callable[[Cycle], None] | None = None,
     stop_strings: Sequence[str] = (),
     **kwargs: Any,
