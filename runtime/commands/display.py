@@ -89,12 +89,14 @@ class Display:
 
     def _released(self, parts: Sequence[tuple[str, str]], last: bool = False) -> str:
         """Return what can be shown of the fates and texts that wait, now that ``parts`` follow, in their styles."""
-        if self._stopped:
-            return ""
-        self._waiting += [(fate, text) for fate, text in parts if text]
-        written = "".join(text for fate, text in parts if fate != "rejected")
-        certain, self._stopped = self._stops.add(written, last)
-        left, shown = len(certain), ""
+        left, shown = 0, ""
+        for fate, text in parts:
+            if self._stopped:
+                break
+            self._waiting += [(fate, text)] if text else []
+            if fate != "rejected":
+                certain, self._stopped = self._stops.add(text, last)
+                left += len(certain)
         while self._waiting and (left or (last and not self._stopped)):
             fate, text = self._waiting.pop(0)
             if fate != "rejected":
