@@ -206,7 +206,7 @@ def figures_table(figures: Sequence[Mapping[str, Any]]) -> str:
             row["temperature"] = f"{each['temperature']:g}"
         row["k"] = "auto" if each["num_draft_tokens"] is None else str(each["num_draft_tokens"])
         row["speed-up"] = f"{each['speedup']:.2f}"
-        row["95% interval"] = "" if each["low"] is None else f"{max(0.0, each['low']):.2f} to {each['high']:.2f}"
+        row["95% interval"] = "" if each["low"] is None else f"{each['low']:.2f} to {each['high']:.2f}"
         row["acceptance"] = "" if each["acceptance"] is None else f"{each['acceptance']:.0%}"
         row["tokens per pass"] = f"{each['tokens_per_pass']:.2f}"
         row["prompts"] = str(each["prompts"])

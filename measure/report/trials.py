@@ -15,9 +15,9 @@ prompt ran beside, and then averaged over repetitions. A trial is a row of these
     seconds, draft_seconds, pass_seconds, prompt_seconds, draft_prompt_seconds
     joules, peak_memory                 NaN where nothing measures them; of memory the most
     outputs, repetitions                how many; fewer repetitions than outputs where prompts share a name
-    speedup                             plain seconds per token / these, mean over repetitions
-    plain_rate                          tokens per second of plain decoding in the same blocks, likewise
-    repeated                            share of the outputs' 4-grams of tokens that they had before, likewise
+    speedup                             plain seconds per token / these, geometric mean over repetitions
+    plain_rate                          tokens per second of plain decoding in the same blocks
+    repeated                            share of the outputs' 4-grams of tokens that they had before, mean likewise
     rate, acceptance                    tokens per second; accepted / proposed, NaN where nothing was proposed
 """
 
@@ -30,6 +30,7 @@ import pandas as pd
 
 from spectool import ArtifactError
 from spectool.artifacts.formats.benchmark import PLAIN, Benchmark
+from spectool.measure.intervals import geometric_mean
 
 _GRAM = 4  # tokens that count as a repetition when they come again
 LEAST = 8  # tokens: the speed of a shorter output is chance
@@ -88,7 +89,7 @@ def read_trials(run: Benchmark) -> Trials:
     # A drafter's cache lives on inside a block, so that only its first draft length reads the whole prompt.
     reader = rows.groupby([*block, "drafter", "strategy"], dropna=False)
     rows["draft_prompt_seconds"] = reader.draft_prompt_seconds.transform("max")
-    rows["speedup"], rows["plain_rate"] = rows.plain_step / rows.step, 1 / rows.plain_step
+    rows["speedup"] = rows.plain_step / rows.step
     trials = _sorted(_trials(rows), run.manifest.arguments)
     cycles = run.cycles.to_pandas().merge(rows[["block", "order", "model", "drafter", "label", "row"]])
     drafted = trials.drafter != PLAIN
@@ -177,7 +178,9 @@ def _trials(rows: Frame) -> Frame:
         peak_memory=("peak_memory", "max"),
         outputs=("tokens", "size"),
         repetitions=("repetition", "nunique"),
-        **{name: (name, "mean") for name in ("speedup", "plain_rate", "repeated")},
+        speedup=("speedup", geometric_mean),
+        plain_rate=("plain_step", lambda seconds: 1 / seconds.mean()),
+        repeated=("repeated", "mean"),
     )
     return trials.assign(rate=trials.tokens / trials.seconds, acceptance=trials.accepted / trials.proposed)
 
