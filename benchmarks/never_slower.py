@@ -244,7 +244,7 @@ def _drafted(statistics: DraftStatistics) -> dict[str, Any]:
     if learnt is not None:
         figures = learnt._asdict()
         passes = {size: round(time, 3) for size, time in figures.pop("pass_ms").items()}
-        facts["learnt"] = {**{key: round(value, 4) for key, value in figures.items()}, "pass_ms": passes}
+        facts["learnt"] = {**{key: value and round(value, 4) for key, value in figures.items()}, "pass_ms": passes}
     return facts
 
 
