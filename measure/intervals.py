@@ -2,7 +2,7 @@
 
 The interval of a mean comes from the means of subsets of the values. Where the values are spread symmetrically around
 the true mean, it is equally likely to lie between any two neighbouring ones of these. So leaving 2.5% of them out to
-either side makes an interval of 95%, whatever the noise: with heavy tails, or different from prompt to prompt. Of many
+either side makes an interval of 95%. The noise may have heavy tails, or be different from prompt to prompt. Of many
 values, a set of subsets is taken that has the symmetric difference of any two of them, which is all that this needs.
 ``tests/measure/report/test_statistics.py`` measures how often the intervals are right.
 

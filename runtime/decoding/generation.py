@@ -96,8 +96,8 @@ def generate_step(
         model: An mlx-lm model.
         drafter: Source of draft tokens; None decodes plainly.
         num_draft_tokens: Maximum number of draft tokens per cycle; 0 decodes plainly. None chooses the number that is
-            fastest on this machine with this text, from what was measured in this generation and in earlier ones
-            with the same model and drafter. A `Controller` does the same with what it has learnt itself.
+            fastest on this machine with this text. It goes by what was measured in this generation and in earlier
+            ones with the same model and drafter. A `Controller` does the same with what it has learnt itself.
         max_tokens: Tokens to generate; -1 for no limit.
         stop_tokens: Token ids that end the generation once yielded.
         sampler: Draws a token from log-probabilities [1, vocabulary]; called once for each

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from spectool.runtime.draft_length.controller import Controller
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class DraftStatistics:
     """What drafting did so far. Mutable: the loop adds each pass, and then each token as it yields it.
 
-    Tokens that a pass has found but that are not part of the text, because a stop string or the reader ended it before
-    them, count neither as tokens nor as accepted.
+    A stop string, or the reader, can end the text before tokens that the last pass has found. These count neither as
+    tokens nor as accepted.
 
     Attributes:
         passes: Target forward passes after the prompt (verification steps), in cycles.
@@ -34,6 +34,17 @@ class DraftStatistics:
     proposed_by: Counter[str] = field(default_factory=Counter)
     accepted_by: Counter[str] = field(default_factory=Counter)
     controller: "Controller | None" = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        """Describe it in one line.
+
+        >>> DraftStatistics(passes=12, tokens=24, proposed=30, accepted=12)
+        <DraftStatistics: 24 tokens in 12 passes (2.00 per pass), 12 of 30 draft tokens accepted>
+        """
+        return (
+            f"<DraftStatistics: {self.tokens} tokens in {self.passes} passes ({self.tokens_per_pass:.2f} per pass), "
+            f"{self.accepted} of {self.proposed} draft tokens accepted>"
+        )
 
     def record(self, source: str, proposed: int, accepted: int, committed: int) -> None:
         """Add one verification: ``committed`` tokens, ``accepted`` of them out of ``proposed``."""

@@ -1,7 +1,7 @@
 """One controller for a session: generations with the same model and drafter go on from what the earlier ones learnt.
 
-A controller serves one generation at a time. One that begins while another runs, in another thread say, gets a
-controller of its own, and the next generation goes on from whichever ended last.
+A controller serves one generation at a time. A generation that begins while another one runs, in another thread for
+example, gets a controller of its own. The next generation goes on from the one that ended last.
 """
 
 import weakref
