@@ -109,6 +109,7 @@ def measured(
         mx.array(prompt),
         target,
         drafter=drafter,
+        num_draft_tokens=8,
         prompt_cache=cache,
         max_tokens=tokens,
         logits_processors=[Noise(0.7, 0, target.args.vocab_size)],

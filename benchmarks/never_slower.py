@@ -4,8 +4,8 @@
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0 python benchmarks/never_slower.py
 
 Every drafter takes the time of a small model for its tokens, whatever these are worth: it sleeps. A round decodes the
-same prompt in every configuration, each time in another order. A figure is the median of the rounds' ratios to plain
-decoding in the same round. Steady speed leaves out the first tokens, in which the controller learns. Plain decoding is
+same prompt in every configuration, each time in another order. A figure is the geometric mean of the rounds' ratios to
+plain decoding in the same round. Steady speed leaves out the first tokens, in which the controller learns. Plain decoding is
 `generate_step` without a drafter; mlx-lm's own loop, which begins the next pass while the last token is read, stands
 beside it. The same text is also generated in short answers, as in a conversation, with a controller for each (*alone*)
 and with one for all (*shared*). Lines go to results/never_slower.jsonl.
@@ -28,6 +28,7 @@ from mlx_lm.models import llama
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool.measure.bench.timing import pass_cost
+from spectool.measure.intervals import geometric_mean
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -136,7 +137,7 @@ def main(
                     mx.array(said[fed:]),
                     model,
                     drafter=drafter,
-                    num_draft_tokens=controller if shared else None,
+                    num_draft_tokens=controller if shared else Controller(),
                     max_tokens=min(answer_tokens, len(PROMPT) + tokens - len(said)),
                     prompt_cache=cache,
                     cached_tokens=said[:fed],
@@ -227,11 +228,9 @@ def _timed(steps: Iterator[Any], learning: int) -> tuple[list[int], float, float
 
 
 def _ratios(times: Sequence[tuple[float, float]], plain: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Return the speed against plain decoding: the median over the rounds, of all tokens and of the steady part."""
-    return {
-        "speed": round(median(base / mine for (mine, _), (base, _) in zip(times, plain, strict=True)), 3),
-        "steady speed": round(median(base / mine for (_, mine), (_, base) in zip(times, plain, strict=True)), 3),
-    }
+    """Return the speed against plain decoding over the rounds, of all tokens and of the steady part."""
+    whole, steady = ([base[part] / mine[part] for mine, base in zip(times, plain, strict=True)] for part in (0, 1))
+    return {"speed": round(geometric_mean(whole), 3), "steady speed": round(geometric_mean(steady), 3)}
 
 
 def _drafted(statistics: DraftStatistics) -> dict[str, Any]:
@@ -244,7 +243,7 @@ def _drafted(statistics: DraftStatistics) -> dict[str, Any]:
     if learnt is not None:
         figures = learnt._asdict()
         passes = {size: round(time, 3) for size, time in figures.pop("pass_ms").items()}
-        facts["learnt"] = {**{key: round(value, 4) for key, value in figures.items()}, "pass_ms": passes}
+        facts["learnt"] = {**{key: value and round(value, 4) for key, value in figures.items()}, "pass_ms": passes}
     return facts
 
 

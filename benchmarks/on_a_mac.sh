@@ -41,7 +41,7 @@ if [ $small = yes ]; then
   text_pl=sample:pl text_uk=sample:uk pause=0
   experiment=$folder/small.toml  # the page must not pass for the large models'
   sed '0,/^name = "/s//name = "Small models in the place of the large ones. /' benchmarks/experiments/mac.toml >"$experiment"
-  options=(--prompts pl:question --prompts uk:question --count 1 --tokens 16 --num-draft-tokens 2)
+  options=(--prompts pl:question --prompts uk:question --count 2 --tokens 16 --num-draft-tokens 2)
 else
   fetch bielik-11b speakleash/Bielik-11B-v3.0-Instruct 8
   fetch bielik-1.5b speakleash/Bielik-1.5B-v3.0-Instruct 4

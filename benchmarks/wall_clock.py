@@ -174,7 +174,7 @@ def ours(prompt: mx.array, configuration: "Configuration", tokens: int, noise: A
         prompt,
         configuration.target,
         drafter=configuration.drafter,
-        num_draft_tokens=configuration.length,
+        num_draft_tokens=Controller() if configuration.length is None else configuration.length,
         max_tokens=tokens,
         logits_processors=noise,
         statistics=configuration.statistics[-1],

@@ -40,12 +40,13 @@ def load_drafter(
 ) -> Drafter | None:
     """Make the drafter for a target: from a dictionary, the request's history, a draft model, or all of them.
 
-    A drafter follows one text at a time. It may serve one generation after the other, and each begins anew. But what
-    two prompts both begin with stays in the cache of its draft model.
+    A drafter follows one text at a time, and serves one generation after another. The cache of its draft model keeps
+    what two prompts both begin with, and what was learnt about draft lengths is kept, too. Draft length, temperature
+    and statistics belong to `stream_generate`.
 
     >>> from spectool.runtime.demo_models import demo_path
-    >>> load_drafter(demo_path("target")).name
-    'history'
+    >>> load_drafter(demo_path("target"), draft_model=demo_path("draft"), min_probability=0.3)
+    <HybridDrafter: hybrid(history, model)>
 
     Args:
         tokenizer: The target's: mlx-lm's ``TokenizerWrapper``, or the model's directory or hub id.

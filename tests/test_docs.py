@@ -1,9 +1,11 @@
 """The documents tell the truth: the generated reference is fresh, and the README's commands run."""
 
+import doctest
 import importlib
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +13,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
+from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,3 +86,30 @@ def test_every_named_file_is_there() -> None:
             rf"(?<![\w/.-])((?:{folders})/[\w/.-]+\.(?:py|toml|md|svg))", page.read_text(encoding="utf-8")
         ):
             assert (ROOT / path).exists(), f"{page.name}: {path}"
+
+
+def test_examples_of_the_python_page_run(tmp_path: Path) -> None:
+    folder = shutil.copytree(demo_path("target"), tmp_path / "model")
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    dictionary = tmp_path / "pl.dict"
+    command = [
+        "build-dict",
+        "--tokenizer",
+        str(folder),
+        "--corpus",
+        "sample:pl",
+        "--entries",
+        "500",
+        "-o",
+        str(dictionary),
+    ]
+    built = CliRunner().invoke(main, command)
+    assert built.exit_code == 0, built.output
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    for name, path in (("MODEL", folder), ("pl.dict", dictionary)):
+        text = text.replace(f'"{name}"', repr(str(path)))
+    examples = doctest.DocTestParser().get_doctest(text, {}, "python.md", "python.md", 0)
+    assert len(examples.examples) > 15
+    failed, tried = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
+    assert failed == 0 and tried == len(examples.examples)

@@ -23,7 +23,7 @@ from spectool.artifacts.formats import parquet_rows
 from spectool.artifacts.manifest import Artifact
 
 FORMAT = "spectool-benchmark"
-VERSION = 2  # 1 had no temperatures: they are read from its manifest
+VERSION = 3  # 1 had no temperatures: they are read from its manifest; 1 and 2 read prompts before the clock
 PLAIN = "plain"  # the drafter of plain decoding
 Row: TypeAlias = dict[str, Any]
 
@@ -50,8 +50,9 @@ GENERATIONS = pa.schema(
         "proposed": pa.int32(),
         "accepted": pa.int32(),
         "prompt_seconds": pa.float64(),  # the target reads the prompt, once for the block: equal in all its rows
-        "draft_prompt_seconds": pa.float64(),  # the drafter reads it, before the clock; its cache lives on in the block
-        "seconds": pa.float64(),  # from the first cycle to the last token
+        "draft_prompt_seconds": pa.float64(),  # the drafter reads it
+        "first_token_seconds": pa.float64(),  # the drafter reads it, and the target's first pass; null in older runs
+        "seconds": pa.float64(),  # the drafter reads it, and from the first cycle to the last token
         "draft_seconds": pa.float64(),  # of those, in the drafter
         "pass_seconds": pa.float64(),  # of those, in the target's passes
         "joules": pa.float64(),  # over `seconds`; null where nothing measures it
@@ -92,7 +93,7 @@ class Block:
 class Benchmark(Artifact):
     """An open run, read when asked for."""
 
-    format, versions, again = FORMAT, (1, VERSION), "Measure the run again"
+    format, versions, again = FORMAT, (1, 2, VERSION), "Measure the run again"
 
     @cached_property
     def generations(self) -> pa.Table:
@@ -106,13 +107,16 @@ class Benchmark(Artifact):
 
     def _rows(self, name: str) -> pa.Table:
         """Read a file; a run of version 1 has one temperature, which its manifest names."""
-        schema = _FILES[name]
-        if self.manifest.version == VERSION:
-            return read_rows(self.path / name, schema)
-        old = pa.schema([each for each in schema if each.name != "temperature"], {"spectool-benchmark": "1"})
+        schema, version = _FILES[name], self.manifest.version
+        lacks: dict[str, float | None] = {} if version == VERSION else {"first_token_seconds": None}
+        if version == 1:
+            lacks["temperature"] = float(self.manifest.arguments.get("temperature") or 0)
+        old = pa.schema([each for each in schema if each.name not in lacks], {"spectool-benchmark": str(version)})
         table = read_rows(self.path / name, old)
-        temperature = pa.array([float(self.manifest.arguments.get("temperature") or 0)] * len(table))
-        columns = [temperature if column == "temperature" else table[column] for column in schema.names]
+        columns = [
+            pa.array([lacks[column]] * len(table), pa.float64()) if column in lacks else table[column]
+            for column in schema.names
+        ]
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _problems(self) -> Iterator[tuple[str, str]]:

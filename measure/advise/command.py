@@ -115,6 +115,8 @@ def _draft_row(candidate: "Candidate", model: "DraftModel") -> list[str]:
 def _row(name: str, at: "Expectation") -> list[str]:
     """Lay out what to expect at a draft length; the columns without a kind are computed, all of them."""
     needed, speeds = _cell(at.needed, _PERCENT, kind=False), (at.speedup, at.best)
+    if (at.needed.value or 0.0) > 1:
+        needed = "not reachable"
     told = [_cell(at.acceptance, _PERCENT), needed, _cell(at.tokens_per_pass, _DECIMAL)]
     return [name, str(at.k), f"{at.perfect:.2f}", *told, *(_cell(each, _DECIMAL, kind=False) for each in speeds)]
 

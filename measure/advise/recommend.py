@@ -114,7 +114,9 @@ def _unknown(hopeful: Sequence[_At]) -> Recommendation:
         if each is not candidate and at.best.value is not None
     ]
     likewise = f" Likewise {', '.join(others)}." if others else ""
-    return Recommendation("unknown", f"Unknown: {reason}.{likewise}", todo=candidate.todo)
+    return Recommendation(
+        "unknown", f"It cannot be told yet whether to draft: {reason}.{likewise}", todo=candidate.todo
+    )
 
 
 def _no_gain(losses: Sequence[_At]) -> Recommendation:
@@ -124,7 +126,9 @@ def _no_gain(losses: Sequence[_At]) -> Recommendation:
     free, k = max((at.unburdened or 0.0, at.k) for _, at in losses)
     if _is_assumed(found) and free >= _GAIN and _speed(found) < _LOSS:
         reason = f"{gives}{_provided(found)}, and up to {_if_free(free, k)}"
-        return Recommendation("unknown", f"Unknown: {reason}; {_MEASURE}.", todo=candidate.todo)
+        return Recommendation(
+            "unknown", f"It cannot be told yet whether to draft: {reason}; {_MEASURE}.", todo=candidate.todo
+        )
     reason = f"{gives}, the best there is: {_accepted(found)}{_provided(found)}"
     if _speed(found) >= _LOSS:
         return Recommendation("break-even", f"About break-even, so do without: {reason}.", todo=candidate.todo)
@@ -168,8 +172,10 @@ def _provided(found: Expectation) -> str:
 
 
 def _accepted(found: Expectation) -> str:
-    accepted, needed = _percent(found.acceptance), _percent(found.needed)
-    return f"{accepted} of the draft tokens are accepted ({found.acceptance.kind}) and {needed} would break even"
+    accepted = f"{_percent(found.acceptance)} of the draft tokens are accepted ({found.acceptance.kind})"
+    if (found.needed.value or 0.0) > 1:
+        return f"{accepted}, and even all of them would not break even"
+    return f"{accepted} and {_percent(found.needed)} would break even"
 
 
 def _if_free(speed: float, k: int) -> str:

@@ -38,8 +38,13 @@ class Changes:
         metavar="SPEC",
     )
     prompts: tuple[str, ...] = several(str, f"Where prompts come from: {_PROMPTS}; repeatable.", metavar="SOURCE")
-    count: int | None = _one(_COUNT, "Prompts of each kind, or of each corpus; 12 by default.")
-    sample: int | None = _one(_COUNT, "Draw so many at random, by --seed, instead.", metavar="N")
+    count: int | None = _one(
+        _COUNT,
+        "Number of prompts, the first ones, spread evenly over sources and kinds: --prompts pl --count 10 takes 2 of "
+        "each of five kinds. By default all 60 built-in prompts of a language, and 12 of a corpus.",
+        metavar="N",
+    )
+    sample: int | None = _one(_COUNT, "Draw this number of prompts at random, by --seed, instead.", metavar="N")
     window: int | None = _one(click.IntRange(0), "Tokens of a prompt from a corpus; whole documents by default.")
     stride: int | None = _one(_COUNT, "Tokens from a window to the next; half a window by default.")
     num_draft_tokens: tuple[int | None, ...] = several(
@@ -129,6 +134,8 @@ def _changed(keys: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]
     own = {key: given.pop(key) for key in ("min_draft_prob", "verify") if key in given}
     drawn = {key: given.pop(key) for key in ("count", "sample", "window", "stride") if key in given}
     model, drafters, prompts = (given.pop(key, None) for key in ("model", "drafters", "prompts"))
+    from spectool.measure.bench.experiment import split
+
     keys = keys | given
     if model is not None or drafters:
         if model is None:
@@ -143,8 +150,14 @@ def _changed(keys: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]
     if ("window" in drawn or "stride" in drawn) and not any("source" in source for source in keys["prompts"]):
         raise click.UsageError("--window and --stride cut prompts from a corpus, and all of these are built-in ones")
     for source in keys["prompts"]:
-        of_corpus = "source" in source
-        source |= {key: value for key, value in drawn.items() if of_corpus or key in ("count", "sample")}
+        if "source" in source:
+            source |= {key: value for key, value in drawn.items() if key in ("window", "stride")}
+    for key in ("count", "sample"):
+        for source, share in zip(keys["prompts"], split(drawn.get(key, 0), len(keys["prompts"])), strict=True):
+            if key in drawn and not share:
+                given = f"{drawn[key]} for {len(keys['prompts'])} sources"
+                raise click.UsageError(f"--{key}: expected one prompt of each source at least, got {given}")
+            source |= {key: share} if share else {}
     return keys
 
 
@@ -206,7 +219,7 @@ def figures_table(figures: Sequence[Mapping[str, Any]]) -> str:
             row["temperature"] = f"{each['temperature']:g}"
         row["k"] = "auto" if each["num_draft_tokens"] is None else str(each["num_draft_tokens"])
         row["speed-up"] = f"{each['speedup']:.2f}"
-        row["95% interval"] = "" if each["low"] is None else f"{max(0.0, each['low']):.2f} to {each['high']:.2f}"
+        row["95% interval"] = "" if each["low"] is None else f"{each['low']:.2f} to {each['high']:.2f}"
         row["acceptance"] = "" if each["acceptance"] is None else f"{each['acceptance']:.0%}"
         row["tokens per pass"] = f"{each['tokens_per_pass']:.2f}"
         row["prompts"] = str(each["prompts"])

@@ -20,7 +20,7 @@ BUILT_IN = "built-in"
 LANGUAGES = ("pl", "uk", "en", "crh", "crh-cyrl")  # of the built-in prompts
 KINDS = ("encyclopaedic", "instruction", "composition", "question", "list")  # likewise
 CHATTED = ("instruction", "composition", "question")  # kinds for the chat template, where nothing else is said
-COUNT = 12  # prompts of each kind
+COUNT = 12  # prompts of a corpus, where nothing else is said
 _LONGEST = 64  # draft tokens
 _HINT = "docs/measuring.md shows an experiment"
 _PATHS = ("path", "draft_model", "alignment", "dictionary", "source")  # keys that name something on disk
@@ -52,8 +52,9 @@ class Prompts(Table):
     source: Text = BUILT_IN  # or a corpus, as for --corpus
     language: str = ""  # its code
     kinds: Texts = ()  # of built-in prompts those that are wanted; of a corpus the one name of all its prompts
-    count: PositiveInt = COUNT  # of each kind at most: the first ones
-    sample: PositiveInt | None = None  # so many of each kind drawn at random instead, by the experiment's seed
+    # prompts in all, the first ones, spread evenly over kinds; by default all built-in ones, or `COUNT` of a corpus
+    count: PositiveInt | None = None
+    sample: PositiveInt | None = None  # prompts in all, likewise, drawn at random by the experiment's seed instead
     window: NonNegativeInt = 0  # tokens of a prompt from a corpus; 0 takes every document for a prompt
     stride: PositiveInt | None = None  # tokens from a window to the next; half a window by default
     chat: bool | None = None  # whether they go through the model's chat template; by default those that ask something
@@ -126,6 +127,15 @@ class ModelSpec(Table):
             found = self.drafters_for(language)
             _expect(found, f"{self.name}: drafters", f"one for {language}", "none")
             _expect_different([PLAIN, *(drafter.name for drafter in found)], f"{self.name}: drafters")
+
+
+def split(total: int, parts: int) -> list[int]:
+    """Split a number of prompts over parts as evenly as it goes, the first ones getting one more.
+
+    >>> split(12, 5)
+    [3, 3, 2, 2, 2]
+    """
+    return [total // parts + (place < total % parts) for place in range(parts)]
 
 
 def serves(spec: ModelSpec | DrafterSpec, language: str) -> bool:

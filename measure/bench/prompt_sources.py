@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from spectool import CorpusError
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.corpora import open_corpus
-from spectool.measure.bench.experiment import BUILT_IN, CHATTED, KINDS, LANGUAGES, Prompts
+from spectool.measure.bench.experiment import BUILT_IN, CHATTED, COUNT, KINDS, LANGUAGES, Prompts, split
 
 Item = TypeVar("Item")
 
@@ -94,10 +94,12 @@ def draw(items: Iterable[Item], size: int, rng: random.Random, fits: Callable[[I
 def _built_in(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Iterator[Prompt]:
     file = resources.files("spectool.measure.bench") / "prompts" / f"{source.language}.toml"
     sets: dict[str, list[str]] = tomllib.loads(file.read_text(encoding="utf-8"))
-    for kind in source.kinds or KINDS:
+    kinds = source.kinds or KINDS
+    total = source.sample or source.count or sum(len(sets[kind]) for kind in kinds)
+    for kind, share in zip(kinds, split(total, len(kinds)), strict=True):
         mine, where = list(enumerate(sets[kind], 1)), f"{source.language}:{kind}"
         chat = kind in CHATTED if source.chat is None else source.chat
-        drawn = draw(mine, source.sample, rng, lambda _: True, where) if source.sample else mine[: source.count]
+        drawn = draw(mine, share, rng, lambda _: True, where) if source.sample else mine[:share]
         for number, text in drawn:
             yield Prompt(f"{source.language}-{kind}-{number:02}", source.language, kind, text, chat)
 
@@ -109,7 +111,7 @@ def _of_corpus(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Ite
         texts = _drawn(texts, source, source.sample, tokenizer, rng)
     elif source.window:
         texts = _windows(texts, source, tokenizer)
-    for number, text in enumerate(islice(texts, source.sample or source.count), 1):
+    for number, text in enumerate(islice(texts, source.sample or source.count or COUNT), 1):
         yield Prompt(f"{Path(source.source).name}-{number:03}", source.language, kind, text, bool(source.chat))
 
 
@@ -132,7 +134,8 @@ def _windows(texts: Iterable[str], source: Prompts, tokenizer: Tokenizer) -> Ite
     of one document overlap and are alike.
     """
     stride = source.stride or -(-source.window // 2)
-    documents = list(islice((ids for ids in map(tokenizer.encode, texts) if len(ids) >= source.window), source.count))
+    long_enough = (ids for ids in map(tokenizer.encode, texts) if len(ids) >= source.window)
+    documents = list(islice(long_enough, source.count or COUNT))
     for first in range(0, max(map(len, documents), default=0), stride):
         for ids in documents:
             if first + source.window <= len(ids) and (text := _text(tokenizer, ids, first, source.window)):

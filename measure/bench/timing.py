@@ -1,8 +1,8 @@
 """One prompt in every configuration: plain decoding and each drafter, one after the other, timed cycle by cycle.
 
 All configurations of a block begin from copies of one cache. It holds the prompt but for its last two tokens, so a long
-prompt is computed once. Drafters read the prompt before the clock; what that takes is kept apart. A draft model keeps
-what it has read, so that of the configurations that share one, the first in a block pays.
+prompt is computed once. The clock of a configuration runs while its drafter reads the prompt, and then from the first
+pass to the last token. A draft model forgets what it has read before, so that every configuration pays for it.
 """
 
 import copy
@@ -25,13 +25,14 @@ from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.host.generation import generate_step as plain_generate_step
 from spectool.runtime.host.generation import generation_stream, make_prompt_cache, wired_limit
 
 _LEFT = 2  # tokens of a prompt that each configuration feeds itself: a drafter is first asked after a pass
 _WARM_UP = 8  # tokens
 _COUNTED = ("tokens", "passes", "drafted_passes", "proposed", "accepted")
-_MEASURED = ("draft_prompt_seconds", "seconds", "joules", "output")
+_MEASURED = ("draft_prompt_seconds", "first_token_seconds", "seconds", "joules", "output")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class _Generated:
     cycles: list[Row] = field(default_factory=list)
     began: float = 0.0  # by the clock: the first pass, or the drafting for it
     draft_prompt_seconds: float = 0.0
+    first_token_seconds: float | None = None
     seconds: float = 0.0
     joules: float | None = None
 
@@ -69,6 +71,8 @@ class Target:
     tokens: int  # of an output, at most
     meter: Meter  # counts energy
     _warm: set[tuple[int, bool]] = field(default_factory=set)  # what has run: a configuration, and whether it drew
+    # of configurations without a draft length of their own, by temperature: they go on learning, as in a session
+    _controllers: dict[tuple[int, float], Controller] = field(default_factory=dict)
 
     def measure(
         self,
@@ -155,27 +159,30 @@ class Target:
         with wired_limit(self.model, [generation_stream]), warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # a drafter that is switched off measures nothing
             if drafter is not None:
-                started = time.perf_counter()
+                _forget(drafter)
+            energy, asked = self.meter.joules(), time.perf_counter()
+            if drafter is not None:
                 try:
                     _read_prompt(drafter, prompt)
                 except Exception as error:
                     raise self._failed(configuration, f"{type(error).__name__}: {error}") from error
-                found.draft_prompt_seconds = time.perf_counter() - started
-            energy, asked = self.meter.joules(), time.perf_counter()
-            found.began = ended = asked
+                found.draft_prompt_seconds = time.perf_counter() - asked
+            found.began = ended = time.perf_counter()
             steps = (
                 self._plain_steps(found, prompt, options)
                 if drafter is None
-                else self._drafted_steps(found, configuration, prompt, options)
+                else self._drafted_steps(found, configuration, prompt, options, temperature)
             )
             try:
                 for token in steps:
                     ended = time.perf_counter()
+                    if not found.output:
+                        found.first_token_seconds = found.draft_prompt_seconds + ended - found.began
                     found.output.append(int(token))
             except RuntimeWarning as warning:
                 raise self._failed(configuration, str(warning)) from warning
             now, joules = time.perf_counter(), self.meter.joules()
-        found.seconds = ended - found.began
+        found.seconds = found.draft_prompt_seconds + ended - found.began
         if energy is not None and joules is not None:  # of which what came before the first pass takes its share
             found.joules = (joules - energy) * found.seconds / (now - asked)
         return found
@@ -195,9 +202,10 @@ class Target:
                 break
 
     def _drafted_steps(
-        self, found: _Generated, configuration: Configuration, prompt: Sequence[int], options: Row
+        self, found: _Generated, configuration: Configuration, prompt: Sequence[int], options: Row, temperature: float
     ) -> Iterator[int]:
-        last = found.began
+        last, length = found.began, configuration.num_draft_tokens
+        arm = id(configuration), temperature
 
         def on_cycle(cycle: Cycle) -> None:
             nonlocal last
@@ -207,7 +215,7 @@ class Target:
             found.cycles.append(
                 {
                     "cycle": len(found.cycles),
-                    "position": found.statistics.tokens - len(cycle.committed),
+                    "position": found.statistics.tokens,
                     "source": cycle.source,
                     "proposed": len(cycle.proposal),
                     "accepted": cycle.accepted,
@@ -223,7 +231,7 @@ class Target:
             mx.array(list(prompt[-_LEFT:])),
             self.model,
             drafter=configuration.drafter,
-            num_draft_tokens=configuration.num_draft_tokens,
+            num_draft_tokens=self._controllers.setdefault(arm, Controller()) if length is None else length,
             verify=configuration.verify,
             stop_tokens=self.stop_tokens,
             cached_tokens=list(prompt[:-_LEFT]),
@@ -252,6 +260,13 @@ class Target:
         return SpectoolError(
             f"{self.name}: drafter {configuration.name} fails and cannot be measured: {reason}. Leave it out"
         )
+
+
+def _forget(drafter: Drafter) -> None:
+    """Empty the caches of draft models."""
+    for member in getattr(drafter, "drafters", (drafter,)):
+        if member.cache is not None:
+            member.cache.forget()
 
 
 def _read_prompt(drafter: Drafter, prompt: Sequence[int]) -> None:

@@ -60,9 +60,14 @@ def fit_cost(trials: Frame) -> CostFit | None:
 
 
 def fixed_lengths(trials: Frame) -> Frame:
-    """Return the trials of fixed draft lengths that proposed something, with ``draft_step``."""
+    """Return the trials of fixed draft lengths that proposed something, with ``draft_step``.
+
+    Their speed-up is that of their cycles: without the time in which the drafter reads the prompt.
+    """
     some = trials[trials.k.notna() & trials.acceptance.notna()]
-    return some.assign(draft_step=some.draft_seconds / (some.passes * (some.k + 1)) * some.plain_rate)
+    draft_step = some.draft_seconds / (some.passes * (some.k + 1)) * some.plain_rate
+    speedup = some.speedup * some.seconds / (some.seconds - some.draft_prompt_seconds)
+    return some.assign(draft_step=draft_step, speedup=speedup)
 
 
 def cost_model(trials: Trials) -> Frame | None:
@@ -104,12 +109,14 @@ def time_spent(trials: Trials) -> dict[str, Frame]:
         parts = {name: _ms(seconds) for name, seconds in cycle.items()}
         if some.drafter.iloc[0] == PLAIN:
             parts = dict.fromkeys(parts, NONE)
-        reading = [some[name].sum() / some.outputs.sum() for name in ("prompt_seconds", "draft_prompt_seconds")]
+        names = ("prompt_seconds", "draft_prompt_seconds", "first_token_seconds")
+        reading, drafter_reading, first = (some[name].sum(skipna=False) / some.outputs.sum() for name in names)
         return parts | {
             "cycle": _ms(cycle.sum()),
             "in plain steps": cell(cycle.sum() / step),
-            "target reads the prompt": _ms(reading[0]),
-            "drafter reads it": _ms(reading[1]) if reading[1] else NONE,
+            "target reads the prompt": _ms(reading),
+            "drafter reads it": _ms(drafter_reading) if drafter_reading else NONE,
+            "first token": NONE if pd.isna(first) else _ms(reading + first),
         }
 
     return by_model(trials.every, lambda here: per(here, "label", row))
@@ -123,7 +130,8 @@ def plain_step(trials: Trials, some: Frame) -> float:
 
 def cycle_seconds(some: Frame) -> pd.Series:
     """Return seconds of an average cycle in the drafter, in the target's pass, and in the rest."""
-    draft, passing, whole = some[["draft_seconds", "pass_seconds", "seconds"]].sum() / some.passes.sum()
+    sums = some[["draft_seconds", "pass_seconds", "seconds", "draft_prompt_seconds"]].sum() / some.passes.sum()
+    draft, passing, whole = sums.draft_seconds, sums.pass_seconds, sums.seconds - sums.draft_prompt_seconds
     return pd.Series({"drafting": draft, "target's pass": passing, "rest": whole - draft - passing})
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.ticker import PercentFormatter
 
 from spectool.artifacts.plot_style import COLOURS, literal, look_of
+from spectool.measure.intervals import geometric_mean
 from spectool.measure.page import drawn
 from spectool.measure.report.costs import cycle_seconds, plain_step
 from spectool.measure.report.tables import break_even_of, expected_tokens, speedup
@@ -26,9 +27,9 @@ def speedups(trials: Trials) -> str:
             look = look_of(number)
             shift = 0.6 * ((number + 0.5) / len(scopes) - 0.5)
             for label, some in here.groupby("label"):
-                found = speedup(some)
-                arm = 0.0 if found.high is None else found.high - found.value
-                axes.errorbar(found.value, labels.index(label) + shift, xerr=arm, elinewidth=1, markersize=4, **look)
+                value, low, high, _ = speedup(some)
+                arms = None if low is None or high is None else [[value - low], [high - value]]
+                axes.errorbar(value, labels.index(label) + shift, xerr=arms, elinewidth=1, markersize=4, **look)
             axes.plot([], [], markersize=4, label=literal(name), **look)
         axes.axvline(1, **_DASHED)
         _rows(axes, labels)
@@ -127,5 +128,5 @@ def _cloud(panel: Any, some: Frame, number: int, name: str) -> None:
 
 def _fastest_strategies(here: Frame) -> Frame:
     """Return the trials of each drafter with the strategy whose mean speed-up is best over its draft lengths."""
-    means = here.groupby(["drafter", "name"], sort=False).speedup.mean()
+    means = here.groupby(["drafter", "name"], sort=False).speedup.agg(geometric_mean)
     return here[here.name.isin({name for _, name in means.groupby("drafter", sort=False).idxmax()})]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from spectool.measure.intervals import ENOUGH, LEVEL, Estimate, mean_interval
+from spectool.measure.intervals import ENOUGH, LEVEL, Estimate, speedup_interval
 from spectool.measure.report.costs import cycle_seconds, plain_step
 from spectool.measure.report.tables import speedup
 from spectool.measure.report.trials import SCOPE, Frame, Trials, pooled_acceptance, pooled_tokens_per_pass
@@ -21,7 +21,7 @@ class Verdict(NamedTuple):
     scope: str  # the target, and language and temperature where there are several
     label: str  # the fastest configuration
     trials: Frame  # of that one
-    speedup: Estimate  # its speed-up, mean over prompts, with its 95% interval
+    speedup: Estimate  # its speed-up, geometric mean over prompts, with its 95% interval
     # the same with the interval that allows for the choice (Bonferroni's): the luckiest of many looks faster than it is
     allowing: Estimate
     every: Sequence[Estimate]  # the speed-ups of all configurations, each with its own 95% interval
@@ -64,9 +64,9 @@ class Verdict(NamedTuple):
     def prompts_to_tell(self) -> int | None:
         """Prompts with which a difference of this size would be told; None where one so small does not matter."""
         found = self.allowing
-        if found.high is None:
+        if found.low is None or found.high is None:
             return ENOUGH
-        wanted = found.n * ((found.high - found.value) / (abs(found.value - 1) or 1e-9)) ** 2
+        wanted = found.n * (math.log(found.high / found.low) / 2 / (abs(math.log(found.value)) or 1e-9)) ** 2
         return max(ENOUGH, math.ceil(wanted)) if wanted < _NOTABLE else None
 
 
@@ -81,7 +81,7 @@ def verdicts(trials: Trials) -> list[Verdict]:
         speedups = {label: speedup(some) for label, some in here.groupby("label", sort=False)}
         best = max(speedups, key=lambda label: speedups[label].value)
         fastest = here[here.label == best]
-        allowing = mean_interval(fastest.speedup, 1 - (1 - LEVEL) / len(speedups))
+        allowing = speedup_interval(fastest.speedup, 1 - (1 - LEVEL) / len(speedups))
         found.append(Verdict(", ".join(parts), best, fastest, speedups[best], allowing, list(speedups.values())))
     return found
 

@@ -8,7 +8,15 @@ from itertools import pairwise
 
 import pandas as pd
 
-from spectool.measure.intervals import ENOUGH, BreakEven, Estimate, break_even, mean_interval
+from spectool.measure.intervals import (
+    ENOUGH,
+    BreakEven,
+    Estimate,
+    break_even,
+    geometric_mean,
+    mean_interval,
+    speedup_interval,
+)
 from spectool.measure.page import NONE, cell
 from spectool.measure.report.trials import (
     Frame,
@@ -35,7 +43,7 @@ _BUCKET_NAMES = (
 
 def speedup(some: Frame) -> Estimate:
     """Return the mean speed-up of trials."""
-    return mean_interval(some.speedup)
+    return speedup_interval(some.speedup)
 
 
 def by_kind(here: Frame, spell: Callable[[Frame], str]) -> Frame:
@@ -83,7 +91,7 @@ def draft_length(trials: Trials) -> dict[str, Frame]:
     lengths = sorted(trials.drafted.k.dropna().astype(int).unique())
 
     def row(some: Frame) -> dict[str, str]:
-        cells, speedups = {}, some.groupby("k").speedup.mean()
+        cells, speedups = {}, some.groupby("k").speedup.agg(geometric_mean)
         for k in lengths:
             of_length = some[some.k == k]
             cells[f"accepted, k = {k}"] = cell(pooled_acceptance(of_length), ".0%")
@@ -100,7 +108,7 @@ def buckets(trials: Trials) -> dict[str, Frame]:
 
     def row(some: Frame) -> dict[str, str]:
         found = some.speedup.groupby(bucket(some.acceptance), observed=False)
-        return {name: f"{seen.mean():.2f} ({len(seen)})" if len(seen) else NONE for name, seen in found}
+        return {name: f"{geometric_mean(seen):.2f} ({len(seen)})" if len(seen) else NONE for name, seen in found}
 
     return by_scope(trials.drafted, lambda here: per(here, "label", row))
 
@@ -128,7 +136,7 @@ def languages(trials: Trials) -> Frame | None:
     last = "the fastest of all"
     parts = {}
     for name, here in trials.drafted.sort_values("language", kind="stable").groupby("scope", sort=False):
-        fastest = here[here.label == here.groupby("label").speedup.mean().idxmax()]
+        fastest = here[here.label == here.groupby("label").speedup.agg(geometric_mean).idxmax()]
         parts[name] = pd.concat([here, fastest.assign(label=last)])
     table = _beside(parts, "label", [*trials.drafted.label.unique(), last])
     return table[table.notna().sum(axis=1) > len(table.columns) // len(parts)]

@@ -13,11 +13,12 @@ prompt ran beside, and then averaged over repetitions. A trial is a row of these
     scope                               the language, and the target where several have prompts in it
     tokens, passes, proposed, accepted  sums over repetitions, as all that follows but where it says otherwise
     seconds, draft_seconds, pass_seconds, prompt_seconds, draft_prompt_seconds
-    joules, peak_memory                 NaN where nothing measures them; of memory the most
+    joules, first_token_seconds         NaN where nothing measures them
+    peak_memory                         the most
     outputs, repetitions                how many; fewer repetitions than outputs where prompts share a name
-    speedup                             plain seconds per token / these, mean over repetitions
-    plain_rate                          tokens per second of plain decoding in the same blocks, likewise
-    repeated                            share of the outputs' 4-grams of tokens that they had before, likewise
+    speedup                             plain seconds per token / these, geometric mean over repetitions
+    plain_rate                          tokens per second of plain decoding in the same blocks
+    repeated                            share of the outputs' 4-grams of tokens that they had before, mean likewise
     rate, acceptance                    tokens per second; accepted / proposed, NaN where nothing was proposed
 """
 
@@ -29,7 +30,8 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from spectool import ArtifactError
-from spectool.artifacts.formats.benchmark import PLAIN, Benchmark
+from spectool.artifacts.formats.benchmark import PLAIN, VERSION, Benchmark
+from spectool.measure.intervals import geometric_mean
 
 _GRAM = 4  # tokens that count as a repetition when they come again
 LEAST = 8  # tokens: the speed of a shorter output is chance
@@ -77,6 +79,12 @@ def read_trials(run: Benchmark) -> Trials:
         ArtifactError: Nothing to compare: no drafted generation has plain decoding beside it.
     """
     every = _generations(run)
+    if run.manifest.version < VERSION:
+        # Drafters read the prompt before the clock, and only the first draft length in a block read all of it.
+        reader = every.groupby(["block", "model", "drafter", "strategy"], dropna=False)
+        every["draft_prompt_seconds"] = reader.draft_prompt_seconds.transform("max")
+        every["seconds"] += every.draft_prompt_seconds
+        every["step"] = every.seconds / every.tokens
     block = ["block", "model"]
     plain = every.loc[every.drafter == PLAIN, [*block, "step"]].rename(columns={"step": "plain_step"})
     rows = every[every.groupby(block).tokens.transform("min") >= LEAST].merge(plain, on=block)
@@ -85,10 +93,7 @@ def read_trials(run: Benchmark) -> Trials:
             f"{run.path}: {len(every)} generations, none drafted beside plain decoding with {LEAST} tokens or more; "
             "expected some. Measure with a drafter and longer outputs: spectool bench --help"
         )
-    # A drafter's cache lives on inside a block, so that only its first draft length reads the whole prompt.
-    reader = rows.groupby([*block, "drafter", "strategy"], dropna=False)
-    rows["draft_prompt_seconds"] = reader.draft_prompt_seconds.transform("max")
-    rows["speedup"], rows["plain_rate"] = rows.plain_step / rows.step, 1 / rows.plain_step
+    rows["speedup"] = rows.plain_step / rows.step
     trials = _sorted(_trials(rows), run.manifest.arguments)
     cycles = run.cycles.to_pandas().merge(rows[["block", "order", "model", "drafter", "label", "row"]])
     drafted = trials.drafter != PLAIN
@@ -173,13 +178,19 @@ def _generations(run: Benchmark) -> Frame:
 def _trials(rows: Frame) -> Frame:
     trials = rows.groupby([*PROMPT, *_CONFIGURATION], sort=False, dropna=False, as_index=False).agg(
         **{name: (name, "sum") for name in _SUMS},
-        joules=("joules", lambda values: values.sum(skipna=False)),
+        **{name: (name, _sum_if_known) for name in ("joules", "first_token_seconds")},
         peak_memory=("peak_memory", "max"),
         outputs=("tokens", "size"),
         repetitions=("repetition", "nunique"),
-        **{name: (name, "mean") for name in ("speedup", "plain_rate", "repeated")},
+        speedup=("speedup", geometric_mean),
+        plain_rate=("plain_step", lambda seconds: 1 / seconds.mean()),
+        repeated=("repeated", "mean"),
     )
     return trials.assign(rate=trials.tokens / trials.seconds, acceptance=trials.accepted / trials.proposed)
+
+
+def _sum_if_known(values: Frame) -> float:
+    return float(values.sum(skipna=False))
 
 
 def _sorted(trials: Frame, arguments: Mapping[str, Any]) -> Frame:

@@ -25,14 +25,14 @@ class DraftCache:
         """Make a cache for ``model``, an mlx-lm model, to be filled in passes of ``prefill_step_size``."""
         self.model = model
         self._step_size = prefill_step_size
-        self.replace(make_prompt_cache(model), ())
+        self.forget()
 
     def rewind(self, kept: int) -> list[int]:
         """Take the cache back to its first ``kept`` tokens, or to fewer; return those that are now missing."""
         reached = self._checkpoints.rewind(kept)
         if reached is None:
             missing = self.tokens[:kept]
-            self.replace(make_prompt_cache(self.model), ())
+            self.forget()
             return missing
         missing = self.tokens[reached:kept]
         del self.tokens[reached:]
@@ -55,6 +55,10 @@ class DraftCache:
         """Return the cache, one entry for each layer, and the tokens that it holds."""
         self.rewind(len(self.tokens))
         return self._cache, list(self.tokens)
+
+    def forget(self) -> None:
+        """Go on from an empty cache."""
+        self.replace(make_prompt_cache(self.model), ())
 
     def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
         """Go on from another ``cache`` of the same model, which holds ``tokens``."""

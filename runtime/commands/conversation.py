@@ -17,7 +17,6 @@ from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.commands.chat_template import Message, rendered
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
-from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.host.generation import make_prompt_cache
 
 
@@ -58,8 +57,6 @@ class Conversation:
         self._begin: list[Message] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
         self._variables = dict(variables or {})
         self._max_kv_size = options.pop("max_kv_size", None)
-        if options.get("num_draft_tokens", 0) is None:
-            options["num_draft_tokens"] = Controller()  # one for all answers: they are short, and learning takes time
         self._options = options
         self.reset()
 

@@ -1,7 +1,7 @@
 """Cycles as coloured or marked text: which tokens were guessed, which guesses were thrown away; and who guessed them.
 
 A character may be spread over several tokens, also over tokens of two cycles. Text is shown
-once its bytes are complete.
+once its bytes are complete, and once it is certain that no stop string begins with it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,7 @@ import click
 
 from spectool.runtime.decoding.drafter import Cycle, accepted_length
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.stop_strings import StopStrings
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -51,15 +52,20 @@ class Display:
         held: Committed tokens after them whose last character is incomplete.
     """
 
-    def __init__(self, decode: Decode, prompt: Sequence[int] = (), styles: Styles = COLOURS) -> None:
+    def __init__(
+        self, decode: Decode, prompt: Sequence[int] = (), styles: Styles = COLOURS, stop_strings: Sequence[str] = ()
+    ) -> None:
         """Go on after ``prompt``.
 
         Args:
             decode: Text of token ids, with U+FFFD for incomplete characters.
             prompt: Token ids before the first cycle.
             styles: `COLOURS` or `MARKS`.
+            stop_strings: Texts that end the generation: nothing is shown from the first of them on.
         """
-        self._decode, self._styles = decode, styles
+        self._decode, self._styles, self._stops = decode, styles, StopStrings(stop_strings)
+        self._waiting: list[tuple[str, str]] = []  # fates and texts that may belong to a stop string
+        self._stopped = False
         self.shown, self.held = tuple(prompt[-CONTEXT_TOKENS:]), tuple[int, ...]()
 
     def render(self, cycle: Cycle) -> str:
@@ -75,11 +81,31 @@ class Display:
         if rejected:
             parts.append(("rejected", self._whole(rejected)))
         parts += [(fate, self._advance(token)) for token in own]
-        return "".join(self._styles[fate](text) for fate, text in parts if text)
+        return self._released(parts)
 
     def finish(self) -> str:
         """Return what is still held back at the end of a generation, incomplete bytes left out."""
-        return self._whole(())
+        return self._released([("undrafted", self._whole(()))], last=True)
+
+    def _released(self, parts: Sequence[tuple[str, str]], last: bool = False) -> str:
+        """Return what can be shown of the fates and texts that wait, now that ``parts`` follow, in their styles."""
+        left, shown = 0, ""
+        for fate, text in parts:
+            if self._stopped:
+                break
+            self._waiting += [(fate, text)] if text else []
+            if fate != "rejected":
+                certain, self._stopped = self._stops.add(text, last)
+                left += len(certain)
+        while self._waiting and (left or (last and not self._stopped)):
+            fate, text = self._waiting.pop(0)
+            if fate != "rejected":
+                if len(text) > left:
+                    self._waiting.insert(0, (fate, text[left:]))
+                text = text[:left]
+                left -= len(text)
+            shown += self._styles[fate](text)
+        return shown
 
     def _advance(self, token: int) -> str:
         """Return the text that ``token`` completes; empty while a character is incomplete."""

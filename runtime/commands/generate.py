@@ -19,8 +19,6 @@ from spectool.runtime.decoding.drafter import Cycle
 _prompt = under("Prompt")
 _cache = under("Cache")
 
-_ENOUGH = 16  # draft tokens proposed, from which on something can be said of the draft length
-
 
 @click.command("generate", cls=SectionedCommand)
 @_prompt("-p", "--prompt", metavar="TEXT", help="The prompt; `-` reads standard input.")
@@ -120,7 +118,7 @@ def generate(
         click.echo(display.render(cycle), nl=False)
 
     styles = COLOURS if sys.stdout.isatty() else MARKS
-    display = Display(decode, encoded, styles)
+    display = Display(decode, encoded, styles, arguments.get("stop_strings", ()))
     if show_drafts:
         say(legend(styles))
     pieces: list[str] = []
@@ -133,20 +131,21 @@ def generate(
         show({"text": "".join(pieces), **facts}, as_json=True)
         return
     click.echo(display.finish() if show_drafts else "")
-    _say_figures(facts, response.drafting.proposed)
+    _say_figures(facts)
 
 
-def _say_figures(facts: dict[str, Any], proposed: int) -> None:
-    """Say what `_figures` returns of a generation in which so many tokens were proposed."""
+def _say_figures(facts: dict[str, Any]) -> None:
+    """Say what `_figures` returns."""
     sources = facts.pop("sources")
     if sources:
         facts["accepted by source"] = spelled(sources)
     else:
         facts["acceptance"] = "nothing was drafted"
     if "draft length" in facts:
-        length = facts["draft length"]["draft_length"]
-        known = f"{length} in the end, by its own timings"
-        facts["draft length"] = known if proposed >= _ENOUGH else "too few drafts to choose"
+        known = facts["draft length"]
+        facts["draft length"] = (
+            f"{known['draft_length']} in the end, by its own timings" if known else "too few drafts to choose"
+        )
     for key, value in facts.items():
         say(f"{key:<24}  {value}")
 
@@ -155,12 +154,10 @@ def _figures(response: Any) -> dict[str, Any]:
     from spectool.runtime.draft_length.state import controller_state
 
     drafting = response.drafting
-    learnt = controller_state(drafting.controller) if drafting.controller else None
-    length = {}
-    if learnt is not None:
-        rounded = {key: round(value, 4) for key, value in learnt._asdict().items() if key != "pass_ms"}
-        passes = {str(size): round(time, 3) for size, time in learnt.pass_ms.items()}
-        length["draft length"] = {**rounded, "pass_ms": passes}
+    length: dict[str, Any] = {}
+    if drafting.controller:
+        learnt = controller_state(drafting.controller)
+        length["draft length"] = learnt and _rounded(learnt._asdict())
     return {
         "tokens": response.generation_tokens,
         "target passes": drafting.passes,
@@ -173,6 +170,11 @@ def _figures(response: Any) -> dict[str, Any]:
         "peak memory GB": round(response.peak_memory, 3),
         "finish": response.finish_reason,
     }
+
+
+def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
+    passes = {str(size): round(time, 3) for size, time in figures.pop("pass_ms").items()}
+    return {key: value and round(value, 4) for key, value in figures.items()} | {"pass_ms": passes}
 
 
 def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:

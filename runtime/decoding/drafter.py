@@ -56,6 +56,10 @@ class Drafter:
     costs_a_pass: bool = False
     cache: "DraftCache | None" = None
 
+    def __repr__(self) -> str:
+        """Return its class and what it drafts from."""
+        return f"<{type(self).__name__}: {self.name}>"
+
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a generation after ``prompt`` (token ids); forget any earlier one."""
 

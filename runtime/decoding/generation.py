@@ -62,7 +62,7 @@ def generate_step(
     model: Any,
     *,
     drafter: Drafter | None = None,
-    num_draft_tokens: "int | Controller | None" = 8,
+    num_draft_tokens: "int | Controller | None" = None,
     max_tokens: int = 256,
     stop_tokens: Collection[int] = frozenset(),
     sampler: Sampler | None = None,
@@ -95,9 +95,9 @@ def generate_step(
             the tokens that follow it.
         model: An mlx-lm model.
         drafter: Source of draft tokens; None decodes plainly.
-        num_draft_tokens: At most so many draft tokens in one cycle; 0 decodes plainly. None: as many as
-            pay on this machine with this text, which is learnt from cycle to cycle. A `Controller` does the
-            same and goes on with what it has learnt in earlier generations of the same model and drafter.
+        num_draft_tokens: Maximum number of draft tokens per cycle; 0 decodes plainly. None chooses the number that is
+            fastest on this machine with this text. It goes by what was measured in this generation and in earlier
+            ones with the same model and drafter. A `Controller` does the same with what it has learnt itself.
         max_tokens: Tokens to generate; -1 for no limit.
         stop_tokens: Token ids that end the generation once yielded.
         sampler: Draws a token from log-probabilities [1, vocabulary]; called once for each
@@ -119,7 +119,7 @@ def generate_step(
         kv_group_size: Group size of the quantised cache.
         quantized_kv_start: Tokens in the cache from which on it is quantised.
         stream: Stream that the models run on.
-        statistics: Added to, cycle by cycle.
+        statistics: Added to: passes cycle by cycle, tokens as they are yielded.
         on_cycle: Called for each cycle before its first token is yielded.
 
     Returns:
@@ -142,12 +142,15 @@ def generate_step(
         from spectool.runtime.caches.quantized import require_quantizable
 
         require_quantizable(cache, model)
-    count = num_draft_tokens
-    if count is None:
-        from spectool.runtime.draft_length.controller import Controller
+    count: int | Controller = 0 if num_draft_tokens is None else num_draft_tokens
+    shared = num_draft_tokens is None and drafter is not None
+    if shared:
+        from spectool.runtime.draft_length.session import borrow, give_back_after
 
-        count = Controller()
+        count = borrow(model, drafter)
     proposer = Proposer(drafter, count, cache, quantized_kv_start if kv_bits else None, draw)
+    if shared:
+        give_back_after(proposer, model, drafter, count)
     statistics = DraftStatistics() if statistics is None else statistics
     statistics.controller = proposer.controller
     quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)
@@ -209,12 +212,13 @@ class _Run:
             while self.yielded != self.max_tokens:
                 with mx.stream(self.stream):
                     cycle, logprobs = self._cycle(frontier)
-                self.statistics.record(cycle.source, len(cycle.proposal), cycle.accepted, len(cycle.committed))
+                self.statistics.record_pass(cycle.source, len(cycle.proposal))
                 self.on_cycle(cycle)
                 if self.yielded == 0:
                     self.progress(self.prompt.size, self.prompt.size)
                 for row, token in enumerate(cycle.committed):
                     self.yielded, self.stuck = self.yielded + 1, 0
+                    self.statistics.record_token(cycle.source, row < cycle.accepted)
                     yield token, logprobs[row], row < cycle.accepted
                 if cycle.committed[-1] in self.stop_tokens:
                     return

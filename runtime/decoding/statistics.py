@@ -8,15 +8,18 @@ if TYPE_CHECKING:
     from spectool.runtime.draft_length.controller import Controller
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class DraftStatistics:
-    """What drafting did so far. Mutable: the loop adds to it cycle by cycle.
+    """What drafting did so far. Mutable: the loop adds each pass, and then each token as it yields it.
+
+    A stop string, or the reader, can end the text before tokens that the last pass has found. These count neither as
+    tokens nor as accepted.
 
     Attributes:
         passes: Target forward passes after the prompt (verification steps), in cycles.
-        tokens: Tokens committed after the prompt.
+        tokens: Tokens yielded after the prompt.
         proposed: Draft tokens sent to verification.
-        accepted: Draft tokens that the target agreed with.
+        accepted: Tokens yielded that had been drafted.
         drafted_passes: Passes that verified at least one draft token.
         proposed_by: Proposed draft tokens by source name.
         accepted_by: Accepted draft tokens by source name.
@@ -32,16 +35,39 @@ class DraftStatistics:
     accepted_by: Counter[str] = field(default_factory=Counter)
     controller: "Controller | None" = field(default=None, compare=False)
 
+    def __repr__(self) -> str:
+        """Describe it in one line.
+
+        >>> DraftStatistics(passes=12, tokens=24, proposed=30, accepted=12)
+        <DraftStatistics: 24 tokens in 12 passes (2.00 per pass), 12 of 30 draft tokens accepted>
+        """
+        return (
+            f"<DraftStatistics: {self.tokens} tokens in {self.passes} passes ({self.tokens_per_pass:.2f} per pass), "
+            f"{self.accepted} of {self.proposed} draft tokens accepted>"
+        )
+
     def record(self, source: str, proposed: int, accepted: int, committed: int) -> None:
         """Add one verification: ``committed`` tokens, ``accepted`` of them out of ``proposed``."""
-        self.passes += 1
+        self.record_pass(source, proposed)
         self.tokens += committed
+        if proposed:
+            self.accepted += accepted
+            self.accepted_by[source] += accepted
+
+    def record_pass(self, source: str, proposed: int) -> None:
+        """Add a verification of ``proposed`` draft tokens whose tokens are still to be yielded."""
+        self.passes += 1
         if proposed:
             self.drafted_passes += 1
             self.proposed += proposed
-            self.accepted += accepted
             self.proposed_by[source] += proposed
-            self.accepted_by[source] += accepted
+
+    def record_token(self, source: str, drafted: bool) -> None:
+        """Add a token that is yielded, which was ``drafted`` by ``source`` or is the target's own."""
+        self.tokens += 1
+        if drafted:
+            self.accepted += 1
+            self.accepted_by[source] += 1
 
     @property
     def tokens_per_pass(self) -> float:

@@ -24,12 +24,15 @@ class GenerationResponse(HostResponse):  # type: ignore[misc]  # mlx-lm has no t
     """mlx-lm's response and what drafting did so far.
 
     Attributes:
-        drafting: Statistics of this generation, the same object in every response: later
-            responses change it. At the time of a response it may already count tokens of the
-            same cycle that are still to be yielded.
+        drafting: Statistics of this generation, the same object in every response: later responses change it.
     """
 
     drafting: DraftStatistics = field(default_factory=DraftStatistics)
+
+    def __repr__(self) -> str:
+        """Describe it without the log-probabilities of all tokens."""
+        shown = ("text", "token", "from_draft", "prompt_tokens", "generation_tokens", "finish_reason", "drafting")
+        return f"GenerationResponse({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def stream_generate(
@@ -39,21 +42,27 @@ def stream_generate(
     *,
     drafter: Drafter | None = None,
     max_tokens: int = 256,
-    num_draft_tokens: "int | Controller | None" = 8,
+    num_draft_tokens: "int | Controller | None" = None,
     on_cycle: Callable[[Cycle], None] | None = None,
     stop_strings: Sequence[str] = (),
     **kwargs: Any,
 ) -> Generator[GenerationResponse, None, None]:
-    """Generate text after ``prompt``: the same responses as mlx-lm's, sooner.
+    """Generate text after ``prompt``: the same responses as mlx-lm's, in less time.
+
+    The draft length is chosen by measurement unless ``num_draft_tokens`` fixes it, ``sampler=Sampling(temp=0.7)`` sets
+    a temperature, and ``response.drafting`` has the statistics. docs/python.md explains them one by one.
 
     >>> from mlx_lm import load
-    >>> from spectool.runtime import load_drafter, stream_generate
+    >>> from spectool.runtime import Sampling, load_drafter, stream_generate
     >>> from spectool.runtime.demo_models import demo_path
     >>> model, tokenizer = load(str(demo_path("target")))
     >>> drafter = load_drafter(tokenizer, draft_model=demo_path("draft"))
-    >>> for response in stream_generate(model, tokenizer, "Most w Jaworowcu", drafter=drafter, max_tokens=8):
+    >>> options = {"num_draft_tokens": 4, "sampler": Sampling(temp=0.0), "max_tokens": 8}
+    >>> for response in stream_generate(model, tokenizer, "Most w Jaworowcu", drafter=drafter, **options):
     ...     print(response.text, end="", flush=True)
     zamknięty do końca
+    >>> response.drafting.tokens
+    8
 
     Args:
         model: An mlx-lm model.
@@ -61,12 +70,13 @@ def stream_generate(
         prompt: Text, or token ids of shape [tokens].
         drafter: Source of draft tokens; None decodes plainly.
         max_tokens: Tokens to generate; -1 for no limit, not 0.
-        num_draft_tokens: At most so many draft tokens in one cycle; None for as many as pay. A `Controller` also goes
-            by what it has learnt in earlier generations.
+        num_draft_tokens: Maximum number of draft tokens per cycle. None chooses the number that is fastest on this
+            machine, and calls with the same model and drafter share what is learnt. A `Controller` chooses by what
+            it has learnt itself.
         on_cycle: Called for each cycle before its first token is yielded.
         stop_strings: Texts that end the generation; the text ends before them. What may be the beginning
             of one is held back until the next response decides.
-        **kwargs: Further options of ``generate_step``.
+        **kwargs: Further options of ``generate_step``, such as ``sampler``, ``logits_processors`` and ``prompt_cache``.
 
     Yields:
         A response for each token but an end-of-text token, and the last one with the

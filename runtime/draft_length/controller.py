@@ -85,6 +85,7 @@ class Controller:
     Attributes:
         longest: Draft tokens at most.
         chosen: Draft length that the estimates hold for best.
+        verified: Draft tokens verified so far.
         passes: Seconds of target passes.
         drafts: Seconds of the drafter.
     """
@@ -92,7 +93,7 @@ class Controller:
     def __init__(self, longest: int = LONGEST) -> None:
         """Choose among 0 to ``longest`` (>= 1) draft tokens."""
         self.longest = longest
-        self.chosen = 0
+        self.chosen = self.verified = 0
         self.passes = PassTimes(longest + 1)
         self.drafts = DraftTimes()
         self._accepted = _ByPosition(longest)
@@ -110,8 +111,18 @@ class Controller:
         self._plain_budget = 0.0  # what plain passes may still cost while drafting pays, likewise
         self._holds = 0  # cycles until the next decision
 
+    def __repr__(self) -> str:
+        """Describe what it has found out."""
+        from spectool.runtime.draft_length.state import controller_state
+
+        state = controller_state(self)
+        if state is None:
+            return f"<Controller: {self.verified} draft tokens verified, too few to choose a draft length>"
+        faster = "" if state.speedup is None else f", {state.speedup:.2f} times as fast as plain decoding is expected"
+        return f"<Controller: draft length {state.draft_length}{faster}; {self.verified} draft tokens verified>"
+
     def begin(self, prompt: int = 0) -> None:
-        """Begin a generation after so many tokens: what was learnt and what was lost in earlier ones still counts."""
+        """Begin a generation after ``prompt`` tokens: what was learnt and lost in earlier ones still counts."""
         self.passes.begin()
         self.drafts.begin()
         self._callers.clear()
@@ -173,6 +184,7 @@ class Controller:
         if caller_seconds is not None:
             self._callers.append(caller_seconds / self._committed)
         self._committed = committed
+        self.verified += proposed
         if pass_seconds is not None and (proposed or not again):
             self.passes.add(proposed + 1, pass_seconds)
         plain = max(self.passes.curve[1], self.caller_seconds) if self.passes.curve[1] else 0.0

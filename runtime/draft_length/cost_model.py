@@ -1,4 +1,4 @@
-"""Formulas for what drafting yields and costs; the controller and reports use the same.
+"""Formulas for what drafting yields and costs, for reports and advice.
 
     speedup(alpha, k) = (1 + alpha k) / ((k + 1) r + 1 + beta k^2)      published break-even: r + beta k
 
@@ -45,10 +45,6 @@ class CostModel(NamedTuple):
         0.4865
         """
         return (self.cost(k) - 1) / k
-
-    def advise(self, alpha: float, longest: int) -> int:
-        """Return the draft length of highest speed at acceptance rate ``alpha``, 0 to ``longest``."""
-        return max(range(longest + 1), key=lambda k: self.speedup(alpha, k))
 
 
 def geometric_tokens(agreement: float, k: int) -> float:

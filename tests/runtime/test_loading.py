@@ -82,7 +82,9 @@ def test_every_strategy_generates_what_the_target_would(
     prompt = tokenizer.encode(PROMPT)
     statistics = DraftStatistics()
     drafter = load_drafter(tokenizer, draft_model=other, alignment=str(alignment), strategy=strategy, history=False)
-    steps = generate_step(mx.array(prompt), model, drafter=drafter, max_tokens=24, statistics=statistics)
+    steps = generate_step(
+        mx.array(prompt), model, drafter=drafter, num_draft_tokens=8, max_tokens=24, statistics=statistics
+    )
     assert [token for token, _, _ in steps] == plain(model, prompt, 24)
     assert set(statistics.proposed_by) == {strategy}
 

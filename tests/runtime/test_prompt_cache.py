@@ -29,7 +29,9 @@ PROMPT = [7, 8, 9, 7, 8] * 4
 
 
 def conversation(model: Any, drafter: Any, cache: list[Any], count: int) -> list[int]:
-    steps = generate_step(mx.array(PROMPT), model, drafter=drafter, prompt_cache=cache, max_tokens=count)
+    steps = generate_step(
+        mx.array(PROMPT), model, drafter=drafter, num_draft_tokens=8, prompt_cache=cache, max_tokens=count
+    )
     return [token for token, _, _ in steps]
 
 
@@ -62,6 +64,7 @@ def test_target_and_draft_go_on(kind: str, tmp_path: Path) -> None:
             mx.array(text[11:12]),
             model,
             drafter=one,
+            num_draft_tokens=8,
             prompt_cache=load_prompt_cache(path).cache,
             cached_tokens=whole[:-1],
             max_tokens=18,

@@ -93,7 +93,10 @@ def test_the_most_promising_is_measured_first() -> None:
 def test_no_sizes() -> None:
     found = advised(draft("new", None, CHEAP, by_sizes(unknown("x"), stated(5.0))))
     assert found.verdict == "unknown"
-    assert found.sentence == "Unknown: what new costs is not known; state --draft-bytes, or name the draft's model."
+    assert found.sentence == (
+        "It cannot be told yet whether to draft: what new costs is not known; state --draft-bytes, or name the draft's "
+        "model."
+    )
     target = by_sizes(stated(5.0), unknown("x"))
     both = advised(draft("new", None, CHEAP, target), draft("newer", None, CHEAP, target))
     assert "what new, newer costs is not known; state --target-bytes, or name the target's model." in both.sentence
@@ -112,7 +115,7 @@ def test_no_verdict_on_a_draft_that_was_not_measured_beside_others_that_were() -
     assert (found.verdict, found.todo) == ("unknown", ("bench heavy",))
     assert "heavy was not measured; by the bytes of the models it gives at most 0." in found.sentence
     found = advised(skipped, draft("new", None, CHEAP))
-    assert found.sentence.startswith("Unknown: new gains")
+    assert found.sentence.startswith("It cannot be told yet whether to draft: new gains")
     assert found.sentence.endswith("; measure it. Likewise heavy.")
 
 
@@ -193,3 +196,8 @@ def test_what_does_not_fit_is_not_drafted_with() -> None:
 
 def test_nothing_was_named() -> None:
     assert "no other drafter was named" in advised().sentence
+
+
+def test_an_acceptance_that_cannot_be_reached_is_said_in_words() -> None:
+    found = advised(draft("heavy", 0.9, Verification(stated(5.0)), 0.5, [2]), costs=Verification(stated(5.0)))
+    assert found.verdict == "do not draft" and "even all of them would not break even" in found.sentence

@@ -18,7 +18,7 @@ from spectool.runtime.demo_models import demo_path
 TARGET = str(demo_path("target"))
 TOKENS = 20
 MEASURED = (
-    *("prompt_seconds", "draft_prompt_seconds", "seconds", "draft_seconds", "pass_seconds"),
+    *("prompt_seconds", "draft_prompt_seconds", "first_token_seconds", "seconds", "draft_seconds", "pass_seconds"),
     *("joules", "peak_memory"),
 )
 

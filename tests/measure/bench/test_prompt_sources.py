@@ -18,8 +18,12 @@ TOKENIZER = open_tokenizer(demo_path("target"))
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_built_in_prompts_have_all_kinds(language: str) -> None:
-    prompts = load_prompts([Prompts(language=language, count=2)], TOKENIZER)
-    assert [prompt.kind for prompt in prompts] == [kind for kind in KINDS for _ in range(2)]
+    prompts = load_prompts([Prompts(language=language, count=12)], TOKENIZER)
+    assert Counter(prompt.kind for prompt in prompts) == dict(zip(KINDS, (3, 3, 2, 2, 2), strict=True))
+    assert prompts == load_prompts([Prompts(language=language, count=12)], TOKENIZER)
+    assert len(load_prompts([Prompts(language=language)], TOKENIZER)) == 60
+    drawn = load_prompts([Prompts(language=language, sample=7)], TOKENIZER)
+    assert Counter(prompt.kind for prompt in drawn) == dict(zip(KINDS, (2, 2, 1, 1, 1), strict=True))
     assert len({prompt.name for prompt in prompts}) == len(prompts)
     assert {prompt.kind for prompt in prompts if prompt.chat} == {"instruction", "composition", "question"}
 

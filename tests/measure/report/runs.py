@@ -12,8 +12,10 @@ from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.runtime.draft_length.cost_model import CostModel
 
+from ..old_runs import as_version
+
 STEP = 0.05  # seconds of a plain step
-READING, DRAFT_READING = 0.1, 0.4  # seconds of the prompt; the drafter's where a block first needs it
+READING, DRAFT_READING = 0.1, 0.004  # seconds of the prompt: the target's and a draft model's
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ def rows_of(
                         sums: Any = {name: sum(c[name] for c in drawn) for name in ("proposed", "accepted")}
                         times = [sum(c[name] for c in drawn) for name in ("seconds", "draft_seconds", "pass_seconds")]
                         configuration = {"drafter": truth.drafter, "strategy": truth.strategy, "num_draft_tokens": k}
-                        first = truth.strategy is not None and k == lengths[0]
-                        configuration |= {"draft_prompt_seconds": DRAFT_READING if first else 0.0}
+                        reading = DRAFT_READING if truth.strategy is not None else 0.0
+                        configuration |= {"draft_prompt_seconds": reading}
                         sums |= {"tokens": sum(c["committed"] for c in drawn), "passes": len(drawn)}
                         generations.append(_generation(labels | configuration | sums | {"order": order}, *times))
                     block += 1
@@ -83,6 +85,7 @@ def write_run(
     cycles: Sequence[Row],
     temperature: float = 0.0,
     tokenizers: Mapping[str, Any] | None = None,
+    version: int = VERSION,
     **statistics: Any,
 ) -> Path:
     """Write a whole run as `spectool bench` does."""
@@ -112,12 +115,15 @@ def write_run(
     told |= {"different": None if temperature else 0, "power": {"source": "none", "watts": None}, **statistics}
     with writing(path) as directory:
         write_block(directory, [{"temperature": temperature, **row} for row in generations], cycles)
-        seal(directory, Manifest(FORMAT, VERSION, arguments, tokenizers or {}, {}, told))
+        as_version(directory, version)
+        seal(directory, Manifest(FORMAT, version, arguments, tokenizers or {}, {}, told))
     return path
 
 
 def _generation(columns: Row, seconds: float, draft: float, passing: float) -> Row:
-    times = {"seconds": seconds, "draft_seconds": draft, "pass_seconds": passing, "prompt_seconds": READING}
+    reading = columns.get("draft_prompt_seconds", 0.0)
+    times = {"seconds": reading + seconds, "draft_seconds": draft, "pass_seconds": passing, "prompt_seconds": READING}
+    times |= {"first_token_seconds": reading + STEP}
     defaults = {"proposed": 0, "accepted": 0, "drafted_passes": 0, "draft_prompt_seconds": 0.0}
     return {**defaults, "output": [1], "strategy": None, **columns, **times}
 

@@ -1,12 +1,13 @@
 """What the report decides: whether drafting pays, how sure that is, and how many prompts would say more."""
 
 import re
+from math import exp
 from pathlib import Path
 
 import pytest
 
 from spectool.artifacts.formats.benchmark import Benchmark
-from spectool.measure.intervals import Estimate
+from spectool.measure.intervals import Estimate, geometric_mean
 from spectool.measure.report.costs import fit_cost, fixed_lengths
 from spectool.measure.report.summary import Verdict, verdicts
 from spectool.measure.report.trials import read_trials
@@ -41,9 +42,11 @@ def test_verdicts(tmp_path: Path, agreement: float, cost: CostModel, pays: bool)
 
 
 def test_how_many_prompts_would_tell() -> None:
-    found = Estimate(1.1, 0.9, 1.3, 10)
+    found = Estimate(exp(0.1), exp(-0.1), exp(0.3), 10)
     verdict = Verdict("target", "history, k = 2", None, found, found, [found])
-    assert verdict.pays is None and verdict.prompts_to_tell == 40  # a quarter of the variance, half the interval
+    assert verdict.pays is None and verdict.prompts_to_tell == pytest.approx(
+        40, abs=1
+    )  # a quarter of the variance, half the interval
     assert verdict._replace(allowing=Estimate(1.01, 0.8, 1.22, 10)).prompts_to_tell is None
     assert verdict._replace(allowing=Estimate(1.0, 0.8, 1.2, 10)).prompts_to_tell is None
     assert verdict._replace(allowing=Estimate(3.0, None, None, 2)).prompts_to_tell == 20
@@ -76,6 +79,6 @@ def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
         (verdict,) = verdicts(trials)
         line, some = verdict.speedup, trials.drafted[trials.drafted.label == verdict.label]
         expected = [t.tokens / t.passes / truth.cost.cost(int(t.k)) for t in some.itertuples()]
-        held[2] += line.low <= sum(expected) / len(expected) <= line.high
+        held[2] += line.low <= geometric_mean(expected) <= line.high
     print(f"seeds 0 to {runs - 1}; r, beta, speed-up held:", held)
     assert min(held) >= 20

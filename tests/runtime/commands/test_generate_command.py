@@ -71,6 +71,30 @@ def test_the_source_of_the_gain_is_said() -> None:
     assert f"accepted by source        model {counts['accepted']} of {counts['proposed']} (100% of the gain)" in said
 
 
+@pytest.mark.parametrize("end", [["--stop", "codziennie"], ["-m", "17"]])
+def test_figures_count_what_was_written(end: list[str]) -> None:
+    options = ["--draft-model", str(demo_path("target")), "--no-history", "--num-draft-tokens", "16", "--json"]
+    command = ["generate", "--model", str(demo_path("target")), "-p", "Most w Jaworowcu zamknięty do końca", "-m", "30"]
+    facts = json.loads(CliRunner().invoke(main, [*command, *options, *end]).stdout)
+    (counts,) = facts["sources"].values()
+    print(facts)
+    own = facts["tokens"] - counts["accepted"]  # the target's own tokens: one a pass at most
+    assert facts["tokens"] < 30 and 0 <= own <= facts["target_passes"]
+    assert facts["tokens_per_pass"] == round(facts["tokens"] / facts["target_passes"], 3)
+    if "--stop" in end:
+        assert facts["finish"] == "stop" and "codziennie" not in facts["text"]
+    else:
+        assert (facts["finish"], facts["tokens"]) == ("length", 17)
+
+
+def test_drafts_are_not_shown_from_a_stop_text_on() -> None:
+    command = ["generate", "--model", str(demo_path("target")), "-p", "Most w Jaworowcu zamknięty do końca", "-m", "30"]
+    command += ["--draft-model", str(demo_path("target")), "--no-history", "--num-draft-tokens", "8"]
+    text = json.loads(CliRunner().invoke(main, [*command, "--json", "--stop", "rowcy"]).stdout)["text"]
+    shown = CliRunner().invoke(main, [*command, "--show-drafts", "--stop", "rowcy"]).stdout
+    assert text.endswith("Kie") and re.sub(r"[\[\]<>{}]", "", shown).strip() == text.strip()
+
+
 def test_a_group_that_does_not_divide_the_heads_is_refused_before_generating() -> None:
     quantised = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", "-m", "3", "--kv-bits", "8"]
     for group, fits in (("64", True), ("128", False)):

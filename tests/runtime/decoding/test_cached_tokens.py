@@ -32,6 +32,7 @@ def test_the_same_tokens_as_from_the_whole_prompt(model: Any) -> None:
         mx.array(prompt[SPLIT:]),
         model,
         drafter=oracle,
+        num_draft_tokens=8,
         max_tokens=20,
         logits_processors=processors,
         prompt_cache=cache,

@@ -34,6 +34,7 @@ def text(model: Any) -> list[int]:
 
 
 def generated(model: Any, drafter: Drafter | None, count: int, **options: Any) -> list[int]:
+    options = {"num_draft_tokens": 8, **options}
     steps = generate_step(mx.array(PROMPT), model, drafter=drafter, max_tokens=count, **options)
     return [token for token, _, _ in steps]
 
@@ -63,6 +64,7 @@ def test_an_interrupt_passes_and_leaves_the_cache_whole(model: Any, text: list[i
         mx.array(PROMPT),
         model,
         drafter=Failing(text, method, call, KeyboardInterrupt()),
+        num_draft_tokens=8,
         prompt_cache=cache,
     )
     with pytest.raises(KeyboardInterrupt):
@@ -79,7 +81,9 @@ def test_closed_anywhere_the_cache_holds_all_but_the_last_token(
     for stop in range(1, 21):
         cache = make_prompt_cache(model)
         drafter = Oracle(text, wrong=wrong) if drafted else None
-        steps = generate_step(mx.array(PROMPT), model, drafter=drafter, prompt_cache=cache, max_tokens=20)
+        steps = generate_step(
+            mx.array(PROMPT), model, drafter=drafter, num_draft_tokens=8, prompt_cache=cache, max_tokens=20
+        )
         yielded = [next(steps)[0] for _ in range(stop)]
         steps.close()
         assert_holds(model, cache, (PROMPT + yielded)[:-1])
@@ -105,7 +109,9 @@ def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None) -
     for stop in (1, 3, 4, 5, 9, 14, 27, 31, 38, 40):
         cache = make_prompt_cache(model)
         drafter = None if wrong is None else Oracle(text, wrong=wrong)
-        steps = generate_step(mx.array(prompt), model, drafter=drafter, prompt_cache=cache, max_tokens=40)
+        steps = generate_step(
+            mx.array(prompt), model, drafter=drafter, num_draft_tokens=8, prompt_cache=cache, max_tokens=40
+        )
         yielded = [next(steps)[0] for _ in range(stop)]
         assert yielded == text[:stop]
         if stop == 40:
@@ -122,6 +128,7 @@ def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None) -
                 mx.array(yielded[-1:]),
                 model,
                 drafter=next_drafter,
+                num_draft_tokens=8,
                 prompt_cache=copy.deepcopy(cache),
                 max_tokens=40 - stop,
             )
@@ -186,7 +193,13 @@ def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str) -> None:
         for drafter in (None, Once(text, wrong=0.4)):
             cache, yielded, left = make_prompt_cache(model), list[int](), cycles
             steps = generate_step(
-                mx.array(prompt), model, drafter=drafter, prompt_cache=cache, max_tokens=12, on_cycle=interrupt
+                mx.array(prompt),
+                model,
+                drafter=drafter,
+                num_draft_tokens=8,
+                prompt_cache=cache,
+                max_tokens=12,
+                on_cycle=interrupt,
             )
             with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the drafter is switched off
@@ -209,6 +222,7 @@ def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
             mx.array(PROMPT * 2),
             Broken(model, broken, layers=broken % 3),
             drafter=Oracle(text, wrong=0.3) if drafted else None,
+            num_draft_tokens=8,
             prompt_cache=cache,
             prefill_step_size=4,
         )
@@ -227,7 +241,7 @@ def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
 
 def test_an_exception_of_the_consumer(model: Any, text: list[int]) -> None:
     cache = make_prompt_cache(model)
-    steps = generate_step(mx.array(PROMPT), model, drafter=Oracle(text), prompt_cache=cache)
+    steps = generate_step(mx.array(PROMPT), model, drafter=Oracle(text), num_draft_tokens=8, prompt_cache=cache)
     for _ in range(4):
         next(steps)
     with pytest.raises(LookupError):
@@ -246,7 +260,9 @@ def test_an_exception_inside_a_pass(model: Any, text: list[int]) -> None:
         return mx.argmax(logprobs, axis=-1)
 
     cache, yielded = make_prompt_cache(model), []
-    steps = generate_step(mx.array(PROMPT), model, drafter=Oracle(text), prompt_cache=cache, sampler=sampler)
+    steps = generate_step(
+        mx.array(PROMPT), model, drafter=Oracle(text), num_draft_tokens=8, prompt_cache=cache, sampler=sampler
+    )
     with pytest.raises(ZeroDivisionError):
         for token, _, _ in steps:
             yielded.append(token)

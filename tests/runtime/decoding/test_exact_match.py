@@ -71,6 +71,7 @@ def test_every_processor_changes_drafted_and_plain_text_alike(larger: Any, kind:
                 mx.array(prompt),
                 larger,
                 drafter=Oracle(expected, wrong=wrong),
+                num_draft_tokens=8,
                 max_tokens=24,
                 logits_processors=processors(),
                 sampler=sampler,

@@ -32,12 +32,13 @@ def text(model: Any) -> list[int]:
 
 
 def generated(model: Any, drafter: Drafter | None, count: int, **options: Any) -> list[int]:
+    options = {"num_draft_tokens": 8, **options}
     steps = generate_step(mx.array(PROMPT), model, drafter=drafter, max_tokens=count, **options)
     return [token for token, _, _ in steps]
 
 
 def test_yields_what_mlx_lm_yields(model: Any, text: list[int]) -> None:
-    steps = list(generate_step(mx.array(PROMPT), model, drafter=Oracle(text), max_tokens=12))
+    steps = list(generate_step(mx.array(PROMPT), model, drafter=Oracle(text), num_draft_tokens=8, max_tokens=12))
     assert [token for token, _, _ in steps] == text[:12]
     for token, logprobs, _ in steps:
         assert logprobs.shape == (256,)
@@ -62,7 +63,7 @@ def test_no_tokens_and_no_limit(model: Any, text: list[int]) -> None:
     cache = make_prompt_cache(model)
     assert generated(model, Oracle(text), 0, prompt_cache=cache) == []
     assert_holds(model, cache, PROMPT[:-1])
-    endless = generate_step(mx.array(PROMPT), model, drafter=Oracle(text), max_tokens=-1)
+    endless = generate_step(mx.array(PROMPT), model, drafter=Oracle(text), num_draft_tokens=8, max_tokens=-1)
     assert [next(endless)[0] for _ in range(30)] == text[:30]
     endless.close()
 
@@ -83,7 +84,7 @@ def test_a_drafter_that_is_never_asked_reads_nothing(model: Any, text: list[int]
 
 def test_a_prompt_of_one_token(model: Any) -> None:
     expected = plain(model, [5], 20)
-    steps = generate_step(mx.array([5]), model, drafter=Oracle(expected), max_tokens=20)
+    steps = generate_step(mx.array([5]), model, drafter=Oracle(expected), num_draft_tokens=8, max_tokens=20)
     assert [token for token, _, _ in steps] == expected
 
 
@@ -171,6 +172,7 @@ def test_logits_processors_change_drafted_and_plain_text_alike(model: Any) -> No
                 mx.array(prompt),
                 model,
                 drafter=Oracle(expected, wrong=wrong),
+                num_draft_tokens=8,
                 max_tokens=30,
                 logits_processors=make_logits_processors(**options),
             )

@@ -105,6 +105,7 @@ def drawn_by_the_loop(
                 mx.array(PROMPT),
                 model,
                 drafter=drafter,
+                num_draft_tokens=8,
                 max_tokens=3,
                 sampler=sampler,
                 logits_processors=processors,
@@ -253,7 +254,13 @@ def test_greedy_is_as_ever(model: Any, noisy: Any) -> None:
     drafter = ModelDrafter(noisy)
     for sampler in (None, Sampling(temp=0)):
         steps = generate_step(
-            mx.array(PROMPT), model, drafter=drafter, max_tokens=30, sampler=sampler, verify="rejection"
+            mx.array(PROMPT),
+            model,
+            drafter=drafter,
+            num_draft_tokens=8,
+            max_tokens=30,
+            sampler=sampler,
+            verify="rejection",
         )
         assert [token for token, _, _ in steps] == expected
 
@@ -261,7 +268,15 @@ def test_greedy_is_as_ever(model: Any, noisy: Any) -> None:
 def test_drawing_ends_with_the_generation_that_asked_for_it(model: Any, noisy: Any) -> None:
     drafter = ModelDrafter(noisy)
     list(
-        generate_step(mx.array(PROMPT), model, drafter=drafter, max_tokens=5, sampler=Sampling(1.0), verify="rejection")
+        generate_step(
+            mx.array(PROMPT),
+            model,
+            drafter=drafter,
+            num_draft_tokens=8,
+            max_tokens=5,
+            sampler=Sampling(1.0),
+            verify="rejection",
+        )
     )
     drafter.draw_with(None)
     drafter.start(PROMPT)
@@ -270,7 +285,12 @@ def test_drawing_ends_with_the_generation_that_asked_for_it(model: Any, noisy: A
     drafter.draw_with(Draw(Sampling(1.0), (), VOCABULARY))
     seen: list[tuple[int, ...]] = []
     steps = generate_step(
-        mx.array(PROMPT), model, drafter=drafter, max_tokens=5, on_cycle=lambda cycle: seen.append(cycle.proposal)
+        mx.array(PROMPT),
+        model,
+        drafter=drafter,
+        num_draft_tokens=8,
+        max_tokens=5,
+        on_cycle=lambda cycle: seen.append(cycle.proposal),
     )
     list(steps)
     assert seen[0] == tuple(expected.tokens)
@@ -291,5 +311,7 @@ def test_a_distribution_of_another_vocabulary_switches_off(model: Any) -> None:
 
     sampler = Sampling(temp=1.0)
     with pytest.warns(RuntimeWarning, match=rf"expected shape \[drafts, {VOCABULARY}\]"):
-        steps = generate_step(mx.array(PROMPT), model, drafter=Foreign([]), max_tokens=5, sampler=sampler)
+        steps = generate_step(
+            mx.array(PROMPT), model, drafter=Foreign([]), num_draft_tokens=8, max_tokens=5, sampler=sampler
+        )
         assert len(list(steps)) == 5

@@ -77,7 +77,7 @@ def check_all(kind: str, bits: int | None, number: int, count: int, names: Seque
                 drafter=DRAFTERS[name](model, noisy, expected),
                 max_tokens=count,
                 statistics=totals[name],
-                **options,
+                **{"num_draft_tokens": 8, **options},
             )
             got = [token for token, _, _ in steps]
             ties[name] += compare(model, prompt, expected, got, TIE[bits])
@@ -148,7 +148,13 @@ def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 steps = generate_step(
-                    mx.array(prompt), model, drafter=drafter, max_tokens=60, statistics=total, **options
+                    mx.array(prompt),
+                    model,
+                    drafter=drafter,
+                    num_draft_tokens=8,
+                    max_tokens=60,
+                    statistics=total,
+                    **options,
                 )
                 got = [token for token, _, _ in steps]
             assert compare(model, prompt, expected, got, TIE[None]) == 0
@@ -164,7 +170,9 @@ def test_windows_that_keep_their_first_tokens(window: int) -> None:
         expected = plain(model, prompt, 50, max_kv_size=window)
         assert expected != plain(model, prompt, 50)
         for drafter in (Oracle(expected), Oracle(expected, wrong=0.3), Guesser()):
-            steps = generate_step(mx.array(prompt), model, drafter=drafter, max_tokens=50, max_kv_size=window)
+            steps = generate_step(
+                mx.array(prompt), model, drafter=drafter, num_draft_tokens=8, max_tokens=50, max_kv_size=window
+            )
             assert [token for token, _, _ in steps] == expected
 
 

@@ -58,7 +58,7 @@ def test_the_same_responses_as_mlx_lm(model: Any, tokenizer: TokenizerWrapper) -
     expected = list(host_stream_generate(model, tokenizer, TEXT, max_tokens=40))
     oracle = Oracle([response.token for response in expected], wrong=0.3)
     for drafter in (None, oracle, LookupDrafter(history=True)):
-        got = list(stream_generate(model, tokenizer, TEXT, max_tokens=40, drafter=drafter))
+        got = list(stream_generate(model, tokenizer, TEXT, max_tokens=40, drafter=drafter, num_draft_tokens=8))
         assert [comparable(r) for r in got] == [comparable(r) for r in expected]
         assert all(isinstance(r, GenerationResponse) and isinstance(r, HostResponse) for r in got)
     assert oracle.started == tokenizer.encode(TEXT)
@@ -96,17 +96,45 @@ def test_an_end_of_text_inside_an_accepted_draft(model: Any, tokenizer: Tokenize
 def test_statistics_are_live_and_final(model: Any, tokenizer: TokenizerWrapper) -> None:
     text = plain(model, tokenizer.encode(TEXT), 20)
     mine = DraftStatistics()
-    responses = list(stream_generate(model, tokenizer, TEXT, drafter=Oracle(text), max_tokens=20, statistics=mine))
+    responses = list(
+        stream_generate(
+            model, tokenizer, TEXT, drafter=Oracle(text), num_draft_tokens=8, max_tokens=20, statistics=mine
+        )
+    )
     assert all(response.drafting is mine for response in responses)
     assert (mine.tokens, mine.passes, mine.acceptance_rate) == (20, 3, 1.0)
     assert [response.from_draft for response in responses].count(False) == 3
+
+
+@pytest.mark.parametrize("end", ["stop string", "limit", "reader"])
+def test_statistics_count_what_was_yielded(model: Any, tokenizer: TokenizerWrapper, end: str) -> None:
+    text = plain(model, tokenizer.encode(TEXT), 20)
+    whole = "".join(r.text for r in stream_generate(model, tokenizer, TEXT, max_tokens=20))
+    options: dict[str, Any] = {"max_tokens": 5} if end == "limit" else {"max_tokens": 20}
+    if end == "stop string":
+        options["stop_strings"] = [whole[4:6]]
+    responses = []
+    for response in stream_generate(model, tokenizer, TEXT, drafter=Oracle(text), num_draft_tokens=16, **options):
+        responses.append(response)
+        counts = response.drafting
+        assert counts.tokens == response.generation_tokens == len(responses)
+        assert counts.accepted == sum(r.from_draft for r in responses) == counts.accepted_by["oracle"]
+        if end == "reader" and len(responses) == 5:
+            break
+    assert (counts.passes, counts.tokens_per_pass) == (1, len(responses))
+    assert 1 < len(responses) < 16, "inside the draft"
 
 
 def test_closing_the_stream_closes_the_loop(model: Any, tokenizer: TokenizerWrapper) -> None:
     prompt = tokenizer.encode(TEXT)
     cache = make_prompt_cache(model)
     stream = stream_generate(
-        model, tokenizer, mx.array(prompt), drafter=Oracle(plain(model, prompt, 20)), prompt_cache=cache
+        model,
+        tokenizer,
+        mx.array(prompt),
+        drafter=Oracle(plain(model, prompt, 20)),
+        num_draft_tokens=8,
+        prompt_cache=cache,
     )
     for _ in range(5):
         next(stream)
@@ -127,5 +155,5 @@ def test_a_real_tokenizer(shared: Path) -> None:
     model = tiny_model(vocabulary=len(tokenizer))
     expected = list(host_stream_generate(model, tokenizer, TEXT, max_tokens=16))
     oracle = Oracle([response.token for response in expected], wrong=0.3)
-    got = list(stream_generate(model, tokenizer, TEXT, max_tokens=16, drafter=oracle))
+    got = list(stream_generate(model, tokenizer, TEXT, max_tokens=16, drafter=oracle, num_draft_tokens=8))
     assert [comparable(r) for r in got] == [comparable(r) for r in expected]

@@ -111,12 +111,12 @@ def test_an_interrupted_pass_is_forgotten(model: Any, counted: Counted, fail_at:
 
 def test_early_close_then_the_next_turn(model: Any) -> None:
     drafter = ModelDrafter(perturbed(model, noise=0.03))
-    first = generate_step(mx.array(PROMPT), model, drafter=drafter)
+    first = generate_step(mx.array(PROMPT), model, drafter=drafter, num_draft_tokens=8)
     yielded = [next(first)[0] for _ in range(7)]
     first.close()
     turn = [*PROMPT, *yielded, 77]
     total = DraftStatistics()
-    steps = generate_step(mx.array(turn), model, drafter=drafter, max_tokens=20, statistics=total)
+    steps = generate_step(mx.array(turn), model, drafter=drafter, num_draft_tokens=8, max_tokens=20, statistics=total)
     assert [token for token, _, _ in steps] == plain(model, turn, 20)
     fresh = DraftStatistics()
     list(
@@ -124,6 +124,7 @@ def test_early_close_then_the_next_turn(model: Any) -> None:
             mx.array(turn),
             model,
             drafter=ModelDrafter(perturbed(model, noise=0.03)),
+            num_draft_tokens=8,
             max_tokens=20,
             statistics=fresh,
         )
@@ -155,7 +156,10 @@ def test_a_smaller_vocabulary_is_switched_off_where_it_ends(model: Any) -> None:
     with pytest.raises(RuntimeUnsupported, match="ids below 100, got 200"):
         small.start([1, 200, 3])
     with pytest.warns(RuntimeWarning, match="'model' is switched off"):
-        got = [t for t, _, _ in generate_step(mx.array([1, 200, 3]), model, drafter=small, max_tokens=9)]
+        got = [
+            t
+            for t, _, _ in generate_step(mx.array([1, 200, 3]), model, drafter=small, num_draft_tokens=8, max_tokens=9)
+        ]
     assert got == plain(model, [1, 200, 3], 9)
 
 

@@ -303,7 +303,13 @@ def test_the_loop_keeps_the_distribution_with_models(translator: Callable[[str],
 
     drafter = TranslatedDrafter(ModelSource(draft, size=pair.draft.size), translator(name))
     total, prompt = DraftStatistics(), pair.prompt_ids[1]
-    options = {"sampler": SAMPLING, "logits_processors": [restrict], "statistics": total, "max_tokens": LENGTH}
+    options = {
+        "num_draft_tokens": 8,
+        "sampler": SAMPLING,
+        "logits_processors": [restrict],
+        "statistics": total,
+        "max_tokens": LENGTH,
+    }
     mx.random.seed(seed)
     tokens = np.array(
         [

@@ -1,0 +1,127 @@
+"""Generations with the same model and drafter share a controller, one at a time."""
+
+import gc
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.draft_length import session
+from spectool.runtime.draft_length.controller import Controller
+
+from ..fake_drafters import Guesser
+from ..models import tiny_model
+
+PROMPT = [1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return tiny_model()
+
+
+@pytest.fixture(autouse=True)
+def _without_garbage_collection() -> Iterator[None]:
+    gc.collect()
+    gc.disable()  # what is given back must not wait for it
+    yield
+    gc.enable()
+
+
+def used(model: Any, drafter: Any, count: int = 4, **options: Any) -> Controller:
+    """The controller of a whole generation."""
+    statistics = DraftStatistics()
+    for _ in generate_step(
+        mx.array(PROMPT), model, drafter=drafter, max_tokens=count, statistics=statistics, **options
+    ):
+        pass
+    assert statistics.controller is not None
+    return statistics.controller
+
+
+def test_generations_share_it_until_model_or_drafter_changes(model: Any) -> None:
+    drafter, other = Guesser(), tiny_model()
+    first = used(model, drafter)
+    assert first.passes.measured()
+    assert used(model, drafter) is first
+    assert used(model, Guesser()) is not first
+    assert used(other, drafter) is not first
+    assert used(model, drafter) is first, "another model in between changes nothing"
+
+
+def test_a_controller_of_ones_own_is_used_and_not_kept(model: Any) -> None:
+    drafter, own = Guesser(), Controller()
+    assert used(model, drafter, num_draft_tokens=own) is own
+    assert used(model, drafter) is not own
+
+
+def test_one_that_is_in_use_is_not_shared(model: Any) -> None:
+    drafter, statistics = Guesser(), DraftStatistics()
+    first = used(model, drafter)
+    running = generate_step(mx.array(PROMPT), model, drafter=drafter, max_tokens=4, statistics=statistics)
+    next(running)
+    assert statistics.controller is first
+    beside = used(model, drafter)
+    assert beside is not first
+    running.close()
+    assert used(model, drafter) is first, "whichever ended last"
+
+
+@pytest.mark.parametrize("how", ["close", "never begun", "dropped", "error"])
+def test_it_comes_back_however_a_generation_ends(model: Any, how: str) -> None:
+    drafter = Guesser()
+    first = used(model, drafter)
+
+    def stop(*_: Any) -> None:
+        raise KeyError
+
+    running = generate_step(
+        mx.array(PROMPT), model, drafter=drafter, max_tokens=9, on_cycle=stop if how == "error" else None
+    )
+    if how in ("close", "dropped"):
+        next(running)
+    if how == "close":
+        running.close()
+    elif how == "error":
+        with pytest.raises(KeyError):
+            next(running)
+    del running
+    assert used(model, drafter) is first
+
+
+def test_what_is_gone_is_forgotten(model: Any) -> None:
+    for _ in range(20):
+        used(model, Guesser())
+    gone = [pair for pair, (_, drafter, _) in session._idle.items() if drafter() is None]
+    assert len(gone) <= 1, "the last one"
+
+
+def test_threads_never_hold_the_same_one() -> None:
+    pair, held, twice = (type("Model", (), {})(), Guesser()), set[int](), list[int]()
+
+    def work() -> None:
+        for _ in range(500):
+            controller, generation = session.borrow(*pair), type("Generation", (), {})()
+            session.give_back_after(generation, *pair, controller)
+            if id(controller) in held:
+                twice.append(id(controller))
+            held.add(id(controller))
+            held.discard(id(controller))
+            del generation
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not twice
+
+
+def test_a_model_without_weak_references_generates_all_the_same() -> None:
+    bare = object()
+    assert isinstance(session.borrow(bare, Guesser()), Controller)
+    session.give_back_after(Guesser(), bare, Guesser(), Controller())
