@@ -1,7 +1,7 @@
 """Whether a marisa-trie file is safe to walk, whoever wrote it.
 
-The library maps a file and believes it: a number in it is an index, and a wrong one reads outside the file, or walks
-in a circle. So before the library sees a file, everything that its walks rely on is checked here, in bounds:
+The library maps a file and uses the numbers in it as indexes. A wrong one reads outside the file, or leads in a circle.
+So before the library sees a file, everything that its walks rely on is checked here, in bounds:
 
     header   "We love Marisa." and a NUL
     trie     louds          bits   the tree: 10, then for each node, level by level, a 1 for each child and a 0; then 0
@@ -15,10 +15,10 @@ in a circle. So before the library sees a file, everything that its walks rely o
              children       u32    of the root
              flags          u32    how it was built
 
-A vector is its bytes as u64, then its content, padded to words of 8 bytes. Bits are a vector of u64, their number and
-that of the ones as u32, and three vectors that follow from them: ranks, and every 512th zero and one. What follows
-from something else is computed again and compared. Text that is walked upwards is bounded by the length of the
-longest key, so no look-up takes long.
+A vector is its size in bytes as u64, then its content, padded to words of 8 bytes. Bits are a vector of u64, and as u32
+their number and that of the ones. Three vectors follow, which can be computed from them: ranks, every 512th zero,
+every 512th one. Whatever can be computed from something else is computed again and compared. The text of every node is
+at most as long as the longest key, so no look-up takes long.
 
 Source: ``lib/marisa/grimoire`` of marisa-trie 0.2.6 to 0.3.1, in its Python package 1.3 and 1.4.
 """

@@ -91,3 +91,10 @@ def test_names_are_looked_up_in_the_cache(dictionary: Path, tmp_path: Path, monk
     message = error_of(run("inspect", "pl"))
     assert "pl: expected one artifact in" in message
     assert "other-pl.align, sample-pl.8d3f21ab" in message
+
+
+def test_control_characters_of_a_manifest_are_spelled(dictionary: Path) -> None:
+    value = json.loads((dictionary / "manifest.json").read_text())
+    value["inputs"]["corpus"] = "a\x1b[2J\x9b\rb"
+    (dictionary / "manifest.json").write_text(json.dumps(value))
+    assert r"a\x1b[2J\x9b\rb: 1 documents" in run("inspect", dictionary, "--tokenizer", TOKENIZER).stdout
