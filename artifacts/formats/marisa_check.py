@@ -89,7 +89,7 @@ class _Reader:
     def bits(self, expected: int, zeros: bool = False, ones: bool = False) -> NDArray[np.bool_]:
         """Read bits of an expected number, whose zeros or ones can be looked up by number where that is said."""
         units, size, count = self.vector("<u8"), self.number("<u4"), self.number("<u4")
-        bits = np.unpackbits(units.view(np.uint8), bitorder="little")
+        bits: NDArray[Any] = np.unpackbits(units.view(np.uint8), bitorder="little")
         if size != expected or len(units) != -(-size // 64) or bits[size:].any():
             raise ValueError(f"{size} bits, expected {expected}")
         bits = bits[:size].view(np.bool_)

@@ -87,7 +87,7 @@ def test_offsets_of_text_must_lie_within_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 def test_compressed_columns_are_never_read(tmp_path: Path, codec: str) -> None:
-    column = pa.array(np.zeros(50_000_000, np.int8))
+    column = pa.array(np.zeros(5_000_000, np.int8))
     schema = pa.schema({"x": pa.int8()})
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.OSFile(str(tmp_path / "x"), "wb") as sink, pa.ipc.new_file(sink, schema, options=options) as writer:
@@ -128,9 +128,9 @@ def test_rows_are_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "source", "options", "reason"),
     [
-        (3_000_000, "", {}, "its pages take"),
-        (20_000, "x" * 100_000, {}, "its text takes"),
-        (500, "x" * 1_000_000, {"use_dictionary": False}, "its pages take"),
+        (1_000_000, "", {}, "its pages take"),
+        (1_000, "x" * 100_000, {}, "its text takes"),
+        (100, "x" * 1_000_000, {"use_dictionary": False}, "its pages take"),
     ],
 )
 def test_rows_that_expand_are_refused(
@@ -145,7 +145,7 @@ def test_rows_that_expand_are_refused(
     del columns
     pa.default_memory_pool().release_unused()
     size = (tmp_path / "x").stat().st_size
-    assert size < 3_000_000
+    assert size < 200_000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ArtifactError, match=reason):
         read_rows(tmp_path / "x", CYCLES, AGAIN)
