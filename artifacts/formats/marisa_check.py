@@ -34,6 +34,7 @@ _CHILDREN = 256  # of one node: siblings differ in their first byte
 _SMALLEST_CACHE = 256  # of the outermost trie, which finds a label by its place
 _NOTHING = 0xFFFFFFFF
 _NO_LINK = 0xFFFFFF00  # above the label of a cached node that is no link
+_ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1)  # in each byte
 _MOST_BYTES = 64  # of all keys together, for each byte of the file; ours have fewer than ten
 
 
@@ -94,9 +95,9 @@ class _Reader:
             raise ValueError(f"{size} bits, expected {expected}")
         bits = bits[:size].view(np.bool_)
         blocks = -(-size // 512)
-        each = np.zeros(blocks * 512, np.bool_)
-        each[:size] = bits
-        after = np.cumsum(each.reshape(-1, 64).sum(axis=1, dtype=np.int64)).reshape(blocks, 8)
+        each = np.zeros(blocks * 8, np.int64)
+        each[: len(units)] = _ONES[units.view(np.uint8)].reshape(-1, 8).sum(axis=1)
+        after = np.cumsum(each).reshape(blocks, 8)
         total = int(after[-1, -1]) if blocks else 0
         relative = np.zeros((blocks + 1, 3), np.uint32)
         relative[1:, 0] = after[:, 7]
@@ -123,12 +124,10 @@ class _Reader:
             raise ValueError(f"{size} links of {width} bits, expected {expected}")
         if len(units) != (-(-width * size // 64) if width else min(1, size)):
             raise ValueError("the links have another size than they say")
-        first = np.arange(size, dtype=np.uint64) * np.uint64(width)
-        unit, shift = (first >> np.uint64(6)).astype(np.int64), first & np.uint64(63)
-        padded = np.append(units, np.uint64(0))
-        low = padded[unit] >> shift
-        high = (padded[unit + 1] << np.uint64(1)) << (np.uint64(63) - shift)
-        found: NDArray[np.uint64] = (low | high) & np.uint64(mask)
+        first = np.arange(0, size * width, width) if width else np.zeros(size, np.int64)
+        padded = np.append(units, np.uint64(0)).view(np.uint8)
+        words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))  # one at each byte
+        found: NDArray[np.uint64] = words[first >> 3] >> (first & 7).astype(np.uint64) & np.uint64(mask)
         return found
 
 
