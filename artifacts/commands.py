@@ -229,6 +229,7 @@ def _sample(
     dictionary: "Dictionary", lookup: str | None, count: int, source: str | None, as_json: bool
 ) -> dict[str, Any]:
     """Sample entries, and the answer to ``--lookup``, spelled with the dictionary's tokenizer."""
+    from spectool import ArtifactError
     from spectool.artifacts.tokenizer.surfaces import token_surfaces
 
     tokenizer = _tokenizer_of(dictionary, source, lookup)
@@ -237,7 +238,12 @@ def _sample(
         if tokenizer is None:
             return " ".join(map(str, tokens))
         # The surfaces of these alone: those of 262,000 ids take half a second.
-        names = {tokenizer.backend.id_to_token(token) or "": token for token in tokens}
+        names: dict[str, int] = {}
+        for token in tokens:
+            name = tokenizer.backend.id_to_token(token)
+            if name is None:  # a manifest may say that there are more ids than there are
+                raise ArtifactError(f"{dictionary.path}: token id {token} is none of {tokenizer.name}'s")
+            names[name] = token
         surfaces = token_surfaces(tokenizer.spec, names, tokenizer.specials)
         return b"".join(map(surfaces.__getitem__, tokens)).decode("utf-8", "replace")
 
