@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item", covariant=True)
 Result = TypeVar("Result")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _STARTED = "spectool.started"  # of a command, in its context
 SECONDS_BETWEEN_LINES = 30.0
 _POSITION_EVERY = 256  # documents between two looks at the position in the file
@@ -106,7 +108,12 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
     for key, value in facts.items():
         lines = (value or ["none"]) if isinstance(value, list | tuple) else [value]
         for name, line in zip_longest([key], lines, fillvalue=""):
-            click.echo(f"{name:<{width}}  {line}")
+            click.echo(f"{name:<{width}}  {_without_controls(str(line))}")
+
+
+def _without_controls(text: str) -> str:
+    """Spell control characters, which in an artifact of a stranger could rewrite the terminal."""
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def table(header: list[str], rows: Iterable[list[str]]) -> str:
@@ -266,7 +273,7 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
 def in_a_line(error: Exception) -> str:
     """Say in one line what went wrong."""
     if isinstance(error, SpectoolError):
-        return str(error)
+        return _without_controls(str(error))
     if isinstance(error, OSError):
         what = f"{error.filename}: " if error.filename else ""
         return f"{what}{error.strerror or error}. Check the disk and permissions"

@@ -1,7 +1,7 @@
 """Whether a marisa-trie file is safe to walk, whoever wrote it.
 
-The library maps a file and believes it: a number in it is an index, and a wrong one reads outside the file, or walks
-in a circle. So before the library sees a file, everything that its walks rely on is checked here, in bounds:
+The library maps a file and uses the numbers in it as indexes. A wrong one reads outside the file, or leads in a circle.
+So before the library sees a file, everything that its walks rely on is checked here, in bounds:
 
     header   "We love Marisa." and a NUL
     trie     louds          bits   the tree: 10, then for each node, level by level, a 1 for each child and a 0; then 0
@@ -15,10 +15,10 @@ in a circle. So before the library sees a file, everything that its walks rely o
              children       u32    of the root
              flags          u32    how it was built
 
-A vector is its bytes as u64, then its content, padded to words of 8 bytes. Bits are a vector of u64, their number and
-that of the ones as u32, and three vectors that follow from them: ranks, and every 512th zero and one. What follows
-from something else is computed again and compared. Text that is walked upwards is bounded by the length of the
-longest key, so no look-up takes long.
+A vector is its size in bytes as u64, then its content, padded to words of 8 bytes. Bits are a vector of u64, and as u32
+their number and that of the ones. Three vectors follow, which can be computed from them: ranks, every 512th zero,
+every 512th one. Whatever can be computed from something else is computed again and compared. The text of every node is
+at most as long as the longest key, so no look-up takes long.
 
 Source: ``lib/marisa/grimoire`` of marisa-trie 0.2.6 to 0.3.1, in its Python package 1.3 and 1.4.
 """
@@ -34,6 +34,7 @@ _CHILDREN = 256  # of one node: siblings differ in their first byte
 _SMALLEST_CACHE = 256  # of the outermost trie, which finds a label by its place
 _NOTHING = 0xFFFFFFFF
 _NO_LINK = 0xFFFFFF00  # above the label of a cached node that is no link
+_ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1)  # in each byte
 _MOST_BYTES = 64  # of all keys together, for each byte of the file; ours have fewer than ten
 
 
@@ -89,14 +90,14 @@ class _Reader:
     def bits(self, expected: int, zeros: bool = False, ones: bool = False) -> NDArray[np.bool_]:
         """Read bits of an expected number, whose zeros or ones can be looked up by number where that is said."""
         units, size, count = self.vector("<u8"), self.number("<u4"), self.number("<u4")
-        bits = np.unpackbits(units.view(np.uint8), bitorder="little")
+        bits: NDArray[Any] = np.unpackbits(units.view(np.uint8), bitorder="little")
         if size != expected or len(units) != -(-size // 64) or bits[size:].any():
             raise ValueError(f"{size} bits, expected {expected}")
         bits = bits[:size].view(np.bool_)
         blocks = -(-size // 512)
-        each = np.zeros(blocks * 512, np.bool_)
-        each[:size] = bits
-        after = np.cumsum(each.reshape(-1, 64).sum(axis=1, dtype=np.int64)).reshape(blocks, 8)
+        each = np.zeros(blocks * 8, np.int64)
+        each[: len(units)] = _ONES[units.view(np.uint8)].reshape(-1, 8).sum(axis=1)
+        after = np.cumsum(each).reshape(blocks, 8)
         total = int(after[-1, -1]) if blocks else 0
         relative = np.zeros((blocks + 1, 3), np.uint32)
         relative[1:, 0] = after[:, 7]
@@ -123,12 +124,10 @@ class _Reader:
             raise ValueError(f"{size} links of {width} bits, expected {expected}")
         if len(units) != (-(-width * size // 64) if width else min(1, size)):
             raise ValueError("the links have another size than they say")
-        first = np.arange(size, dtype=np.uint64) * np.uint64(width)
-        unit, shift = (first >> np.uint64(6)).astype(np.int64), first & np.uint64(63)
-        padded = np.append(units, np.uint64(0))
-        low = padded[unit] >> shift
-        high = (padded[unit + 1] << np.uint64(1)) << (np.uint64(63) - shift)
-        found: NDArray[np.uint64] = (low | high) & np.uint64(mask)
+        first = np.arange(0, size * width, width) if width else np.zeros(size, np.int64)
+        padded = np.append(units, np.uint64(0)).view(np.uint8)
+        words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))  # one at each byte
+        found: NDArray[np.uint64] = words[first >> 3] >> (first & 7).astype(np.uint64) & np.uint64(mask)
         return found
 
 

@@ -1,7 +1,7 @@
 """Artifacts with changed bytes and hashes to match, opened and used in processes of their own.
 
-A kind of artifact is one whole example and an *exercise*: a function of a path and a scratch folder that yields what
-users do with such an artifact, as functions without arguments. `fuzz` changes copies of the example, numbers
+A kind of artifact is one whole example and an *exercise*. That is a function of a path and a scratch folder. It yields
+what users do with such an artifact, as functions without arguments. `fuzz` changes copies of the example, numbers
 them, and lets workers exercise them. An exercise may raise `SpectoolError`. All else is a fault: other exceptions,
 signals, more than two seconds of processor time, much more memory than the example itself needs.
 

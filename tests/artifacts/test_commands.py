@@ -8,11 +8,13 @@ import pytest
 
 from spectool.artifacts import Manifest, open_tokenizer
 from spectool.artifacts.default_paths import find_artifact
+from spectool.artifacts.formats.arrays import save_array
 from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
 
 from ..commands import TOKENIZER, error_of, run
+from .hostile import reseal
 
 
 @pytest.fixture
@@ -91,3 +93,22 @@ def test_names_are_looked_up_in_the_cache(dictionary: Path, tmp_path: Path, monk
     message = error_of(run("inspect", "pl"))
     assert "pl: expected one artifact in" in message
     assert "other-pl.align, sample-pl.8d3f21ab" in message
+
+
+def test_control_characters_of_a_manifest_are_spelled(dictionary: Path) -> None:
+    value = json.loads((dictionary / "manifest.json").read_text())
+    value["inputs"]["corpus"] = "a\x1b[2J\x9b\rb"
+    (dictionary / "manifest.json").write_text(json.dumps(value))
+    assert r"a\x1b[2J\x9b\rb: 1 documents" in run("inspect", dictionary, "--tokenizer", TOKENIZER).stdout
+
+
+def test_ids_that_no_tokenizer_has(dictionary: Path, tmp_path: Path) -> None:
+    """Under a manifest that says otherwise; the drafts are the target's to refuse."""
+    save_array(dictionary / "alphabet.npy", [2**32 - 1, 10**6, 5], "uint32")
+    value = json.loads((dictionary / "manifest.json").read_text())
+    value["tokenizers"]["target"]["size"] = 2**40
+    (dictionary / "manifest.json").write_text(json.dumps(value))
+    reseal(dictionary)
+    assert "is none of" in error_of(run("inspect", dictionary, "--tokenizer", TOKENIZER))
+    restrict = run("restrict-dict", dictionary, "--script", "Latn", "--tokenizer", TOKENIZER, "-o", tmp_path / "r.dict")
+    assert "token ids outside the tokenizer, which has" in restrict.stderr

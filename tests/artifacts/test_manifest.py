@@ -107,6 +107,14 @@ def test_damaged_json(artifact: Path, text: str) -> None:
         (lambda m: m["tokenizers"]["target"].update(size="9"), "'size' of tokenizer 'target': expected int, got str"),
         (lambda m: m["tokenizers"]["target"].pop("fingerprint"), "'fingerprint' of tokenizer 'target'"),
         (lambda m: m["tokenizers"].update(target=None), "'name' of tokenizer 'target'"),
+        (lambda m: m["tokenizers"]["target"].update(size=-1), "a negative size"),
+        (lambda m: m["tokenizers"]["target"].update(size=10**400), "a number of 401 digits"),
+        (lambda m: m["tokenizers"]["target"].update(size=2**63), "a number of 19 digits"),
+        (lambda m: m["tokenizers"]["target"].update(sources=0.5), "'sources' of tokenizer 'target': expected list"),
+        (lambda m: m["tokenizers"]["target"].update(sources=[[]]), "sources that are no text"),
+        (lambda m: m["tokenizers"]["target"].update(name="\ud800"), "surrogates not allowed"),
+        (lambda m: m["statistics"].update(x=float("nan")), "NaN is not a finite number"),
+        (lambda m: m["inputs"].update(documents="many"), "'documents' of the inputs: expected int, got str"),
     ],
 )
 def test_wrong_types(artifact: Path, change: Callable[[dict[str, Any]], object], reason: str) -> None:

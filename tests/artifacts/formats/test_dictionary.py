@@ -266,6 +266,35 @@ def test_opening_finds_a_wrong_figure(tmp_path: Path, max_context: object) -> No
         Dictionary(path)
 
 
+@pytest.mark.parametrize("key", [b"\xff", b"\xc3", b"\x09", b"\x00"])
+@pytest.mark.parametrize("name", ["contexts.marisa", "continuations.marisa"])
+def test_keys_that_stand_for_no_tokens(tmp_path: Path, name: str, key: bytes) -> None:
+    """The file is named wherever such a key is met; nothing else is raised."""
+    path = tmp_path / "x.dict"
+    statistics = write(path, SMALL).manifest.statistics
+    marisa_trie.BinaryTrie([b"\x01", b"\x02", b"\x03", key], binary=key == b"\0").save(str(path / name))
+    reseal(path, statistics)
+    with pytest.raises(ArtifactError, match=name):
+        list(Dictionary(path).entries())
+    with pytest.raises(ArtifactError, match=name):
+        Dictionary(path).verify()
+    if key != b"\0":  # which needs another kind of tail, and is not opened
+        dictionary = Dictionary(path)
+        for token in dictionary.alphabet.tolist():
+            try:
+                dictionary.look_up([token])
+                dictionary.step(dictionary.advance(START, token))
+            except ArtifactError as error:
+                assert name in str(error)
+
+
+@pytest.mark.parametrize("entry", [((1,) * 65, (2,)), ((1,), (2,) * 65)])
+def test_long_entries_are_not_written(tmp_path: Path, entry: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    with pytest.raises(ArtifactError, match="an entry of 65 tokens, expected at most 64 on each side"):
+        write(tmp_path / "x.dict", {entry[0]: (entry[1], 0.5)})
+    write(tmp_path / "x.dict", {entry[0][:64]: (entry[1][:64], 0.5)}).verify()
+
+
 def test_another_version_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "x.dict"
     write(path, SMALL)
