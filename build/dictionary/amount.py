@@ -1,6 +1,6 @@
 """What an amount of text is good for.
 
-The steps are taken from a table in docs/dictionaries.md, which compares dictionaries of 75 KB to 10 MB of text on other
+The steps are taken from the table in docs/dictionaries.md. Dictionaries of 75 KB to 10 MB of text were replayed there on other
 text of the same language.
 """
 
