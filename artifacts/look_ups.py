@@ -1,8 +1,8 @@
 """A look-up in a dictionary, explained: how the text was split, what is proposed after it, what would be drafted.
 
-A dictionary knows contexts of tokens. A text that ends within a word may end in a token that no whole word has: where
-"▁trakcie" is one token, no text has "▁trak" before "cie". So where nothing is found, the words are shown that the last
-token may be the beginning of.
+A dictionary knows contexts of tokens. A text that ends within a word may end in a token that no whole word has. Where
+"▁trakcie" is one token, for example, no text has "▁trak" before "cie". So when nothing is found, the longer tokens that
+begin with the last one are looked up as well.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
