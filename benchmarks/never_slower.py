@@ -5,10 +5,10 @@
 
 Every drafter takes the time of a small model for its tokens, whatever these are worth: it sleeps. A round decodes the
 same prompt in every configuration, each time in another order. A figure is the geometric mean of the rounds' ratios to
-plain decoding in the same round. Steady speed leaves out the first tokens, in which the controller learns. Plain decoding is
-`generate_step` without a drafter; mlx-lm's own loop, which begins the next pass while the last token is read, stands
-beside it. The same text is also generated in short answers, as in a conversation, with a controller for each (*alone*)
-and with one for all (*shared*). Lines go to results/never_slower.jsonl.
+plain decoding in the same round. Steady speed leaves out the first tokens, in which the controller learns. Plain
+decoding is `generate_step` without a drafter; mlx-lm's own loop, which begins the next pass while the last token is
+read, stands beside it. The same text is also generated in short answers, as in a conversation, with a controller for
+each (*alone*) and with one for all (*shared*). Lines go to results/never_slower.jsonl.
 """
 
 import json

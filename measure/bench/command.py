@@ -48,7 +48,7 @@ class Changes:
     window: int | None = _one(click.IntRange(0), "Tokens of a prompt from a corpus; whole documents by default.")
     stride: int | None = _one(_COUNT, "Tokens from a window to the next; half a window by default.")
     num_draft_tokens: tuple[int | None, ...] = several(
-        DraftLength(1), "Draft length, or auto; may be repeated; 2, 4 and auto by default.", metavar="K"
+        DraftLength(1), "Draft length, or auto, which is the default; may be repeated.", metavar="K"
     )
     tokens: int | None = _one(_COUNT, "To generate after each prompt, at most; 128 by default.")
     repetitions: int | None = _one(_COUNT, "Of every prompt; 1 by default.")

@@ -149,7 +149,7 @@ class Experiment(Table):
     models: Several[ModelSpec]
     prompts: Several[Prompts]
     name: str = "benchmark"
-    num_draft_tokens: Several[DraftLength] = (2, 4, None)
+    num_draft_tokens: Several[DraftLength] = (None,)
     tokens: PositiveInt = 128  # generated after each prompt, at most
     repetitions: PositiveInt = 1  # of every prompt
     temperature: Temperatures = (0.0,)  # 0: the most probable tokens, compared with plain decoding's

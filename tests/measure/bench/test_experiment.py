@@ -142,6 +142,10 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
         read_keys(tmp_path / "none.toml")
 
 
+def test_what_users_get_is_measured_by_default() -> None:
+    assert make_experiment({key: GOOD[key] for key in ("models", "prompts")}).num_draft_tokens == (None,)
+
+
 @pytest.mark.parametrize("part", ["models", "prompts", "num_draft_tokens"])
 def test_nothing_to_measure_is_refused(part: str) -> None:
     with pytest.raises(SpectoolError, match=f"{part}: expected at least 1, got none"):
