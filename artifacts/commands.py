@@ -140,7 +140,7 @@ def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: i
 def _tokenizer_facts(source: str, text: Path | None, as_loaded: bool, as_json: bool) -> dict[str, Any]:
     from spectool.artifacts.tokenizer.fingerprint import file_digest
     from spectool.artifacts.tokenizer.opening import open_tokenizer, read_tokenizer
-    from spectool.artifacts.tokenizer.round_trips import LIMITS_READ, limits
+    from spectool.artifacts.tokenizer.round_trips import LIMITS_READ, NO_LIMITS, limits
 
     read = None if as_loaded or text else read_tokenizer(source, LIMITS_READ)
     tokenizer = read or open_tokenizer(source)
@@ -151,7 +151,7 @@ def _tokenizer_facts(source: str, text: Path | None, as_loaded: bool, as_json: b
         **({"file": file_digest(tokenizer.file)} if tokenizer.file and (read or not tokenizer.rebuilt_as) else {}),
         **({} if read else {"fingerprint": tokenizer.fingerprint}),
         "roles": tokenizer.roles.as_dict() if as_json else str(tokenizer.roles),
-        "limits": list(limits(tokenizer)) or ([] if as_json else "none: every text survives"),
+        "limits": list(limits(tokenizer)) or ([] if as_json else NO_LIMITS),
         "notes": list(tokenizer.notes),
     }
     return facts if text is None else facts | _check_lines(tokenizer, text)
@@ -180,17 +180,13 @@ def _sample(
     dictionary: "Dictionary", lookup: str | None, count: int, source: str | None, as_json: bool
 ) -> dict[str, Any]:
     """Sample entries, and the answer to ``--lookup``, spelled with the dictionary's tokenizer."""
-    from spectool.artifacts.tokenizer.surfaces import token_surfaces
-
     tokenizer = _tokenizer_of(dictionary, source, lookup)
 
     def spell(tokens: Sequence[int]) -> str:
         if tokenizer is None:
             return " ".join(map(str, tokens))
-        # The surfaces of these alone: those of 262,000 ids take half a second.
-        names = {tokenizer.backend.id_to_token(token) or "": token for token in tokens}
-        surfaces = token_surfaces(tokenizer.spec, names, tokenizer.specials)
-        return b"".join(map(surfaces.__getitem__, tokens)).decode("utf-8", "replace")
+        # Those of all 262,000 ids would take half a second.
+        return b"".join(tokenizer.surfaces_of(tokens)).decode("utf-8", "replace")
 
     def line(context: Sequence[int], tokens: Sequence[int], probability: float) -> Any:
         if as_json:
