@@ -9,38 +9,60 @@ from typing import Any
 
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
-LETTERS = "a a"
+_SPACES = ("", " ", "\n")
+LETTERS = tuple(f"a{space}a" for space in _SPACES)
 """All that is encoded apart from the tokens themselves."""
+_WRITTEN = "writes a space after"
 
 
-def added_effects(tokenizer: Tokenizer, added: Iterable[Mapping[str, Any]], after: bool) -> Iterator[tuple[str, str]]:
+def added_effects(
+    tokenizer: Tokenizer, added: Iterable[Mapping[str, Any]], adds_space: bool
+) -> Iterator[tuple[str, str]]:
     """Yield each change that an added token makes: what is done, and to which token.
 
     Args:
         tokenizer: A tokenizer that keeps spaces, and does not stop at text that it has no token for.
         added: Entries of the ``added_tokens`` of its `spec`; special tokens are passed over.
-        after: Whether to name spaces that are written after a token.
+        adds_space: Whether it writes a space before every text, which then need not be said of what follows a token.
     """
     ordinary = [token for token in added if token["id"] not in tokenizer.specials]
     surfaces = tokenizer.surfaces_of(token["id"] for token in ordinary)
-    tight = tokenizer.encode_batch([f"a{token['content']}a" for token in ordinary])
-    spaced = tokenizer.encode_batch([f"a {token['content']} a" for token in ordinary])
-    for token, surface, *tried in zip(ordinary, surfaces, tight, spaced, strict=True):
+    spaces = [
+        space
+        for space, ids in zip(_SPACES, tokenizer.encode_batch(LETTERS), strict=True)
+        if _said(tokenizer, ids, adds_space) == f"a{space}a"
+    ]
+    tried = [tokenizer.encode_batch([f"a{space}{token['content']}{space}a" for token in ordinary]) for space in spaces]
+    for token, surface, *encoded in zip(ordinary, surfaces, *tried, strict=True):
         index, name, text = token["id"], token["content"], surface.decode("utf-8", "replace")
         if index in tokenizer.redecoded or text.strip(" ") not in _spellings(tokenizer, name):
             yield "decodes", f"{name!r} as {text!r}"
             continue
-        core = text.strip(" ")
-        if not core or (tokenizer.space_sign in name and tokenizer.space_sign != " "):
+        if tokenizer.space_sign in name and tokenizer.space_sign != " ":
             continue
-        for ids, wanted in zip(tried, (False, True), strict=True):
-            left, found, right = tokenizer.bytes_of(ids).decode("utf-8", "replace").partition(core)
-            if not found or index not in ids:
-                continue
-            if left.endswith(" ") != wanted:
-                yield "drops a space before" if wanted else "writes a space before", repr(name)
-            if right.startswith(" ") != wanted and (wanted or after):
-                yield "drops a space after" if wanted else "writes a space after", repr(name)
+        effects = dict[str, None]()
+        for space, ids in zip(spaces, encoded, strict=True):
+            if index in ids:
+                effects |= dict.fromkeys(_around(_said(tokenizer, ids, adds_space), text, f"a{space}{name}{space}a"))
+        yield from ((effect, repr(name)) for effect in effects if effect != _WRITTEN or not adds_space)
+
+
+def _said(tokenizer: Tokenizer, ids: list[int], adds_space: bool) -> str:
+    return tokenizer.bytes_of(ids).decode("utf-8", "replace").removeprefix(" " * adds_space)
+
+
+def _around(restored: str, text: str, said: str) -> Iterator[str]:
+    """Yield what has changed around a token with this text, where ``said`` became ``restored``."""
+    if not text.strip():  # its own white space cannot be told from what is around it
+        if len(restored) != len(said):
+            yield _WRITTEN if len(restored) > len(said) else "drops white space around"
+        return
+    left, found, right = restored[1:-1].partition(text.strip())
+    before, behind = said[1:-1].partition(text.strip())[::2]
+    if found and len(left) != len(before):
+        yield "writes a space before" if len(left) > len(before) else "drops white space before"
+    if found and len(right) != len(behind):
+        yield _WRITTEN if len(right) > len(behind) else "drops white space after"
 
 
 def _spellings(tokenizer: Tokenizer, name: str) -> set[str]:

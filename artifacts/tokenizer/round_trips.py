@@ -27,7 +27,7 @@ _DROPS_PIECES = "drops what its pre-tokenizer splits at"
 _ADDS_SPACE = "writes a space before every text"
 _LEAVES_OUT = "leaves out what it has no token for"
 _NO_DECODER = "has no decoder: a space is written between any two tokens"
-LIMITS_READ = ("a", LETTERS)
+LIMITS_READ = ("a", *LETTERS)
 """All that `limits` encodes, apart from added tokens."""
 NO_LIMITS = "none: every text survives, except names of special tokens and signs for spaces ('▁')"
 _WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"})
@@ -72,7 +72,7 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     for effect, token in _effects(tokenizer, tokenizer.spec["added_tokens"]):
         by_effect.setdefault(effect, []).append(token)
     for effect, (first, *others) in by_effect.items():
-        found.append(_of_added(effect, first) + f" and {len(others):,} others" * bool(others))
+        found.append(_of_added(effect, first) + f" and {len(others):,} more" * bool(others))
     return tuple(found)
 
 
@@ -124,7 +124,7 @@ def _added(tokenizer: Tokenizer, ids: list[int]) -> Iterator[str]:
 def _effects(tokenizer: Tokenizer, added: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield what added tokens change, where the tokenizer keeps spaces at all."""
     if added and not tokenizer.lacking and _DROPS_SPACES not in _dropped(tokenizer, ""):
-        yield from added_effects(tokenizer, added, after=not _adds_space(tokenizer))
+        yield from added_effects(tokenizer, added, _adds_space(tokenizer))
 
 
 def _lossy_normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:

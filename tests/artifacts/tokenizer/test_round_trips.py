@@ -137,7 +137,7 @@ def test_a_space_before_every_text(byte_level: Backend) -> None:
 def test_normalizers_are_named(byte_level: Backend, normalizer: normalizers.Normalizer, text: str, reason: str) -> None:
     byte_level.normalizer = normalizers.Sequence([normalizer])
     tokenizer = open_tokenizer(byte_level)
-    around = [f"drops a space {where} the added token '<think>'" for where in ("before", "after")]
+    around = [f"drops white space {where} the added token '<think>'" for where in ("before", "after")]
     assert limits(tokenizer) == (reason, *(around if reason.startswith("strips") else ()))
     assert round_trip(tokenizer, text).reasons == (reason,)
     assert round_trip(tokenizer, "kot").lossless
