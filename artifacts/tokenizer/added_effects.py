@@ -10,7 +10,8 @@ from typing import Any
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _SPACES = ("", " ", "\n")
-LETTERS = tuple(f"a{space}a" for space in _SPACES)
+_LETTERS = "aeo"  # several, since an added token may be one of them
+LETTERS = tuple(letter + space + letter for letter in _LETTERS for space in _SPACES)
 """All that is encoded apart from the tokens themselves."""
 _WRITTEN = "writes a space after"
 
@@ -27,12 +28,11 @@ def added_effects(
     """
     ordinary = [token for token in added if token["id"] not in tokenizer.specials]
     surfaces = tokenizer.surfaces_of(token["id"] for token in ordinary)
-    spaces = [
-        space
-        for space, ids in zip(_SPACES, tokenizer.encode_batch(LETTERS), strict=True)
-        if _said(tokenizer, ids, adds_space) == f"a{space}a"
-    ]
-    tried = [tokenizer.encode_batch([f"a{space}{token['content']}{space}a" for token in ordinary]) for space in spaces]
+    said = (_said(tokenizer, ids, adds_space) for ids in tokenizer.encode_batch(LETTERS))
+    kept = [text for text, restored in zip(LETTERS, said, strict=True) if text == restored]
+    around = max(([text for text in kept if text[0] == letter] for letter in _LETTERS), key=len)
+    texts = [[text[:-1] + token["content"] + text[1:] for token in ordinary] for text in around]
+    tried = map(tokenizer.encode_batch, texts)
     for token, surface, *encoded in zip(ordinary, surfaces, *tried, strict=True):
         index, name, text = token["id"], token["content"], surface.decode("utf-8", "replace")
         if index in tokenizer.redecoded or text.strip(" ") not in _spellings(tokenizer, name):
@@ -40,10 +40,12 @@ def added_effects(
             continue
         if tokenizer.space_sign in name and tokenizer.space_sign != " ":
             continue
-        effects = dict[str, None]()
-        for space, ids in zip(spaces, encoded, strict=True):
+        strips = {"drops white space before": token["lstrip"], "drops white space after": token["rstrip"]}
+        effects = {effect: None for effect, flag in strips.items() if flag}
+        for letters, ids in zip(around, encoded, strict=True):
             if index in ids:
-                effects |= dict.fromkeys(_around(_said(tokenizer, ids, adds_space), text, f"a{space}{name}{space}a"))
+                written = letters[:-1] + name + letters[1:]
+                effects |= dict.fromkeys(_around(_said(tokenizer, ids, adds_space), text, written))
         yield from ((effect, repr(name)) for effect in effects if effect != _WRITTEN or not adds_space)
 
 
