@@ -199,8 +199,7 @@ def _of_loaded(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, .
     """Take over what transformers loaded, and note which file that was."""
     kind = type(loaded).__name__
     rebuilt_as = "" if kind in _AS_THE_FILE else kind
-    names = ("bos_token", "eos_token", "pad_token", "unk_token")
-    declared = {role: getattr(loaded, role, None) for role in names}
+    declared = {role: getattr(loaded, role, None) for role in _NAMED}
     return _assemble(name, _backend_of(loaded), declared, eos, notes, _file_of(name), rebuilt_as)
 
 

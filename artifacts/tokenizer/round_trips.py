@@ -65,7 +65,7 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     missing = _missing_bytes(tokenizer)
     if missing:
         found.append(f"has no symbol for {len(missing)} of 256 bytes")
-    if len(tokenizer.byte_tokens) < 256 and (tokenizer.unknown is not None or tokenizer.kind != "byte-level BPE"):
+    if len(tokenizer.byte_tokens) < 256 and (tokenizer.unknown is not None or not _writes_bytes(tokenizer)):
         found.append(_STOPS if tokenizer.lacking else _LEAVES_OUT if tokenizer.unknown is None else _UNKNOWN)
     found += unread(tokenizer)
     by_effect = dict[str, list[str]]()
@@ -95,7 +95,7 @@ def _reasons(tokenizer: Tokenizer, text: str, ids: list[int], restored: bytes) -
     missing = _missing_bytes(tokenizer) & set(normalized.encode("utf-8"))
     if missing:
         yield f"has no symbol for byte 0x{min(missing):02X}"
-    if tokenizer.unknown is None and len(tokenizer.byte_tokens) < 256 and tokenizer.kind != "byte-level BPE":
+    if tokenizer.unknown is None and len(tokenizer.byte_tokens) < 256 and not _writes_bytes(tokenizer):
         known = {char for token in ids for char in tokenizer.surfaces[token].decode("utf-8", "ignore")}
         if set(normalized) - known - {" ", tokenizer.space_sign}:
             yield _LEAVES_OUT
@@ -172,8 +172,7 @@ def _adds_space(tokenizer: Tokenizer) -> bool:
 
 def unread(tokenizer: Tokenizer) -> Iterator[str]:
     """Yield what decoding does not undo of how text is written for the model."""
-    steps = (*tokenizer.steps("normalizer"), *tokenizer.steps("pre_tokenizer"))
-    writes = any(step["type"] == "ByteLevel" for step in steps)
+    writes = _writes_bytes(tokenizer)
     if tokenizer.spec["decoder"] is None:
         yield _NO_DECODER
     elif writes != _reads_bytes(tokenizer):
@@ -182,13 +181,18 @@ def unread(tokenizer: Tokenizer) -> Iterator[str]:
         yield f"writes {tokenizer.space_sign!r} for a space, which decoding leaves so"
 
 
+def _writes_bytes(tokenizer: Tokenizer) -> bool:
+    steps = (*tokenizer.steps("normalizer"), *tokenizer.steps("pre_tokenizer"))
+    return any(step["type"] == "ByteLevel" for step in steps)
+
+
 def _reads_bytes(tokenizer: Tokenizer) -> bool:
     return any(step["type"] == "ByteLevel" for step in tokenizer.steps("decoder"))
 
 
 def _missing_bytes(tokenizer: Tokenizer) -> set[int]:
     """Bytes that byte-level text may need and the vocabulary has no symbol for."""
-    if tokenizer.kind != "byte-level BPE":
+    if not _writes_bytes(tokenizer):
         return set()
     return {byte for symbol, byte in byte_symbols().items() if symbol not in tokenizer.vocabulary}
 

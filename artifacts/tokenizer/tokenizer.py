@@ -361,8 +361,18 @@ class Tokenizer:
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of a whole text from its ids (joined surfaces, artificial edge spaces removed)."""
-        joined, removed = b"".join(map(self.surfaces.__getitem__, ids)), self._removed
-        return joined.removeprefix(b" " * removed.leading_space).removesuffix(b" " * removed.trailing_space)
+        ids, removed = list(ids), self._removed
+        leading = removed.leading_space and not (ids and ids[0] in self._with_space)
+        joined = b"".join(map(self.surfaces.__getitem__, ids))
+        return joined.removeprefix(b" " * leading).removesuffix(b" " * removed.trailing_space)
+
+    @cached_property
+    def _with_space(self) -> frozenset[int]:
+        """Added tokens that begin with a space of their own, where decoding removes only the sign for one."""
+        if not any(step["type"] == "Metaspace" for step in self.steps("decoder")):
+            return frozenset()
+        added = (token["id"] for token in self.spec["added_tokens"])
+        return frozenset(index for index in added if (self.backend.id_to_token(index) or "").startswith(" "))
 
     def knowing(self, **derived: Any) -> "Tokenizer":
         """Return the same tokenizer with derived properties that are known already, such as mapped surfaces."""
