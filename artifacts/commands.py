@@ -187,7 +187,7 @@ def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: i
 def _tokenizer_facts(source: str, text: Path | None, as_loaded: bool, as_json: bool) -> dict[str, Any]:
     from spectool.artifacts.tokenizer.fingerprint import file_digest
     from spectool.artifacts.tokenizer.opening import open_tokenizer, read_tokenizer
-    from spectool.artifacts.tokenizer.round_trips import LIMITS_READ, limits
+    from spectool.artifacts.tokenizer.round_trips import LIMITS_READ, NO_LIMITS, limits
 
     read = None if as_loaded or text else read_tokenizer(source, LIMITS_READ)
     tokenizer = read or open_tokenizer(source)
@@ -198,7 +198,7 @@ def _tokenizer_facts(source: str, text: Path | None, as_loaded: bool, as_json: b
         **({"file": file_digest(tokenizer.file)} if tokenizer.file and (read or not tokenizer.rebuilt_as) else {}),
         **({} if read else {"fingerprint": tokenizer.fingerprint}),
         "roles": tokenizer.roles.as_dict() if as_json else str(tokenizer.roles),
-        "limits": list(limits(tokenizer)) or ([] if as_json else "none: every text survives"),
+        "limits": list(limits(tokenizer)) or ([] if as_json else NO_LIMITS),
         "notes": list(tokenizer.notes),
     }
     return facts if text is None else facts | _check_lines(tokenizer, text)

@@ -50,9 +50,13 @@ def say(message: str) -> None:
 
 
 def say_notes(tokenizer: "Tokenizer") -> None:
-    """Write what opening a tokenizer found out to stderr."""
+    """Write to stderr what opening a tokenizer found out, and what the tokenizer cannot keep of a text."""
+    from spectool.artifacts.tokenizer.round_trips import limits
+
     for note in tokenizer.notes:
         say(f"{tokenizer.name}: {note}")
+    if changes := limits(tokenizer):
+        say(f"{tokenizer.name} does not keep every text: {'; '.join(changes)}")
 
 
 @contextmanager

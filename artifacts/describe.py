@@ -9,6 +9,7 @@ from spectool.artifacts.console import repairs, table
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.artifacts.tokenizer.roles import Roles
+from spectool.artifacts.tokenizer.round_trips import NO_LIMITS
 
 _SIDES = (("draft", "target"), ("target", "draft"))
 
@@ -256,7 +257,7 @@ def _percent(share: float | None) -> str:
 
 def _limits(limits: Sequence[str]) -> str:
     if not limits:
-        return "none: every text survives"
+        return NO_LIMITS
     return f"{'; '.join(limits)}. Texts that this touches come out changed on this side"
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from spectool import ArtifactError
 from spectool.artifacts.formats.dictionary import MIN_PROBABILITY, Dictionary
 
 if TYPE_CHECKING:
@@ -28,14 +29,13 @@ class Speller:
         self.tokenizer = tokenizer
 
     def bytes_of(self, tokens: Iterable[int]) -> list[bytes]:
-        """The bytes of each of some tokens. The surfaces of these alone: those of 262,000 ids take half a second."""
-        from spectool.artifacts.tokenizer.surfaces import token_surfaces
-
+        """The bytes of each of some tokens, without those of the whole vocabulary."""
         assert self.tokenizer is not None
         tokens = list(tokens)
-        names = {self.tokenizer.backend.id_to_token(token) or "": token for token in tokens}
-        surfaces = token_surfaces(self.tokenizer.spec, names, self.tokenizer.specials)
-        return [surfaces[token] for token in tokens]
+        unknown = next((token for token in tokens if self.tokenizer.backend.id_to_token(token) is None), None)
+        if unknown is not None:  # a manifest may say that there are more ids than there are
+            raise ArtifactError(f"{self.dictionary.path}: token id {unknown} is none of {self.tokenizer.name}'s")
+        return self.tokenizer.surfaces_of(tokens)
 
     def text(self, tokens: Iterable[int]) -> str:
         """The text of tokens in a row."""

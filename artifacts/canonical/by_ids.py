@@ -50,7 +50,7 @@ class CanonicalIds:
     def __init__(self, tokenizer: Tokenizer, table: MergeTable, boundaries: BoundaryTable) -> None:
         """Prepare for a BPE tokenizer, with its merges and its `boundary_table`."""
         self.string_calls = 0
-        self.surfaces = tokenizer.surfaces
+        self.surfaces = tokenizer.spelled
         byte_tokens = {token: self.surfaces[token][0] for token in tokenizer.byte_tokens}
         found = np.flatnonzero(table.left == SYMBOL).tolist()
         symbols = {self.surfaces[token]: token for token in reversed(found) if token not in byte_tokens}

@@ -10,6 +10,7 @@ from itertools import product
 from spectool import TokenizerError
 from spectool.artifacts.canonical.alphabet import alphabet_of, parts_of
 from spectool.artifacts.canonical.pretokens import LONGEST_WORD, MOST_REPEATS
+from spectool.artifacts.tokenizer.round_trips import unread
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 # Kinds of steps, by section, and why a side with one goes through text; empty where ids are joined.
@@ -38,6 +39,7 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
     Raises:
         TokenizerError: It has a step that can be followed in neither way, or that this version does not know.
     """
+    tokenizer.surfaces_of(())  # refuses a decoder that is not known
     kinds = [(section, step["type"]) for section in _KINDS for step in tokenizer.steps(section)]
     for section, kind in kinds:
         if kind not in _KINDS[section]:
@@ -55,21 +57,15 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
 
 
 def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
-    normalizer = tokenizer.backend.normalizer
     for token in tokenizer.spec["added_tokens"]:
-        if token["special"]:
-            continue
-        if token["single_word"]:
+        if token["single_word"] and token["id"] not in tokenizer.specials:
             yield f"its added token {token['content']!r} is looked for between words"
-        if token["normalized"] and normalizer is not None:
-            written = token["content"].replace(" ", tokenizer.normalized_space)
-            sought = normalizer.normalize_str(token["content"])
-            if sought != written and sought.endswith(written):
-                yield f"its added token {token['content']!r} is looked for as {sought!r}"
+    for index, name in tokenizer.redecoded.items():
+        yield f"its token {name!r} decodes as {tokenizer.backend.id_to_token(index)!r}"
 
 
 def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
-    spec, model = tokenizer.spec, tokenizer.spec["model"]
+    model = tokenizer.spec["model"]
     marks = ("continuing_subword_prefix", "end_of_word_suffix", "dropout")
     yield from (f"its model has the option {mark}" for mark in marks if model.get(mark))
     read = [(step.get("content"), step.get("pattern")) for step in tokenizer.steps("decoder")]
@@ -78,16 +74,10 @@ def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
             old, new = step["pattern"]["String"], step["content"]
             if (old, new) != (" ", tokenizer.normalized_space) and (old, {"String": new}) in read:
                 yield f"it writes {new!r} for {old!r}"
-    if spec["decoder"] is None:
-        yield "it has no decoder"
-    elif not tokenizer.reads_spaces:
-        yield f"its decoder does not read {tokenizer.space_sign!r} as a space"
+    yield from (f"it {limit}" for limit in unread(tokenizer))
     splits = tokenizer.steps("pre_tokenizer")
-    byte_level = [step["type"] == "ByteLevel" for step in splits]
-    if any(byte_level[:-1]):
+    if any(step["type"] == "ByteLevel" for step in splits[:-1]):
         yield "its pre-tokenizer splits bytes"
-    if any(byte_level) != (tokenizer.kind == "byte-level BPE"):
-        yield "its decoder reads other signs than its pre-tokenizer writes"
     if added := next(_of_added_tokens(tokenizer), ""):
         yield added
     if model["type"] != "BPE" or any(_KINDS["pre_tokenizer"][step["type"]] for step in splits):

@@ -9,14 +9,6 @@ from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 
-def added_in_text(tokenizer: Tokenizer) -> dict[int, bytes]:
-    """Return id -> content of the added tokens that are looked for in text before all merging."""
-    added = {t["id"]: t["content"] for t in tokenizer.spec["added_tokens"] if not t["special"] and t["content"]}
-    # A sign that stands for a space cannot be told from one, so it never comes out of ids.
-    spaces = tokenizer.space_sign
-    return {index: text.encode() for index, text in added.items() if spaces == " " or spaces not in text}
-
-
 class AddedTokens:
     """The added tokens of one tokenizer, as byte strings that may come about across ids.
 
@@ -27,8 +19,11 @@ class AddedTokens:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Find them in ``tokenizer``."""
-        self._surfaces, self._leading = tokenizer.surfaces, tokenizer.edges.leading_space
-        added = added_in_text(tokenizer)
+        self._surfaces, self._leading = tokenizer.spelled, tokenizer.edges.leading_space
+        added = {token: text.encode() for token, text in tokenizer.in_text.items()}
+        # A space that is put before every text becomes part of a normalized token, and is not put before the others.
+        names = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
+        self._alone = tuple(text.encode() for token, text in tokenizer.in_text.items() if text == names[token])
         self._ids = frozenset(added)
         self._contents = contents = frozenset(added.values())
         self.longest = max(map(len, contents), default=0)
@@ -79,7 +74,7 @@ class AddedTokens:
 
     def at_start(self, data: bytes) -> bytes:
         """Return the bytes of a whole text without the space put before it, where an added token begins it."""
-        begins = self._leading and any(data.startswith(content, 1) for content in self._contents)
+        begins = self._leading and data.startswith(self._alone, 1)
         return data.removeprefix(b" ") if begins else data
 
     def _tail(self, ids: Sequence[int], at: int, begin: int) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any
 
 import tokenizers
 
+from spectool.artifacts.tokenizer.roles import names_control
 from spectool.artifacts.tokenizer.surfaces import byte_symbols
 
 _STEPS = ("normalizer", "pre_tokenizer", "decoder")
@@ -100,7 +101,10 @@ def part_of(
             return tokenizers.Tokenizer.from_str(to_json({**spec, "model": {**model, **part}}).decode())
 
         steps = made(type="BPE", vocab=added, merges=[])
-        characters = _characters(steps, texts)
+        # Whether special tokens are ordinary text is asked of the model, which needs their parts for that.
+        roles = {*keep, *(token["content"] for token in spec["added_tokens"] if token["special"])}
+        words = [name for name in roles if isinstance(name, str) and not names_control(name)]
+        characters = _characters(steps, texts).union(*words)
         spelled = set(filter(characters.issuperset, ids))
         always = {*added, *keep, *byte_symbols(), *map("<0x{:02X}>".format, range(256)), model.get("unk_token")}
         always |= spelled | {places[-1], model.get("unk_id")}

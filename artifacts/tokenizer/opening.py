@@ -8,7 +8,8 @@ and a note says so.
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from operator import ne
 from pathlib import Path
 from typing import Any
@@ -198,8 +199,7 @@ def _of_loaded(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, .
     """Take over what transformers loaded, and note which file that was."""
     kind = type(loaded).__name__
     rebuilt_as = "" if kind in _AS_THE_FILE else kind
-    names = ("bos_token", "eos_token", "pad_token", "unk_token")
-    declared = {role: getattr(loaded, role, None) for role in names}
+    declared = {role: getattr(loaded, role, None) for role in _NAMED}
     return _assemble(name, _backend_of(loaded), declared, eos, notes, _file_of(name), rebuilt_as)
 
 
@@ -304,7 +304,25 @@ def _assemble(
     # Models may declare ids beyond the tokenizer.
     known = [index for index in eos_ids if index >= 0 and backend.id_to_token(index) is not None]
     roles = find_roles(backend.token_to_id, specials, declared, known)
-    return Tokenizer(name, backend, roles, notes, file, rebuilt_as)
+    tokenizer = Tokenizer(name, backend, roles, notes, file, rebuilt_as)
+    return replace(tokenizer, notes=(*notes, *_ordinary(tokenizer, declared)))
+
+
+def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str]:
+    """Say which tokens have a role and are ordinary text all the same."""
+    ids = {role: tokenizer.backend.token_to_id(content_of(declared.get(role)) or "") for role in sorted(_NAMED)}
+    special = [token["id"] for token in tokenizer.spec["added_tokens"] if token["special"]]
+    found = [*((index, role) for role, index in ids.items()), *((index, "eos_token") for index in tokenizer.roles.eos)]
+    roles = dict[int, str]()
+    for index, role in [*found, *((index, "special token") for index in special)]:
+        if index is not None and tokenizer.is_ordinary(index):
+            roles.setdefault(index, role)
+    for index, role in roles.items():
+        ends = " Generation still ends at it." if index in tokenizer.roles.eos else ""
+        yield (
+            f"{tokenizer.backend.id_to_token(index)!r} is its {role.replace('_', ' ')} and also ordinary text. It is "
+            f"kept in texts, counted, and may be drafted.{ends}"
+        )
 
 
 def _ids(value: Any) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Special-token roles: what begins, ends and pads a text, by id and never by its spelling in text."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ _END_NAMES = (
 _BEGIN_NAMES = ("<s>", "<bos>", "<|begin_of_text|>", "<|bos|>", "[CLS]")
 _PAD_NAMES = ("<pad>", "[PAD]", "<|finetune_right_pad_id|>")
 _UNKNOWN_NAMES = ("<unk>", "[UNK]")
+# Names in brackets with a letter inside, such as ``<s>``, ``<|im_end|>``, ``[PAD]`` and ``▁<EOT>``, and bare ones.
+_CONTROL_NAME = re.compile(r"[▁Ġ ]?[<\[].*[^\W\d_].*[>\]]|(?i:bos|eos|pad|unk|sep|cls|mask)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,15 @@ class Roles:
 
     def __str__(self) -> str:
         return ", ".join(f"{role} {ids}" for role, ids in self.as_dict().items())
+
+
+def names_control(name: str) -> bool:
+    """Return whether a token is named the way control tokens are, unlike words and punctuation.
+
+    >>> [names_control(name) for name in ("<|EOS|>", "[PAD]", "!", "▁the", "<")]
+    [True, True, False, False, False]
+    """
+    return _CONTROL_NAME.fullmatch(name) is not None
 
 
 def content_of(declared: Any) -> str | None:

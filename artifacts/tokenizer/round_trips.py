@@ -12,20 +12,24 @@ from typing import Any
 
 import tokenizers
 
+from spectool.artifacts.tokenizer.added_effects import LETTERS, added_effects
 from spectool.artifacts.tokenizer.fingerprint import PROBES
 from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 _SPACE = "▁"
 _UNKNOWN = "replaces what it cannot spell by an unknown token"
+_SIGNS_LEFT = "writes bytes as signs such as 'Ġ', which decoding leaves so"
+_SIGNS_MISREAD = "decodes signs such as 'Ġ' and 'é' as single bytes, which it writes for no text"
 _STOPS = "stops with an error at what it cannot spell"
 _DROPS_SPACES = "keeps no spaces, and writes one between any two words or signs"
 _DROPS_PIECES = "drops what its pre-tokenizer splits at"
 _ADDS_SPACE = "writes a space before every text"
 _LEAVES_OUT = "leaves out what it has no token for"
 _NO_DECODER = "has no decoder: a space is written between any two tokens"
-LIMITS_READ = ("a",)
-"""All that `limits` encodes."""
+LIMITS_READ = ("a", *LETTERS)
+"""All that `limits` encodes, apart from added tokens."""
+NO_LIMITS = "none: every text survives, except names of special tokens and signs for spaces ('▁')"
 _WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"})
 
 
@@ -49,7 +53,11 @@ def round_trip(tokenizer: Tokenizer, text: str) -> RoundTrip:
 
 
 def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Name what this tokenizer cannot keep, whatever the text; empty for a lossless one."""
+    """Name what this tokenizer cannot keep; empty for a lossless one.
+
+    Two things that ordinary text does not contain are left out: the names of special tokens, and the sign that stands
+    for a space (``▁``). `round_trip` names these as well.
+    """
     found = [_named(step) for step in _lossy_normalizers(tokenizer)]
     found += _dropped(tokenizer, "".join(PROBES))
     if _adds_space(tokenizer):
@@ -57,13 +65,19 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     missing = _missing_bytes(tokenizer)
     if missing:
         found.append(f"has no symbol for {len(missing)} of 256 bytes")
-    if len(tokenizer.byte_tokens) < 256 and (tokenizer.unknown is not None or tokenizer.kind != "byte-level BPE"):
+    if len(tokenizer.byte_tokens) < 256 and (tokenizer.unknown is not None or not _writes_bytes(tokenizer)):
         found.append(_STOPS if tokenizer.lacking else _LEAVES_OUT if tokenizer.unknown is None else _UNKNOWN)
-    return tuple(found + list(_unread(tokenizer)))
+    found += unread(tokenizer)
+    by_effect = dict[str, list[str]]()
+    for effect, token in _effects(tokenizer, tokenizer.spec["added_tokens"]):
+        by_effect.setdefault(effect, []).append(token)
+    for effect, (first, *others) in by_effect.items():
+        found.append(_of_added(effect, first) + f" and {len(others):,} more" * bool(others))
+    return tuple(found)
 
 
 def _reasons(tokenizer: Tokenizer, text: str, ids: list[int], restored: bytes) -> Iterator[str]:
-    specials = (t["content"] for t in tokenizer.spec["added_tokens"] if t["special"])
+    specials = (t["content"] for t in tokenizer.spec["added_tokens"] if t["id"] in tokenizer.specials)
     special = next((content for content in specials if content in text), None)
     if special is not None:
         yield f"reads {special!r} in the text as a special token"
@@ -81,11 +95,13 @@ def _reasons(tokenizer: Tokenizer, text: str, ids: list[int], restored: bytes) -
     missing = _missing_bytes(tokenizer) & set(normalized.encode("utf-8"))
     if missing:
         yield f"has no symbol for byte 0x{min(missing):02X}"
-    if tokenizer.unknown is None and len(tokenizer.byte_tokens) < 256 and tokenizer.kind != "byte-level BPE":
+    if tokenizer.unknown is None and len(tokenizer.byte_tokens) < 256 and not _writes_bytes(tokenizer):
         known = {char for token in ids for char in tokenizer.surfaces[token].decode("utf-8", "ignore")}
         if set(normalized) - known - {" ", tokenizer.space_sign}:
             yield _LEAVES_OUT
-    yield from _unread(tokenizer)
+    yield from unread(tokenizer)
+    added = [token for token in tokenizer.spec["added_tokens"] if token["id"] in ids]
+    yield from (_of_added(*effect) for effect in _effects(tokenizer, added))
     if _adds_space(tokenizer) and (restored == f" {text}".encode() or not text[:1].isspace()):
         yield _ADDS_SPACE
     starts = tokenizer.edges.leading_space and text.startswith((" ", _SPACE))
@@ -93,18 +109,30 @@ def _reasons(tokenizer: Tokenizer, text: str, ids: list[int], restored: bytes) -
         yield "cannot tell a leading space from the one it adds to every text"
 
 
+def _of_added(effect: str, token: str) -> str:
+    return f"{effect} the added token {token}"
+
+
 def _added(tokenizer: Tokenizer, ids: list[int]) -> Iterator[str]:
-    """Yield the added token that cuts a text, where nothing else explains what became of it."""
-    contents = {t["id"]: t["content"] for t in tokenizer.spec["added_tokens"] if not t["special"]}
+    """Yield the added token that cuts a text in two, where nothing else explains what became of it."""
+    contents = {t["id"]: t["content"] for t in tokenizer.spec["added_tokens"] if t["id"] not in tokenizer.specials}
     added = next((contents[token] for token in ids if token in contents), None)
     if added is not None:
         yield f"reads the added token {added!r} in the text, and what stands around it as texts of their own"
 
 
+def _effects(tokenizer: Tokenizer, added: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield what added tokens change, where the tokenizer keeps spaces at all."""
+    if added and not tokenizer.lacking and _DROPS_SPACES not in _dropped(tokenizer, ""):
+        yield from added_effects(tokenizer, added, _adds_space(tokenizer))
+
+
 def _lossy_normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:
     """Normalizer steps that the decoder does not undo."""
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
-    undone = {"type": "Prepend", "prepend": _SPACE}, spaces
+    undone = [{"type": "Prepend", "prepend": _SPACE}, spaces]
+    if _reads_bytes(tokenizer):
+        undone.append({"type": "ByteLevel"})
     return [step for step in tokenizer.steps("normalizer") if step not in undone]
 
 
@@ -142,17 +170,29 @@ def _adds_space(tokenizer: Tokenizer) -> bool:
     return tokenizer.bytes_of(tokenizer.encode(LIMITS_READ[0])) == b" a"
 
 
-def _unread(tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield what decoding does not undo of how spaces are written."""
+def unread(tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield what decoding does not undo of how text is written for the model."""
+    writes = _writes_bytes(tokenizer)
     if tokenizer.spec["decoder"] is None:
         yield _NO_DECODER
+    elif writes != _reads_bytes(tokenizer):
+        yield _SIGNS_LEFT if writes else _SIGNS_MISREAD
     elif not tokenizer.reads_spaces:
         yield f"writes {tokenizer.space_sign!r} for a space, which decoding leaves so"
 
 
+def _writes_bytes(tokenizer: Tokenizer) -> bool:
+    steps = (*tokenizer.steps("normalizer"), *tokenizer.steps("pre_tokenizer"))
+    return any(step["type"] == "ByteLevel" for step in steps)
+
+
+def _reads_bytes(tokenizer: Tokenizer) -> bool:
+    return any(step["type"] == "ByteLevel" for step in tokenizer.steps("decoder"))
+
+
 def _missing_bytes(tokenizer: Tokenizer) -> set[int]:
     """Bytes that byte-level text may need and the vocabulary has no symbol for."""
-    if tokenizer.kind != "byte-level BPE":
+    if not _writes_bytes(tokenizer):
         return set()
     return {byte for symbol, byte in byte_symbols().items() if symbol not in tokenizer.vocabulary}
 

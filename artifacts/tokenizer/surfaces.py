@@ -86,12 +86,12 @@ def byte_symbols() -> dict[str, int]:
     return {chr(b): b for b in printable} | {chr(0x100 + i): b for i, b in enumerate(others)}
 
 
-def token_surfaces(spec: Mapping[str, Any], tokens: Mapping[str, int], specials: frozenset[int]) -> list[bytes]:
+def token_surfaces(spec: Mapping[str, Any], names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
     """Compute the surface of every token id.
 
     Args:
         spec: Parsed ``tokenizer.json`` as the backend writes it.
-        tokens: Token string -> id, added tokens included.
+        names: Id -> token string, added tokens included.
         specials: Ids that never stand for text; their surface is empty.
 
     Returns:
@@ -101,10 +101,10 @@ def token_surfaces(spec: Mapping[str, Any], tokens: Mapping[str, int], specials:
         TokenizerError: The decoder has a step that this version does not know.
     """
     steps = _decoder_steps(spec)
-    surfaces = [b""] * (max(tokens.values(), default=-1) + 1)
-    for token, index in tokens.items():
+    surfaces = [b""] * (max(names, default=-1) + 1)
+    for index, name in names.items():
         if index not in specials:
-            surfaces[index] = _surface(token, steps)
+            surfaces[index] = _surface(name, steps)
     return surfaces
 
 
@@ -184,7 +184,7 @@ def _decoder_step(step: dict[str, Any]) -> Step:
             return partial(_strip, step["content"], step["start"], step["stop"])
     raise TokenizerError(
         f"decoder step {step['type']!r} is not supported; expected one of {', '.join(DECODERS)}, "
-        "and Replace of a string, not of a pattern. Use another tokenizer of the same family."
+        "and Replace of a string, not of a pattern. Change the decoder in tokenizer.json, or give another tokenizer"
     )
 
 

@@ -18,8 +18,16 @@ import tokenizers
 from spectool import FingerprintMismatch, TokenizerError
 from spectool.artifacts.tokenizer.backend import around_model, sections
 from spectool.artifacts.tokenizer.fingerprint import file_digest, fingerprint_of_json, short, source_digest
-from spectool.artifacts.tokenizer.roles import Roles
-from spectool.artifacts.tokenizer.surfaces import Edges, byte_symbols, edges, steps_of, token_surfaces
+from spectool.artifacts.tokenizer.roles import Roles, names_control
+from spectool.artifacts.tokenizer.surfaces import (
+    Edges,
+    Surfaces,
+    byte_symbols,
+    edges,
+    steps_of,
+    text_of,
+    token_surfaces,
+)
 
 MEND = "Mend tokenizer.json, or use another tokenizer"
 
@@ -68,9 +76,50 @@ class Tokenizer:
 
     @cached_property
     def specials(self) -> frozenset[int]:
-        """Ids that never stand for text: special added tokens, and the unknown and padding tokens."""
+        """Ids that never stand for text: special added tokens, and the unknown and padding tokens.
+
+        A token that `is_ordinary` stands for text even if it also has one of these roles.
+        """
         added = {t["id"] for t in self.spec["added_tokens"] if t["special"]}
-        return frozenset(added | {i for i in (self.unknown, self.roles.pad) if i is not None})
+        found = added | {i for i in (self.unknown, self.roles.pad) if i is not None}
+        return frozenset(index for index in found if not self.is_ordinary(index))
+
+    def is_ordinary(self, token: int) -> bool:
+        """Return whether the model makes this token of plain text, and it is not named like a control token.
+
+        Fine-tunes declare tokens such as ``!`` as padding. These still come out of every text that has an exclamation
+        mark, so they keep their bytes.
+        """
+        name = self.backend.id_to_token(token) or ""
+        return token in self.byte_tokens or (not names_control(name) and self._makes(token, name))
+
+    def _makes(self, token: int, name: str) -> bool:
+        """Return whether the model, without added tokens, turns the text of a token into that token."""
+        model, options = self.backend.model, self.spec["model"]
+        if model.token_to_id(name) != token:
+            return False
+        if options["type"] != "BPE" or any(map(options.get, ("continuing_subword_prefix", "end_of_word_suffix"))):
+            return True
+        if [part.id for part in model.tokenize(name)] != [token]:
+            return False
+        # A vocabulary that may be used without merging has tokens that the pre-tokenizer never leaves whole.
+        text = text_of(self._surfaces_of({0: name}, frozenset())[0]) if options.get("ignore_merges") else ""
+        return not text or self.text_splits is None or len(self.text_splits.pre_tokenize_str(text)) == 1
+
+    @cached_property
+    def spelled(self) -> Sequence[bytes]:
+        """The `surfaces`, with bytes for those special tokens too that merging plain text can end in.
+
+        Joining ids has to follow these merges even though nothing else takes the tokens for text.
+        """
+        names = {token: self.backend.id_to_token(token) or "" for token in self.specials}
+        made = {token: name for token, name in names.items() if self._makes(token, name)}
+        if not made or self.spec["model"]["type"] != "BPE":
+            return self.surfaces
+        surfaces, found = list(self.surfaces), self._surfaces_of(made, frozenset())
+        for token in made:
+            surfaces[token] = found[token]
+        return Surfaces.of(surfaces)
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -98,27 +147,41 @@ class Tokenizer:
     @cached_property
     def surfaces(self) -> Sequence[bytes]:
         """Surface of every id, length ``size``; empty for special and missing ids."""
-        names = self._names()
+        return self._surfaces_of(self._names(), self.specials)
+
+    def surfaces_of(self, tokens: Iterable[int]) -> list[bytes]:
+        """Return the surfaces of a few ids, without those of the whole vocabulary; ids without a token have none."""
+        tokens = list(tokens)
+        names = {token: name for token in tokens if (name := self.backend.id_to_token(token)) is not None}
+        found = self._surfaces_of(names, self.specials)
+        return [found[token] if token in names else b"" for token in tokens]
+
+    def _surfaces_of(self, names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
         try:
-            return token_surfaces(self.spec, names, self.specials)
+            return token_surfaces(self.spec, names, specials)
         except TokenizerError as error:
             raise TokenizerError(f"{self.name}: {error}") from error
 
-    def _names(self) -> Mapping[str, int]:
-        """Return the vocabulary with one name for each id: an added token's where it has one."""
-        names = self.vocabulary
-        if len(set(names.values())) == len(names):
-            return names
-        added = {token["id"]: token["content"] for token in self.spec["added_tokens"]}
-        kept = {name: index for name, index in sorted(names.items()) if added.get(index, name) == name}
-        several = next((index for index, times in Counter(kept.values()).items() if times > 1), None)
-        if several is not None:
-            tokens = ", ".join(repr(name) for name, index in kept.items() if index == several)
-            raise TokenizerError(
-                f"{self.name}: id {several} has several tokens, {tokens}, so that nothing says which of them it stands "
-                "for. Use a tokenizer with an id for each"
-            )
-        return kept
+    def _names(self) -> Mapping[int, str]:
+        """Return the one name of each id that is decoded.
+
+        That of a normalized added token is its normalized content, which is also what is looked for in text.
+        """
+        names = {index: name for name, index in self.vocabulary.items()}
+        added = {
+            token["id"]: self.backend.id_to_token(token["id"]) or token["content"]
+            for token in self.spec["added_tokens"]
+        }
+        if len(names) < len(self.vocabulary):
+            times = Counter(index for index in self.vocabulary.values() if index not in added)
+            several = next((index for index, count in times.items() if count > 1), None)
+            if several is not None:
+                tokens = ", ".join(repr(name) for name, index in sorted(self.vocabulary.items()) if index == several)
+                raise TokenizerError(
+                    f"{self.name}: id {several} has several tokens, {tokens}, so that nothing says which of them it "
+                    "stands for. Use a tokenizer with an id for each"
+                )
+        return names | added
 
     @cached_property
     def edges(self) -> Edges:
@@ -194,15 +257,26 @@ class Tokenizer:
                 return str(step["content"])
         return " "
 
+    @cached_property
+    def redecoded(self) -> Mapping[int, str]:
+        """Tokens of the model that decode to other text than the model makes them of: id -> name in the model.
+
+        Adding a token again as a normalized one does that: where a normalizer prepends ``▁``, ``the`` becomes ``▁the``.
+        """
+        added = ((token["id"], token["content"]) for token in self.spec["added_tokens"])
+        id_of, name_of = self.backend.model.token_to_id, self.backend.id_to_token
+        return {index: name for index, name in added if id_of(name) == index and name_of(index) != name}
+
     @property
     def reads_spaces(self) -> bool:
         """Whether decoding reads the `space_sign` as a space."""
-        return self.space_sign == " " or token_surfaces(self.spec, {self.space_sign: 0}, frozenset()) == [b" "]
+        return self.space_sign == " " or self._surfaces_of({0: self.space_sign}, frozenset()) == [b" "]
 
     @cached_property
     def plain_backend(self) -> tokenizers.Tokenizer:
-        """A copy of the backend that reads no special tokens out of text."""
-        backend = around_model(self.backend, self.spec["added_tokens"])
+        """A copy of the backend that reads no special tokens out of text, except those that are ordinary text."""
+        added = [token | {"special": token["id"] in self.specials} for token in self.spec["added_tokens"]]
+        backend = around_model(self.backend, added)
         backend.encode_special_tokens = True
         return backend
 
@@ -218,6 +292,23 @@ class Tokenizer:
         inside.__setstate__(json.dumps({"type": "Sequence", "pretokenizers": steps}).encode())
         return inside
 
+    @cached_property
+    def in_text(self) -> Mapping[int, str]:
+        """The added tokens that running text can contain: id -> the text, which is also what the token decodes to.
+
+        Left out are special tokens and those that decode to something else than they are found as, such as a token of
+        signs that stand for spaces.
+        """
+        added = {token["id"]: token for token in self.spec["added_tokens"] if token["id"] not in self.specials}
+        normalizer, found = self.backend.normalizer, dict[int, str]()
+        for (index, token), surface in zip(added.items(), self.surfaces_of(added), strict=True):
+            sought = token["content"]
+            if token["normalized"] and normalizer is not None:
+                sought = normalizer.normalize_str(sought).replace(self.normalized_space, " ")
+            if sought and sought.encode() == surface:
+                found[index] = sought
+        return found
+
     def drops(self, text: str) -> bool:
         """Return whether the pre-tokenizer keeps less than the whole of a text."""
         splits = self.text_splits
@@ -227,11 +318,15 @@ class Tokenizer:
     def text_backend(self) -> tokenizers.Tokenizer:
         """A copy of the backend that spells exactly the text it is given, inside a running text.
 
-        Special tokens are not looked for in the text, nothing is prepended, stripped or normalized,
-        but for the way that spaces are written.
+        Of the added tokens only those `in_text` are looked for. Nothing is prepended, stripped or normalized, except
+        for the way that spaces are written.
         """
-        plain = [token | {"lstrip": False, "rstrip": False} for token in self.spec["added_tokens"]]
-        backend = around_model(self.backend, plain)
+        plain, sought = {"lstrip": False, "rstrip": False}, self.in_text
+        added = [
+            token | plain | {"content": sought.get(token["id"], token["content"]), "special": token["id"] not in sought}
+            for token in self.spec["added_tokens"]
+        ]
+        backend = around_model(self.backend, added)
         backend.encode_special_tokens = True
         spaces = self.normalized_space
         backend.normalizer = None if spaces == " " else tokenizers.normalizers.Replace(" ", spaces)
@@ -267,8 +362,18 @@ class Tokenizer:
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of a whole text from its ids (joined surfaces, artificial edge spaces removed)."""
-        joined, removed = b"".join(map(self.surfaces.__getitem__, ids)), self._removed
-        return joined.removeprefix(b" " * removed.leading_space).removesuffix(b" " * removed.trailing_space)
+        ids, removed = list(ids), self._removed
+        leading = removed.leading_space and not (ids and ids[0] in self._with_space)
+        joined = b"".join(map(self.surfaces.__getitem__, ids))
+        return joined.removeprefix(b" " * leading).removesuffix(b" " * removed.trailing_space)
+
+    @cached_property
+    def _with_space(self) -> frozenset[int]:
+        """Added tokens that begin with a space of their own, where decoding removes only the sign for one."""
+        if not any(step["type"] == "Metaspace" for step in self.steps("decoder")):
+            return frozenset()
+        added = (token["id"] for token in self.spec["added_tokens"])
+        return frozenset(index for index in added if (self.backend.id_to_token(index) or "").startswith(" "))
 
     def knowing(self, **derived: Any) -> "Tokenizer":
         """Return the same tokenizer with derived properties that are known already, such as mapped surfaces."""

@@ -83,7 +83,7 @@ def coverage(tokenizer: Tokenizer, counterpart: NDArray[np.int32], counts: NDArr
 def _role_pairs(source: Tokenizer, other: Tokenizer) -> list[tuple[int, int]]:
     """Pair special ids: those of the same name (``<|im_start|>``), BOS and padding by role, any end with the first.
 
-    Roles come last, so that they win over names.
+    Roles come last, so that they win over names. A token of ordinary text keeps to its bytes, although it has a role.
     """
     mine, theirs = source.roles, other.roles
     names = {index: name for name, index in source.vocabulary.items() if index in source.specials - {source.unknown}}
@@ -94,4 +94,5 @@ def _role_pairs(source: Tokenizer, other: Tokenizer) -> list[tuple[int, int]]:
     ]
     pairs += [(mine.pad, theirs.pad), (mine.bos, theirs.bos)]
     pairs += [(end, theirs.eos[0]) for end in mine.eos if theirs.eos]
-    return [(a, b) for a, b in pairs if a is not None and b is not None]
+    known = [(a, b) for a, b in pairs if a is not None and b is not None]
+    return [(a, b) for a, b in known if not (source.is_ordinary(a) or other.is_ordinary(b))]

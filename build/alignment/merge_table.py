@@ -23,7 +23,7 @@ def merge_table(tokenizer: Tokenizer) -> MergeTable:
 
     Ids need not follow ranks, and several merges may make one token. What counts is the merge that BPE really does last
     when it meets the token's own bytes. Tokens that it does not give back (added tokens, tokens that only
-    `ignore_merges` reaches) are marked `UNREACHABLE`; special tokens too.
+    `ignore_merges` reaches) are marked `UNREACHABLE`; special tokens too, unless merging ends in them.
 
     Merges are gone through by rank. At the turn of a pair both parts may have been made by lower ranks. Then the
     merge-site lemma decides whether the pair is still there to be merged. Tokens with a part that comes later are
@@ -33,15 +33,16 @@ def merge_table(tokenizer: Tokenizer) -> MergeTable:
     merges = _merges_by_rank(tokenizer)
     left, right, rank = ([missing] * tokenizer.size for missing in (UNREACHABLE, UNREACHABLE, -1))
     # Signs that the model never sees are no symbols: a plain space where another sign is written for it.
+    without_bytes = {token for token in tokenizer.specials if not tokenizer.spelled[token]}
     seen = byte_symbols() if tokenizer.kind == "byte-level BPE" else None
     spaces = {" "} - {tokenizer.space_sign}
     for name, token in vocabulary.items():
         symbol = len(name) == 1 and name not in spaces if seen is None else name in seen
-        if token not in tokenizer.specials and (symbol or token in tokenizer.byte_tokens):
+        if token not in without_bytes and (symbol or token in tokenizer.byte_tokens):
             left[token] = right[token] = SYMBOL
     unordered: set[int] = set()
     for (first, second), (place, token) in merges.items():
-        if left[token] != UNREACHABLE or token in tokenizer.specials:
+        if left[token] != UNREACHABLE or token in without_bytes:
             continue
         if UNREACHABLE in (left[first], left[second]):
             unordered.add(token)

@@ -231,7 +231,6 @@ def _draft_by_model(asked: Any) -> dict[str, str]:
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.formats.alignment import Alignment
     from spectool.artifacts.tokenizer.opening import open_named, open_tokenizer
-    from spectool.artifacts.tokenizer.round_trips import limits
     from spectool.build.alignment.stage import passing_alignment
     from spectool.measure.emulate.strategies import StrategyRun, anchored_steps, compare_strategies
     from spectool.runtime.translation.factory import make_translator
@@ -246,8 +245,6 @@ def _draft_by_model(asked: Any) -> dict[str, str]:
         recorded.require(drafting, target)
     for side in (drafting, target):
         say_notes(side)
-        if changes := limits(side):
-            say(f"{side.name} does not keep every text: {'; '.join(changes)}")
     name = asked.draft
     if counted is not None:
         order = asked.order or _ORDER

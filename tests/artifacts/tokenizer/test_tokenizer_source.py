@@ -140,7 +140,7 @@ def check_as_transformers_loads_it(directory: Path) -> Tokenizer:
     opened, loaded = open_tokenizer(directory), open_tokenizer(AutoTokenizer.from_pretrained(directory))
     assert (opened.spec, opened.fingerprint) == (loaded.spec, loaded.fingerprint)
     assert (opened.roles, opened.rebuilt_as, opened.source) == (loaded.roles, loaded.rebuilt_as, loaded.source)
-    assert opened.notes == ()
+    assert opened.notes == loaded.notes
     return opened
 
 

@@ -52,7 +52,7 @@ def test_the_same_bytes_in_two_spellings() -> None:
 
 
 def test_of_ordinary_duplicates_the_lowest_id() -> None:
-    backend = Backend(models.WordLevel({"?": 0, "a b": 1, "a▁b": 2, "c": 3}, unk_token="?"))
+    backend = Backend(models.WordLevel({"<unk>": 0, "a b": 1, "a▁b": 2, "c": 3}, unk_token="<unk>"))
     backend.decoder = decoders.Replace("▁", " ")
     many = open_tokenizer(backend)
     assert duplicate_surfaces(many) == 1
