@@ -9,8 +9,6 @@ from collections.abc import Generator, Mapping
 from contextlib import closing
 from typing import Any
 
-import mlx.core as mx
-
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import lengths
@@ -60,6 +58,7 @@ class Conversation:
         self._max_kv_size = options.pop("max_kv_size", None)
         if options.get("num_draft_tokens", 0) is None:
             options["num_draft_tokens"] = Controller()  # one for all answers: they are short, and learning takes time
+        self._seed, self._turns = options.pop("seed", None), 0
         self._options = options
         self.reset()
 
@@ -76,6 +75,8 @@ class Conversation:
             SpectoolError: The template or the model refuses it; the conversation is as before.
         """
         messages = [*self.messages, {"role": "user", "content": text}]
+        seed = None if self._seed is None else (self._seed + self._turns) % 2**64  # no two turns draw the same
+        self._turns += 1
         prompt = rendered(self._tokenizer, messages, self._variables)
         kept = self._take_back(accepted_length(self._cached, prompt[:-1]))
         said: list[str] = []
@@ -83,9 +84,10 @@ class Conversation:
         responses = stream_generate(
             self._model,
             self._tokenizer,
-            mx.array(prompt[kept:]),
+            prompt[kept:],
             prompt_cache=self._cache,
             cached_tokens=prompt[:kept],
+            seed=seed,
             **self._options,
         )
         try:

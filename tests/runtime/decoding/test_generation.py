@@ -12,6 +12,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.hybrid import HybridDrafter
 
 from ..caches.holding import assert_holds
 from ..fake_drafters import Failing, Fixed, Oracle
@@ -121,6 +122,18 @@ def test_a_failing_drafter_is_switched_off(model: Any, text: list[int], method: 
         assert "'failing'" in str(caught[0].message)
         assert "OSError: disk gone" in str(caught[0].message)
         assert drafter.calls == call, "asked again after it had failed"
+
+
+def test_every_failure_is_reported_and_counted(model: Any, text: list[int]) -> None:
+    total = DraftStatistics()
+    hybrid = HybridDrafter([Failing(text, "commit", 1), Oracle(text), Failing(text, "start", 1)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.resetwarnings()
+        warnings.simplefilter("default")  # once for each text and place
+        for drafter in (Failing(text, "propose", 1), Failing(text, "propose", 1), hybrid):
+            assert generated(model, drafter, 9, statistics=total) == text[:9]
+    assert [str(each.message).count("'failing' is switched off") for each in caught] == [1] * 4
+    assert [(failure.drafter, failure.error) for failure in total.failures] == [("failing", "OSError: disk gone")] * 4
 
 
 def test_nonsense_for_tokens_switches_off(model: Any, text: list[int]) -> None:
