@@ -79,8 +79,7 @@ def sampling_arguments(model: Any, tokenizer: Any, options: dict[str, Any]) -> d
     Raises:
         SpectoolError: An end token or a bias names no token, or a setting is none.
     """
-    from spectool.runtime.decoding.processors import make_logits_processors
-    from spectool.runtime.decoding.sampling import Sampling
+    from spectool.runtime.decoding.sampling import Sampling, make_logits_processors
 
     names = ("temp", "top_p", "min_p", "min_tokens_to_keep", "top_k", "xtc_probability", "xtc_threshold")
     settings = {name: options.pop(name) for name in names}

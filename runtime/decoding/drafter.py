@@ -44,8 +44,8 @@ class Proposal(NamedTuple):
 def warn_switched_off(drafter: "Drafter", error: Exception) -> None:
     """Warn that ``drafter`` failed and is not asked again in this generation.
 
-    Each failure is reported, also where Python shows a warning once only, and nothing is raised where warnings are
-    errors: a drafter never ends a generation.
+    Each failure is reported, also where Python would show a warning only once. Nothing is raised where warnings are
+    errors, since a drafter never ends a generation.
     """
     message = (
         f"drafter {drafter.name!r} is switched off for this generation: {type(error).__name__}: {error}. "

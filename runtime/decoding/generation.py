@@ -32,10 +32,9 @@ from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import leaves
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
-from spectool.runtime.decoding.processors import biased_tokens
 from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.randomness import Randomness
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_probabilities, processed
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens, log_probabilities, processed
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.token_ids import prompt_ids, require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import choose, ids

@@ -1,7 +1,7 @@
 """MLX's random state, which all generations of a thread share.
 
 A generation with a seed draws from a state of its own and leaves the shared one as it was, between two tokens, too. One
-that fails puts the state back: mlx-lm's samplers are compiled over it, and where such a function raises, the state is a
+that fails puts the state back. mlx-lm's samplers are compiled over it, and when such a function raises, the state is a
 placeholder that can never be evaluated.
 """
 

@@ -1,8 +1,8 @@
 """Which token ids a model has.
 
 A tokenizer can have more tokens than the model has rows: Gemma 3's has 262,145, the model 262,144. MLX does not check
-indices, so an id beyond the last row reads or writes foreign memory wherever it selects one: in the embedding, in a
-penalty, in a bias. The limit is the number of the model's own logits; mlx-lm makes the embedding of the same size.
+indices. So an id beyond the last row reads or writes foreign memory, be it in the embedding, a penalty or a bias. The
+limit is the number of the model's own logits; mlx-lm makes the embedding of the same size.
 """
 
 import weakref

@@ -202,3 +202,56 @@ def test_logits_processors_see_the_true_history(model: Any, text: list[int]) -> 
     assert generated(model, drafter, 30, logits_processors=[spy]) == text[:30]
     for length in range(30):
         assert PROMPT + text[:length] in histories
+
+
+def test_the_same_tokens_as_from_the_whole_prompt(model: Any) -> None:
+    prompt = max(prompts(6), key=len)
+    processors = make_logits_processors(repetition_penalty=1.5, repetition_context_size=len(prompt))
+    expected = plain(model, prompt, 20, logits_processors=processors)
+    assert expected != plain(model, prompt[9:], 20, logits_processors=processors)
+    cache = make_prompt_cache(model)
+    model(mx.array([prompt[:9]]), cache=cache)
+    oracle = Oracle(expected, wrong=0.3)
+    steps = generate_step(
+        mx.array(prompt[9:]),
+        model,
+        drafter=oracle,
+        max_tokens=20,
+        logits_processors=processors,
+        prompt_cache=cache,
+        cached_tokens=prompt[:9],
+    )
+    assert [token for token, _, _ in steps] == expected
+    assert oracle.started == prompt
+
+
+def test_progress_counts_the_prompt_as_mlx_lm_does(model: Any) -> None:
+    from mlx_lm.generate import generate_step as host_generate_step
+
+    prompt = mx.array(max(prompts(6), key=len))
+
+    def told(step: Any) -> list[tuple[int, int]]:
+        calls: list[tuple[int, int]] = []
+
+        def note(fed: int, total: int) -> None:
+            calls.append((fed, total))
+
+        list(step(prompt, model, max_tokens=3, prefill_step_size=4, prompt_progress_callback=note))
+        return calls
+
+    assert told(generate_step) == told(host_generate_step)
+    assert told(generate_step)[0] == (0, prompt.size) and told(generate_step)[-1] == (prompt.size, prompt.size)
+
+
+def test_progress_that_raises_ends_the_prompt_and_leaves_the_cache_as_it_was(model: Any) -> None:
+    prompt = mx.array(max(prompts(6), key=len))
+    cache = make_prompt_cache(model)
+
+    def enough(fed: int, total: int) -> None:
+        if fed >= 8:
+            raise TimeoutError
+
+    steps = generate_step(prompt, model, prompt_cache=cache, prefill_step_size=4, prompt_progress_callback=enough)
+    with pytest.raises(TimeoutError):
+        next(steps)
+    assert cache[0].offset == 0
