@@ -18,7 +18,6 @@ import json
 import multiprocessing
 import os
 import random
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
@@ -79,10 +78,8 @@ def run(job: Job, models: Path, scratch: Path, names: Sequence[str]) -> tuple[li
             source.text = target.bytes_of(texts[number])
         for name, cell in cells.items():
             drafter = made.by_name[name][number % len(made.by_name[name])]
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # a drafter that is switched off would be compared no more
-                found = compare(setting, drafter, prompt, held, output, length, cell)
-                errors += [f"{job}, {name}, prompt {number}: {error}" for error in found]
+            found = compare(setting, drafter, prompt, held, output, length, cell)
+            errors += [f"{job}, {name}, prompt {number}: {error}" for error in found]
         with _done.get_lock():
             _done.value += 1
     lines = []

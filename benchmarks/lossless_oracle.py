@@ -177,6 +177,9 @@ def compare(
         )
         got = [token for token, _, _ in steps]
         cell.seconds += time.process_time() - started
+        if cell.statistics.failures:
+            yield f"drafters failed and were compared no more: {cell.statistics.failures}"
+            return
         wrong = next((i for i, (a, b) in enumerate(zip(expected[done:], got, strict=True)) if a != b), None)
         if wrong is None:
             cell.compared += len(got)

@@ -3,6 +3,7 @@ from .decoding.drafter import Drafter as Drafter
 from .decoding.drafter import Proposal as Proposal
 from .decoding.generation import generate_step as generate_step
 from .decoding.sampling import Sampling as Sampling
+from .decoding.sampling import make_logits_processors as make_logits_processors
 from .decoding.statistics import DraftStatistics as DraftStatistics
 from .decoding.streaming import GenerationResponse as GenerationResponse
 from .decoding.streaming import stream_generate as stream_generate

@@ -15,6 +15,7 @@ Source of the interface: vLLM 0.33, ``v1/spec_decode/custom_class_proposer.py`` 
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,11 +23,11 @@ from spectool import SpectoolError
 from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.runtime.decoding.drafter import Drafter, warn_switched_off
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.loading import open_dictionary
+from spectool.runtime.loading import MIN_PROBABILITY, open_dictionary
 
 _SECTION = "spectool"
 _REMEMBERED = 32  # last tokens by which a row is recognised
-_DEFAULTS: dict[str, Any] = {"dictionary": None, "min_probability": 0.0, "history": False}
+_DEFAULTS: dict[str, Any] = {"dictionary": None, "min_probability": MIN_PROBABILITY, "history": False}
 
 
 class Rows(Protocol):
@@ -39,8 +40,8 @@ class Rows(Protocol):
 class _Request:
     """What one row drafts from."""
 
-    def __init__(self, drafter: Drafter) -> None:
-        self._drafter = drafter
+    def __init__(self, drafter: Drafter, vocabulary: int) -> None:
+        self._drafter, self._vocabulary = drafter, vocabulary
         self._length = -1
         self._newest: list[int] = []
         self._working = True
@@ -49,7 +50,8 @@ class _Request:
         """Return at most ``limit`` tokens; none of a drafter that fails, until the row holds another request."""
         try:
             self._update(row, length, new, tokens)
-            return list(self._drafter.propose(limit).tokens) if self._working else []
+            proposed = self._drafter.propose(limit).tokens if self._working else ()
+            return list(takewhile(lambda token: 0 <= token < self._vocabulary, proposed))
         except Exception as error:
             self._working = False
             warn_switched_off(self._drafter, error)
@@ -90,6 +92,9 @@ class DictionaryProposer:
         self._history = bool(settings["history"])
         self._limit = int(vllm_config.speculative_config.num_speculative_tokens)
         self._longest = int(vllm_config.model_config.max_model_len)
+        # A tokenizer can have more tokens than the model has rows. vLLM says 0 where it does not know these.
+        rows = getattr(vllm_config.model_config, "get_vocab_size", int)()
+        self._vocabulary = int(rows) or tokenizer.size
         self._requests: list[_Request] = []
 
     def propose(
@@ -112,7 +117,8 @@ class DictionaryProposer:
             Proposals, ``[requests][at most num_speculative_tokens]``.
         """
         while len(self._requests) < len(sampled_token_ids):
-            self._requests.append(_Request(LookupDrafter(self._dictionary, self._history, self._min_probability)))
+            drafter = LookupDrafter(self._dictionary, self._history, self._min_probability)
+            self._requests.append(_Request(drafter, self._vocabulary))
         proposals: list[list[int]] = []
         for row, new in enumerate(sampled_token_ids):
             length = int(num_tokens_no_spec[row])

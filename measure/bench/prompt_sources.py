@@ -151,8 +151,7 @@ def encoded(prompt: Prompt, tokenizer: Any) -> list[int]:
     """Return the ids of a prompt by mlx-lm's ``TokenizerWrapper``, as `spectool generate` would feed them."""
     from spectool.runtime.commands.chat_template import messages_of, rendered
     from spectool.runtime.decoding.streaming import encode_prompt
-    from spectool.runtime.decoding.verification import ids
 
     if prompt.chat and tokenizer.has_chat_template:
         return rendered(tokenizer, messages_of(prompt.text), {})
-    return ids(encode_prompt(tokenizer, prompt.text))
+    return encode_prompt(tokenizer, prompt.text)

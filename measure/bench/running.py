@@ -46,6 +46,7 @@ from spectool.measure.bench.experiment import DrafterSpec, Experiment, ModelSpec
 from spectool.measure.bench.machine import machine, versions
 from spectool.measure.bench.prompt_sources import Prompt, encoded, fingerprint, load_prompts
 from spectool.measure.bench.timing import Configuration, Target
+from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.drafters.prompt_lookup import with_prompt_lookup
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.models import load_model
@@ -236,6 +237,7 @@ def _measure(loaded: _Loaded, seed: int, job: _Job, work: Path, on_generation: C
     labels = {"language": prompt.language, "kind": prompt.kind, "prompt": prompt.name, "repetition": job.repetition}
     mine = [loaded.plain, *chain.from_iterable(loaded.drafted[drafter] for drafter in job.drafters)]
     ids = encoded(prompt, loaded.tokenizer)
+    require_tokens(f"prompt {prompt.name}", ids, vocabulary_size(loaded.target.model), loaded.tokenizer)
     block = loaded.target.measure(job.number, ids, mine, job.temperature, (seed, job.number), labels, on_generation)
     unfinished = work / "unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -7,7 +7,6 @@ pass to the last token. A draft model forgets what it has read before, so that e
 
 import copy
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -29,7 +28,7 @@ from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.host.generation import generate_step as plain_generate_step
 from spectool.runtime.host.generation import generation_stream, make_prompt_cache, wired_limit
 
-_LEFT = 2  # tokens of a prompt that each configuration feeds itself: a drafter is first asked after a pass
+_LEFT = 2  # tokens of a prompt that each configuration feeds itself
 _WARM_UP = 8  # tokens
 _COUNTED = ("tokens", "passes", "drafted_passes", "proposed", "accepted")
 _MEASURED = ("draft_prompt_seconds", "first_token_seconds", "seconds", "joules", "output")
@@ -156,8 +155,7 @@ class Target:
         sampler = Sampling(temp=temperature) if temperature else None
         options = {"max_tokens": tokens, "sampler": sampler, "prompt_cache": cache}
         found, drafter = _Generated(), configuration.drafter
-        with wired_limit(self.model, [generation_stream]), warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # a drafter that is switched off measures nothing
+        with wired_limit(self.model, [generation_stream]):
             if drafter is not None:
                 _forget(drafter)
             energy, asked = self.meter.joules(), time.perf_counter()
@@ -173,15 +171,14 @@ class Target:
                 if drafter is None
                 else self._drafted_steps(found, configuration, prompt, options, temperature)
             )
-            try:
-                for token in steps:
-                    ended = time.perf_counter()
-                    if not found.output:
-                        found.first_token_seconds = found.draft_prompt_seconds + ended - found.began
-                    found.output.append(int(token))
-            except RuntimeWarning as warning:
-                raise self._failed(configuration, str(warning)) from warning
+            for token in steps:
+                ended = time.perf_counter()
+                if not found.output:
+                    found.first_token_seconds = found.draft_prompt_seconds + ended - found.began
+                found.output.append(int(token))
             now, joules = time.perf_counter(), self.meter.joules()
+        if found.statistics.failures:  # a drafter that is switched off measures nothing
+            raise self._failed(configuration, "; ".join(failure.error for failure in found.statistics.failures))
         found.seconds = found.draft_prompt_seconds + ended - found.began
         if energy is not None and joules is not None:  # of which what came before the first pass takes its share
             found.joules = (joules - energy) * found.seconds / (now - asked)

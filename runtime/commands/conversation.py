@@ -9,8 +9,6 @@ from collections.abc import Generator, Mapping
 from contextlib import closing
 from typing import Any
 
-import mlx.core as mx
-
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import lengths
@@ -57,6 +55,7 @@ class Conversation:
         self._begin: list[Message] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
         self._variables = dict(variables or {})
         self._max_kv_size = options.pop("max_kv_size", None)
+        self._seed, self._turns = options.pop("seed", None), 0
         self._options = options
         self.reset()
 
@@ -73,6 +72,8 @@ class Conversation:
             SpectoolError: The template or the model refuses it; the conversation is as before.
         """
         messages = [*self.messages, {"role": "user", "content": text}]
+        seed = None if self._seed is None else (self._seed + self._turns) % 2**64  # no two turns draw the same
+        self._turns += 1
         prompt = rendered(self._tokenizer, messages, self._variables)
         kept = self._take_back(accepted_length(self._cached, prompt[:-1]))
         said: list[str] = []
@@ -80,9 +81,10 @@ class Conversation:
         responses = stream_generate(
             self._model,
             self._tokenizer,
-            mx.array(prompt[kept:]),
+            prompt[kept:],
             prompt_cache=self._cache,
             cached_tokens=prompt[:kept],
+            seed=seed,
             **self._options,
         )
         try:

@@ -93,7 +93,6 @@ def generate(
 
     from spectool.runtime.commands.chat_template import encode, messages_of, rendered, rendered_after, rendered_up_to
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
-    from spectool.runtime.decoding.verification import ids
 
     templated = tokenizer.has_chat_template and not ignore_chat_template
     if not templated and (system_prompt is not None or prefill_response is not None):
@@ -106,7 +105,7 @@ def generate(
     elif prompt_cache_file is not None:
         encoded = encode(tokenizer, text)
     else:
-        encoded = ids(encode_prompt(tokenizer, text))
+        encoded = encode_prompt(tokenizer, text)
     if saved_file is not None:
         show(save_prompt(saved_file, target, tokenizer, encoded, arguments, made_with), as_json)
         return

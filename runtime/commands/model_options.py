@@ -232,7 +232,7 @@ def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
         "kv_bits": kv_bits or None,
         "kv_group_size": group_size,
         **{name: options.pop(name) for name in unchanged},
-        **sampling_arguments(tokenizer, options),
+        **sampling_arguments(model, tokenizer, options),
     }
     mx.eval(model.parameters())
     return model, tokenizer, arguments

@@ -68,20 +68,18 @@ _PENALTIES = ("repetition", "presence", "frequency")
 _MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
 
 
-def sampling_arguments(tokenizer: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options out and make of them what ``stream_generate`` takes. Seeds mlx, if a seed is given.
+def sampling_arguments(model: Any, tokenizer: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options out and make of them what ``stream_generate`` takes.
 
     Args:
+        model: The target.
         tokenizer: mlx-lm's ``TokenizerWrapper``; extra end tokens are added to it.
         options: Values of all options by name; those of `sampling_options` are removed.
 
     Raises:
-        SpectoolError: An end token or a bias names no token.
+        SpectoolError: An end token or a bias names no token, or a setting is none.
     """
-    import mlx.core as mx
-
-    from spectool.runtime.decoding.sampling import Sampling
-    from spectool.runtime.host.generation import sample_utils
+    from spectool.runtime.decoding.sampling import Sampling, make_logits_processors
 
     names = ("temp", "top_p", "min_p", "min_tokens_to_keep", "top_k", "xtc_probability", "xtc_threshold")
     settings = {name: options.pop(name) for name in names}
@@ -89,26 +87,19 @@ def sampling_arguments(tokenizer: Any, options: dict[str, Any]) -> dict[str, Any
     sizes = [f"{kind}_context_size" for kind in _PENALTIES]
     penalties |= {size: min(options.pop(size), _MOST_RECENT) for size in sizes}
     for token in options.pop("extra_eos_tokens"):
-        tokenizer.eos_token_ids = {*tokenizer.eos_token_ids, _token_id(tokenizer, token, "--extra-eos-token")}
-    seed = options.pop("seed")
-    if seed is not None:
-        mx.random.seed(seed)
-    # mlx-lm refuses what is no restriction at all.
-    if settings["top_k"] >= len(tokenizer.vocab):
-        settings["top_k"] = 0
-    if settings["min_tokens_to_keep"] >= len(tokenizer.vocab):
-        settings["min_p"] = 0.0
+        tokenizer.eos_token_ids = {*tokenizer.eos_token_ids, _token_id(model, tokenizer, token, "--extra-eos-token")}
     special = (*tokenizer.encode("\n", add_special_tokens=False), *tokenizer.eos_token_ids)
-    processors = sample_utils.make_logits_processors(_biases(tokenizer, options.pop("logit_bias")), **penalties)
+    biases = _biases(model, tokenizer, options.pop("logit_bias"))
     return {
         "sampler": Sampling(**settings, xtc_special_tokens=special) if settings["temp"] else None,
-        "logits_processors": processors,
+        "logits_processors": make_logits_processors(biases, **penalties),
+        "seed": options.pop("seed"),
         "max_tokens": options.pop("max_tokens"),
         "stop_strings": [text.replace("\\n", "\n").replace("\\t", "\t") for text in options.pop("stop_strings")],
     }
 
 
-def _biases(tokenizer: Any, given: tuple[str, ...]) -> dict[int, float]:
+def _biases(model: Any, tokenizer: Any, given: tuple[str, ...]) -> dict[int, float]:
     biases = {}
     for entry in given:
         token, _, bias = entry.rpartition("=")
@@ -118,16 +109,19 @@ def _biases(tokenizer: Any, given: tuple[str, ...]) -> dict[int, float]:
             value = None
         if not token or value is None:
             raise click.UsageError(f"--logit-bias: expected ID=BIAS such as 13=-5, got {entry!r}")
-        biases[_token_id(tokenizer, token, "--logit-bias")] = value
+        biases[_token_id(model, tokenizer, token, "--logit-bias")] = value
     return biases
 
 
-def _token_id(tokenizer: Any, token: str, option: str) -> int:
+def _token_id(model: Any, tokenizer: Any, token: str, option: str) -> int:
     """Return the id of a token given to ``option`` by its text in the vocabulary, or by its id."""
-    vocabulary = tokenizer.get_vocab()
+    from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
+
+    vocabulary, size = tokenizer.get_vocab(), vocabulary_size(model)
     found = int(token) if token.isdecimal() else vocabulary.get(token)  # a number is an id, as in mlx-lm
-    if found in vocabulary.values():
-        return int(found)
-    raise SpectoolError(
-        f"{option}: {token!r} is no token of this model, nor the id of one. Give it as tokenizer.json spells it"
-    )
+    if found is None or (found >= size and found not in vocabulary.values()):
+        raise SpectoolError(
+            f"{option}: {token!r} is no token of this model, nor the id of one. Give it as tokenizer.json spells it"
+        )
+    require_tokens(option, [found], size, tokenizer)
+    return int(found)

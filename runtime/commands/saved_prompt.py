@@ -88,7 +88,7 @@ def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: d
     Raises:
         SpectoolError: It is none, of another model, or quantised in another way.
     """
-    from spectool.runtime.caches.prefill import vocabulary_size
+    from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
     from spectool.runtime.prompt_cache import fingerprint, load_prompt_cache
 
     drafter, kv_bits, model = arguments["drafter"], arguments["kv_bits"], made_with["model"]
@@ -103,9 +103,7 @@ def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: d
     found = {entry.bits for entry in saved.cache if hasattr(entry, "bits")}
     if kv_bits is not None and found - {kv_bits}:
         raise SpectoolError(f"{path}: quantised to {min(found)} bits, expected --kv-bits {kv_bits}. Leave it out")
-    rows = vocabulary_size(target)
-    if saved.tokens and not 0 <= min(saved.tokens) <= max(saved.tokens) < rows:
-        raise SpectoolError(f"{path}: expected token ids of 0 to {rows - 1}, got others. Save the prompt anew")
+    require_tokens(str(path), saved.tokens, vocabulary_size(target))
     note = _slower(saved, drafter, made_with)
     if note:
         say(f"{path}: {note}. Save the prompt anew with these options to spare that: --save-prompt-cache")

@@ -5,8 +5,9 @@ One generation is ``start(prompt)`` and then, cycle after cycle, ``propose(limit
 only from the tokens that the target committed.
 """
 
+import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -40,6 +41,24 @@ class Proposal(NamedTuple):
         return Proposal(tuple(self.tokens)[:limit], self.source, tuple(self.probabilities)[:limit], drawn)
 
 
+def warn_switched_off(drafter: "Drafter", error: Exception) -> None:
+    """Warn that ``drafter`` failed and is not asked again in this generation.
+
+    Each failure is reported, also where Python would show a warning only once. Nothing is raised where warnings are
+    errors, since a drafter never ends a generation.
+    """
+    message = (
+        f"drafter {drafter.name!r} is switched off for this generation: {type(error).__name__}: {error}. "
+        "Decoding goes on without it; the output does not change."
+    )
+    try:
+        # Without a registry, nothing remembers that the same was said before.
+        line = warn_switched_off.__code__.co_firstlineno
+        warnings.warn_explicit(message, RuntimeWarning, __file__, line, module=__name__)
+    except RuntimeWarning:
+        logging.getLogger(__name__).warning(message)
+
+
 class Drafter:
     """Guesses the target's next tokens; never decides anything. Subclasses inherit what they do not need.
 
@@ -50,11 +69,14 @@ class Drafter:
         name: Name in statistics.
         costs_a_pass: Whether each draft token costs a forward pass of a model.
         cache: Of its draft model; None where there is none.
+        report: Called with each drafter that fails within this one, which goes on without it. The loop replaces it, to
+            count failures.
     """
 
     name: str
     costs_a_pass: bool = False
     cache: "DraftCache | None" = None
+    report: Callable[["Drafter", Exception], None] = staticmethod(warn_switched_off)
 
     def __repr__(self) -> str:
         """Return its class and what it drafts from."""
@@ -113,13 +135,3 @@ def accepted_length(draft: Sequence[object], target: Sequence[object]) -> int:
             break
         count += 1
     return count
-
-
-def warn_switched_off(drafter: Drafter, error: Exception) -> None:
-    """Warn that ``drafter`` failed and is not asked again in this generation."""
-    warnings.warn(
-        f"drafter {drafter.name!r} is switched off for this generation: {type(error).__name__}: {error}. "
-        "Decoding goes on without it; the output does not change.",
-        RuntimeWarning,
-        stacklevel=2,
-    )

@@ -27,15 +27,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
 
-from spectool import RuntimeUnsupported
 from spectool.runtime.caches import windows
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import leaves
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
 from spectool.runtime.decoding.proposer import Proposer
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_probabilities, processed
+from spectool.runtime.decoding.randomness import Randomness
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens, log_probabilities, processed
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.token_ids import prompt_ids, require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import choose, ids
 from spectool.runtime.host.generation import (
     DEFAULT_QUANTIZED_KV_START,
@@ -55,10 +56,11 @@ class _Pass(NamedTuple):
 
     tokens: mx.array  # the target's choice at each position from the last committed token on, shape [rows]
     logprobs: mx.array  # log-probabilities [rows, vocabulary]
+    judged: int  # leading positions whose choice counts: all, unless a processor refuses the text of a draft
 
 
 def generate_step(
-    prompt: mx.array,
+    prompt: mx.array | Sequence[int],
     model: Any,
     *,
     drafter: Drafter | None = None,
@@ -67,6 +69,7 @@ def generate_step(
     stop_tokens: Collection[int] = frozenset(),
     sampler: Sampler | None = None,
     logits_processors: Sequence[LogitsProcessor] | None = None,
+    seed: int | None = None,
     verify: Literal["exact", "rejection"] | None = None,
     max_kv_size: int | None = None,
     prompt_cache: list[Any] | None = None,
@@ -104,7 +107,10 @@ def generate_step(
             position. None takes the most probable token.
         logits_processors: Change the logits [1, vocabulary] of a position, given all tokens
             before it, shape [tokens]. Must be functions of their arguments, since they are
-            also asked about positions that are then rejected.
+            also asked about positions that are then rejected. One that raises there, as a grammar
+            does, ends the draft; one that raises after committed tokens ends the generation.
+        seed: Draws from a random state of its own, so that the same call gives the same text again. MLX's shared
+            state stays as it is. None draws from that one.
         verify: ``rejection`` lets draft models that can do so draw their drafts, by the request's own settings, and
             accepts all drafts by rejection sampling. The sampler must then be a `Sampling`; without one, exact match is
             all there is. None: by rejection sampling with a `Sampling`, by exact match with other samplers.
@@ -126,11 +132,15 @@ def generate_step(
         A generator of ``(token id, log-probabilities [vocabulary], whether it was drafted)``.
 
     Raises:
-        RuntimeUnsupported: The prompt is empty, or the model's caches allow no quantisation.
+        RuntimeUnsupported: The prompt is empty, or the model's caches allow no quantisation. Or (`TokenOutOfRange`)
+            the model does not have a token of the prompt, the cached tokens or a logit bias.
             Raised at the call, before any work.
     """
-    if prompt.size == 0:
-        raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
+    tokens, cached_tokens, vocabulary = prompt_ids(prompt), tuple(cached_tokens), vocabulary_size(model)
+    require_tokens("prompt", tokens, vocabulary)
+    require_tokens("cached_tokens", cached_tokens, vocabulary)
+    for processor in logits_processors or ():
+        require_tokens("logit_bias", biased_tokens(processor), vocabulary)
     cache = make_prompt_cache(model, max_kv_size) if prompt_cache is None else prompt_cache
     processors = tuple(logits_processors or ())
     draw = None
@@ -148,22 +158,25 @@ def generate_step(
         from spectool.runtime.draft_length.session import borrow, give_back_after
 
         count = borrow(model, drafter)
-    proposer = Proposer(drafter, count, cache, quantized_kv_start if kv_bits else None, draw)
+    statistics = DraftStatistics() if statistics is None else statistics
+    quantized_from = quantized_kv_start if kv_bits else None
+    proposer = Proposer(drafter, count, cache, quantized_from, draw, vocabulary=vocabulary, statistics=statistics)
     if shared:
         give_back_after(proposer, model, drafter, count)
-    statistics = DraftStatistics() if statistics is None else statistics
     statistics.controller = proposer.controller
     quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)
     return _Run(
         model=model,
         cache=cache,
         proposer=proposer,
-        prompt=prompt,
-        cached_tokens=tuple(cached_tokens),
+        prompt=prompt if isinstance(prompt, mx.array) else mx.array(tokens),
+        prompt_ids=tokens,
+        cached_tokens=cached_tokens,
         max_tokens=max_tokens,
         stop_tokens=frozenset(stop_tokens),
         sampler=sampler,
         processors=processors,
+        randomness=Randomness(seed),
         prefill=partial(prefill, model, cache, step_size=prefill_step_size, quantize=quantize),
         quantize=quantize,
         stream=stream,
@@ -181,12 +194,14 @@ class _Run:
     cache: list[Any]
     proposer: Proposer
     prompt: mx.array
+    prompt_ids: list[int]
     cached_tokens: tuple[int, ...]
     max_tokens: int
     stop_tokens: frozenset[int]
     sampler: Sampler | None
     processors: tuple[LogitsProcessor, ...]
-    prefill: Callable[..., int]
+    randomness: Randomness
+    prefill: Callable[..., None]
     quantize: Callable[[], None]
     stream: Any
     statistics: DraftStatistics
@@ -201,7 +216,7 @@ class _Run:
         self.stuck = 0  # tokens that cannot be taken out any more before the next one is yielded
         self.fed: list[int] = []  # tokens of the latest pass
         self.again: list[int] = []  # committed ones that the next pass must feed again
-        self.ahead: _Pass | None = None  # the next pass, where it has begun
+        self.ahead: Callable[[], _Pass] | None = None  # returns the next pass, where it has begun
         # All tokens so far, for the processors: none of them, no copy.
         self.history: mx.array | None = None
 
@@ -210,7 +225,7 @@ class _Run:
         try:
             frontier = self._read_prompt()
             while self.yielded != self.max_tokens:
-                with mx.stream(self.stream):
+                with mx.stream(self.stream), self.randomness:
                     cycle, logprobs = self._cycle(frontier)
                 self.statistics.record_pass(cycle.source, len(cycle.proposal))
                 self.on_cycle(cycle)
@@ -239,14 +254,14 @@ class _Run:
         with mx.stream(self.stream):
             self.progress(0, total)
             self.checkpoints.mark(total - 1, windows_too=True)
-            self.proposer.vocabulary = self.prefill(self.prompt[:-1], progress=lambda fed: self.progress(fed, total))
+            self.prefill(self.prompt[:-1], progress=lambda fed: self.progress(fed, total))
             self.begin = total - 1
             if self.max_tokens != 0:
-                self.proposer.start([*self.cached_tokens, *ids(self.prompt)])
+                self.proposer.start([*self.cached_tokens, *self.prompt_ids])
         windows.use_exact_masks(leaves(self.cache))
         if self.processors:
             self.history = mx.concatenate([self._array(self.cached_tokens), self.prompt])
-        return ids(self.prompt[-1:])[0]
+        return self.prompt_ids[-1]
 
     def _cycle(self, frontier: int) -> tuple[Cycle, mx.array]:
         """Propose, verify and commit after the committed token ``frontier``.
@@ -260,43 +275,62 @@ class _Run:
         draft = tuple(proposal.tokens)
         if self.ahead is None:
             self.fed = [*self.again, frontier, *draft]
-            seen = self._followed(self._array(draft))
-            current = self._verify(self._array(self.fed), draft, seen, proposal.distribution)
+            current = self._choose(self._logits(self._array(self.fed), len(draft) + 1), draft, proposal.distribution)
         else:
-            self.fed, current, self.ahead = [frontier], self.ahead, None
-        if left != 0 and not draft and proposer.drafting_paused():
+            self.fed, current, self.ahead = [frontier], self.ahead(), None
+        draft = draft[: current.judged - 1]
+        if left != 0 and not proposal.tokens and proposer.drafting_paused():
             self._begin_ahead(current)
-        mx.eval(current.tokens)  # log-probabilities that nobody reads are not computed
+        # Log-probabilities that nobody reads are not computed.
+        mx.eval(current.tokens, self.randomness.unread())
         target = [token for token in ids(current.tokens) if token >= 0]  # those after a verdict were not drawn
+        target = target[: current.judged]
         accepted = min(accepted_length(draft, target), len(target) - 1)
         committed = _until_stop(target[: accepted + 1], self.stop_tokens)
         begun = self.ahead is not None
         self.again = self._rewind(self.begin + self.yielded + 1 + accepted + begun)
         if not begun:
             self.quantize()
-        proposer.vocabulary = current.logprobs.shape[-1]
         proposer.commit(committed, begins=begun)
         times = proposer.draft_seconds, proposer.pass_seconds
         return Cycle(draft, proposal.source, min(accepted, len(committed)), committed, *times), current.logprobs
 
     def _begin_ahead(self, current: _Pass) -> None:
         """Begin the next pass, over the token that ``current`` will choose, before that is read."""
-        mx.async_eval(current.tokens)  # type: ignore[no-untyped-call]
+        drawn_from = self.randomness.unread()
+        mx.async_eval(current.tokens, drawn_from)  # type: ignore[no-untyped-call]
         self.quantize()
         self.stuck = int(self.checkpoints.one_is_undone_alone())
-        unread = current.tokens.astype(self.prompt.dtype)
-        self.ahead = self._verify(unread, (), self._followed(unread), None)
-        mx.async_eval(self.ahead.tokens)  # type: ignore[no-untyped-call]
+        logits = self._logits(current.tokens.astype(self.prompt.dtype), 1)
+        # Processors may refuse a text: they are asked once the token is read and the text goes on. A seeded generation
+        # sets the random state in the next step.
+        if self.processors or drawn_from:
+            self.ahead = partial(self._choose, logits, (), None)
+            mx.async_eval(logits)  # type: ignore[no-untyped-call]
+        else:
+            chosen = self._choose(logits, (), None)
+            self.ahead = lambda: chosen
+            mx.async_eval(chosen.tokens)  # type: ignore[no-untyped-call]
 
-    def _verify(self, inputs: mx.array, draft: tuple[int, ...], seen: mx.array | None, drawn: mx.array | None) -> _Pass:
-        """Run the target over ``inputs`` and choose a token after the frontier and after each draft; lazy."""
+    def _logits(self, inputs: mx.array, rows: int) -> mx.array:
+        """Run the target over ``inputs``; return the logits of the last positions [rows, vocabulary], lazy."""
         self.checkpoints.mark(inputs.size)
-        logits = self.model(inputs[None], cache=self.cache)[0, -len(draft) - 1 :]
-        logits = processed(logits, self.processors, seen)
+        logits: mx.array = self.model(inputs[None], cache=self.cache)[0, -rows:]
+        return logits
+
+    def _choose(self, logits: mx.array, draft: tuple[int, ...], drawn: mx.array | None) -> _Pass:
+        """Choose a token after the frontier and after each draft, of these ``logits``; lazy."""
+        logits = processed(logits, self.processors, self._followed(self._array(draft)))
+        judged = logits.shape[0]
+        if judged <= len(draft):
+            # No token is chosen after a text that is refused. The draft before it is judged as one that ends there,
+            # and the choice after it, of any logits, is dropped.
+            draft, drawn = draft[:judged], None if drawn is None else drawn[:judged]
+            logits = mx.concatenate([logits, logits[-1:]])
         logprobs = log_probabilities(logits)
         if drawn is None and draft and self.proposer.draw:
             drawn = mx.zeros((0, logits.shape[-1]))  # guesses, verified by the same rule
-        return _Pass(choose(logits, logprobs, self.sampler, draft, drawn), logprobs)
+        return _Pass(choose(logits, logprobs, self.sampler, draft, drawn), logprobs, judged)
 
     def _rewind(self, length: int) -> list[int]:
         """Take the caches back to ``length`` tokens; return which of the latest pass must be fed again for that."""

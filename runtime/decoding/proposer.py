@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
+from spectool.runtime.decoding.randomness import renew, state
+from spectool.runtime.decoding.statistics import DraftStatistics, Failure
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.rejection import Draw
@@ -29,8 +31,7 @@ class Proposer:
     """A drafter on a leash: limits, valid ids, and plain decoding once it has failed.
 
     Attributes:
-        vocabulary: Logits of the target for one position; 0 until its first pass. No draft
-            is verified before it is known, since an id outside would read foreign memory.
+        vocabulary: Token ids that the target has. A proposal is cut before any other: MLX would read foreign memory.
         controller: Chooses the draft length; None where it is fixed or there is no drafter.
         draw: How drafts are drawn for rejection sampling; None for exact match.
         draft_seconds: Time of the drafter in the latest cycle, in proposing and in taking note of what was committed.
@@ -45,12 +46,18 @@ class Proposer:
         cache: list[Any],
         quantized_kv_start: int | None,
         draw: "Draw | None" = None,
+        *,
+        vocabulary: int,
+        statistics: DraftStatistics | None = None,
     ) -> None:
         """Ask ``drafter`` for ``count`` tokens a cycle, or as many as a controller chooses, drawn by ``draw``.
 
-        Fewer where ``cache`` does not allow so many. A drafter that would be asked for none is left alone.
+        Fewer where ``cache`` does not allow so many. A drafter that would be asked for none is left alone. Failures are
+        added to ``statistics``.
         """
-        self.vocabulary = 0
+        self.vocabulary = vocabulary
+        self._statistics = DraftStatistics() if statistics is None else statistics
+        self._random = state()  # before the drafter acts
         self.controller = None if isinstance(count, int) or drafter is None else count
         self._count = count if isinstance(count, int) else 0
         self._drafter = drafter if self._count > 0 or self.controller else None
@@ -73,6 +80,7 @@ class Proposer:
             self.controller.begin(len(prompt))
 
         def begin(drafter: Drafter) -> None:
+            drafter.report = self._report
             drafter.draw_with(self.draw)
             drafter.start(prompt)
 
@@ -158,7 +166,7 @@ class Proposer:
 
     def _limit(self, count: int, left: int | None, again: int) -> int:
         """Return how many draft tokens the next pass may verify, of the ``count`` wanted."""
-        if count <= 0 or not self.vocabulary:
+        if count <= 0:
             return 0
         limit = count if left is None else min(count, left)
         if again:
@@ -176,9 +184,16 @@ class Proposer:
         """Let the drafter act; None without one. One that fails is switched off: decoding goes on without it."""
         if self._drafter is None:
             return None
+        self._random = state()
         try:
             return act(self._drafter)
         except Exception as error:
-            warn_switched_off(self._drafter, error)
+            self._report(self._drafter, error)
             self._drafter = None
             return None
+
+    def _report(self, drafter: Drafter, error: Exception) -> None:
+        """Count a drafter that failed, and warn. Mend the random state, which a failing sampler leaves unusable."""
+        renew(self._random)  # what decides whether it fails must not decide what the target draws
+        self._statistics.failures.append(Failure(drafter.name, f"{type(error).__name__}: {error}"))
+        warn_switched_off(drafter, error)

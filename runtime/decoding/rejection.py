@@ -21,8 +21,8 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.prefill import vocabulary_size
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, Sampling, in_blocks, processed, total
+from spectool.runtime.decoding.token_ids import vocabulary_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Draw:
     processors: tuple[LogitsProcessor, ...]
     vocabulary: int
 
-    def __call__(self, logits: mx.array, history: mx.array | None) -> tuple[mx.array, mx.array]:
+    def __call__(self, logits: mx.array, history: mx.array | None) -> tuple[mx.array, mx.array] | None:
         """Draw the next draft token; lazy.
 
         Args:
@@ -49,11 +49,16 @@ class Draw:
 
         Returns:
             The token [1], one that the draft has, and the distribution it is drawn from, float32 [1, vocabulary].
+            None where a processor refuses the history by raising.
         """
         # Processors may name any id of the target.
         logits = logits[:, : self.vocabulary]
         logits = mx.pad(logits, [(0, 0), (0, self.vocabulary - logits.shape[-1])], constant_values=-math.inf)
-        chosen = self.sampling.probabilities(processed(logits, self.processors, history))
+        try:
+            changed = processed(logits, self.processors, history)
+        except Exception:  # the target will ask about it, if it gets there
+            return None
+        chosen = self.sampling.probabilities(changed)
         # A processor may force a token that the draft does not have.
         chosen = mx.where(logits > -math.inf, chosen, 0)
         mass = total(chosen)[..., None]

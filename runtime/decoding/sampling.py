@@ -5,28 +5,43 @@ not known. `Sampling` is made from the same numbers and states it.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any, cast
 
 import mlx.core as mx
 
+from spectool import RuntimeUnsupported
+from spectool.runtime.decoding.token_ids import require_tokens
 from spectool.runtime.host.generation import sample_utils
 
 Sampler = Callable[[mx.array], mx.array]
 LogitsProcessor = Callable[[mx.array, mx.array], mx.array]
+_LEAST_TEMPERATURE = 1e-6  # logits divided by less than this leave float32
+# Settings with their least and largest value; float("inf") for no limit.
+_NUMBERS: dict[str, tuple[float, float]] = {
+    "temp": (0, math.inf),
+    "top_p": (0, 1),
+    "min_p": (0, 1),
+    "xtc_probability": (0, 1),
+    "xtc_threshold": (0, 0.5),
+}
+_COUNTS = {"min_tokens_to_keep": 1, "top_k": 0}
 
 
 @dataclass(frozen=True)
 class Sampling:
     """A sampler like those of mlx-lm's ``make_sampler``, whose distribution is known.
 
+    All settings are checked when it is made; a wrong one is a `RuntimeUnsupported` that names it.
+
     Attributes:
         temp: Temperature; 0 takes the most probable token, whatever the rest says.
         top_p: Most probable tokens up to this mass; 0 and 1 for all.
         min_p: Least probability, as a share of the best token's; 0 for all.
         min_tokens_to_keep: So many tokens stay, whatever ``min_p`` says.
-        top_k: So many most probable tokens; 0 for all.
+        top_k: So many most probable tokens; 0, or as many as the model has, for all.
         xtc_probability: How often all tokens above the threshold but the least of them are left out.
         xtc_threshold: Least probability of what is left out then, 0 to 0.5.
         xtc_special_tokens: Token ids that are never left out then.
@@ -40,12 +55,30 @@ class Sampling:
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
     xtc_special_tokens: tuple[int, ...] = ()
+    _hosts: dict[int, Sampler] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the settings, and make them numbers of Python's own, which is what mlx-lm takes."""
+        for name, (least, most) in _NUMBERS.items():
+            value = _number(name, getattr(self, name), Real, "a number", least, most)
+            object.__setattr__(self, name, float(value))
+        if 0 < self.temp < _LEAST_TEMPERATURE:
+            raise RuntimeUnsupported(f"temp: expected 0 or at least {_LEAST_TEMPERATURE:f}, got {self.temp!r}")
+        for name, least in _COUNTS.items():
+            value = _number(name, getattr(self, name), Integral, "a whole number", least, math.inf)
+            object.__setattr__(self, name, int(value))
+        special = self.xtc_special_tokens
+        if isinstance(special, str) or not isinstance(special, Iterable):
+            raise RuntimeUnsupported(f"xtc_special_tokens: expected token ids, got {special!r}")
+        ids = [_number("xtc_special_tokens", token, Integral, "token ids", 0, math.inf) for token in special]
+        object.__setattr__(self, "xtc_special_tokens", tuple(map(int, ids)))
 
     def __call__(self, logprobs: mx.array) -> mx.array:
         """Draw a token from each row of log-probabilities [rows, vocabulary], with mlx-lm's own sampler; lazy."""
+        host = self._host(logprobs.shape[-1])
         if self.temp and self.xtc_probability > 0:
-            return row_by_row(self._host, logprobs)  # it tosses one coin a call
-        return self._host(logprobs)
+            return row_by_row(host, logprobs)  # it tosses one coin a call
+        return host(logprobs)
 
     def probabilities(self, logits: mx.array) -> mx.array:
         """Return the distribution that a token is drawn from; lazy.
@@ -63,34 +96,49 @@ class Sampling:
             return (mx.arange(logits.shape[-1]) == mx.argmax(logits, axis=-1, keepdims=True)).astype(mx.float32)
         if 0 < self.top_p < 1:  # it takes exponentials, which may be too large
             logits = sample_utils.apply_top_p(logits - mx.max(logits, axis=-1, keepdims=True), self.top_p)
-        if self.min_p != 0:
+        vocabulary = logits.shape[-1]
+        if self.min_p != 0 and self.min_tokens_to_keep < vocabulary:
             logits = sample_utils.apply_min_p(logits, self.min_p, self.min_tokens_to_keep)
         share = self.xtc_probability
         if share <= 0:
             return self._at_temperature(logits)
-        cut = sample_utils.apply_xtc(logits, 1.0, self.xtc_threshold, list(self.xtc_special_tokens))
+        cut = sample_utils.apply_xtc(logits, 1.0, self.xtc_threshold, self._kept(vocabulary))
         return (1 - share) * self._at_temperature(logits) + share * self._at_temperature(cut)
 
     def _at_temperature(self, logits: mx.array) -> mx.array:
         """Apply what comes after XTC."""
-        if self.top_k > 0:
+        if 0 < self.top_k < logits.shape[-1]:
             logits = sample_utils.apply_top_k(logits, self.top_k)
         chosen = mx.softmax(logits.astype(mx.float32) * (1 / self.temp), axis=-1)
         return chosen / total(chosen)[..., None]
 
-    @cached_property
-    def _host(self) -> Sampler:
-        sampler: Sampler = sample_utils.make_sampler(
-            self.temp,
-            self.top_p,
-            self.min_p,
-            self.min_tokens_to_keep,
-            self.top_k,
-            self.xtc_probability,
-            self.xtc_threshold,
-            list(self.xtc_special_tokens),
-        )
-        return sampler
+    def _host(self, vocabulary: int) -> Sampler:
+        """mlx-lm's sampler for a model with this many tokens; it refuses what is no restriction at all."""
+        if vocabulary not in self._hosts:
+            self._hosts[vocabulary] = sample_utils.make_sampler(
+                self.temp,
+                self.top_p,
+                self.min_p if self.min_tokens_to_keep < vocabulary else 0.0,
+                self.min_tokens_to_keep,
+                self.top_k if self.top_k < vocabulary else 0,
+                self.xtc_probability,
+                self.xtc_threshold,
+                self._kept(vocabulary),
+            )
+        return self._hosts[vocabulary]
+
+    def _kept(self, vocabulary: int) -> list[int]:
+        """Tokens that XTC never leaves out, of those that the model has."""
+        return [token for token in self.xtc_special_tokens if token < vocabulary]
+
+
+def _number(name: str, value: Any, kind: Any, expected: str, least: float, most: float) -> Any:
+    """Return a setting that is a number of this kind in these bounds; NaN and infinity never are."""
+    right = isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most and value != math.inf
+    if not right:
+        bounds = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
+        raise RuntimeUnsupported(f"{name}: expected {expected} {bounds}, got {value!r}")
+    return value
 
 
 def total(weights: mx.array) -> mx.array:
@@ -106,6 +154,67 @@ def in_blocks(weights: mx.array) -> mx.array:
     return weights.reshape(*weights.shape[:-1], blocks, blocks)
 
 
+class LogitBias:
+    """Adds a number to the logits of some tokens.
+
+    Attributes:
+        tokens: Their ids.
+    """
+
+    def __init__(self, biases: Mapping[int, float]) -> None:
+        """Add ``biases``, by token id."""
+        for token, bias in biases.items():
+            whole = isinstance(token, Integral) and not isinstance(token, bool)
+            if not whole or not isinstance(bias, Real) or math.isnan(bias):
+                raise RuntimeUnsupported(
+                    f"logit_bias: expected token ids and the numbers to add, such as {{13: -5.0}}, "
+                    f"got {{{token!r}: {bias!r}}}"
+                )
+        self.tokens = [int(token) for token in biases]
+        self._values = mx.array([float(bias) for bias in biases.values()])
+        self._indices: mx.array | None = None
+        self._checked = -1  # vocabulary that has all the tokens
+
+    def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
+        """Return logits [1, vocabulary] with the biases added; lazy.
+
+        Raises:
+            TokenOutOfRange: The model does not have one of the tokens.
+        """
+        if logits.shape[-1] != self._checked or self._indices is None:
+            require_tokens("logit_bias", self.tokens, logits.shape[-1])
+            self._checked, self._indices = logits.shape[-1], mx.array(self.tokens)
+        return logits.at[:, self._indices].add(self._values)
+
+
+def make_logits_processors(logit_bias: Mapping[int, float] | None = None, **penalties: Any) -> list[LogitsProcessor]:
+    """Return the processors that mlx-lm's function of this name makes, with biases that are checked.
+
+    `generate_step` looks into mlx-lm's own as well. Inside a function of yours it cannot, and there only these check.
+
+    Args:
+        logit_bias: Numbers to add to logits, by token id.
+        **penalties: ``repetition_penalty``, ``presence_penalty``, ``frequency_penalty`` and their ``_context_size``.
+
+    Raises:
+        RuntimeUnsupported: A bias is no number. A token that the model does not have is refused when it generates.
+    """
+    biases: list[LogitsProcessor] = [LogitBias(logit_bias)] if logit_bias else []
+    return [*biases, *sample_utils.make_logits_processors(**penalties)]
+
+
+def biased_tokens(processor: Any) -> list[int]:
+    """Token ids that a processor of ours or of mlx-lm adds a bias to; none of any other."""
+    if isinstance(processor, LogitBias):
+        return processor.tokens
+    code = getattr(processor, "__code__", None)
+    if code is None or getattr(processor, "__module__", None) != sample_utils.__name__:
+        return []
+    cells = dict(zip(code.co_freevars, processor.__closure__ or (), strict=True))
+    indices = cells["indices"].cell_contents if "indices" in cells else mx.array([])
+    return cast("list[int]", indices.tolist())
+
+
 def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: mx.array | None) -> mx.array:
     """Apply the processors to each position; lazy.
 
@@ -116,16 +225,22 @@ def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: m
             ``history + i`` of them. None where there are no processors.
 
     Returns:
-        Logits [rows, vocabulary].
+        Logits [positions, vocabulary]. Fewer positions than rows where a processor refuses a text by raising, as
+        grammars do: those before it. A refusal of the first row is raised: nothing but that text goes before it.
     """
     if not processors or tokens is None:
         return logits
     history = tokens.size - logits.shape[0] + 1
-    rows = []
+    rows: list[mx.array] = []
     for row in range(logits.shape[0]):
         row_logits = logits[row : row + 1]
-        for processor in processors:
-            row_logits = processor(tokens[: history + row], row_logits)
+        try:
+            for processor in processors:
+                row_logits = processor(tokens[: history + row], row_logits)
+        except Exception:
+            if not rows:
+                raise
+            break
         rows.append(row_logits)
     return mx.concatenate(rows)
 

@@ -2,10 +2,17 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from spectool.runtime.draft_length.controller import Controller
+
+
+class Failure(NamedTuple):
+    """A drafter that failed and was switched off for the rest of its generation."""
+
+    drafter: str  # its name
+    error: str  # what it failed with
 
 
 @dataclass(slots=True, repr=False)
@@ -23,6 +30,7 @@ class DraftStatistics:
         drafted_passes: Passes that verified at least one draft token.
         proposed_by: Proposed draft tokens by source name.
         accepted_by: Accepted draft tokens by source name.
+        failures: Drafters that failed, one entry for each drafter and generation.
         controller: What chooses the draft length of the generation; None where it is fixed.
     """
 
@@ -33,6 +41,7 @@ class DraftStatistics:
     drafted_passes: int = 0
     proposed_by: Counter[str] = field(default_factory=Counter)
     accepted_by: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
     controller: "Controller | None" = field(default=None, compare=False)
 
     def __repr__(self) -> str:

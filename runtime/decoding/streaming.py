@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.token_ids import TokenOutOfRange
 from spectool.runtime.host.generation import GenerationResponse as HostResponse
 from spectool.runtime.host.generation import TokenizerWrapper, generation_stream, wired_limit
 
@@ -84,28 +85,31 @@ def stream_generate(
 
     Raises:
         RuntimeUnsupported: ``max_tokens`` is 0, the prompt is empty, or the model's caches
-            do not allow what is asked.
+            do not allow what is asked. Or (`TokenOutOfRange`) the tokenizer made a token that the model does not have.
     """
     if max_tokens == 0:
         raise RuntimeUnsupported("max_tokens: expected a positive number, or -1 for no limit, got 0.")
     if not isinstance(tokenizer, TokenizerWrapper):
         tokenizer = TokenizerWrapper(tokenizer)
-    tokens = encode_prompt(tokenizer, prompt)
+    tokens = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
     stream = kwargs.setdefault("stream", generation_stream)
     text = _Text(tokenizer, stop_strings)
     with wired_limit(model, [stream]):
-        steps = generate_step(
-            tokens,
-            model,
-            drafter=drafter,
-            num_draft_tokens=num_draft_tokens,
-            max_tokens=max_tokens,
-            stop_tokens=text.end_tokens,
-            statistics=drafting,
-            on_cycle=on_cycle,
-            **kwargs,
-        )
+        try:
+            steps = generate_step(
+                tokens,
+                model,
+                drafter=drafter,
+                num_draft_tokens=num_draft_tokens,
+                max_tokens=max_tokens,
+                stop_tokens=text.end_tokens,
+                statistics=drafting,
+                on_cycle=on_cycle,
+                **kwargs,
+            )
+        except TokenOutOfRange as error:
+            raise error.spelled_by(tokenizer) from None
         # Closed before the wired limit is restored, and whenever the reader stops early. So the caches are
         # consistent at once, not when the garbage collector comes by.
         with closing(steps):
@@ -121,8 +125,8 @@ def stream_generate(
                     token=token,
                     logprobs=logprobs,
                     from_draft=from_draft,
-                    prompt_tokens=tokens.size,
-                    prompt_tps=tokens.size / prompt_seconds,
+                    prompt_tokens=len(tokens),
+                    prompt_tps=len(tokens) / prompt_seconds,
                     generation_tokens=count,
                     generation_tps=count / (time.perf_counter() - began),
                     peak_memory=mx.get_peak_memory() / 1e9,
@@ -149,7 +153,8 @@ class _Text:
         """Return the text that ``token`` completes, and the reason if it ends there: "stop" or "length"."""
         finish = "stop" if token in self.end_tokens else "length" if last else None
         if finish != "stop":
-            self._detokenizer.add_token(token)
+            with suppress(IndexError, TypeError):  # a row of the model for which the tokenizer has no token
+                self._detokenizer.add_token(token)
         if finish is not None:
             self._detokenizer.finalize()
         text, stopped = self._detokenizer.last_segment, False
@@ -158,11 +163,8 @@ class _Text:
         return text, "stop" if stopped else finish
 
 
-def encode_prompt(tokenizer: Any, prompt: str | mx.array | list[int]) -> mx.array:
-    """Return token ids; BOS is added unless the text begins with it, as in mlx-lm."""
-    if isinstance(prompt, mx.array):
-        return prompt
-    if isinstance(prompt, list):
-        return mx.array(prompt)
+def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
+    """Return the token ids of a text; BOS is added unless the text begins with it, as in mlx-lm."""
     bos = tokenizer.bos_token
-    return mx.array(tokenizer.encode(prompt, add_special_tokens=bos is None or not prompt.startswith(bos)))
+    ids: list[int] = tokenizer.encode(prompt, add_special_tokens=bos is None or not prompt.startswith(bos))
+    return ids

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from spectool import RuntimeUnsupported
 from spectool.runtime.caches.draft_cache import DraftCache
-from spectool.runtime.caches.prefill import vocabulary_size
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
+from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import ids
 
 if TYPE_CHECKING:
@@ -63,9 +62,9 @@ class ModelDrafter(Drafter):
         """Feed ``prompt`` (token ids) but for its last token, as far as the cache does not hold it.
 
         Raises:
-            RuntimeUnsupported: A token is outside the draft model's vocabulary.
+            TokenOutOfRange: The draft model does not have a token.
         """
-        self._check(prompt)
+        require_tokens("draft model", prompt, self._vocabulary)
         self.cache.rewind(accepted_length(self.cache.tokens, prompt[:-1]))
         self._ahead, self._pending = 0, list(prompt[len(self.cache.tokens) :])
         self._feed_pending(keep=1)
@@ -75,43 +74,51 @@ class ModelDrafter(Drafter):
         if limit <= 0 or not self._pending:
             return Proposal((), self.name)
         self._feed_pending(keep=self._step_size)
-        drafts, distribution = self._draft(limit)
-        self.cache.tokens += self._pending + drafts[:-1]
-        self._pending, self._ahead = [], len(drafts) - 1
+        drafts, distribution, fed = self._draft(limit)
+        self.cache.tokens += self._pending + drafts[:fed]
+        self._pending, self._ahead = [], fed
         return Proposal(drafts, self.name, distribution=distribution)
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Follow the target: keep the drafts that came true, take the others back, note the rest as pending.
 
         Raises:
-            RuntimeUnsupported: A token is outside the draft model's vocabulary.
+            TokenOutOfRange: The draft model does not have a token.
         """
-        self._check(tokens)
+        require_tokens("draft model", tokens, self._vocabulary)
         sure = len(self.cache.tokens) - self._ahead
         right = accepted_length(self.cache.tokens[sure:], tokens)
         self._pending = [*self.cache.rewind(sure + right), *self._pending, *tokens[right:]]
         self._ahead = 0
 
-    def _draft(self, limit: int) -> tuple[list[int], mx.array | None]:
-        """Feed the pending tokens and then draft after draft; return drafts, and what they were drawn from, if so."""
+    def _draft(self, limit: int) -> tuple[list[int], mx.array | None, int]:
+        """Feed the pending tokens and then draft after draft.
+
+        Returns:
+            The drafts, what they were drawn from, if so, and how many of them were fed.
+        """
         feed = mx.array(self._pending)
         follows = self._draw is not None and self._draw.processors
         history = mx.array(self.cache.tokens + self._pending) if follows else None
         drafts: list[mx.array] = []
         distributions: list[mx.array] = []
-        likely = mx.zeros(())  # log-probability that all drafts are right
+        likely, fed = mx.zeros(()), 0  # log-probability that all drafts are right
         while len(drafts) < limit and (self._least == -math.inf or float(likely) >= self._least):
-            logits = self.cache.feed(feed)[-1:]
+            logits, fed = self.cache.feed(feed)[-1:], len(drafts)
             if self._draw is None:
                 feed = mx.argmax(logits, axis=-1)
                 scores = logits.astype(mx.float32)
                 likely = likely + mx.max(scores) - mx.logsumexp(scores)
             else:
-                feed, distribution = self._draw(logits, history)
+                drawn = self._draw(logits, history)
+                if drawn is None:
+                    break
+                feed, distribution = drawn
                 distributions.append(distribution)
                 history = None if history is None else mx.concatenate([history, feed.astype(history.dtype)])
             drafts.append(feed)
-        return ids(mx.concatenate(drafts)), mx.concatenate(distributions) if distributions else None
+        tokens = ids(mx.concatenate(drafts)) if drafts else []
+        return tokens, mx.concatenate(distributions) if distributions else None, fed
 
     def _feed_pending(self, keep: int) -> None:
         """Feed all but the last ``keep`` pending tokens."""
@@ -119,11 +126,3 @@ class ModelDrafter(Drafter):
         if tokens:
             self.cache.prefill(tokens)
             self._pending = self._pending[-keep:]
-
-    def _check(self, tokens: Sequence[int]) -> None:
-        """Refuse ids that the draft model has no embedding for."""
-        if tokens and max(tokens) >= self._vocabulary:
-            raise RuntimeUnsupported(
-                f"draft model: expected token ids below {self._vocabulary}, got {max(tokens)}. "
-                "Use a draft model with the target's tokenizer."
-            )

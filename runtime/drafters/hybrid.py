@@ -23,7 +23,7 @@ from operator import mul
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
+from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.draft_length.acceptance import Acceptance
 
 if TYPE_CHECKING:
@@ -151,10 +151,11 @@ class HybridDrafter(Drafter):
         self._sources, self._proposed_at, self._bet = [], None, None
         for source in self._members:
             source.proposal, source.fed = Proposal((), ""), False
+            source.drafter.report = self.report
             try:
                 source.drafter.start(prompt)
             except Exception as error:
-                warn_switched_off(source.drafter, error)
+                self.report(source.drafter, error)
             else:
                 self._sources.append(source)
 
@@ -260,7 +261,7 @@ class HybridDrafter(Drafter):
 
     def _switch_off(self, source: _Source, error: Exception) -> None:
         """Drop ``source`` until the next ``start``."""
-        warn_switched_off(source.drafter, error)
+        self.report(source.drafter, error)
         self._sources.remove(source)
 
 

@@ -16,10 +16,9 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool import RuntimeUnsupported
 from spectool.runtime.caches.draft_cache import DraftCache
-from spectool.runtime.caches.prefill import vocabulary_size
 from spectool.runtime.decoding.drafter import accepted_length
+from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import ids as evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, allow_any
 
@@ -99,7 +98,7 @@ class ModelSource(DraftSource):
         """As `DraftSource.draft`; empty for an empty context without BOS. A lone or unknown last token is not healed.
 
         Raises:
-            RuntimeUnsupported: A context token is outside the model's vocabulary.
+            TokenOutOfRange: The model does not have a context token.
         """
         text = self.compare(context)
         if limit <= 0 or not text or not self._set_mask(constraint.within):
@@ -140,16 +139,11 @@ class ModelSource(DraftSource):
             if something stands before that token and it is one of the tokenizer's.
 
         Raises:
-            RuntimeUnsupported: A token is outside the model's vocabulary.
+            TokenOutOfRange: The model does not have a token.
         """
         last = 2 if healing and len(text) > 1 and text[-1] < self.size else 1
         new = text[self.rewind(min(self.agreed, len(text) - last)) :]
-        if min(new) < 0 or max(new) >= self._rows:
-            wrong = max(new) if max(new) >= self._rows else min(new)
-            raise RuntimeUnsupported(
-                f"draft model: expected token ids of 0 to {self._rows - 1}, got {wrong}. "
-                "Use the tokenizer of this model as the draft's."
-            )
+        require_tokens("draft model", new, self._rows)
         if len(new) > _TOGETHER:
             early, new = new[:-last], new[-last:]
             self.passes += self.cache.prefill(early)

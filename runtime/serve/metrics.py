@@ -20,6 +20,7 @@ _SERIES: dict[str, tuple[Any, str, tuple[str, ...]]] = {
     "target_passes_total": (Counter, "Forward passes of the target after the prompt.", ()),
     "drafted_tokens_total": (Counter, "Draft tokens sent to verification, by source.", ("source",)),
     "accepted_tokens_total": (Counter, "Draft tokens that the target agreed with, by source.", ("source",)),
+    "drafter_failures_total": (Counter, "Drafters switched off in a generation because they failed.", ("source",)),
     "prompt_seconds_total": (Counter, "Seconds up to the first token of a generation.", ()),
     "generation_seconds_total": (Counter, "Seconds after the first token of a generation.", ()),
     "waiting_seconds_total": (Counter, "Seconds that requests waited for their turn.", ()),

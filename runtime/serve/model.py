@@ -23,11 +23,9 @@ class DraftingProvider(ModelProvider):  # type: ignore[misc]  # mlx-lm has no ty
     Attributes:
         drafter: For the loaded model; None to decode plainly.
         controller: Chooses its draft lengths, for all requests: one alone may be too short to learn in.
-        vocabulary: One more than the largest token id of its tokenizer.
     """
 
     drafter: Drafter | None = None
-    vocabulary = 0
 
     def __init__(self, options: ServerOptions, make_drafter: Callable[[str, Any], Drafter | None]) -> None:
         """Load as ``options`` say; ``make_drafter`` gets the model's name and tokenizer."""
@@ -65,4 +63,3 @@ class DraftingProvider(ModelProvider):  # type: ignore[misc]  # mlx-lm has no ty
         mx.eval(model.parameters())
         self.model, self.tokenizer, self.drafter = model, tokenizer, drafter
         self.model_key = (model_path, adapter_path, draft_model_path)
-        self.vocabulary = max(tokenizer.get_vocab().values(), default=-1) + 1

@@ -108,7 +108,7 @@ RULES: dict[str, _Rule] = {
     "frequency_penalty": _number(),
     "frequency_context_size": _whole(0, 2**31 - 1),
     "xtc_probability": _number(0, 1),
-    "xtc_threshold": _number(0, 1),
+    "xtc_threshold": _number(0, 0.5),
     "logit_bias": (
         "an object from token ids to numbers",
         dict[Annotated[str, Field(pattern=r"^\d+$")], Annotated[FiniteFloat, Strict()]],

@@ -12,19 +12,24 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spectool import SpectoolError
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import stream_generate
+from spectool.runtime.decoding.token_ids import TokenOutOfRange, require_tokens, vocabulary_size
 from spectool.runtime.host.server import CompletionRequest, LRUPromptCache, ResponseGenerator, install, serving
 from spectool.runtime.serve.metrics import Metrics
 from spectool.runtime.serve.model import DraftingProvider
 from spectool.runtime.serve.requests import AUTOMATIC, RequestRefused, wrong_field
 
 _UNLIMITED = 1 << 63  # bytes
+# Names of the context length in the configurations of mlx-lm's models.
+_CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
+_UNSTATED = 1 << 40  # tokens; transformers writes 10**30 where a tokenizer says nothing
 _STOP_SECONDS = 5.0  # one pass of a large model, a prompt pass of a middling one
 _TIDY_SECONDS = 0.2
 
@@ -163,17 +168,13 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
         self._running = 1
         try:
             with serving(ours):
-                super()._serve_single(request, stream)
+                # The seed is the generation's own; mlx-lm would seed those after it, too.
+                super()._serve_single((queue, served, replace(args, seed=None)), stream)
         finally:
             self._running = 0
 
     def _tokenize(self, tokenizer: Any, request: ServedRequest, args: Any) -> Any:
         provider = self.model_provider
-        if args.sampling.top_k >= provider.vocabulary:
-            args.sampling.top_k = 0  # all tokens, which mlx-lm's sampler refuses
-        outside = [token for token in args.logits.logit_bias or () if token >= provider.vocabulary]
-        if outside:
-            raise wrong_field("logit_bias", f"expected token ids below {provider.vocabulary}, got {outside[0]}")
         if request.tools and not tokenizer.has_tool_calling:
             raise wrong_field(
                 "tools", f"expected none, since mlx-lm knows no tool calls of {args.model.model}. Leave them out"
@@ -184,16 +185,28 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
         except Exception as error:  # whatever a chat template raises
             raise wrong_field(field_name, f"the model's tokenizer or chat template refuses them ({error})") from error
         request.tokens = tokenized[0]
-        limit = self.cli_args.max_prompt_tokens or _context_length(provider.model)
-        if not request.tokens:
+        try:
+            for name, tokens in ((field_name, request.tokens), ("logit_bias", list(args.logits.logit_bias or ()))):
+                require_tokens(name, tokens, vocabulary_size(provider.model), tokenizer)
+            _sampler(args.sampling, tokenizer)
+        except TokenOutOfRange as error:
+            raise RequestRefused(400, str(error), param=error.name) from error
+        except SpectoolError as error:
+            raise RequestRefused(400, str(error)) from error
+        context, given = _context_length(provider.model, tokenizer), self.cli_args.max_prompt_tokens
+        length, limit = len(request.tokens), given or context
+        if not length:
             raise wrong_field(field_name, "expected at least one token, got none")
-        if limit is not None and len(request.tokens) > limit:
+        if limit is not None and length > limit - (given is None):  # at least one token of the answer has to fit
+            together = "" if given else ", the answer among them"
             raise wrong_field(
                 field_name,
-                f"expected at most {limit:,} tokens, got {len(request.tokens):,}. "
+                f"expected at most {limit:,} tokens{together}, got {length:,}. "
                 "The server's --max-prompt-tokens sets it",
                 code="context_length_exceeded",
             )
+        if context is not None and length < context:  # a longer prompt is one that --max-prompt-tokens allows
+            args.max_tokens = min(args.max_tokens, context - length)
         return tokenized
 
     def _stream(
@@ -232,6 +245,7 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
                     num_draft_tokens=provider.controller if num_draft_tokens == AUTOMATIC else num_draft_tokens,
                     verify=self.cli_args.verify,
                     sampler=_sampler(args.sampling, provider.tokenizer),
+                    seed=args.seed,
                     cached_tokens=served.tokens[:cached],
                     prompt_progress_callback=progress,
                     statistics=served.drafting,
@@ -268,6 +282,8 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
             for source, proposed in drafting.proposed_by.items():
                 add("drafted_tokens_total", proposed, source=source)
                 add("accepted_tokens_total", drafting.accepted_by[source], source=source)
+            for failure in drafting.failures:
+                add("drafter_failures_total", source=failure.drafter)
 
 
 def _sampler(asked: Any, tokenizer: Any) -> Sampling | None:
@@ -278,7 +294,12 @@ def _sampler(asked: Any, tokenizer: Any) -> Sampling | None:
     return Sampling(temperature, **settings, xtc_special_tokens=special) if temperature else None
 
 
-def _context_length(model: Any) -> int | None:
-    """Return the tokens that a model was made for, where its configuration says so."""
-    length = getattr(getattr(model, "args", None), "max_position_embeddings", None)
-    return length if isinstance(length, int) and length > 0 else None
+def _context_length(model: Any, tokenizer: Any) -> int | None:
+    """Return the tokens that a model was made for, where its configuration or else its tokenizer says so."""
+    args = getattr(model, "args", None)
+    stated = [getattr(args, name, None) for name in _CONTEXT_LENGTHS]
+    nested = getattr(args, "text_config", None)
+    if isinstance(nested, dict):
+        stated += [nested.get(name) for name in _CONTEXT_LENGTHS]
+    stated.append(getattr(tokenizer, "model_max_length", None))
+    return next((length for length in stated if isinstance(length, int) and 0 < length < _UNSTATED), None)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.runtime.decoding.rejection import Draw
-from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.decoding.sampling import Sampling, processed
 from spectool.runtime.translation.outlook import Outlook, Over, Scorer
 from spectool.runtime.translation.protocol import Constraint, DraftContext
 from spectool.runtime.translation.spelling import CHECKED, Speller
@@ -86,13 +86,15 @@ class NextTokens:
         return self._outlook.take_over(SMALL, hold=self._speller.check and self._passes > 0)
 
     def _processed(self, ids: _Ids, probabilities: _Floats) -> _Floats:
-        """Return the probabilities as the request's processors change them."""
+        """Return the probabilities as the request's processors change them; zeros where one refuses the text."""
         scores = mx.array((self._temperature * np.log(probabilities)).astype(np.float32))
         logits = mx.full((1, self._draw.vocabulary), -mx.inf)
         logits[0, mx.array(ids)] = scores
         seen = mx.array([*self._history, *self._tokens])
-        for processor in self._draw.processors:
-            logits = processor(seen, logits)
+        try:
+            logits = processed(logits, self._draw.processors, seen)
+        except Exception:  # the target will ask about it, if it gets there
+            return np.zeros_like(probabilities)
         weights: _Floats = np.exp(np.array(logits[0, mx.array(ids)], np.float64) / self._temperature)
         return weights * (1 / (float(weights.sum()) or 1))
 

@@ -70,7 +70,7 @@ class Batch:
 def test_replaying_through_the_batch_gives_what_the_emulator_gives(dictionary: Path, history: bool) -> None:
     choice = random.Random(5)
     texts = [chained_text(choice) for _ in range(3)]
-    proposer = DictionaryProposer(config(dictionary, history=history))
+    proposer = DictionaryProposer(config(dictionary, history=history, min_probability=0.0))
     batch, passes = Batch(3), 0
     new: list[list[int]] = [[text[0]] for text in texts]
     at = [1, 1, 1]
@@ -103,7 +103,7 @@ def chained_text(choice: random.Random) -> list[int]:
 
 def test_rows_that_change_hands_begin_anew(dictionary: Path) -> None:
     choice = random.Random(7)
-    proposer = DictionaryProposer(config(dictionary, history=True))
+    proposer = DictionaryProposer(config(dictionary, history=True, min_probability=0.0))
     fresh = [choice.sample(range(60, 160), 40) for _ in range(4)]
     batch = Batch(2)
     for row in (0, 1):
@@ -295,3 +295,24 @@ def test_prompt_look_up_proposes_what_vllms_proposes(vllm_sources: dict[str, str
             proposed += len(expected)
             drafter.commit([tokens[end]])
     assert proposed > 1000
+
+
+def test_by_default_drafts_end_where_those_of_other_commands_do(dictionary: Path) -> None:
+    batch = Batch(1)
+    batch.put(0, [1, 2, 3])
+    default, same, more = (
+        DictionaryProposer(config(dictionary, **settings)).propose([[3]], batch.lengths, batch.tokens)
+        for settings in ({}, {"min_probability": 0.2}, {"min_probability": 0.0})
+    )
+    assert default == same != more
+
+
+def test_tokens_that_the_model_does_not_have_are_not_proposed(dictionary: Path) -> None:
+    batch = Batch(1)
+    batch.put(0, [1, 2, 3])
+    settings = config(dictionary, min_probability=0.0)
+    (whole,) = DictionaryProposer(settings).propose([[3]], batch.lengths, batch.tokens)
+    for rows in {1, 9, *whole}:
+        settings.model_config.get_vocab_size = lambda rows=rows: rows
+        (cut,) = DictionaryProposer(settings).propose([[3]], batch.lengths, batch.tokens)
+        assert cut == whole[: next((at for at, token in enumerate(whole) if token >= rows), len(whole))]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-import mlx_lm
 import numpy as np
 from mlx.nn.utils import average_gradients, value_and_grad
 from mlx.utils import tree_flatten
@@ -37,6 +36,7 @@ from spectool.build.training.scratch.text import (
     load,
     prepare,
 )
+from spectool.runtime.host.importing import mlx_lm
 from spectool.runtime.host.training import Model, ModelArgs, save_config
 
 _TABLES = ("model.embed_tokens.weight", "lm_head.weight")  # a row for each id

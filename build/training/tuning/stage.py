@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 import mlx.core as mx
-import mlx_lm
 from mlx.nn.utils import value_and_grad
 
 from spectool.artifacts.work import working
@@ -35,6 +34,7 @@ from spectool.build.training.tuning.task_curve import STEPS, TASKS, StepPoint, T
 from spectool.build.training.tuning.tasks import KEPT, Maker, Task, load_tasks, prepare
 from spectool.build.training.tuning.tuned_model import Opened, Trainable
 from spectool.corpora import Corpus
+from spectool.runtime.host.importing import mlx_lm
 
 _VERSION = 7  # of how arguments make a model
 

@@ -12,6 +12,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.hybrid import HybridDrafter
 
 from ..caches.holding import assert_holds
 from ..fake_drafters import Failing, Fixed, Oracle
@@ -124,6 +125,18 @@ def test_a_failing_drafter_is_switched_off(model: Any, text: list[int], method: 
         assert drafter.calls == call, "asked again after it had failed"
 
 
+def test_every_failure_is_reported_and_counted(model: Any, text: list[int]) -> None:
+    total = DraftStatistics()
+    hybrid = HybridDrafter([Failing(text, "commit", 1), Oracle(text), Failing(text, "start", 1)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.resetwarnings()
+        warnings.simplefilter("default")  # once for each text and place
+        for drafter in (Failing(text, "propose", 1), Failing(text, "propose", 1), hybrid):
+            assert generated(model, drafter, 9, statistics=total) == text[:9]
+    assert [str(each.message).count("'failing' is switched off") for each in caught] == [1] * 4
+    assert [(failure.drafter, failure.error) for failure in total.failures] == [("failing", "OSError: disk gone")] * 4
+
+
 def test_nonsense_for_tokens_switches_off(model: Any, text: list[int]) -> None:
     nonsense: Any = ["x", None]
     with pytest.warns(RuntimeWarning, match="switched off"):
@@ -191,3 +204,57 @@ def test_logits_processors_see_the_true_history(model: Any, text: list[int]) -> 
     assert generated(model, drafter, 30, logits_processors=[spy]) == text[:30]
     for length in range(30):
         assert PROMPT + text[:length] in histories
+
+
+def test_the_same_tokens_as_from_the_whole_prompt(model: Any) -> None:
+    prompt = max(prompts(6), key=len)
+    processors = make_logits_processors(repetition_penalty=1.5, repetition_context_size=len(prompt))
+    expected = plain(model, prompt, 20, logits_processors=processors)
+    assert expected != plain(model, prompt[9:], 20, logits_processors=processors)
+    cache = make_prompt_cache(model)
+    model(mx.array([prompt[:9]]), cache=cache)
+    oracle = Oracle(expected, wrong=0.3)
+    steps = generate_step(
+        mx.array(prompt[9:]),
+        model,
+        drafter=oracle,
+        num_draft_tokens=8,
+        max_tokens=20,
+        logits_processors=processors,
+        prompt_cache=cache,
+        cached_tokens=prompt[:9],
+    )
+    assert [token for token, _, _ in steps] == expected
+    assert oracle.started == prompt
+
+
+def test_progress_counts_the_prompt_as_mlx_lm_does(model: Any) -> None:
+    from mlx_lm.generate import generate_step as host_generate_step
+
+    prompt = mx.array(max(prompts(6), key=len))
+
+    def told(step: Any) -> list[tuple[int, int]]:
+        calls: list[tuple[int, int]] = []
+
+        def note(fed: int, total: int) -> None:
+            calls.append((fed, total))
+
+        list(step(prompt, model, max_tokens=3, prefill_step_size=4, prompt_progress_callback=note))
+        return calls
+
+    assert told(generate_step) == told(host_generate_step)
+    assert told(generate_step)[0] == (0, prompt.size) and told(generate_step)[-1] == (prompt.size, prompt.size)
+
+
+def test_progress_that_raises_ends_the_prompt_and_leaves_the_cache_as_it_was(model: Any) -> None:
+    prompt = mx.array(max(prompts(6), key=len))
+    cache = make_prompt_cache(model)
+
+    def enough(fed: int, total: int) -> None:
+        if fed >= 8:
+            raise TimeoutError
+
+    steps = generate_step(prompt, model, prompt_cache=cache, prefill_step_size=4, prompt_progress_callback=enough)
+    with pytest.raises(TimeoutError):
+        next(steps)
+    assert cache[0].offset == 0

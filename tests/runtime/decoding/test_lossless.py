@@ -5,7 +5,6 @@ that position must therefore put both tokens within a tolerance of the maximum. 
 follows one is not compared.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -145,18 +144,17 @@ def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
         expected = plain(model, prompt, 60, **options)
         for drafter in (Oracle(expected), Oracle(expected, wrong=0.3), Guesser(), ModelDrafter(noisy)):
             total = DraftStatistics()
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                steps = generate_step(
-                    mx.array(prompt),
-                    model,
-                    drafter=drafter,
-                    num_draft_tokens=8,
-                    max_tokens=60,
-                    statistics=total,
-                    **options,
-                )
-                got = [token for token, _, _ in steps]
+            steps = generate_step(
+                mx.array(prompt),
+                model,
+                drafter=drafter,
+                num_draft_tokens=8,
+                max_tokens=60,
+                statistics=total,
+                **options,
+            )
+            got = [token for token, _, _ in steps]
+            assert not total.failures, "a drafter that is switched off would be compared no more"
             assert compare(model, prompt, expected, got, TIE[None]) == 0
             # Drafts go on to the end of the text.
             assert isinstance(drafter, Guesser) or total.drafted_passes >= total.passes - 2

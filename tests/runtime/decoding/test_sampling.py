@@ -1,5 +1,6 @@
 """Samplers with a known distribution: equal to mlx-lm's, in what they say and in what they draw."""
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
+from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.rejection import Draw
 from spectool.runtime.decoding.sampling import Sampling, log_probabilities, processed, total
 
@@ -200,3 +202,41 @@ def test_cost_on_a_large_vocabulary(name: str) -> None:
     medians = {kind: float(np.median(seconds)) for kind, seconds in times.items()}
     print(name, {kind: f"{seconds * 1e3:.2f} ms" for kind, seconds in medians.items()})
     assert medians["probabilities"] < 5 * medians["draw"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong"),
+    [
+        ("temp", [-0.1, math.nan, math.inf, "1", None, 1e-9, 1e-320, True]),
+        ("top_p", [-0.1, 1.1, math.nan, None]),
+        ("min_p", [-1, 2.0, math.nan]),
+        ("min_tokens_to_keep", [0, -1, 1.0, "2", True]),
+        ("top_k", [-1, 3.0, math.nan, None, True]),
+        ("xtc_probability", [-0.5, 1.5, math.nan]),
+        ("xtc_threshold", [0.6, 0.9, -0.1, math.nan, math.inf]),
+        ("xtc_special_tokens", [[-1], ["a"], [1.0], 3, "ab", None]),
+    ],
+)
+def test_wrong_settings_are_named_when_it_is_made(setting: str, wrong: list[Any]) -> None:
+    for value in wrong:
+        with pytest.raises(RuntimeUnsupported, match=rf"^{setting}: expected .*, got "):
+            Sampling(**{"temp": 0.7, setting: value})
+    assert mx.random.uniform().item() >= 0
+
+
+def test_settings_at_their_limits_and_numbers_of_numpy() -> None:
+    logits = mx.random.normal((2, 16))
+    for settings in (
+        {"top_k": 16},
+        {"top_k": 10**9},
+        {"top_k": np.int64(3), "temp": np.float32(0.5)},
+        {"min_p": 1, "min_tokens_to_keep": 16},
+        {"min_p": 0.5, "min_tokens_to_keep": 10**9},
+        {"top_p": 1, "xtc_probability": 1, "xtc_threshold": 0},
+        {"xtc_probability": 0.5, "xtc_threshold": 0.5, "xtc_special_tokens": [1, 16, 10**9]},
+    ):
+        sampling = Sampling(**{"temp": 0.9, **settings})  # type: ignore[arg-type]
+        assert sampling(log_probabilities(logits)).shape == (2,)
+        assert mx.allclose(total(sampling.probabilities(logits)), mx.ones(2))
+    everything = Sampling(0.9, top_k=10**9).probabilities(logits)
+    assert mx.array_equal(everything, Sampling(0.9).probabilities(logits))

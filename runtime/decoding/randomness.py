@@ -1,0 +1,64 @@
+"""MLX's random state, which all generations of a thread share.
+
+A generation with a seed draws from a state of its own and leaves the shared one as it was, between two tokens, too. One
+that fails puts the state back. mlx-lm's samplers are compiled over it, and when such a function raises, the state is a
+placeholder that can never be evaluated.
+"""
+
+import random
+from types import TracebackType
+from typing import cast
+
+import mlx.core as mx
+
+from spectool import RuntimeUnsupported
+
+
+class Randomness:
+    """A context manager for each step of one generation."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        """Draw from a state seeded with ``seed``; None draws from the shared one.
+
+        Raises:
+            RuntimeUnsupported: The seed is no whole number from 0 to 2**64 - 1.
+        """
+        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64):
+            raise RuntimeUnsupported(f"seed: expected a whole number from 0 to 2**64 - 1, got {seed!r}")
+        self._own = None if seed is None else mx.random.key(seed)
+        self._before: mx.array | None = None
+
+    def __enter__(self) -> None:
+        """Begin a step."""
+        self._before = state()
+        if self._own is not None:
+            put_back(self._own)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        if self._own is not None and kind is None:
+            self._own = state()
+        if self._before is not None and (self._own is not None or kind is not None):
+            put_back(self._before)
+
+    def unread(self) -> list[mx.array]:
+        """What to evaluate together with a step's tokens, so that the next step need not wait for it."""
+        return [] if self._own is None else [state()]
+
+
+def state() -> mx.array:
+    """MLX's random state: a key, perhaps not evaluated yet."""
+    return cast(mx.array, mx.random.state[0])  # type: ignore[index]  # not in MLX's stubs
+
+
+def renew(key: mx.array) -> None:
+    """Make MLX's random state one that depends on ``key`` and on nothing that was drawn from it."""
+    mx.random.seed(random.Random(repr(key.tolist())).getrandbits(64))  # no secret
+
+
+def put_back(key: mx.array) -> None:
+    """Make ``key`` MLX's random state again."""
+    high, low = cast("list[int]", key.tolist())
+    mx.random.seed(high << 32 | low)

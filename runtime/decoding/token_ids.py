@@ -1,0 +1,107 @@
+"""Which token ids a model has.
+
+A tokenizer can have more tokens than the model has rows: Gemma 3's has 262,145, the model 262,144. MLX does not check
+indices. So an id beyond the last row reads or writes foreign memory, be it in the embedding, a penalty or a bias. The
+limit is the number of the model's own logits; mlx-lm makes the embedding of the same size.
+"""
+
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from numbers import Integral
+from typing import Any
+
+import mlx.core as mx
+
+from spectool import RuntimeUnsupported
+
+_known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id: models are dictionaries, which have no hash
+
+
+class TokenOutOfRange(RuntimeUnsupported):
+    """A token id that the model does not have.
+
+    Attributes:
+        name: Where it was given, such as ``prompt``.
+        token: The id.
+        vocabulary: Number of ids that the model has.
+    """
+
+    def __init__(self, name: str, token: Any, vocabulary: int, tokenizer: Any = None) -> None:
+        """Name the token, as ``tokenizer`` (of transformers or mlx-lm) spells it, where one is given."""
+        self.name, self.token, self.vocabulary = name, token, vocabulary
+        text = _spelled(token, tokenizer)
+        super().__init__(
+            f"{name}: token {token!r}{'' if text is None else f' ({text!r})'}: the model has "
+            f"{vocabulary:,} rows, expected an id from 0 to {vocabulary - 1}. Leave this token out"
+        )
+
+    def spelled_by(self, tokenizer: Any) -> "TokenOutOfRange":
+        """Return the same error with the token as ``tokenizer`` spells it."""
+        return TokenOutOfRange(self.name, self.token, self.vocabulary, tokenizer)
+
+
+def vocabulary_size(model: Any) -> int:
+    """Number of logits that a model gives for one position, which is the number of its token ids.
+
+    Read from the shape of a pass that is built and never computed. It is built once for each model.
+    """
+    known = _known.get(id(model))
+    if known is not None and known[0]() is model:
+        return known[1]
+    size = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
+    key = id(model)
+    with suppress(TypeError):  # an object that takes no weak references
+        _known[key] = weakref.ref(model, lambda _: _known.pop(key, None)), size
+    return size
+
+
+def require_tokens(name: str, tokens: Sequence[int], vocabulary: int, tokenizer: Any = None) -> None:
+    """Check that the model has all of ``tokens``.
+
+    Args:
+        name: Where they were given, for the error.
+        tokens: Token ids.
+        vocabulary: Number of ids that the model has.
+        tokenizer: Spells the wrong token in the error.
+
+    Raises:
+        TokenOutOfRange: One of them is not among these.
+    """
+    # Whole lists are compared at the speed of C; only a list with a wrong token is read one by one.
+    if tokens and not (set(map(type, tokens)) <= {int} and min(tokens) >= 0 and max(tokens) < vocabulary):
+        for token in tokens:
+            if not _is_id(token) or not 0 <= token < vocabulary:
+                raise TokenOutOfRange(name, token, vocabulary, tokenizer)
+
+
+def prompt_ids(prompt: mx.array | Sequence[int]) -> list[int]:
+    """Token ids of a prompt, shape [tokens], as Python integers.
+
+    Raises:
+        RuntimeUnsupported: It is empty, or an array of something else.
+    """
+    if (prompt.size if isinstance(prompt, mx.array) else len(prompt)) == 0:
+        raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
+    if not isinstance(prompt, mx.array):
+        return [int(token) if _is_id(token) else token for token in prompt]
+    if prompt.ndim != 1 or not mx.issubdtype(prompt.dtype, mx.integer):
+        raise RuntimeUnsupported(
+            f"prompt: expected token ids of shape [tokens], got {prompt.dtype} of shape {list(prompt.shape)}."
+        )
+    ids: list[int] = prompt.tolist()  # type: ignore[assignment]
+    return ids
+
+
+def _is_id(token: Any) -> bool:
+    return isinstance(token, Integral) and not isinstance(token, bool)
+
+
+def _spelled(token: Any, tokenizer: Any) -> str | None:
+    """Return the text of a token; None where the tokenizer does not have it either."""
+    if not _is_id(token):
+        return None
+    try:
+        return str(tokenizer.convert_ids_to_tokens([token])[0] or "") or None
+    except Exception:  # no tokenizer, or no id: tokenizers raise all kinds of errors
+        return None

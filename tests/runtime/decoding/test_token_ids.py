@@ -1,0 +1,234 @@
+"""Token ids that the model does not have: refused by name wherever they come from, before MLX selects by them."""
+
+import gc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from mlx_lm import sample_utils
+from mlx_lm.models.cache import make_prompt_cache
+
+from spectool import RuntimeUnsupported
+from spectool.cli import main
+from spectool.runtime import Sampling, generate, generate_step, load_drafter, make_logits_processors
+from spectool.runtime.decoding import token_ids
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.token_ids import TokenOutOfRange, vocabulary_size
+from spectool.runtime.models import load_model
+
+from ..commands.chatting import TEMPLATE
+from ..fake_drafters import Fixed
+from ..models import KINDS, plain, tiny_model
+from ..wider import EXTRA, ROWS, copied
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return copied(tmp_path_factory.mktemp("wider"), {**EXTRA, "<far>": 70_000})
+
+
+@pytest.fixture(scope="module")
+def loaded(path: str) -> tuple[Any, Any]:
+    return load_model(path)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_the_limit_is_the_number_of_the_models_own_logits(kind: str) -> None:
+    model = tiny_model(kind)
+    cache = make_prompt_cache(model)
+    assert vocabulary_size(model) == model(mx.array([[0]]), cache=cache).shape[-1] == 256
+    key = id(model)
+    assert key in token_ids._known
+    del model, cache
+    gc.collect()
+    assert key not in token_ids._known, "remembered as long as the model is there"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        [ROWS],
+        [5, 70_000, 6],
+        [-1],
+        [2**31],
+        [2**70],
+        [1.0],
+        [True],
+        ["a"],
+        [None],
+        [[1, 2]],
+        mx.array([3, ROWS]),
+        mx.array([-1]),
+    ],
+    ids=str,
+)
+def test_prompts_in_python(loaded: tuple[Any, Any], prompt: Any) -> None:
+    model, _ = loaded
+    with pytest.raises(
+        TokenOutOfRange, match=r"^prompt: token .*: the model has 1,536 rows, expected an id from 0 to 1535"
+    ):
+        generate_step(prompt, model)
+    with pytest.raises(TokenOutOfRange, match=r"^prompt: token"):
+        generate(*loaded, prompt)
+
+
+def test_arrays_that_are_no_row_of_ids(loaded: tuple[Any, Any]) -> None:
+    for wrong in (mx.array([[1, 2]]), mx.array([1.0, 2.0]), mx.array(3)):
+        with pytest.raises(RuntimeUnsupported, match=r"^prompt: expected token ids of shape \[tokens\], got"):
+            generate_step(wrong, loaded[0])
+    for nothing in ([], mx.array([])):
+        with pytest.raises(RuntimeUnsupported, match=r"^prompt: expected at least one token, got none"):
+            generate_step(nothing, loaded[0])
+
+
+def test_all_forms_of_right_ids_give_the_same_text(loaded: tuple[Any, Any]) -> None:
+    ids = [5, ROWS - 1, 0, 9]
+    expected = generate(*loaded, ids, max_tokens=6)
+    assert expected
+    for same in (tuple(ids), np.array(ids), list(np.array(ids)), mx.array(ids), mx.array(ids, dtype=mx.uint32)):
+        assert generate(*loaded, same, max_tokens=6) == expected  # type: ignore[arg-type]
+
+
+def test_the_text_of_the_token_is_named(loaded: tuple[Any, Any]) -> None:
+    for text, token in (("<extra>", 1536), ("<far>", loaded[1].encode("<far>", add_special_tokens=False)[0])):
+        with pytest.raises(TokenOutOfRange, match=f"^prompt: token {token} \\('{text}'\\): the model has 1,536 rows"):
+            generate(*loaded, f"Hej {text} tam", logits_processors=make_logits_processors(repetition_penalty=1.3))
+
+
+def test_cached_tokens(loaded: tuple[Any, Any]) -> None:
+    with pytest.raises(TokenOutOfRange, match=r"^cached_tokens: token 1536"):
+        generate_step([4], loaded[0], cached_tokens=[3, ROWS], prompt_cache=make_prompt_cache(loaded[0]))
+
+
+@pytest.mark.parametrize("token", [ROWS, 10**9, -1])
+def test_biases(loaded: tuple[Any, Any], token: int) -> None:
+    model, _ = loaded
+    biases = {5: 1.0, token: 100.0}
+    ours, theirs = make_logits_processors(biases), sample_utils.make_logits_processors(biases, 1.3)
+    for processors in (ours, theirs, [*theirs[1:], *ours]):
+        with pytest.raises(TokenOutOfRange, match=f"^logit_bias: token {token}: the model has 1,536 rows"):
+            generate_step([4], model, logits_processors=processors)
+
+    # Behind a function of the user's nobody can look; ours check what they get.
+    steps = generate_step([4], model, logits_processors=[lambda tokens, logits: ours[0](tokens, logits)])
+    with pytest.raises(TokenOutOfRange, match=f"^logit_bias: token {token}"):
+        next(steps)
+    assert generate(*loaded, [4], max_tokens=3) == generate(*loaded, [4], max_tokens=3), "the model works on"
+
+
+def test_biases_are_those_of_mlx_lm(loaded: tuple[Any, Any]) -> None:
+    biases = {5: 3.5, ROWS - 1: -100.0, 0: 2}
+    options = {"repetition_penalty": 1.2, "frequency_penalty": 0.3}
+    ours, theirs = make_logits_processors(biases, **options), sample_utils.make_logits_processors(biases, **options)
+    logits, tokens = mx.random.normal((1, ROWS)), mx.array([3, 5, 3])
+    for one, other in zip(ours, theirs, strict=True):
+        assert mx.array_equal(one(tokens, logits + 0), other(tokens, logits + 0))
+    for wrong in ({"5": 1.0}, {5.0: 1.0}, {True: 1.0}, {5: float("nan")}, {5: "high"}):
+        with pytest.raises(RuntimeUnsupported, match=r"^logit_bias: expected token ids and the numbers to add"):
+            make_logits_processors(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "sampler", [None, Sampling(temp=0.8, xtc_probability=0.5, xtc_special_tokens=(2, ROWS, 10**9))]
+)
+@pytest.mark.parametrize("draft", [[ROWS], [5, ROWS, 6], [5, -1], [10**9] * 3])
+def test_drafts_are_cut_before_them(loaded: tuple[Any, Any], draft: list[int], sampler: Any) -> None:
+    total, proposed = DraftStatistics(), list[Sequence[int]]()
+    steps = generate_step(
+        [4],
+        loaded[0],
+        drafter=Fixed(draft),
+        num_draft_tokens=4,
+        max_tokens=6,
+        sampler=sampler,
+        seed=1,
+        logits_processors=make_logits_processors(presence_penalty=0.5),
+        statistics=total,
+        on_cycle=lambda cycle: proposed.append(cycle.proposal),
+    )
+    assert len(list(steps)) == 6
+    assert not total.failures
+    assert {token for tokens in proposed for token in tokens} <= {5}
+
+
+@pytest.mark.parametrize("added", [{}, {"<gap>": ROWS + 100}])
+def test_a_tokenizer_that_lacks_tokens_of_the_model(tmp_path: Path, added: dict[str, int]) -> None:
+    model, tokenizer = load_model(copied(tmp_path, added, kept=1100))
+    for token in (ROWS - 1, 1300, 1137, 1099):
+        written = generate(
+            model,
+            tokenizer,
+            "Most",
+            max_tokens=4,
+            drafter=load_drafter(tokenizer),
+            logits_processors=make_logits_processors({token: 1e4}),
+        )
+        assert bool(written) == (token < 1100)
+
+
+def test_the_first_pass_has_drafts_too() -> None:
+    model = tiny_model()
+    text, drafter = plain(model, [7], 9), Fixed([])
+    drafter = Fixed(text)
+    cycles: list[Any] = []
+    steps = generate_step([7], model, drafter=drafter, max_tokens=9, on_cycle=cycles.append)
+    assert [token for token, _, _ in steps] == text
+    assert cycles[0].accepted == 8
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-p", "Hej <extra> tam", "--repetition-penalty", "1.3"],
+        ["-p", "Hej <extra> tam", "--show-drafts", "--temp", "0.7"],
+        ["-p", "Hej", "--logit-bias", "1536=100"],
+        ["-p", "Hej", "--logit-bias", "<extra>=100"],
+        ["-p", "Hej <extra>", "--save-prompt-cache", "prompt.safetensors"],
+    ],
+)
+def test_generate_says_so_in_one_line(
+    path: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["generate", "--model", path, "-m", "3", *arguments])
+    assert not any(tmp_path.iterdir())
+    assert result.exit_code == 1
+    error = result.stderr.splitlines()[-1]
+    assert "token 1536 ('<extra>'): the model has 1,536 rows" in error
+    assert error.startswith(f"Error: {'--logit-bias' if '--logit-bias' in arguments else 'prompt'}: ")
+
+
+def test_chat_refuses_the_turn_and_goes_on(tmp_path: Path) -> None:
+    path = copied(tmp_path, template=TEMPLATE)
+    said = "Most w\nHej <extra> tam\nMost w\n"
+    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "4", "--frequency-penalty", "0.5"], input=said)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("Error: prompt: token 1536 ('<extra>')") == 1
+    assert len(result.stdout.splitlines()) == 2
+
+
+def test_bench_refuses_the_prompt(path: str, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("Hej <extra> tam\n")
+    asked = [
+        "bench",
+        "--drafter",
+        "history",
+        "--model",
+        path,
+        "--prompts",
+        str(corpus),
+        "--count",
+        "1",
+        "--tokens",
+        "4",
+        "-o",
+        str(tmp_path / "run.bench"),
+    ]
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 1, result.output
+    assert "token 1536 ('<extra>'): the model has 1,536 rows" in result.stderr.splitlines()[-1]
