@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from spectool import CorpusError
+from spectool import CorpusError, require_extra
 from spectool.corpora.documents import Document, InputDescription, OnError, ReadCounts, Reading
 from spectool.corpora.files import InputFile, describe, input_files, visible_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
@@ -136,6 +136,7 @@ def _read_files(
 
 
 def _open_hub(spec: str, source: HubSource, default: str, repair: bool) -> Corpus:
+    require_extra("hub", spec)
     inputs = [] if source.folder is None else visible_files(source.folder)
     return Corpus(spec, lambda counts: read_hub(source, Reading(source.field or default, repair, counts)), inputs)
 

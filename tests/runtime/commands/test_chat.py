@@ -1,6 +1,7 @@
 """Conversations: what is fed again, what an interruption leaves, and what the terminal sees."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,14 +130,16 @@ def test_from_a_pipe(path: str, loaded: tuple[Any, Any]) -> None:
     turns = [TURNS[0], f"{TURNS[1]} \nby\u0142o"]
     expected = [from_scratch(loaded, [{"role": "user", "content": turn}], 5) for turn in turns]
     assert result.stdout == "".join(f"{answer}\n" for answer in expected)
-    assert "The conversation is forgotten." in result.stderr and "/nonsense: no such command" in result.stderr
+    assert "The conversation so far is forgotten." in result.stderr and "/nonsense: no such command" in result.stderr
 
 
 def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str, loaded: tuple[Any, Any]) -> None:
     said = b"ala \xff ma\n" + f"{TURNS[0]}\n".encode()
     result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input=said)
     assert result.exit_code == 0, result.output
-    assert result.stderr == "Error: this turn: not UTF-8 at byte 4. Convert it first\n"
+    refused, figures = result.stderr.splitlines()
+    assert refused == "Error: this turn: not UTF-8 at byte 4. Convert it first"
+    assert re.fullmatch(r"5 tokens in [\d.]+ s, [\d.]+ per second, [\d.]+ tokens per pass", figures)
     assert result.stdout == f"{from_scratch(loaded, [{'role': 'user', 'content': TURNS[0]}], 5)}\n"
 
 
