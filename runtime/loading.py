@@ -44,9 +44,10 @@ def load_drafter(
     A drafter follows one text at a time. It may serve one generation after the other, and each begins anew. But what
     two prompts both begin with stays in the cache of its draft model.
 
-    >>> from spectool.runtime.demo_models import demo_path
-    >>> load_drafter(demo_path("target")).name
-    'history'
+    Examples:
+        >>> from spectool.runtime.demo_models import demo_path
+        >>> load_drafter(demo_path("target")).name
+        'history'
 
     Args:
         tokenizer: The target's: mlx-lm's ``TokenizerWrapper``, or the model's directory or hub id.

@@ -46,14 +46,15 @@ def stream_generate(
 ) -> Generator[GenerationResponse, None, None]:
     """Generate text after ``prompt``: the same responses as mlx-lm's, sooner.
 
-    >>> from mlx_lm import load
-    >>> from spectool.runtime import load_drafter, stream_generate
-    >>> from spectool.runtime.demo_models import demo_path
-    >>> model, tokenizer = load(str(demo_path("target")))
-    >>> drafter = load_drafter(tokenizer, draft_model=demo_path("draft"))
-    >>> for response in stream_generate(model, tokenizer, "Most w Jaworowcu", drafter=drafter, max_tokens=8):
-    ...     print(response.text, end="", flush=True)
-    zamknięty do końca
+    Examples:
+        >>> from mlx_lm import load
+        >>> from spectool.runtime import load_drafter, stream_generate
+        >>> from spectool.runtime.demo_models import demo_path
+        >>> model, tokenizer = load(str(demo_path("target")))
+        >>> drafter = load_drafter(tokenizer, draft_model=demo_path("draft"))
+        >>> for response in stream_generate(model, tokenizer, "Most w Jaworowcu", drafter=drafter, max_tokens=8):
+        ...     print(response.text, end="", flush=True)
+        zamknięty do końca
 
     Args:
         model: An mlx-lm model.
