@@ -82,3 +82,17 @@ def test_every_named_file_is_there() -> None:
             rf"(?<![\w/.-])((?:{folders})/[\w/.-]+\.(?:py|toml|md|svg))", page.read_text(encoding="utf-8")
         ):
             assert (ROOT / path).exists(), f"{page.name}: {path}"
+
+
+def test_examples_of_the_api_page_are_drawn_as_code() -> None:
+    """Outside a section of their own they are drawn as nested quotations."""
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    shown = [name.rpartition(".") for name in re.findall(r"^::: (\S+)$", page, re.MULTILINE)]
+    examples = 0
+    for module, _, name in shown:
+        found = getattr(importlib.import_module(module), name)
+        for documented in (found, *(vars(found).values() if isinstance(found, type) else ())):
+            before, arrows, _ = (getattr(documented, "__doc__", None) or "").partition(">>> ")
+            assert not arrows or before.rstrip().endswith("Examples:"), f"{module}.{name}"
+            examples += bool(arrows)
+    assert examples >= 3

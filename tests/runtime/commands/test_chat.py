@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from spectool import RuntimeUnsupported, SpectoolError
 from spectool.cli import main
+from spectool.runtime.commands import chat as chat_command
 from spectool.runtime.commands.chat_template import rendered
 from spectool.runtime.commands.conversation import Conversation
 from spectool.runtime.decoding.sampling import Sampling
@@ -141,6 +142,28 @@ def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str,
     assert refused == "Error: this turn: not UTF-8 at byte 4. Convert it first"
     assert re.fullmatch(r"5 tokens in [\d.]+ s, [\d.]+ per second, [\d.]+ tokens per pass", figures)
     assert result.stdout == f"{from_scratch(loaded, [{'role': 'user', 'content': TURNS[0]}], 5)}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "Drafts come from the conversation so far."),
+        ({"history": False}, "Nothing is drafted."),
+        ({"num_draft_tokens": 0}, "Nothing is drafted."),
+        ({"dictionary": Path("/x/pl.dict")}, "Drafts come from the conversation so far and the dictionary pl.dict."),
+        (
+            {"dictionary": Path("pl.dict"), "draft_model": "small"},
+            "Drafts come from the conversation so far, the dictionary pl.dict and the draft model small.",
+        ),
+    ],
+)
+def test_the_greeting_says_what_drafts(options: dict[str, Any], said: str) -> None:
+    assert (
+        chat_command._drafting(
+            {"history": True, "dictionary": None, "draft_model": None, "num_draft_tokens": None} | options
+        )
+        == said
+    )
 
 
 def test_a_chat_without_a_template_names_the_model() -> None:
