@@ -45,7 +45,7 @@ docs: .venv/installed            ## write docs/cli.md and the pages of tables an
 	@touch $@
 
 .venv/installed: .venv/core
-	@echo "installing what the tests and checks need into .venv, about 450 MB more"
+	@echo "installing what the tests and checks need into .venv, about 600 MB more"
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 

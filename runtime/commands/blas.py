@@ -43,7 +43,8 @@ def _computes_in_float32(model: Any) -> bool:
 
     if mx.default_device().type != mx.DeviceType.cpu:
         return False
-    weights = (weight for name, weight in tree_flatten(model.parameters()) if name.endswith("weight"))  # not the scales
+    parameters: Any = tree_flatten(model.parameters())
+    weights = (weight for name, weight in parameters if name.endswith("weight"))  # not the scales of quantised ones
     return any(weight.dtype == mx.float32 and weight.ndim > 1 for weight in weights)
 
 
