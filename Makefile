@@ -1,10 +1,10 @@
-# One command for each daily job. The first one on a fresh machine makes .venv and installs everything.
+# One command for each daily job. On a fresh machine the first one makes .venv and installs what it needs.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 .PHONY: demo test test-system test-real test-slow check format docs clean
 
-demo: .venv/installed            ## the main job, offline, on what the package bundles
+demo: .venv/core                 ## the main job, offline, on what the package bundles
 	@$(BIN)/spectool demo
 	@echo "spectool is in .venv; to type it without a path: . $(BIN)/activate"
 
@@ -37,10 +37,15 @@ docs: .venv/installed            ## write docs/cli.md and the pages of tables an
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open .scratch/site/index.html"
 
-.venv/installed: pyproject.toml
+.venv/core: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "spectool needs Python 3.11 or newer; none was found. Install one, or: make PYTHON=/path/to/python3"; exit 1; }
-	@echo "installing spectool and its dependencies into .venv; this takes a few minutes"
+	@echo "installing spectool into .venv, about 550 MB"
 	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/installed: .venv/core
+	@echo "installing what the tests and checks need into .venv, about 600 MB more"
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 

@@ -2,7 +2,8 @@
 
 Offline stages (`spectool.build`) turn text (`spectool.corpora`) into artifacts
 (`spectool.artifacts`); a thin MLX layer (`spectool.runtime`) loads them at generation
-time. The root holds the version and the errors that all four share.
+time. The root holds the version, the errors that all four share, and the check for optional
+packages.
 """
 
 __version__ = "0.1.0"
@@ -12,11 +13,16 @@ __all__ = [
     "CorpusError",
     "FingerprintMismatch",
     "IncompleteArtifact",
+    "MissingExtra",
     "RuntimeUnsupported",
     "SpectoolError",
     "TokenizerError",
     "__version__",
+    "has_extra",
+    "require_extra",
 ]
+
+_EXTRAS = {"hub": ("datasets",), "report": ("pandas", "scipy", "matplotlib"), "cluster": ("distributed",)}
 
 
 class SpectoolError(Exception):
@@ -45,3 +51,29 @@ class FingerprintMismatch(ArtifactError):
 
 class RuntimeUnsupported(SpectoolError):
     """A model, cache or option that the runtime cannot serve without changing the output."""
+
+
+class MissingExtra(SpectoolError):
+    """A command needs packages that were not installed, because only one of spectool's extras brings them."""
+
+
+def has_extra(extra: str) -> bool:
+    """Whether the packages of an extra are installed. Imports none of them."""
+    from importlib.util import find_spec
+
+    return all(find_spec(module) for module in _EXTRAS[extra])
+
+
+def require_extra(extra: str, what: str) -> None:
+    """Check that the packages of an extra are installed, before ``what`` begins.
+
+    Args:
+        extra: ``hub``, ``report`` or ``cluster``.
+        what: The command or option that needs it, as the user typed it.
+
+    Raises:
+        MissingExtra: They are not; the message is one line and names the command that installs them.
+    """
+    if not has_extra(extra):
+        packages = ", ".join(_EXTRAS[extra])
+        raise MissingExtra(f"{what} needs {packages}. Install what is missing: pip install 'spectool[{extra}]'")

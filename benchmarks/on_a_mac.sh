@@ -67,6 +67,5 @@ for name in bielik-11b bielik-1.5b qwen2.5-1.5b llama-3.2-1b gemma-3-4b {bielik-
   echo "\"$name\" = \"$folder/$name\"" >>"$paths"
 done
 spectool bench "$experiment" --paths "$paths" --pause "$pause" ${options[@]+"${options[@]}"} -o "$folder/mac.bench"
-"$bin/pip" install --quiet --disable-pip-version-check 'matplotlib>=3.9'
 spectool report "$folder/mac.bench" -o "$folder/page"
 echo "the page: $folder/page/report.html"

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from spectool import CorpusError
+from spectool import CorpusError, require_extra
 from spectool.corpora.documents import Document, OnError, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
 from spectool.corpora.files import InputDescription, InputFile, describe, input_files, visible_files
@@ -155,6 +155,7 @@ def _read_files(files: Sequence[InputFile], in_folder: bool, reading: Reading) -
 
 
 def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
+    require_extra("hub", spec)
     if reading.encoding is not None:
         raise CorpusError(
             f"{spec}: expected no encoding for a data set, got {reading.encoding}. Leave out --encoding, or name the "

@@ -44,9 +44,10 @@ def load_drafter(
     what two prompts both begin with, and what was learnt about draft lengths is kept, too. Draft length, temperature
     and statistics belong to `stream_generate`.
 
-    >>> from spectool.runtime.demo_models import demo_path
-    >>> load_drafter(demo_path("target"), draft_model=demo_path("draft"), min_probability=0.3)
-    <HybridDrafter: hybrid(history, model)>
+    Examples:
+        >>> from spectool.runtime.demo_models import demo_path
+        >>> load_drafter(demo_path("target"), draft_model=demo_path("draft"), min_probability=0.3)
+        <HybridDrafter: hybrid(history, model)>
 
     Args:
         tokenizer: The target's: mlx-lm's ``TokenizerWrapper``, or the model's directory or hub id.

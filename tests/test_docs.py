@@ -113,3 +113,17 @@ def test_examples_of_the_python_page_run(tmp_path: Path) -> None:
     assert len(examples.examples) > 15
     failed, tried = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
     assert failed == 0 and tried == len(examples.examples)
+
+
+def test_examples_of_the_api_page_are_drawn_as_code() -> None:
+    """Outside a section of their own they are drawn as nested quotations."""
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    shown = [name.rpartition(".") for name in re.findall(r"^::: (\S+)$", page, re.MULTILINE)]
+    examples = 0
+    for module, _, name in shown:
+        found = getattr(importlib.import_module(module), name)
+        for documented in (found, *(vars(found).values() if isinstance(found, type) else ())):
+            before, arrows, _ = (getattr(documented, "__doc__", None) or "").partition(">>> ")
+            assert not arrows or before.rstrip().endswith("Examples:"), f"{module}.{name}"
+            examples += bool(arrows)
+    assert examples >= 3

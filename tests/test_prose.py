@@ -36,6 +36,8 @@ def paragraphs(docstring: str) -> Iterator[str]:
     """Yield the prose of a docstring: no indented blocks, no examples, no sources."""
     for block in re.split(r"\n\s*\n", inspect.cleandoc(docstring)):
         head, *rest = block.split("\n")
+        if head == "Examples:":
+            continue
         if head in SECTIONS:
             yield from re.split(r"(?:^|\n) {4}(?:[\w*]+(?:, [\w*]+)*: )?(?! )", "\n".join(rest))
         elif not head.startswith((" ", ">>>", "\b", "Source")):

@@ -1,7 +1,7 @@
 """The fairness format: how a target and its drafts serve each task, such as a language.
 
     fairness.json              all figures
-    report.html  report.md     the same for people, and plots as *.svg where matplotlib was installed
+    report.html  report.md     the same for people, and plots as *.svg
     manifest.json              arguments: what was asked for; inputs: text by task; statistics: the verdict
 
 fairness.json, all names being those given on the command line, lengths in tokens, divergences in nats:

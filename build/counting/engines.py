@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from tqdm import tqdm
 
-from spectool import SpectoolError
+from spectool import SpectoolError, require_extra
 from spectool.artifacts.work import Figures, finished, perform
 
 Parameters = ParamSpec("Parameters")
@@ -79,10 +79,9 @@ def dask_threads(scheduler: str) -> int:
 
 def _client(scheduler: str | None, workers: int | None = None) -> Any:
     """Return the client of a running cluster, or of one that is started on this machine and ends with the client."""
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise SpectoolError("--engine dask needs Dask. Install it: pip install spectool[cluster]") from error
+    require_extra("cluster", "--engine dask")
+    from distributed import Client
+
     if scheduler is None:
         return Client(n_workers=workers, threads_per_worker=1, memory_limit=None, dashboard_address=None)
     try:

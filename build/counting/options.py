@@ -53,7 +53,7 @@ class CountOptions(Resources):
     )
     engine: Literal["embedded", "dask"] = option(
         click.Choice(["embedded", "dask"]),
-        "Processes of this machine, or Dask (pip install spectool[cluster]).",
+        "Processes of this machine, or Dask (pip install 'spectool[cluster]').",
         "embedded",
     )
     scheduler: str | None = option(

@@ -22,7 +22,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from spectool.artifacts.formats.dictionary import Entry
@@ -277,8 +277,14 @@ def _continuations(tokens: Ids, ends: Ints, longest: int) -> tuple[Ids, Ids, Ids
 
 def _numbered(keys: Ints, by_size: bool = False) -> tuple[Ints, Ints]:
     """Number equal keys alike, as they first appear or by size; return the numbers and the key of each."""
-    numbers, values = pd.factorize(keys, sort=by_size)
-    return numbers, values
+    encoded = pa.array(keys).dictionary_encode()  # hashes, where np.unique would sort all keys
+    numbers, values = encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
+    if not by_size:
+        return numbers, values
+    order = np.argsort(values)
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order))
+    return ranks[numbers], values[order]
 
 
 def _first_of_run(*columns: NDArray[np.generic]) -> Ints:

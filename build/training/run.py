@@ -19,7 +19,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -29,7 +28,7 @@ import mlx.optimizers as optim
 from mlx.utils import tree_flatten, tree_unflatten
 from tqdm import tqdm
 
-from spectool import ArtifactError, SpectoolError, __version__
+from spectool import ArtifactError, SpectoolError, __version__, has_extra
 from spectool.artifacts.console import say
 from spectool.artifacts.formats.draft import FORMAT, RECORD
 from spectool.artifacts.manifest import file_entries
@@ -187,7 +186,7 @@ class Run(ABC, Generic[Options]):
         self._progress("writing and measuring the model")
         facts = self.store(folder)
         self._write_tables(folder)
-        if find_spec("matplotlib") is not None:
+        if has_extra("report"):
             self.draw(folder)
         last = self.points[-1]
         record = {

@@ -93,11 +93,9 @@ def bench(
             --prompts wiki-pl --window 1024 --sample 50 --temp 0 --temp 0.7 -o bielik.bench
         spectool bench experiment.toml --num-draft-tokens auto -o auto.bench
     """
-    from spectool import ArtifactError
+    from spectool import ArtifactError, has_extra
     from spectool.measure.bench.experiment import make_experiment, read_keys
     from spectool.measure.bench.running import run_experiment
-    from spectool.measure.report.summary import main_figures, verdicts
-    from spectool.measure.report.trials import LEAST, read_trials
 
     keys = {} if experiment is None else read_keys(experiment, paths)
     planned = make_experiment(_changed(keys, options), experiment)
@@ -108,6 +106,20 @@ def bench(
         facts |= {key: statistics[key] for key in ("compared", "first_difference", "largest_gap")}
     elif statistics["different"] is not None:
         facts["different"] = differences(statistics)
+    if not has_extra("report"):
+        from spectool.measure.bench.totals import totals, totals_table
+
+        if as_json:
+            show(facts | {"totals": totals(run)}, as_json)
+            return
+        click.echo(totals_table(run) + "\n")
+        show(facts, as_json)
+        say(f"for intervals, a verdict and plots: pip install 'spectool[report]', then: spectool report {out}")
+        return
+
+    from spectool.measure.report.summary import main_figures, verdicts
+    from spectool.measure.report.trials import LEAST, read_trials
+
     try:
         trials = read_trials(run)
     except ArtifactError as error:  # outputs too short to compare

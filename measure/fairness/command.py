@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, json_option, out_option, say, show, table, text_options
+from spectool.artifacts.console import guarded, json_option, out_option, show, table, text_options
 from spectool.artifacts.options import options_of
 from spectool.build.training.run_options import named
 from spectool.measure.fairness.options import FairnessOptions
@@ -35,6 +35,9 @@ def fairness(out: Path | None, as_json: bool, reads: dict[str, Any], **given: An
     names = {"tasks": "--task", "drafts": "--draft", "dictionaries": "--dict"}
     asked = FairnessOptions(**given | {field: named(given[field], name) for field, name in names.items()})
 
+    from spectool import require_extra
+
+    require_extra("report", "spectool fairness")
     from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.measure.fairness.measuring import measure
 
@@ -44,8 +47,6 @@ def fairness(out: Path | None, as_json: bool, reads: dict[str, Any], **given: An
         show({"path": str(path), **figures}, as_json)
         return
     show({"path": str(path), "page": str(path / "report.html"), "bytes": f"{manifest.total_bytes:,}"}, as_json)
-    if not any(name.endswith(".svg") for name in manifest.files):
-        say("no plots: none to draw, or no matplotlib (pip install 'spectool[report]')")
     click.echo()
     click.echo(_table(figures))
     click.echo()

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ TITLE = "Who is served how well"
 
 
 def fairness_files(figures: Figures) -> dict[str, str]:
-    """Return the page's files by name, from figures as `artifacts.formats.fairness` has them; plots need matplotlib."""
-    plots = draw_all(figures) if find_spec("matplotlib") else {}
+    """Return the page's files by name, from figures as `artifacts.formats.fairness` has them."""
+    plots = draw_all(figures)
     dictionaries = {name: found["tasks"] for name, found in figures["dictionaries"].items()}
     fertility = figures["fertility"]["tokenizers"]
     columns = ("documents", "words", "rows", "tokens", "left_out")

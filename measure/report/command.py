@@ -31,19 +31,16 @@ def report(run: Path, out: Path | None, texts: int, as_json: bool) -> None:
 
     RUN is measured once and can be drawn again at any time: no model is loaded. report.html is one file
     that opens without a network; report.md has the same tables, with its plots beside it as SVG. Needs
-    spectool[report].
+    pip install 'spectool[report]'.
 
     \b
     Examples:
         spectool report polish.bench
         spectool report polish.bench --texts 5 -o ./page
     """
-    from importlib.util import find_spec
+    from spectool import SpectoolError, require_extra
 
-    from spectool import SpectoolError
-
-    if find_spec("matplotlib") is None:
-        raise SpectoolError("report needs matplotlib: pip install 'spectool[report]', and run it again")
+    require_extra("report", "spectool report")
     from spectool.artifacts.describe import needing_figures
     from spectool.artifacts.formats.benchmark import Benchmark
     from spectool.measure.page import MARKDOWN

@@ -1,6 +1,7 @@
 """The command ``chat``."""
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -12,10 +13,10 @@ from spectool.artifacts.console import guarded, require_utf8, say
 from spectool.runtime.commands.model_options import model_options, open_model, template_variables
 from spectool.runtime.commands.option_sections import SectionedCommand
 
-_HELP = """/reset   forget the conversation
-/quit    end it, as Ctrl-D does
-/help    show this
-Ctrl-C stops an answer. A line that ends in \\ goes on in the next."""
+_HELP = """/reset   forget the conversation so far
+/quit    end the conversation, as Ctrl-D does
+/help    show this list
+Ctrl-C stops an answer. End a line with \\ to continue it on the next one."""
 
 
 @click.command("chat", cls=SectionedCommand)
@@ -35,17 +36,22 @@ def chat(system_prompt: str | None, chat_template_config: str | None, **options:
     if sys.stdin is None:
         raise click.UsageError("a conversation needs standard input, which is closed")
     variables = template_variables(chat_template_config)
-    name = options["model"]
+    name, drafting = options["model"], _drafting(options)
     model, tokenizer, arguments = open_model(options)
 
+    from spectool.runtime.commands.blas import blas_hint
     from spectool.runtime.commands.conversation import Conversation
+
+    if hint := blas_hint(model):
+        say(hint)
 
     try:
         conversation = Conversation(model, tokenizer, system_prompt=system_prompt, variables=variables, **arguments)
     except SpectoolError as error:
         raise SpectoolError(f"{name}: {error}") from error
     if sys.stdin.isatty():
-        say(f"{name} listens. /help shows what else there is.")
+        say(f"You are talking to {name}. {drafting}")
+        say("Type a message and press Enter. Ctrl-C stops an answer, Ctrl-D ends the conversation, /help shows more.")
     for line in _turns():
         match line.strip():
             case "":
@@ -54,7 +60,7 @@ def chat(system_prompt: str | None, chat_template_config: str | None, **options:
                 break
             case "/reset":
                 conversation.reset()
-                say("The conversation is forgotten.")
+                say("The conversation so far is forgotten.")
             case "/help":
                 say(_HELP)
             case command if command.startswith("/") and " " not in command:
@@ -65,6 +71,7 @@ def chat(system_prompt: str | None, chat_template_config: str | None, **options:
 
 def _answer(conversation: Any, line: str) -> None:
     """Stream an answer; Ctrl-C, and what is not UTF-8 or refused by the template, end it, not the conversation."""
+    response, began = None, time.perf_counter()
     try:
         require_utf8(line, "this turn: ")
         with closing(conversation.answer(line)) as responses:
@@ -76,6 +83,29 @@ def _answer(conversation: Any, line: str) -> None:
         say(f"Error: {error}")
         return
     click.echo()
+    if response is not None:
+        say(click.style(_figures(response, time.perf_counter() - began), dim=True))
+
+
+def _figures(response: Any, seconds: float) -> str:
+    """Sum up an answer that took this long, the reading of the new part of the conversation included."""
+    return (
+        f"{response.generation_tokens} tokens in {seconds:.1f} s, {response.generation_tps:.1f} per second, "
+        f"{response.drafting.tokens_per_pass:.2f} tokens per pass"
+    )
+
+
+def _drafting(options: dict[str, Any]) -> str:
+    """Say in a sentence what drafts, going by the command's options."""
+    named = [
+        "the conversation so far" if options["history"] else None,
+        f"the dictionary {options['dictionary'].name}" if options["dictionary"] else None,
+        f"the draft model {options['draft_model']}" if options["draft_model"] else None,
+    ]
+    sources = [source for source in named if source is not None]
+    if options["num_draft_tokens"] == 0 or not sources:
+        return "Nothing is drafted."
+    return f"Drafts come from {' and '.join(filter(None, [', '.join(sources[:-1]), sources[-1]]))}."
 
 
 def _turns() -> Iterator[str]:

@@ -91,9 +91,12 @@ def generate(
     if saved_file is None and only_history and not as_json:
         say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
+    from spectool.runtime.commands.blas import blas_hint
     from spectool.runtime.commands.chat_template import encode, messages_of, rendered, rendered_after, rendered_up_to
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 
+    if not as_json and (hint := blas_hint(target)):
+        say(hint)
     templated = tokenizer.has_chat_template and not ignore_chat_template
     if not templated and (system_prompt is not None or prefill_response is not None):
         raise SpectoolError(f"{name}: no chat template, so --system-prompt and --prefill-response have no place")

@@ -53,17 +53,18 @@ def stream_generate(
     The draft length is chosen by measurement unless ``num_draft_tokens`` fixes it, ``sampler=Sampling(temp=0.7)`` sets
     a temperature, and ``response.drafting`` has the statistics. docs/python.md explains them one by one.
 
-    >>> from mlx_lm import load
-    >>> from spectool.runtime import Sampling, load_drafter, stream_generate
-    >>> from spectool.runtime.demo_models import demo_path
-    >>> model, tokenizer = load(str(demo_path("target")))
-    >>> drafter = load_drafter(tokenizer, draft_model=demo_path("draft"))
-    >>> options = {"num_draft_tokens": 4, "sampler": Sampling(temp=0.0), "max_tokens": 8}
-    >>> for response in stream_generate(model, tokenizer, "Most w Jaworowcu", drafter=drafter, **options):
-    ...     print(response.text, end="", flush=True)
-    zamknięty do końca
-    >>> response.drafting.tokens
-    8
+    Examples:
+        >>> from mlx_lm import load
+        >>> from spectool.runtime import Sampling, load_drafter, stream_generate
+        >>> from spectool.runtime.demo_models import demo_path
+        >>> model, tokenizer = load(str(demo_path("target")))
+        >>> drafter = load_drafter(tokenizer, draft_model=demo_path("draft"))
+        >>> options = {"num_draft_tokens": 4, "sampler": Sampling(temp=0.0), "max_tokens": 8}
+        >>> for response in stream_generate(model, tokenizer, "Most w Jaworowcu", drafter=drafter, **options):
+        ...     print(response.text, end="", flush=True)
+        zamknięty do końca
+        >>> response.drafting.tokens
+        8
 
     Args:
         model: An mlx-lm model.

@@ -8,12 +8,13 @@ from spectool.runtime.decoding.streaming import stream_generate
 def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool = False, **kwargs: Any) -> str:
     """Generate the whole text after ``prompt``: in place of ``mlx_lm.generate``, with a drafter.
 
-    >>> from mlx_lm import load
-    >>> from spectool.runtime import generate, load_drafter
-    >>> from spectool.runtime.demo_models import demo_path
-    >>> model, tokenizer = load(str(demo_path("target")))
-    >>> generate(model, tokenizer, "Most w Jaworowcu", drafter=load_drafter(tokenizer), max_tokens=8)
-    'zamknięty do końca'
+    Examples:
+        >>> from mlx_lm import load
+        >>> from spectool.runtime import generate, load_drafter
+        >>> from spectool.runtime.demo_models import demo_path
+        >>> model, tokenizer = load(str(demo_path("target")))
+        >>> generate(model, tokenizer, "Most w Jaworowcu", drafter=load_drafter(tokenizer), max_tokens=8)
+        'zamknięty do końca'
 
     Args:
         model: An mlx-lm model.

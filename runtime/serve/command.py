@@ -79,6 +79,7 @@ def serve(
     logging.basicConfig(level=log_level, handlers=[handler], force=True)
     logging.captureWarnings(True)
 
+    from spectool.runtime.commands.blas import blas_hint
     from spectool.runtime.loading import load_drafter
     from spectool.runtime.serve.handler import Server
 
@@ -93,6 +94,8 @@ def serve(
         drafter = server.generator.model_provider.drafter
         source = drafter.name if drafter else "nothing"
         _tell(f"{server.url}/v1 serves {started.model}, drafting from {source}. Ctrl-C ends it.", json_logs)
+        if hint := blas_hint(server.generator.model_provider.model):
+            _tell(hint, json_logs)
         if host not in _LOOPBACK:
             warning = "Whoever reaches this address can use the model: there is no access control and no encryption."
             _tell(warning, json_logs)

@@ -133,7 +133,7 @@ def train_draft(
     if not first:
         return
     if "curve.svg" not in record["files"]:
-        say("no plot without matplotlib: pip install 'spectool[report]'")
+        say("there is no plot, which needs: pip install 'spectool[report]'")
     facts = {"path": str(path), **record}
     show(facts if as_json else _in_short(facts), as_json)
 

@@ -71,7 +71,7 @@ def tune_draft(
             say(f"{model.name}: {line}")
     record = run(opened, towards, sources, path, options, say, alignment, reading, reads)
     if "tasks.svg" not in record["files"]:
-        say("no plot without matplotlib: pip install 'spectool[report]'")
+        say("there is no plot, which needs: pip install 'spectool[report]'")
     if as_json:
         show({"path": str(path), **record}, as_json)
         return

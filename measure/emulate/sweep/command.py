@@ -3,13 +3,12 @@
 import os
 import time
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
-from spectool.artifacts.console import say, show
+from spectool.artifacts.console import show
 from spectool.runtime.commands.option_sections import together, under
 
 OF_SWEEP = {"out", "workers", "tokenizers", "corpora", "readings"}
@@ -55,6 +54,9 @@ sweep_options = together(
 
 def sweep(asked: Any) -> None:
     """Measure what is missing of a grid, and draw tables and plots of all of it; ``asked`` has all options' values."""
+    from spectool import require_extra
+
+    require_extra("report", "--sweep")
     from spectool.measure.emulate.sweep.results import RUNS
     from spectool.measure.emulate.sweep.runs import run_sweep
     from spectool.measure.emulate.sweep.tables import best_of, by_series
@@ -65,8 +67,6 @@ def sweep(asked: Any) -> None:
     workers = asked.workers or os.cpu_count() or 1
     rows, measured = run_sweep(_grid_of(asked), asked.out, workers, **asked.reads)
     files = write_page(rows, asked.out)
-    if not any(name.endswith(".svg") for name in files):
-        say("no plots without matplotlib: pip install 'spectool[report]', and run the same command again")
     facts: dict[str, Any] = {
         "path": str(asked.out),
         "runs": len(rows),
@@ -84,20 +84,18 @@ def sweep(asked: Any) -> None:
 
 
 def write_page(rows: Sequence[dict[str, Any]], out: Path) -> list[str]:
-    """Write tables of some runs into ``out``, and plots where matplotlib is installed; return the files' names."""
+    """Write tables and plots of some runs into ``out``; return the files' names."""
     import pandas as pd
 
     from spectool.artifacts.replacing import renaming
     from spectool.measure.emulate.sweep import tables
     from spectool.measure.emulate.sweep.paper import figures
+    from spectool.measure.emulate.sweep.plots import draw_all
     from spectool.measure.emulate.sweep.results import SCHEMA
     from spectool.measure.page import page_files
 
-    series, plots = tables.by_series(rows), dict[str, str]()
-    if find_spec("matplotlib") is not None:
-        from spectool.measure.emulate.sweep.plots import draw_all
-
-        plots = draw_all(series)
+    series = tables.by_series(rows)
+    plots = draw_all(series)
     runs = pd.DataFrame(rows, columns=SCHEMA.names)
     files = page_files("sweep.jinja", "Sweep", runs=runs, series=series, tables=tables, paper=figures(), plots=plots)
     for name, text in files.items():

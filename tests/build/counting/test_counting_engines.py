@@ -187,5 +187,5 @@ def test_no_scheduler_and_no_dask(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "pip install spectool[cluster]" in done.stderr
+    assert "pip install 'spectool[cluster]'" in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -23,7 +23,6 @@ from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
 from spectool.measure.emulate.replay import replay
-from spectool.measure.emulate.sweep import command as sweep_command
 from spectool.measure.emulate.sweep.grid import BackoffAxes, DictSpecAxes, Grid, Language
 from spectool.measure.emulate.sweep.results import Row, read_runs
 from spectool.measure.emulate.sweep.runs import run_sweep
@@ -256,16 +255,12 @@ def test_two_sweeps_do_not_share_a_folder(swept: tuple[Path, dict[str, Any]], tm
     assert "another sweep is writing there" in result.stderr
 
 
-def test_without_matplotlib_there_are_tables(
-    swept: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, _ = swept
-    monkeypatch.setattr(sweep_command, "find_spec", lambda name: None)
-    result = sweep(folder / "grid.toml", "-o", folder / "out")
-    assert result.exit_code == 0, result.output
-    (line,) = result.stderr.splitlines()
-    assert line == "no plots without matplotlib: pip install 'spectool[report]', and run the same command again"
-    assert "![" not in (folder / "out" / "report.md").read_text()
+def test_a_sweep_asks_for_the_extra_before_it_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = sweep(tmp_path / "grid.toml", "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "--sweep needs pandas, scipy, matplotlib" in result.stderr and "'spectool[report]'" in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from spectool.measure.emulate.sweep import command as sweep_command
 from spectool.measure.emulate.sweep import paper
 from spectool.measure.emulate.sweep.command import write_page
 from spectool.measure.emulate.sweep.results import SCHEMA, Row
@@ -158,12 +157,6 @@ def test_one_run_and_other_methods_are_enough_for_a_page(tmp_path: Path) -> None
     assert section(page, "Sizes and thresholds:", below="## backoff")[1][0] == "1M"
     plain = [row for row in runs() if row["method"] == "plain"]
     assert write_page(plain, tmp_path / ".") == ["report.html", "report.md"]
-
-
-def test_without_matplotlib_there_are_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_command, "find_spec", lambda name: None)
-    assert write_page(runs(), tmp_path) == ["report.html", "report.md"]
-    assert "![" not in (tmp_path / "report.md").read_text()
 
 
 def test_every_figure_of_the_paper_is_there() -> None:

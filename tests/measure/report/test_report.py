@@ -329,7 +329,8 @@ def test_what_is_missing_is_said(run: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     done = CliRunner().invoke(main, ["report", str(run)])
     assert done.exit_code == 1
-    assert "report needs matplotlib: pip install 'spectool[report]'" in done.output
+    assert "spectool report needs pandas, scipy, matplotlib" in done.output
+    assert "pip install 'spectool[report]'" in done.output
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome to open the page in")

@@ -1,6 +1,7 @@
 """Conversations: what is fed again, what an interruption leaves, and what the terminal sees."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 from spectool import RuntimeUnsupported, SpectoolError
 from spectool.cli import main
+from spectool.runtime.commands import chat as chat_command
 from spectool.runtime.commands.chat_template import rendered
 from spectool.runtime.commands.conversation import Conversation
 from spectool.runtime.decoding.sampling import Sampling
@@ -129,15 +131,39 @@ def test_from_a_pipe(path: str, loaded: tuple[Any, Any]) -> None:
     turns = [TURNS[0], f"{TURNS[1]} \nby\u0142o"]
     expected = [from_scratch(loaded, [{"role": "user", "content": turn}], 5) for turn in turns]
     assert result.stdout == "".join(f"{answer}\n" for answer in expected)
-    assert "The conversation is forgotten." in result.stderr and "/nonsense: no such command" in result.stderr
+    assert "The conversation so far is forgotten." in result.stderr and "/nonsense: no such command" in result.stderr
 
 
 def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str, loaded: tuple[Any, Any]) -> None:
     said = b"ala \xff ma\n" + f"{TURNS[0]}\n".encode()
     result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input=said)
     assert result.exit_code == 0, result.output
-    assert result.stderr == "Error: this turn: not UTF-8 at byte 4. Convert it first\n"
+    refused, figures = result.stderr.splitlines()
+    assert refused == "Error: this turn: not UTF-8 at byte 4. Convert it first"
+    assert re.fullmatch(r"5 tokens in [\d.]+ s, [\d.]+ per second, [\d.]+ tokens per pass", figures)
     assert result.stdout == f"{from_scratch(loaded, [{'role': 'user', 'content': TURNS[0]}], 5)}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "Drafts come from the conversation so far."),
+        ({"history": False}, "Nothing is drafted."),
+        ({"num_draft_tokens": 0}, "Nothing is drafted."),
+        ({"dictionary": Path("/x/pl.dict")}, "Drafts come from the conversation so far and the dictionary pl.dict."),
+        (
+            {"dictionary": Path("pl.dict"), "draft_model": "small"},
+            "Drafts come from the conversation so far, the dictionary pl.dict and the draft model small.",
+        ),
+    ],
+)
+def test_the_greeting_says_what_drafts(options: dict[str, Any], said: str) -> None:
+    assert (
+        chat_command._drafting(
+            {"history": True, "dictionary": None, "draft_model": None, "num_draft_tokens": None} | options
+        )
+        == said
+    )
 
 
 def test_a_chat_without_a_template_names_the_model() -> None:
