@@ -144,7 +144,7 @@ def _changed(keys: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]
     """Put what options say in the place of an experiment's keys."""
     given = {key: value for key, value in options.items() if value not in (None, ())}
     own = {key: given.pop(key) for key in ("min_draft_prob", "verify") if key in given}
-    drawn = {key: given.pop(key) for key in ("count", "sample", "window", "stride") if key in given}
+    drawn: dict[str, Any] = {key: given.pop(key) for key in ("count", "sample", "window", "stride") if key in given}
     model, drafters, prompts = (given.pop(key, None) for key in ("model", "drafters", "prompts"))
     from spectool.measure.bench.experiment import split
 
@@ -164,12 +164,12 @@ def _changed(keys: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]
     for source in keys["prompts"]:
         if "source" in source:
             source |= {key: value for key, value in drawn.items() if key in ("window", "stride")}
-    for key in ("count", "sample"):
-        for source, share in zip(keys["prompts"], split(drawn.get(key, 0), len(keys["prompts"])), strict=True):
-            if key in drawn and not share:
-                given = f"{drawn[key]} for {len(keys['prompts'])} sources"
-                raise click.UsageError(f"--{key}: expected one prompt of each source at least, got {given}")
-            source |= {key: share} if share else {}
+    for limit in [key for key in ("count", "sample") if key in drawn]:
+        for source, share in zip(keys["prompts"], split(drawn[limit], len(keys["prompts"])), strict=True):
+            if not share:
+                asked = f"{drawn[limit]} for {len(keys['prompts'])} sources"
+                raise click.UsageError(f"--{limit}: expected one prompt of each source at least, got {asked}")
+            source[limit] = share
     return keys
 
 
