@@ -122,7 +122,8 @@ def test_examples_of_the_api_page_are_drawn_as_code() -> None:
     examples = 0
     for module, _, name in shown:
         found = getattr(importlib.import_module(module), name)
-        for documented in (found, *(vars(found).values() if isinstance(found, type) else ())):
+        members = vars(found).items() if isinstance(found, type) else ()
+        for documented in (found, *(member for label, member in members if not label.startswith("_"))):
             before, arrows, _ = (getattr(documented, "__doc__", None) or "").partition(">>> ")
             assert not arrows or before.rstrip().endswith("Examples:"), f"{module}.{name}"
             examples += bool(arrows)

@@ -152,24 +152,16 @@ def generate_step(
         from spectool.runtime.caches.quantized import require_quantizable
 
         require_quantizable(cache, model)
-    shared = None
+    ended = None
+    length: int | Controller = num_draft_tokens or 0
     if num_draft_tokens is None and drafter is not None:
-        from spectool.runtime.draft_length.session import borrow, give_back_after
+        from spectool.runtime.draft_length.session import borrow, give_back
 
-        shared = borrow(model, drafter)
+        length = borrow(model, drafter)
+        ended = partial(give_back, model, drafter, length)
     statistics = DraftStatistics() if statistics is None else statistics
     quantized_from = quantized_kv_start if kv_bits else None
-    proposer = Proposer(
-        drafter,
-        shared or num_draft_tokens or 0,
-        cache,
-        quantized_from,
-        draw,
-        vocabulary=vocabulary,
-        statistics=statistics,
-    )
-    if shared is not None:
-        give_back_after(proposer, model, drafter, shared)
+    proposer = Proposer(drafter, length, cache, quantized_from, draw, vocabulary=vocabulary, statistics=statistics)
     statistics.controller = proposer.controller
     quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)
     return _Run(
@@ -189,6 +181,7 @@ def generate_step(
         stream=stream,
         statistics=statistics,
         on_cycle=on_cycle or (lambda cycle: None),
+        ended=ended or (lambda: None),
         progress=prompt_progress_callback or (lambda fed, total: None),
     ).tokens()
 
@@ -213,6 +206,7 @@ class _Run:
     stream: Any
     statistics: DraftStatistics
     on_cycle: Callable[[Cycle], None]
+    ended: Callable[[], None]
     progress: Callable[[int, int], None]
 
     def __post_init__(self) -> None:
@@ -249,6 +243,7 @@ class _Run:
                 if self.statistics.passes % CLEAR_EVERY == 0:
                     mx.clear_cache()
         finally:
+            self.ended()
             windows.use_host_masks(leaves(self.cache))
             missing = self._rewind(self.begin + self.yielded + self.stuck)
             if missing:

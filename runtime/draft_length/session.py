@@ -9,33 +9,23 @@ from typing import Any
 
 from spectool.runtime.draft_length.controller import Controller
 
-# Of pairs of a model and a drafter that no generation is using, by their ids, with weak references to both.
+# By the ids of a model and a drafter, with weak references to both, since an id can come to belong to another object.
 _idle: dict[tuple[int, int], tuple[Any, Any, Controller]] = {}
 
 
 def borrow(model: Any, drafter: Any) -> Controller:
     """Return the controller of ``model`` with ``drafter``; a new one where there is none, or where it is in use."""
-    known = _idle.pop(_key(model, drafter), None)
-    # An id can have belonged to an object that is gone.
+    known = _idle.pop((id(model), id(drafter)), None)
     if known is None or known[0]() is not model or known[1]() is not drafter:
         return Controller()
     return known[2]
 
 
-def give_back_after(generation: Any, model: Any, drafter: Any, controller: Controller) -> None:
-    """Keep ``controller`` for the next generation from the moment at which ``generation``, an object, is gone."""
+def give_back(model: Any, drafter: Any, controller: Controller) -> None:
+    """Keep ``controller`` for the next generation of ``model`` with ``drafter``."""
+    for pair in [pair for pair, (*both, _) in list(_idle.items()) if any(each() is None for each in both)]:
+        _idle.pop(pair, None)
     try:
-        pair = weakref.ref(model), weakref.ref(drafter)
+        _idle[id(model), id(drafter)] = weakref.ref(model), weakref.ref(drafter), controller
     except TypeError:  # an object without weak references: nothing is kept for it
         return
-    weakref.finalize(generation, _give_back, _key(model, drafter), (*pair, controller)).atexit = False
-
-
-def _give_back(key: tuple[int, int], entry: tuple[Any, Any, Controller]) -> None:
-    for stale in [pair for pair, (model, drafter, _) in list(_idle.items()) if model() is None or drafter() is None]:
-        _idle.pop(stale, None)
-    _idle[key] = entry
-
-
-def _key(model: Any, drafter: Any) -> tuple[int, int]:
-    return id(model), id(drafter)

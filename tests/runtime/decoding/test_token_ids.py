@@ -175,7 +175,7 @@ def test_the_first_pass_has_drafts_too() -> None:
     text, drafter = plain(model, [7], 9), Fixed([])
     drafter = Fixed(text)
     cycles: list[Any] = []
-    steps = generate_step([7], model, drafter=drafter, max_tokens=9, on_cycle=cycles.append)
+    steps = generate_step([7], model, drafter=drafter, num_draft_tokens=8, max_tokens=9, on_cycle=cycles.append)
     assert [token for token, _, _ in steps] == text
     assert cycles[0].accepted == 8
 
