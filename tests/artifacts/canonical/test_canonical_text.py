@@ -41,10 +41,10 @@ def test_a_growing_text(name: str, real: Callable[[str], Tokenizer], lines: list
 def test_what_follows_a_boundary(name: str, real: Callable[[str], Tokenizer]) -> None:
     tokenizer = real(name)
     engine = CanonicalText(tokenizer)
-    ids, holds = engine.following(b"the small house", b" is old")
+    ids, holds = engine.following(whole(tokenizer, "the small house"), b"the small house", b" is old")
     assert holds
     assert whole(tokenizer, "the small house") + ids == whole(tokenizer, "the small house is old")
-    _, holds = engine.following(b"the small hou", b"se is old")
+    _, holds = engine.following(whole(tokenizer, "the small hou"), b"the small hou", b"se is old")
     assert not holds
 
 
