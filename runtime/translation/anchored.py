@@ -217,7 +217,8 @@ class AnchoredTranslator:
         runs = self._token_runs(engine, drafts, healed) if place.begun and not place.pending else None
         try:
             if runs is None:
-                self._translate_with_care(engine, ids, drafts, self._behind(healed))
+                behind = self._behind(healed, self._surface(drafts[0]) if drafts else b"")
+                self._translate_with_care(engine, ids, drafts, behind)
             else:
                 engine.extend(ids, runs, floor, place.target_begin)
             return ids[floor:]
@@ -318,7 +319,7 @@ class AnchoredTranslator:
         place, said = self._place, b"".join(map(self._surface, drafts[:end]))
         recent = self._committed[max(place.target_begin, len(self._committed) - CONTEXT - 1) :]
         frontier = Frontier(self._draft, self._target, recent, place.pending)
-        ids, whole = beyond(frontier, engine, said, self._behind(healed))
+        ids, whole = beyond(frontier, engine, said, self._behind(healed, said))
         return ids + self._counterpart(drafts[end]) if whole and end < len(drafts) else ids
 
     def _commit_with_care(self, token: int) -> tuple[Change, _Place]:
@@ -355,24 +356,27 @@ class AnchoredTranslator:
         counterpart = int(self._to_target[token]) if token < self._draft.size else NONE
         return [] if counterpart == NONE else [counterpart]
 
-    def _behind(self, healed: bool) -> bytes:
-        """Return the bytes that a draft begins with and the target has committed already."""
+    def _behind(self, healed: bool, said: bytes = b" ") -> bytes:
+        """Return the bytes that a draft begins with and the target has committed already; ``said`` is the draft's."""
         last = self._draft.surfaces[self._ids[-1]] if healed else b""
-        return last + self._unseen()
+        return last + self._unseen(said)
 
-    def _unseen(self) -> bytes:
-        """Return committed bytes that the draft has not seen: an unfinished character, and a space before it."""
+    def _unseen(self, said: bytes = b" ") -> bytes:
+        """Return committed bytes that the draft has not seen: an unfinished character, and an artificial space.
+
+        A draft need not write such a space: a text that begins with an added token has none.
+        """
         place = self._place
         if place.begun or not self._draft.edges.leading_space or len(self._committed) == place.target_begin:
             return place.pending
-        return b" " + place.pending
+        return (b" " if said.startswith(b" ") else b"") + place.pending
 
     def _respects_boundary(self, token: int, healed: bool) -> bool:
         """Return whether a first draft token leaves the last committed target token as it is."""
         assert not isinstance(self._target_engine, CanonicalText)
         if not self._surface(token):
             return True
-        overlap = len(self._behind(healed))
+        overlap = len(self._behind(healed, self._surface(token)))
         spelling = self._beyond(token, overlap) if overlap else self._proposed.inside[token]
         return self._target_engine.boundary_holds(self._committed, spelling, self._place.target_begin)
 
