@@ -30,7 +30,8 @@ _REMEMBERED = 1_000_000  # entries of a cache, about 150 bytes each, before it b
 _DEEPEST = 3  # last ids that a remembered join may depend on
 _NEAR = 32  # tokens that are looked through for a sure split, or merged again, before text is encoded
 _BACK = 8  # tokens of left context that encoding starts from, doubled until it fits
-_FARTHEST = 256  # tokens of left context from which on an encoding is taken as it is
+_FARTHEST = 128  # tokens of left context from which on an encoding is taken as it is
+_MUCH = 512  # bytes of context for which that holds too, and of new text that is encoded once, from that far back
 _CHARACTER = 4  # bytes of the longest character
 
 
@@ -304,7 +305,7 @@ class CanonicalIds:
         Returns:
             None where the bytes are no text.
         """
-        n, back = len(ids), _BACK
+        n, back = len(ids), _BACK if len(data) < _MUCH else _FARTHEST
         while True:
             start = max(begin, n - back)
             for _ in range(_CHARACTER):
@@ -315,7 +316,7 @@ class CanonicalIds:
                 found = self._encode_text(text.decode())
             except UnicodeDecodeError:
                 return None
-            if start == begin or back >= _FARTHEST:
+            if start == begin or back >= _FARTHEST or len(before) >= _MUCH:
                 break
             same = agreement(ids[start:], found)
             if same >= back // 2 and len(before) > self._added.longest:
@@ -347,5 +348,9 @@ class CanonicalIds:
 
 def agreement(one: Sequence[int], other: Sequence[int]) -> int:
     """Return the number of ids that two sequences have in common at their beginning."""
-    differ = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(differ, min(len(one), len(other)))
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count

@@ -19,8 +19,8 @@ from itertools import accumulate
 from spectool.artifacts.canonical.by_ids import Change, agreement
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
-REACH = 2048  # bytes of a text from which on nothing more of it is read
-_BACK = 8  # tokens to go back at first
+REACH = 512  # bytes of a text from which on nothing more of it is read
+_BACK = 4  # tokens to go back at first
 _SURE = 3  # ids on which two encodings must agree
 _REMEMBERED = 32  # encodings: what was encoded with new text is asked for again without it
 _SIGNS = (b"&", b"~", b"\n", b"q", b"x", b"0")  # stand for what was cut off; letters, where a word goes on
@@ -52,7 +52,8 @@ class CanonicalText:
         Returns:
             ``start, tail`` such that ``ids[:start] + tail`` are the ids of the whole text.
         """
-        for window in self._windows(ids, so_far, begin):
+        # With much new text, a long window costs least: nothing is encoded twice.
+        for window in self._windows(ids, so_far, begin) if len(data) < REACH else (so_far,):
             old, new = self._encoded(window), self._encoded(window + data)
             known = agreement(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
             kept = agreement(old, new)
@@ -73,8 +74,11 @@ class CanonicalText:
         place: int | None = 0
         for window in self._windows(ids, so_far):
             new = self._encoded(window + data)
-            ends = list(accumulate(map(len, map(self._surfaces.__getitem__, new)), initial=0))
-            place, frontier = self._frontier(window, data, new, ends)
+            surfaces = list(map(self._surfaces.__getitem__, new))
+            ends = list(accumulate(map(len, surfaces), initial=0))
+            place, frontier = self._frontier(window, data, new, surfaces, ends)
+            if place is not None and agreement(ids[::-1], new[:place][::-1]) >= _SURE:
+                break
             before = zip(new, (end - frontier for end in ends[1:]), strict=True)
             if len(self._ending(ids[-len(new) - 1 :]).intersection(before)) >= _SURE:
                 break
@@ -100,7 +104,7 @@ class CanonicalText:
         back = _BACK
         while back < len(ids) - begin:
             first = max(begin, (len(ids) // back - 1) * back)
-            size = sum(len(self._surfaces[token]) for token in ids[first:])
+            size = sum(map(len, map(self._surfaces.__getitem__, ids[first:])))
             if size >= len(so_far):
                 break
             start = len(so_far) - size
@@ -110,12 +114,14 @@ class CanonicalText:
             back *= 2
         yield so_far
 
-    def _frontier(self, before: bytes, data: bytes, ids: Sequence[int], ends: Sequence[int]) -> tuple[int | None, int]:
+    def _frontier(
+        self, before: bytes, data: bytes, ids: Sequence[int], surfaces: Sequence[bytes], ends: Sequence[int]
+    ) -> tuple[int | None, int]:
         """Return where ``data`` begins in the ids of ``before + data``, and in their bytes.
 
         The former is None where one id stands for both.
         """
-        spelled = b"".join(map(self._surfaces.__getitem__, ids))
+        spelled = b"".join(surfaces)
         artificial = len(spelled) - len(before + data) if spelled.endswith(before + data) else 0
         if not before or spelled.startswith(before, artificial):
             frontier = artificial + len(before) if before else 0

@@ -123,7 +123,7 @@ def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:
 def _prove(
     tokenizers: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Prove both sides; let one that joins ids otherwise than its tokenizer go through text.
+    """Prove both sides; one whose merges do not join ids as its tokenizer does goes through text if that is better.
 
     Returns:
         For each side its statistics: whether ids are joined (``lemma``), why they are not, and the proof.
@@ -136,9 +136,11 @@ def _prove(
         if sides[role].merges is None:
             reason = "; ".join(reasons_for_text(tokenizer))
         elif proof.mismatches:
-            reason = f"joined by merges, ids were {proof}"
-            sides[role] = replace(sides[role], merges=None, boundaries=None)
-            proof = prove(*arguments, sides[role].engine(tokenizer), sides[source].spellings, texts)
+            through_text = replace(sides[role], merges=None, boundaries=None)
+            other = prove(*arguments, through_text.engine(tokenizer), sides[source].spellings, texts)
+            if other.mismatches < proof.mismatches:
+                reason = f"joined by merges, ids were {proof}"
+                sides[role], proof = through_text, other
         found[role] = {"lemma": not reason, "reason": reason, "proof": asdict(proof)}
     return found
 
