@@ -16,12 +16,16 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
+import numpy as np
+
 from spectool.artifacts.canonical.by_ids import Change, agreement
+from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
 REACH = 512  # bytes of a text from which on nothing more of it is read
-_BACK = 4  # tokens to go back at first
+_BACK = 6  # tokens to go back at first
 _SURE = 3  # ids on which two encodings must agree
+_CROSSING = 2  # times as many of both where tokens go on behind a space: there words do not begin alike
 _REMEMBERED = 32  # encodings: what was encoded with new text is asked for again without it
 _SIGNS = (b"&", b"~", b"\n", b"q", b"x", b"0")  # stand for what was cut off; letters, where a word goes on
 
@@ -39,6 +43,10 @@ class CanonicalText:
         self._surfaces = tokenizer.surfaces
         self._backend = tokenizer.plain_backend
         self._encoded = lru_cache(_REMEMBERED)(self.encode)
+        text = Surfaces.of(tokenizer.surfaces)
+        spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1
+        crosses = bool(len(spaces)) and not np.isin(spaces, text.offsets).all()
+        self._back, self._sure = (_CROSSING * _BACK, _CROSSING * _SURE) if crosses else (_BACK, _SURE)
 
     def join(self, ids: Sequence[int], so_far: bytes, data: bytes, begin: int = 0) -> Change:
         """Append ``data`` to a text.
@@ -53,11 +61,11 @@ class CanonicalText:
             ``start, tail`` such that ``ids[:start] + tail`` are the ids of the whole text.
         """
         # With much new text, a long window costs least: nothing is encoded twice.
-        for window in self._windows(ids, so_far, begin) if len(data) < REACH else (so_far,):
+        for window in self._windows(ids, so_far, begin, self._back // 2) if len(data) < REACH else (so_far,):
             old, new = self._encoded(window), self._encoded(window + data)
             known = agreement(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
             kept = agreement(old, new)
-            if kept >= len(old) - known + _SURE:
+            if kept >= len(old) - known + self._sure:
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]
 
@@ -72,15 +80,15 @@ class CanonicalText:
             data: What follows.
         """
         place: int | None = 0
-        for window in self._windows(ids, so_far):
+        for window in self._windows(ids, so_far, 0, 1):
             new = self._encoded(window + data)
             surfaces = list(map(self._surfaces.__getitem__, new))
             ends = list(accumulate(map(len, surfaces), initial=0))
             place, frontier = self._frontier(window, data, new, surfaces, ends)
-            if place is not None and agreement(ids[::-1], new[:place][::-1]) >= _SURE:
+            if place is not None and agreement(ids[::-1], new[:place][::-1]) >= self._sure:
                 break
             before = zip(new, (end - frontier for end in ends[1:]), strict=True)
-            if len(self._ending(ids[-len(new) - 1 :]).intersection(before)) >= _SURE:
+            if len(self._ending(ids[-len(new) - 1 :]).intersection(before)) >= self._sure:
                 break
         return (self.inside(data), False) if place is None else (list(new[place:]), True)
 
@@ -96,14 +104,14 @@ class CanonicalText:
                     return list(ids[place:])
         return list(found or self.encode(data))
 
-    def _windows(self, ids: Sequence[int], so_far: bytes, begin: int = 0) -> Iterator[bytes]:
+    def _windows(self, ids: Sequence[int], so_far: bytes, begin: int, step: int) -> Iterator[bytes]:
         """Yield ever longer ends of a text, the last one all that is known of it.
 
-        They begin where an id in so many begins, so that the next ones of a growing text begin there too.
+        They begin at every ``step``-th id, so that the next ones of a growing text begin there too.
         """
-        back = _BACK
+        back = self._back
         while back < len(ids) - begin:
-            first = max(begin, (len(ids) // back - 1) * back)
+            first = max(begin, (len(ids) - back) // step * step)
             size = sum(map(len, map(self._surfaces.__getitem__, ids[first:])))
             if size >= len(so_far):
                 break
@@ -111,7 +119,7 @@ class CanonicalText:
             while start > 0 and so_far[start] & 0xC0 == 0x80:
                 start -= 1
             yield so_far[start:]
-            back *= 2
+            back, step = 2 * back, 2 * step
         yield so_far
 
     def _frontier(

@@ -10,6 +10,7 @@ Three steps, each of which can be switched off for comparison (docs/design.md): 
 head absorption.
 """
 
+import codecs
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -141,8 +142,13 @@ class AnchoredTranslator:
             self._change(start, tail)
 
     def _commit_together(self, tokens: Sequence[int]) -> None:
-        """Commit target ids that have bytes."""
+        """Commit target ids that have bytes; one by one where these are no text."""
         data = self._place.pending + self._unstarted(b"".join(map(self._target.surfaces.__getitem__, tokens)))
+        try:
+            codecs.utf_8_decode(data)
+        except UnicodeDecodeError:
+            self._commit_each(tokens)
+            return
         change, self._place = self._append(data)
         self._committed += tokens
         self._change(*change)
