@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from spectool import ArtifactError
 from spectool.artifacts.canonical.adversarial import adversarial_texts
 from spectool.artifacts.canonical.by_ids import CanonicalIds
-from spectool.artifacts.canonical.by_text import CanonicalText
+from spectool.artifacts.canonical.by_text import REACH, CanonicalText
 from spectool.artifacts.formats.alignment import SIDES, Alignment, Spellings
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.tokenizer.surfaces import text_of
@@ -199,7 +199,7 @@ def respell(
             yield Step(token, end, spelling, None, False)
             continue
         if isinstance(engine, CanonicalText):
-            start, tail = engine.join(ids, data[:done], fresh)
+            start, tail = engine.join(ids, data[max(0, done - REACH) : done], fresh)
         elif spelling and (done == end or is_whole(source.surfaces[token])):
             start, tail = engine.join(ids, spelling)
         else:
@@ -300,7 +300,7 @@ def _prove_proposals(
         found: list[int] | str
         try:
             if isinstance(engine, CanonicalText):
-                found = engine.following(data[:start], data[start : ends[last]])[0]
+                found = engine.following(committed[:count], data[:start], data[start : ends[last]])[0]
             else:
                 joined = committed[:count]
                 for spelling in (engine.spell(data[start : ends[first]]), *drafted):

@@ -6,6 +6,9 @@ Almost every boundary of a BPE text is decided by a look into a cache of pairs:
     merge   inside one pre-token the pair would merge: un-merge both sides, merge again
     look    the pre-tokenizer needs more context: ask it about representatives, back to a sure split
     encode  an added token may span the boundary, or merging does not reach a token: encode text
+
+Each of them looks back a bounded number of tokens, so that a text costs its length whatever is in it: where no sure
+split is near, or a merge goes on and on, the end of the text is encoded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +28,11 @@ Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
 _KEEP, _MERGE, _LOOK, _ENCODE = range(4)
 _REMEMBERED = 1_000_000  # entries of a cache, about 150 bytes each, before it begins anew
 _DEEPEST = 3  # last ids that a remembered join may depend on
+_NEAR = 32  # tokens that are looked through for a sure split, or merged again, before text is encoded
 _BACK = 8  # tokens of left context that encoding starts from, doubled until it fits
+_FARTHEST = 128  # tokens of left context from which on an encoding is taken as it is
+_MUCH = 512  # bytes of context for which that holds too, and of new text that is encoded once, from that far back
+_CHARACTER = 4  # bytes of the longest character
 
 
 @dataclass(eq=False, slots=True)
@@ -157,11 +164,16 @@ class CanonicalIds:
         """Append bytes that need not be whole tokens, but end no character half-way; as `join`."""
         symbols = self.merges.spell(data)
         if self._added.end_in(ids, data, begin):
-            return self._encode(ids, self.merges.merge(symbols), max(floor, begin), begin)
+            merged = tuple(self.merges.merge(symbols))
+            return self._encode(ids, self._data(symbols), max(floor, begin), begin) or (len(ids), merged)
         if self._boundaries.splits:
             return self._look(ids, symbols, max(floor, begin), begin)
         merged = tuple(self.merges.merge(symbols))
         return self.append(ids, TokenRun(merged), floor, begin) if merged else (len(ids), merged)
+
+    def join_text(self, ids: Sequence[int], data: bytes, begin: int = 0) -> Change:
+        """Append the bytes of many tokens, encoded at once where they are text; as `join_bytes`."""
+        return self._encode(ids, data, begin, begin) or self.join_bytes(ids, data, begin=begin)
 
     def spell(self, data: bytes) -> tuple[int, ...]:
         """Return the canonical ids of bytes as they are spelled inside a text."""
@@ -211,7 +223,7 @@ class CanonicalIds:
             return self._remerge(ids, run, floor, begin)
         if verdict == _LOOK:
             return self._look(ids, run, floor, begin)
-        return self._encode(ids, run, floor, begin)
+        return self._encode(ids, self._data(run), floor, begin) or (len(ids), run)
 
     def _remerge(self, ids: Sequence[int], run: Sequence[int], floor: int, begin: int) -> Change:
         """Un-merge both sides of a merge site and merge again; widen until both ends hold."""
@@ -219,7 +231,7 @@ class CanonicalIds:
         if n == floor:
             return n, list(run)
         low, high = n - 1, 1
-        while True:
+        while n - low + high <= _NEAR:
             key = (*ids[low:n], *run[:high])
             window = self._remerged.get(key)
             if window is None:
@@ -241,12 +253,15 @@ class CanonicalIds:
             if verdict != _KEEP:
                 return self._repair(verdict, ids, run, floor, begin)
             return low, window + list(run[high:])
+        return self._encode(ids, self._data(run), floor, begin) or (n, run)
 
     def _look(self, ids: Sequence[int], run: Sequence[int], floor: int, begin: int) -> Change:
         """Ask the pre-tokenizer where it splits, from the last sure split on, and merge in between."""
-        start = len(ids)
-        while start > begin and not self._stands_alone(ids, start):
+        start, near = len(ids), max(begin, len(ids) - _NEAR)
+        while start > near and not self._stands_alone(ids, start):
             start -= 1
+        if start == near > begin and (change := self._encode(ids, self._data(run), floor, begin)):
+            return change
         added = next((place for place, token in enumerate(run) if token in self._added), len(run))
         run, rest = run[:added], run[added:]
         tokens = [*ids[start:], *run]
@@ -284,19 +299,27 @@ class CanonicalIds:
             return True
         return at < len(ids) and self._boundaries.surely_split(ids[at - 1], ids[at])
 
-    def _encode(self, ids: Sequence[int], run: Sequence[int], floor: int, begin: int) -> Change:
-        """Encode text, from far enough back that the first ids come out as they are."""
-        back = _BACK
+    def _encode(self, ids: Sequence[int], data: bytes, floor: int, begin: int) -> Change | None:
+        """Append bytes by encoding text, from far enough back that the ids there come out as they are.
+
+        Returns:
+            None where the bytes are no text.
+        """
+        n, back = len(ids), _BACK if len(data) < _MUCH else _FARTHEST
         while True:
-            start = max(begin, len(ids) - back)
-            while start > begin and b"\x80" <= self.surfaces[ids[start]][:1] < b"\xc0":  # inside a character
-                start -= 1
-            data = self._data([*ids[start:], *run])
+            start = max(begin, n - back)
+            for _ in range(_CHARACTER):
+                start -= start > begin and b"\x80" <= self.surfaces[ids[start]][:1] < b"\xc0"  # inside a character
+            before = self._data(ids[start:])
+            text = before + data if start > begin else self._added.at_start(before + data)
             try:
-                found = self._encode_text((data if start > begin else self._added.at_start(data)).decode())
-            except UnicodeDecodeError:  # no text
-                return len(ids), list(run)
-            if start == begin or self._agrees(ids, start, found):
+                found = self._encode_text(text.decode())
+            except UnicodeDecodeError:
+                return None
+            if start == begin or back >= _FARTHEST or len(before) >= _MUCH:
+                break
+            same = agreement(ids[start:], found)
+            if same >= back // 2 and len(before) > self._added.longest:
                 break
             back *= 2
         if start >= floor:
@@ -305,18 +328,14 @@ class CanonicalIds:
         ends = self._ends(found)
         if fixed in ends:
             return floor, found[ends.index(fixed) :]
-        rest = data[fixed:]
+        rest = (before + data)[fixed:]
         half = next((place for place, byte in enumerate(rest) if byte & 0xC0 != 0x80), len(rest))
         return floor, self.merges.merge(self.merges.spell(rest[:half])) + self._encode_text(rest[half:].decode())
 
     def _encode_text(self, text: str) -> list[int]:
         self.string_calls += 1
-        ids: list[int] = self._tokenizer.text_backend.encode(text, add_special_tokens=False).ids
-        return ids
-
-    def _agrees(self, ids: Sequence[int], start: int, found: list[int]) -> bool:
-        """Return whether an encoding that began at ``start`` begins as the ids there do."""
-        return len(self._data(ids[start:])) > self._added.longest and list(ids[start : start + 2]) == found[:2]
+        ids = self._tokenizer.text_backend.encode(text, add_special_tokens=False).ids
+        return list(filter(self.surfaces.__getitem__, ids))  # what has no token is left out, as `Merges.spell` does
 
     def _data(self, tokens: Iterable[int]) -> bytes:
         """Return the bytes of tokens."""
@@ -325,3 +344,13 @@ class CanonicalIds:
     def _ends(self, tokens: Iterable[int]) -> list[int]:
         """Return 0 and the byte at which each token ends."""
         return list(accumulate((len(self.surfaces[token]) for token in tokens), initial=0))
+
+
+def agreement(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the number of ids that two sequences have in common at their beginning."""
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count

@@ -13,6 +13,7 @@ is not (runs of spaces in some vocabularies: the longest merge has the lowest ra
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 SYMBOL = -1  # `left` of a token that no merge makes: a character or a byte
 UNREACHABLE = -2  # `left` of a token that merging its own bytes does not give back
 _NEVER = 2**31 - 1
+_SHORT = 64  # symbols for which looking through all of them is faster than a heap
+_GONE = -1  # a symbol that has become part of the one before it
 _REMEMBERED = 1 << 17  # pairs, about 100 bytes each
 
 
@@ -115,6 +118,8 @@ class Merges:
     def merge(self, symbols: Sequence[int]) -> list[int]:
         """Merge symbols by BPE: always the merge of lowest rank, the leftmost of equal ones."""
         ids = list(symbols)
+        if len(ids) > _SHORT:
+            return self._merge_long(ids)
         ranks = [self._rank_of(first, second) for first, second in pairwise(ids)]
         while ranks and (lowest := min(ranks)) < _NEVER:
             at = ranks.index(lowest)
@@ -125,6 +130,28 @@ class Merges:
             if at < len(ranks):
                 ranks[at] = self._rank_of(ids[at], ids[at + 1])
         return ids
+
+    def _merge_long(self, ids: list[int]) -> list[int]:
+        """As `merge`, in n log n time: a heap of merges, each at the place of its first part."""
+        end = len(ids)
+        following, before = list(range(1, end + 1)), list(range(-1, end - 1))
+        heap = [(rank, at, *pair) for at, pair in enumerate(pairwise(ids)) if (rank := self._rank_of(*pair)) < _NEVER]
+        heapify(heap)
+        while heap:
+            _, at, first, second = heappop(heap)
+            after = following[at]
+            # A merge whose parts have become others since is not there any more.
+            if ids[at] != first or after == end or ids[after] != second:
+                continue
+            ids[at], ids[after] = self._results[self._places[first << 32 | second]], _GONE
+            following[at] = then = following[after]
+            if then < end:
+                before[then] = at
+                if (rank := self._rank_of(ids[at], ids[then])) < _NEVER:
+                    heappush(heap, (rank, at, ids[at], ids[then]))
+            if (left := before[at]) >= 0 and (rank := self._rank_of(ids[left], ids[at])) < _NEVER:
+                heappush(heap, (rank, left, ids[left], ids[at]))
+        return [token for token in ids if token != _GONE]
 
     def _rank_of(self, first: int, second: int) -> int:
         return self._ranks[self._places[first << 32 | second]]

@@ -9,7 +9,7 @@ look further.
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise, product
 from typing import Any
 
@@ -27,6 +27,7 @@ _LONGEST = 16  # characters of a string that is tried, one bit each
 LONGEST_WORD, MOST_REPEATS = _LONGEST - 2, _LONGEST // 2 - 2  # what of a pattern is tried whole, and twice in a row
 _TRIED = 400_000  # strings of one length, at most; all strings of that length or none
 _DRAWN = 20_000  # longer strings, drawn at random
+_REMEMBERED = 1 << 16  # texts of classes
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class PreTokens:
     """The splits of one tokenizer's pre-tokenizer on representatives.
 
     Attributes:
-        starts: Classes of the characters of a text -> where its pre-tokens begin; the first is 0. It is remembered.
+        starts: Classes of the characters of a text -> where its pre-tokens begin; the first is 0. The latest
+            answers are remembered.
     """
 
     def __init__(self, tokenizer: Tokenizer, alphabet: Alphabet) -> None:
@@ -60,7 +62,7 @@ class PreTokens:
         self._pre_tokenizer = tokenizer.text_splits
         self._spaces = tokenizer.normalized_space
         self._representatives = alphabet.representatives
-        self.starts = cache(self.represented)
+        self.starts = lru_cache(_REMEMBERED)(self.represented)
 
     def represented(self, classes: Iterable[int]) -> tuple[int, ...]:
         """As `starts`, without remembering."""

@@ -31,7 +31,6 @@ from spectool.runtime.translation.protocol import Translator
 LENGTHS = (2, 4, 8)
 _CHARACTERS = 40_000
 _PASSAGE = 500  # characters: a tokenizer that changes one of them loses a passage and no more
-_BEFORE = "ꙮ".encode()  # a letter that no vocabulary joins with others
 _CONTINUED = 4  # draft tokens beyond the k-th that a restarted draft looks at, so that its k-th is not cut short
 
 _ByLength = dict[str, float | None]
@@ -150,7 +149,7 @@ class _PerfectDraft:
         if data[:1] and 0x80 <= data[0] < 0xC0:
             return []
         if isinstance(self._engine, CanonicalText):
-            return self._engine.following(_BEFORE, data)[0]
+            return self._engine.inside(data)
         return list(self._engine.spell(data))
 
 

@@ -10,9 +10,11 @@ Three steps, each of which can be switched off for comparison (docs/design.md): 
 head absorption.
 """
 
+import codecs
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,6 +30,10 @@ from spectool.runtime.translation.protocol import NO_IDS, Allows, Constraint, Dr
 
 if TYPE_CHECKING:
     from spectool.runtime.translation.spelling import Speller
+
+
+_MANY = 64  # tokens, or bytes of one, from which on text is encoded instead of joined
+_TOGETHER = 4096  # tokens that are encoded at once, at most
 
 
 class _Place(NamedTuple):
@@ -104,7 +110,26 @@ class AnchoredTranslator:
         self._place = _Place()
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Take note of committed target ids and bring the draft's view up to them."""
+        """Take note of committed target ids and bring the draft's view up to them.
+
+        Each costs some microseconds. Those of a prompt are encoded together, `_TOGETHER` at a time: what a thread waits
+        for, and as often as it can be interrupted.
+        """
+        if len(tokens) < _MANY or not self._resync:
+            self._commit_each(tokens)
+            return
+        for spells, group in groupby(tokens, self._spells):
+            run = list(group)
+            commit = self._commit_together if spells and len(run) >= _MANY else self._commit_each
+            for first in range(0, len(run), _TOGETHER):
+                commit(run[first : first + _TOGETHER])
+
+    def _spells(self, token: int) -> bool:
+        """Return whether a target id has bytes."""
+        return token < self._target.size and bool(self._target.surfaces[token])
+
+    def _commit_each(self, tokens: Sequence[int]) -> None:
+        """Commit target ids one by one."""
         engine, ids = self._draft_engine, self._ids
         for token in tokens:
             place = self._place
@@ -114,9 +139,45 @@ class AnchoredTranslator:
             else:
                 (start, tail), self._place = self._commit_with_care(token)
             self._committed.append(token)
-            if start < self._kept:
-                self._kept = min(self._kept, start + accepted_length(ids[start:], tail))
-            ids[start:] = tail
+            self._change(start, tail)
+
+    def _commit_together(self, tokens: Sequence[int]) -> None:
+        """Commit target ids that have bytes; one by one where these are no text."""
+        data = self._place.pending + self._unstarted(b"".join(map(self._target.surfaces.__getitem__, tokens)))
+        try:
+            codecs.utf_8_decode(data)
+        except UnicodeDecodeError:
+            self._commit_each(tokens)
+            return
+        change, self._place = self._append(data)
+        self._committed += tokens
+        self._change(*change)
+
+    def _append(self, data: bytes) -> tuple[Change, _Place]:
+        """Return what follows from bytes behind the draft's view, pending ones among them."""
+        place, ids, engine = self._place, self._ids, self._draft_engine
+        whole = whole_characters(data)
+        after = place._replace(begun=place.begun or whole > 0, pending=data[whole:])
+        if not whole:
+            return (len(ids), []), after
+        data = data[:whole]
+        if isinstance(engine, CanonicalText):
+            change = engine.join(ids, place.text, data, place.draft_begin)
+            return change, after._replace(text=recent(place.text + data))
+        prefix = b" " if self._draft.edges.leading_space and not place.begun else b""
+        append = engine.join_bytes if len(data) < _MANY else engine.join_text
+        return append(ids, prefix + data, begin=place.draft_begin), after
+
+    def _unstarted(self, data: bytes) -> bytes:
+        """Return the bytes of the next tokens without the artificial space, where they begin a text."""
+        first = len(self._committed) == self._place.target_begin
+        return data.removeprefix(b" ") if first and self._target.edges.leading_space else data
+
+    def _change(self, start: int, tail: Sequence[int]) -> None:
+        """Let the draft's view go on with ``tail`` from ``start`` on."""
+        if start < self._kept:
+            self._kept = min(self._kept, start + accepted_length(self._ids[start:], tail))
+        self._ids[start:] = tail
 
     def draft_context(self) -> DraftContext:
         """Return the committed text, but for an unfinished character, in canonical draft ids."""
@@ -126,8 +187,9 @@ class AnchoredTranslator:
     def constraint(self) -> Constraint:
         """Return what a first draft token must begin with and may not merge with."""
         extensions = NO_IDS
-        if self._heal and len(self._ids) > self._place.draft_begin:
-            extensions = self._beginning_with(self._draft.surfaces[self._ids[-1]] + self._place.pending)
+        last = self._draft.surfaces[self._ids[-1]] if len(self._ids) > self._place.draft_begin else b""
+        if self._heal and last:
+            extensions = self._beginning_with(last + self._place.pending)
         first = self._beginning_with(self._unseen()) if self._place.pending else None
         allows: Allows = allow_any
         if self._head and not self._place.pending and not isinstance(self._target_engine, CanonicalText):
@@ -161,7 +223,8 @@ class AnchoredTranslator:
         runs = self._token_runs(engine, drafts, healed) if place.begun and not place.pending else None
         try:
             if runs is None:
-                self._translate_with_care(engine, ids, drafts, self._behind(healed))
+                behind = self._behind(healed, self._surface(drafts[0]) if drafts else b"")
+                self._translate_with_care(engine, ids, drafts, behind)
             else:
                 engine.extend(ids, runs, floor, place.target_begin)
             return ids[floor:]
@@ -262,38 +325,27 @@ class AnchoredTranslator:
         place, said = self._place, b"".join(map(self._surface, drafts[:end]))
         recent = self._committed[max(place.target_begin, len(self._committed) - CONTEXT - 1) :]
         frontier = Frontier(self._draft, self._target, recent, place.pending)
-        ids, whole = beyond(frontier, engine, said, self._behind(healed))
+        ids, whole = beyond(frontier, engine, said, self._behind(healed, said))
         return ids + self._counterpart(drafts[end]) if whole and end < len(drafts) else ids
 
     def _commit_with_care(self, token: int) -> tuple[Change, _Place]:
         """Return what committing a special token, the first of a text, a part of a character, or a new one changes."""
         place, ids = self._place, self._ids
-        if token >= self._target.size or not self._target.surfaces[token]:
+        if not self._spells(token):
             counterpart = int(self._to_draft[token]) if token < self._target.size else NONE
             known = [] if counterpart == NONE else [counterpart]
             return (len(ids), known), _Place(len(ids) + len(known), len(self._committed) + 1)
         first = len(self._committed) == place.target_begin
-        surface = self._target.surfaces[token]
-        if first and self._target.edges.leading_space:
-            surface = surface.removeprefix(b" ")
-        data = place.pending + surface
-        whole = whole_characters(data)
-        after = place._replace(begun=place.begun or whole > 0, pending=data[whole:])
+        data = place.pending + self._unstarted(self._target.surfaces[token])
         engine = self._draft_engine
-        if isinstance(engine, CanonicalText):
-            change = engine.join(ids, place.text, data[:whole]) if whole else (len(ids), [])
-            return change, after._replace(text=recent(place.text + data[:whole]))
-        if not whole:
-            return (len(ids), []), after
-        if not place.pending and whole == len(data) and (place.begun or first):
+        if isinstance(engine, CanonicalIds) and data and not place.pending and (place.begun or first):
             spelling = (self._spelled.inside if place.begun else self._spelled.text_start)[token]
             if spelling and place.begun and self._resync:
                 self._back[token] = engine.token_run(spelling)
-            if spelling:  # bytes that can never become a character have none
+            if spelling:  # only whole characters have one
                 change = engine.join(ids, spelling, begin=place.draft_begin) if self._resync else (len(ids), spelling)
-                return change, after
-        prefix = b" " if self._draft.edges.leading_space and not place.begun else b""
-        return engine.join_bytes(ids, prefix + data[:whole], begin=place.draft_begin), after
+                return change, place._replace(begun=True)
+        return self._append(data)
 
     def _at_start(self, surface: bytes) -> bytes:
         """Exchange the artificial space that the draft puts before a text for the target's."""
@@ -310,24 +362,27 @@ class AnchoredTranslator:
         counterpart = int(self._to_target[token]) if token < self._draft.size else NONE
         return [] if counterpart == NONE else [counterpart]
 
-    def _behind(self, healed: bool) -> bytes:
-        """Return the bytes that a draft begins with and the target has committed already."""
+    def _behind(self, healed: bool, said: bytes = b" ") -> bytes:
+        """Return the bytes that a draft begins with and the target has committed already; ``said`` is the draft's."""
         last = self._draft.surfaces[self._ids[-1]] if healed else b""
-        return last + self._unseen()
+        return last + self._unseen(said)
 
-    def _unseen(self) -> bytes:
-        """Return committed bytes that the draft has not seen: an unfinished character, and a space before it."""
+    def _unseen(self, said: bytes = b" ") -> bytes:
+        """Return committed bytes that the draft has not seen: an unfinished character, and an artificial space.
+
+        A draft need not write such a space: a text that begins with an added token has none.
+        """
         place = self._place
         if place.begun or not self._draft.edges.leading_space or len(self._committed) == place.target_begin:
             return place.pending
-        return b" " + place.pending
+        return (b" " if said.startswith(b" ") else b"") + place.pending
 
     def _respects_boundary(self, token: int, healed: bool) -> bool:
         """Return whether a first draft token leaves the last committed target token as it is."""
         assert not isinstance(self._target_engine, CanonicalText)
         if not self._surface(token):
             return True
-        overlap = len(self._behind(healed))
+        overlap = len(self._behind(healed, self._surface(token)))
         spelling = self._beyond(token, overlap) if overlap else self._proposed.inside[token]
         return self._target_engine.boundary_holds(self._committed, spelling, self._place.target_begin)
 

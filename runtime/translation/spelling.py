@@ -143,14 +143,17 @@ class Speller:
 
     def _spell_bytes(self, token: int, behind: bytes, carried: bytes) -> tuple[tuple[int, ...], bytes]:
         """Return the target ids of a token's whole characters, and the bytes behind them."""
-        found = self.known.get((token, behind, carried))
+        key = token, behind, carried
+        found = self.known.get(key)
         if found is None:
             surface, found = self.surfaces[token], ((), b"")
+            if behind == self.behind[0] and not surface.startswith(b" "):
+                behind = behind.removeprefix(b" ")  # artificial: a draft token need not write it
             if self.engine is not None and surface.startswith(behind):
                 data = carried + surface[len(behind) :]
                 whole = whole_characters(data)
                 found = self.engine.spell(data[:whole]), data[whole:]
-            self.known[token, behind, carried] = found
+            self.known[key] = found
         return found
 
     def _merging(self, rows: _Ids, likely: NDArray[np.bool_], drawn: Sequence[int]) -> NDArray[np.bool_]:

@@ -43,7 +43,7 @@ def beyond(frontier: Frontier, engine: CanonicalText, said: bytes, behind: bytes
     if target.edges.leading_space and len(left) == len(committed):
         so_far = so_far.removeprefix(b" ")
     text = data[: max(0, _valid(pending + data) - len(pending))]
-    ids, holds = engine.following(so_far, text) if text else ([], True)
+    ids, holds = engine.following(left, so_far, text) if text else ([], True)
     if pending and not holds:
         return [], False
     if ids and left and not so_far:  # only the artificial space is committed, which a text's ids begin with

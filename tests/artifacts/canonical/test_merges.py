@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from itertools import product
+from time import process_time
 
 import numpy as np
 import pytest
@@ -190,3 +191,23 @@ def test_the_lemma_agrees_with_every_tokenizer(
     pairs, sites = check_lemma(real(name), engine(name).merges, lines, rng, 10_000)
     print(f"{name}: {pairs:,} pairs, {sites:,} merge sites, no mismatch")
     assert pairs > 40_000
+
+
+@pytest.mark.parametrize("name", QUICK[:1])
+def test_long_runs_are_merged_alike_by_a_heap(
+    name: str, engine: Callable[[str], CanonicalIds], lines: list[str], rng: random.Random
+) -> None:
+    merges = engine(name).merges
+    texts = [*(line[:60] for line in lines[:100]), "!" * 60, "aaab" * 15, "".join(rng.choices("ab -", k=60))]
+    for text in texts:
+        symbols = merges.spell(text.encode())[:64]
+        assert merges._merge_long(list(symbols)) == merges.merge(symbols), text
+
+
+def test_one_word_of_many_letters(real: Callable[[str], Tokenizer], engine: Callable[[str], CanonicalIds]) -> None:
+    text = "zażółcićgęśląjaźń" * 1000
+    expected = real("bielik-11b-v2.5").text_backend.encode(text, add_special_tokens=False).ids
+    merges = engine("bielik-11b-v2.5").merges
+    begun = process_time()
+    assert merges.merge(merges.spell(text.encode())) == expected
+    assert process_time() - begun < 1, "seconds, where looking through all symbols takes minutes"

@@ -3,14 +3,19 @@
 import random
 from collections.abc import Callable
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Backend
 
 from spectool import FingerprintMismatch
-from spectool.artifacts import Tokenizer
+from spectool.artifacts import Alignment, Tokenizer
+from spectool.build import build_alignment
+from spectool.corpora import open_corpus
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.protocol import Translator, allow_any
 
@@ -195,3 +200,51 @@ def test_byte_tokens_side_by_side_are_no_merge_site(world: Callable[[str], World
     (line,) = here.draft.encode("\n")
     assert here.twin.translate(here.target.encode("Tak.\n"), [line]).boundary
     assert translator.constraint().allows(line, False)
+
+
+@pytest.mark.parametrize("pair", QUICK)
+def test_a_prompt_is_what_its_tokens_are_one_by_one(
+    pair: str, world: Callable[[str], World], rng: random.Random
+) -> None:
+    here = world(pair)
+    together, each = here.translator(), here.translator()
+    texts = [
+        *(" ".join(sample(rng, 8, 120)) for _ in range(4)),
+        "!" * 900,
+        '},{"":[],' * 60,
+        "|---" * 90,
+        " " * 900,
+        "🙂" * 90,
+    ]
+    for text in texts:
+        ids = here.committed(text)
+        for translator in (together, each):
+            translator.start()
+        together.commit(ids)
+        for token in ids:
+            each.commit([token])
+        assert state(here, together) == state(here, each), text
+        half = len(ids) // 2
+        together.start()
+        together.commit(ids[:half])
+        together.draft_context()
+        together.commit(ids[half:])
+        assert list(together.draft_context().ids) == list(each.draft_context().ids), text
+
+
+def test_a_draft_that_begins_without_the_artificial_space(
+    bundled: Tokenizer, other_bundled: Tokenizer, tmp_path: Path
+) -> None:
+    """A text that begins with an added token has none, and the target may have committed its own already."""
+    backend = Backend.from_str(bundled.backend.to_str())
+    backend.add_tokens([AddedToken("<think>", normalized=False)])
+    draft = Tokenizer("with an added token", backend, bundled.roles)
+    build_alignment(draft, bundled, open_corpus("sample:pl"), tmp_path / "pair", lambda step: None, sample=0)
+    translator = AnchoredTranslator(Alignment(tmp_path / "pair"), draft, bundled)
+    ids = bundled.encode("<think>")
+    assert bundled.surfaces[ids[0]] == b" ", "the artificial space is a token of its own"
+    for committed in (0, 1):
+        translator.start()
+        translator.commit(ids[:committed])
+        proposed = translator.translate([draft.vocabulary["<think>"]])
+        assert b"".join(map(bundled.surfaces.__getitem__, proposed)).lstrip() == b"<think>"

@@ -1,0 +1,147 @@
+"""What a text costs grows with its length and with nothing else, whatever kind of text it is."""
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from time import thread_time
+
+import pytest
+
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.prompt_lookup import PromptLookupDrafter
+from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.translation.factory import STRATEGIES, make_translator
+from spectool.runtime.translation.protocol import DraftSource
+
+from .worlds import World
+
+MOST = 3.0  # times as long for twice as much
+NOISE = 0.004  # seconds that count as nothing
+PROSE = "Zażółć gęślą jaźń, powiedział 12 razy; а потім додав: «Гаразд, ходімо до міста». "
+
+
+def drawn(low: int, high: int, count: int = 40_000) -> str:
+    rng = random.Random(7)
+    return "".join(chr(rng.randrange(low, high)) for _ in range(count))
+
+
+KINDS = {
+    "prose": PROSE * 600,
+    "digits": drawn(0x30, 0x3A),
+    "one sign": "!" * 40_000,
+    "JSON": '},{"":[],' * 5000,
+    "a table": "|---" * 10_000,
+    "emoji": "😀👨‍👩‍👧🇺🇦" * 3000,
+    "spaces": " " * 40_000,
+    "newlines": "\n" * 40_000,
+    "Chinese": drawn(0x4E00, 0x5600),
+    "Thai": drawn(0xE01, 0xE2F),
+    "one word": drawn(0x61, 0x7B),
+    "anything": "".join(map("".join, zip(drawn(0x21, 0x7F), drawn(0xA1, 0x500), drawn(0x3041, 0xD700), strict=True))),
+}
+PAIRS = (
+    "other:target",
+    "target:other",
+    "qwen2.5:bielik-11b-v2.5",
+    *(
+        pytest.param(pair, marks=pytest.mark.slow)
+        for pair in (
+            "bielik-11b-v2.5:qwen2.5",
+            "gemma-3:bielik-11b-v2.5",
+            "llama-3.2:gemma-3",
+            "xlm-roberta-base:bielik-11b-v2.5",
+            "qwen2.5:xlm-roberta-base",
+        )
+    ),
+)
+
+
+def too_slow(work: Callable[[Sequence[int]], None], ids: Sequence[int]) -> str:
+    """Say how long half of ``ids`` and all of them take, where that is out of proportion."""
+    for _ in range(3):  # a busy machine is forgiven twice
+        half, whole = (statistics.median(seconds(work, part) for _ in range(3)) for part in (ids[: len(ids) // 2], ids))
+        if whole < MOST * max(half, NOISE):
+            return ""
+    return f"{1000 * half:.1f} ms, {1000 * whole:.1f} ms for twice as many"
+
+
+def seconds(work: Callable[[Sequence[int]], None], ids: Sequence[int]) -> float:
+    begun = thread_time()
+    work(ids)
+    return thread_time() - begun
+
+
+def ids_of(here: World, kind: str, count: int) -> list[int]:
+    ids: list[int] = here.target.plain_backend.encode(KINDS[kind], add_special_tokens=False).ids
+    return (ids * (count // len(ids) + 1))[:count]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_prompt(pair: str, world: Callable[[str], World]) -> None:
+    """One of 20 kB takes some hundredths of a second, and half a second at the most."""
+    here = world(pair)
+    drafter = TranslatedDrafter(DraftSource(), here.translator())
+    found = {}
+    for kind, text in KINDS.items():
+        text = text.encode()[:20_000].decode("utf-8", "ignore")
+        ids = here.target.plain_backend.encode(text, add_special_tokens=False).ids
+        assert seconds(drafter.start, ids) < 0.5, kind
+        found[kind] = too_slow(drafter.start, ids)
+    assert not any(found.values()), found
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_token_by_token(pair: str, world: Callable[[str], World]) -> None:
+    """A generation: every token is committed by itself, a draft is asked about and translated."""
+    here, translator = world(pair), world(pair).translator()
+
+    def generate(ids: Sequence[int]) -> None:
+        translator.start()
+        for place, token in enumerate(ids):
+            translator.commit([token])
+            if place % 8 == 0:
+                for last in translator.draft_context().ids[-1:]:
+                    translator.translate([last, last])
+                    translator.constraint().allows(last, False)
+
+    found = {kind: too_slow(generate, ids_of(here, kind, 400)) for kind in KINDS}
+    assert not any(found.values()), found
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy(strategy: str, world: Callable[[str], World]) -> None:
+    here = world("other:target")
+    translator = make_translator(strategy, here.alignment, here.draft, here.target)
+
+    def commit(ids: Sequence[int]) -> None:
+        translator.start()
+        for first in range(0, len(ids), 4):
+            translator.commit(ids[first : first + 4])
+
+    found = {kind: too_slow(commit, ids_of(here, kind, 2000)) for kind in ("prose", "one sign", "JSON", "spaces")}
+    assert not any(found.values()), found
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LookupDrafter(history=True),
+        PromptLookupDrafter,
+        lambda: HybridDrafter([LookupDrafter(history=True), PromptLookupDrafter()]),
+    ],
+    ids=["history", "prompt look-up", "hybrid"],
+)
+def test_drafters_that_look_things_up(make: Callable[[], Drafter], world: Callable[[str], World]) -> None:
+    here, drafter = world("other:target"), make()
+
+    def generate(ids: Sequence[int]) -> None:
+        half = len(ids) // 2
+        drafter.start(ids[:half])
+        for token in ids[half:]:
+            drafter.propose(4)
+            drafter.commit([token])
+
+    found = {kind: too_slow(generate, ids_of(here, kind, 2000)) for kind in KINDS}
+    assert not any(found.values()), found
