@@ -286,8 +286,8 @@ def _ceiling(statistics: Mapping[str, Any]) -> list[str]:
     if "unfiltered" in statistics:
         reached = ", ".join(f"{statistics['unfiltered'][k]:.2f}" for k in lengths)
         lines += [
-            f"Why: {default} passes over first draft tokens that would merge into the last target token. A draft that",
-            f"is always right can only lose by that (without it: {reached}); drafts of real models have gained by it",
+            f"Why: {default} skips first draft tokens that would merge into the last target token. A draft that is",
+            f"always right can only lose by that (without it: {reached}), but a real draft errs and can gain",
         ]
     return lines
 

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import os
 import re
 import shlex
@@ -12,10 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import mlx.core as mx
 import pytest
 from click.testing import CliRunner
 
 from spectool.cli import main
+from spectool.corpora import sample_path
 from spectool.runtime.demo_models import demo_path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,21 +48,34 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", readme, flags=re.DOTALL)
 
 
-def real(text: str) -> str:
-    return text.replace("MODEL", str(demo_path("target"))).replace("DRAFT", str(demo_path("other")))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("readme")
+    """A folder with what README's commands expect: text, a model, and a draft model with another tokenizer."""
+    folder = tmp_path_factory.mktemp("readme")
+    for name, sample in (("pl.txt", "pl"), ("other.txt", "uk")):
+        shutil.copy(sample_path(sample), folder / name)
+    shutil.copytree(demo_path("target"), folder / "MODEL")
+    draft = Path(shutil.copytree(demo_path("draft"), folder / "DRAFT"))
+    shutil.copy(demo_path("other") / "tokenizer.json", draft)
+    ids = len(json.loads((draft / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]) + 1
+    config = json.loads((draft / "config.json").read_text(encoding="utf-8"))
+    weights = {
+        name: mx.tile(weight, (2, 1))[:ids] if weight.shape[0] == config["vocab_size"] else weight
+        for name, weight in mx.load(str(draft / "model.safetensors")).items()
+    }
+    mx.save_safetensors(str(draft / "model.safetensors"), weights)
+    (draft / "config.json").write_text(json.dumps({**config, "vocab_size": ids}), encoding="utf-8")
+    return folder
 
 
 @pytest.mark.system
 def test_readme_commands_run_in_their_order(folder: Path) -> None:
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("spectool ")]
-    assert len(lines) >= 6
+    waiting = ("chat", "serve")  # they read from a person or from clients, and have tests of their own
+    lines = [line for line in lines if line.split()[1] not in waiting]
+    assert len(lines) >= 9
     for line in lines:
-        command = [sys.executable, "-m", "spectool.cli", *shlex.split(real(line), comments=True)[1:]]
+        command = [sys.executable, "-m", "spectool.cli", *shlex.split(line, comments=True)[1:]]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "100"})
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
@@ -67,9 +83,9 @@ def test_readme_commands_run_in_their_order(folder: Path) -> None:
 @pytest.mark.system
 def test_readme_python_runs(folder: Path) -> None:
     (code,) = blocks("python")
-    done = subprocess.run([sys.executable, "-c", real(code)], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    assert "tokens in" in done.stdout
 
 
 def test_every_linked_document_exists() -> None:

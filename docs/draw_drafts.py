@@ -1,0 +1,109 @@
+"""Draw the README's picture of drafted text: what `generate --show-drafts` shows on a terminal, as an SVG.
+
+    python docs/draw_drafts.py --model MODEL --dict pl.dict --prompt "…" > docs/figures/drafts.svg
+
+The text is what the model writes, greedily, and the colours are those of the cycles that wrote it.
+"""
+
+from functools import partial
+from html import escape
+from pathlib import Path
+
+import click
+
+from spectool.runtime import load_drafter, stream_generate
+from spectool.runtime.commands.display import Display
+from spectool.runtime.decoding.streaming import encode_prompt
+from spectool.runtime.models import load_model
+
+_WIDTH, _LINE, _MARGIN = 96, 21, 18  # characters of a line, pixels between lines and around them
+_STYLE = """
+  rect { fill: #f6f8fa; stroke: #d0d7de }
+  text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #57606a; white-space: pre }
+  .undrafted { fill: #1f2328 } .accepted { fill: #1a7f37; font-weight: 600 } .bonus { fill: #1f2328 }
+  .rejected { fill: #cf222e; text-decoration: line-through } .corrected { fill: #1f2328 }
+  @media (prefers-color-scheme: dark) {
+    rect { fill: #161b22; stroke: #30363d } text { fill: #8b949e } .accepted { fill: #3fb950 }
+    .rejected { fill: #f85149 } .undrafted, .bonus, .corrected { fill: #e6edf3 }
+  }"""
+Piece = tuple[str, str]  # a style and the text that is drawn in it
+
+
+@click.command()
+@click.option("--model", required=True)
+@click.option("--dict", "dictionary", type=click.Path(path_type=Path))
+@click.option("--prompt", required=True)
+@click.option("--max-tokens", default=120, show_default=True)
+def draw(model: str, dictionary: Path | None, prompt: str, max_tokens: int) -> None:
+    """Write the picture to standard output."""
+    target, tokenizer = load_model(model)
+    messages = [{"role": "user", "content": prompt}]
+    chat = getattr(tokenizer, "has_chat_template", False)
+    ids = (
+        tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+        if chat
+        else encode_prompt(tokenizer, prompt).tolist()
+    )
+    pieces: list[Piece] = []
+    styles = {
+        style: partial(_keep, pieces, style) for style in ("accepted", "rejected", "corrected", "bonus", "undrafted")
+    }
+    display = Display(lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=True)), ids, styles)
+    drafter = load_drafter(tokenizer, dictionary=dictionary)
+    for response in stream_generate(
+        target,
+        tokenizer,
+        ids,
+        drafter=drafter,
+        max_tokens=max_tokens,
+        on_cycle=lambda cycle: display.render(cycle) and None,
+    ):
+        pass
+    drafting = response.drafting
+    command = f'$ spectool generate --model {Path(model).name} --dict pl.dict --show-drafts --prompt "{prompt}"'
+    summary = f"{drafting.tokens} tokens in {drafting.passes} passes"
+    click.echo(_picture([[("", command)], *_lines(pieces), [("", summary)]]))
+
+
+def _keep(pieces: list[Piece], style: str, text: str) -> str:
+    pieces.append((style, text))
+    return text
+
+
+def _lines(pieces: list[Piece]) -> list[list[Piece]]:
+    """Return the pieces as lines that are short enough, broken at line ends and at any character."""
+    lines: list[list[Piece]] = [[]]
+    room = _WIDTH
+    for style, text in pieces:
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                lines.append([])
+                room = _WIDTH
+            while part:
+                lines[-1].append((style, part[:room]))
+                part, room = part[room:], room - len(part[:room])
+                if not room:
+                    lines.append([])
+                    room = _WIDTH
+    return lines
+
+
+def _picture(lines: list[list[Piece]]) -> str:
+    rows = []
+    for number, line in enumerate(lines):
+        spans = "".join(f'<tspan class="{style}">{escape(text)}</tspan>' for style, text in line)
+        rows.append(f'  <text x="{_MARGIN}" y="{_MARGIN + _LINE * (number + 1) - 6}">{spans}</text>')
+    width, height = 2 * _MARGIN + int(_WIDTH * 8.45), 2 * _MARGIN + _LINE * len(lines)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">',
+            f"<style>{_STYLE}\n</style>",
+            f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
+            *rows,
+            "</svg>",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    draw()
