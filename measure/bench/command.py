@@ -155,9 +155,10 @@ def _changed(keys: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]
     for key in ("count", "sample"):
         for source, share in zip(keys["prompts"], split(drawn.get(key, 0), len(keys["prompts"])), strict=True):
             if key in drawn and not share:
-                given = f"{drawn[key]} for {len(keys['prompts'])} sources"
-                raise click.UsageError(f"--{key}: expected one prompt of each source at least, got {given}")
-            source |= {key: share} if share else {}
+                few = f"{drawn[key]} for {len(keys['prompts'])} sources"
+                raise click.UsageError(f"--{key}: expected one prompt of each source at least, got {few}")
+            if share:
+                source[key] = share
     return keys
 
 

@@ -142,15 +142,15 @@ def generate_step(
         from spectool.runtime.caches.quantized import require_quantizable
 
         require_quantizable(cache, model)
-    count: int | Controller = 0 if num_draft_tokens is None else num_draft_tokens
-    shared = num_draft_tokens is None and drafter is not None
-    if shared:
+    quantized_from = quantized_kv_start if kv_bits else None
+    if num_draft_tokens is None and drafter is not None:
         from spectool.runtime.draft_length.session import borrow, give_back_after
 
-        count = borrow(model, drafter)
-    proposer = Proposer(drafter, count, cache, quantized_kv_start if kv_bits else None, draw)
-    if shared:
-        give_back_after(proposer, model, drafter, count)
+        shared = borrow(model, drafter)
+        proposer = Proposer(drafter, shared, cache, quantized_from, draw)
+        give_back_after(proposer, model, drafter, shared)
+    else:
+        proposer = Proposer(drafter, num_draft_tokens or 0, cache, quantized_from, draw)
     statistics = DraftStatistics() if statistics is None else statistics
     statistics.controller = proposer.controller
     quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)

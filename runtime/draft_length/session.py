@@ -15,11 +15,11 @@ _idle: dict[tuple[int, int], tuple[Any, Any, Controller]] = {}
 
 def borrow(model: Any, drafter: Any) -> Controller:
     """Return the controller of ``model`` with ``drafter``; a new one where there is none, or where it is in use."""
-    known_model, known_drafter, controller = _idle.pop(_key(model, drafter), (None, None, None))
+    entry = _idle.pop(_key(model, drafter), None)
     # An id can have belonged to an object that is gone.
-    if controller is None or known_model() is not model or known_drafter() is not drafter:
+    if entry is None or entry[0]() is not model or entry[1]() is not drafter:
         return Controller()
-    return controller
+    return entry[2]
 
 
 def give_back_after(generation: Any, model: Any, drafter: Any, controller: Controller) -> None:
