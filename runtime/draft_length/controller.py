@@ -112,14 +112,8 @@ class Controller:
         self._holds = 0  # cycles until the next decision
 
     def __repr__(self) -> str:
-        """Describe what it has found out."""
-        from spectool.runtime.draft_length.state import controller_state
-
-        state = controller_state(self)
-        if state is None:
-            return f"<Controller: {self.verified} draft tokens verified, too few to choose a draft length>"
-        faster = "" if state.speedup is None else f", {state.speedup:.2f} times as fast as plain decoding is expected"
-        return f"<Controller: draft length {state.draft_length}{faster}; {self.verified} draft tokens verified>"
+        """Return the length it holds for best, and how much that rests on."""
+        return f"<Controller: draft length {self.chosen} after {self.verified} draft tokens verified>"
 
     def begin(self, prompt: int = 0) -> None:
         """Begin a generation after ``prompt`` tokens: what was learnt and lost in earlier ones still counts."""
