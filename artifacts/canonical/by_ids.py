@@ -7,7 +7,7 @@ Almost every boundary of a BPE text is decided by a look into a cache of pairs:
     look    the pre-tokenizer needs more context: ask it about representatives, back to a sure split
     encode  an added token may span the boundary, or merging does not reach a token: encode text
 
-Each of them looks back a bounded number of tokens, so that a text costs its length whatever is in it: where no sure
+Each of them looks back a bounded number of tokens, so that a text costs its length whatever is in it. Where no sure
 split is near, or a merge goes on and on, the end of the text is encoded.
 """
 
