@@ -50,16 +50,15 @@ def draw(model: str, dictionary: Path | None, prompt: str, max_tokens: int) -> N
     }
     display = Display(lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=True)), ids, styles)
     drafter = load_drafter(tokenizer, dictionary=dictionary)
-    for response in stream_generate(
+    *_, last = stream_generate(
         target,
         tokenizer,
         ids,
         drafter=drafter,
         max_tokens=max_tokens,
         on_cycle=lambda cycle: display.render(cycle) and None,
-    ):
-        pass
-    drafting = response.drafting
+    )
+    drafting = last.drafting
     command = f'$ spectool generate --model {Path(model).name} --dict pl.dict --show-drafts --prompt "{prompt}"'
     summary = f"{drafting.tokens} tokens in {drafting.passes} passes"
     click.echo(_picture([[("", command)], *_lines(pieces), [("", summary)]]))
