@@ -42,7 +42,7 @@ def draw(model: str, dictionary: Path | None, prompt: str, max_tokens: int) -> N
     ids = (
         tokenizer.apply_chat_template(messages, add_generation_prompt=True)
         if chat
-        else encode_prompt(tokenizer, prompt).tolist()
+        else encode_prompt(tokenizer, prompt)
     )
     pieces: list[Piece] = []
     styles = {

@@ -124,8 +124,8 @@ def _show_drafts(target: Any, tokenizer: Any, drafter: Any, max_tokens: int) -> 
 
     prompt = _PROMPTS[0]
     styles = COLOURS if sys.stdout.isatty() else MARKS
-    encoded: Any = encode_prompt(tokenizer, prompt)
-    display = Display(lambda tokens: str(tokenizer.decode(list(tokens))), encoded.tolist(), styles)
+    encoded = encode_prompt(tokenizer, prompt)
+    display = Display(lambda tokens: str(tokenizer.decode(list(tokens))), encoded, styles)
     click.echo(
         f"\nThe target model continues a text, and each token shows what became of its draft:\n{legend(styles)}\n"
     )

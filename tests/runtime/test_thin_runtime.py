@@ -13,7 +13,7 @@ from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus, sample_path
 from spectool.runtime.demo_models import demo_path
 
-MOST_MODULES, MOST_LINES = 26, 3600
+MOST_MODULES, MOST_LINES = 30, 4100
 
 GENERATE = """
 import json, sys

@@ -10,7 +10,6 @@ from tokenizers import Tokenizer as Backend
 from spectool.artifacts import Tokenizer
 from spectool.artifacts.canonical.by_ids import CanonicalIds
 from spectool.artifacts.canonical.pretokens import boundary_table
-from spectool.artifacts.tokenizer.added_tokens import added_in_text
 from spectool.artifacts.tokenizer.roles import Roles
 from spectool.build.alignment.merge_table import merge_table
 
@@ -236,7 +235,7 @@ def check_floor(
 def check_texts(
     tokenizer: Tokenizer, engine: CanonicalIds, lines: list[str], rng: random.Random, count: int
 ) -> tuple[int, int]:
-    oracle, added = Oracle(tokenizer), [content.decode() for content in added_in_text(tokenizer).values()]
+    oracle, added = Oracle(tokenizer), list(tokenizer.in_text.values())
     kept = sum(check_text(engine, oracle, draw(rng, lines, added), rng) for _ in range(count))
     return kept, count - kept
 

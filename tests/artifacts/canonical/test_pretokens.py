@@ -9,7 +9,6 @@ from tokenizers import Tokenizer as Backend
 
 from spectool.artifacts import Tokenizer
 from spectool.artifacts.canonical.pretokens import JOIN, LOOK, SPLIT, BoundaryTable, PreTokens, boundary_table
-from spectool.artifacts.tokenizer.added_tokens import added_in_text
 from spectool.artifacts.tokenizer.roles import Roles
 
 QUICK = "nanochat-pl-ours6-nfkc"
@@ -105,16 +104,16 @@ def test_digits_are_counted_from_where_a_number_begins(boundaries: Callable[[str
 
 
 def test_added_tokens_that_text_can_spell(real: Callable[[str], Tokenizer]) -> None:
-    added = added_in_text(real("phi-3-mini"))
-    assert b"</s>" in added.values()
-    assert b"<|user|>" not in added.values(), "special tokens are never read out of text"
+    added = real("phi-3-mini").in_text
+    assert "</s>" in added.values()
+    assert "<|user|>" not in added.values(), "special tokens are never read out of text"
 
 
 @pytest.mark.slow
 def test_added_tokens_that_text_cannot_spell(real: Callable[[str], Tokenizer]) -> None:
-    added = added_in_text(real("gemma-3"))
-    assert b"<unused5>" in added.values()
-    assert not any("▁".encode() in content for content in added.values())
+    added = real("gemma-3").in_text
+    assert "<unused5>" in added.values()
+    assert not any("▁" in content for content in added.values())
 
 
 def test_a_backend_that_spells_what_it_is_given(real: Callable[[str], Tokenizer]) -> None:

@@ -123,10 +123,10 @@ def test_by_hand(tmp_path: Path) -> None:
 
 
 def test_special_tokens_are_breaks(tmp_path: Path) -> None:
-    backend = Backend(models.WordLevel({"[UNK]": 0, "stop": 1, "red": 2, "cat": 3}, unk_token="[UNK]"))
+    backend = Backend(models.WordLevel({"[UNK]": 0, "eos": 1, "red": 2, "cat": 3}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    backend.add_special_tokens(["[UNK]", "stop"])
-    corpus = corpus_of(tmp_path, ["red cat stop cat red", "red cat elephant cat"])
+    backend.add_special_tokens(["[UNK]", "eos"])
+    corpus = corpus_of(tmp_path, ["red cat eos cat red", "red cat elephant cat"])
     counts = counted(corpus, tmp_path / "x", CountOptions(orders=2, min_count=1), open_tokenizer(backend))
     uses = counts.level(2).count
     pairs = map(tuple, (counts.spelled(2, np.arange(len(uses))) - 1).tolist())

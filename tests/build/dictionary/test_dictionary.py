@@ -95,12 +95,12 @@ def test_real_tokenizers_propose_text_that_follows(
 
 def test_special_tokens_are_never_proposed(tmp_path: Path) -> None:
     """A word of the text is a special token of the tokenizer, and another cannot be spelled."""
-    names = ["[UNK]", "stop", "red", "cat", "dog"]
+    names = ["[UNK]", "eos", "red", "cat", "dog"]
     backend = Backend(models.WordLevel({name: place for place, name in enumerate(names)}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    backend.add_special_tokens(["[UNK]", "stop"])
+    backend.add_special_tokens(["[UNK]", "eos"])
     text = tmp_path / "text.txt"
-    text.write_text("red cat stop dog. " * 20 + "red cat dog elephant. " * 3, encoding="utf-8")
+    text.write_text("red cat eos dog. " * 20 + "red cat dog elephant. " * 3, encoding="utf-8")
     options = DictSpecOptions(min_probability=0.0)
     build_dictspec(open_tokenizer(backend), count_corpus(open_corpus(str(text))), tmp_path / "x.dict", options, quiet)
     used = {
