@@ -22,7 +22,7 @@ from spectool.artifacts.canonical.by_ids import Change, agreement
 from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
-REACH = 512  # bytes of a text from which on nothing more of it is read
+REACH = 640  # bytes of a text that are read at most: those of 160 characters of any kind
 _BACK = 6  # tokens to go back at first
 _SURE = 3  # ids on which two encodings must agree
 _LONG = 3  # times as many where no word begins among them
@@ -122,7 +122,7 @@ class CanonicalText:
             if size >= len(so_far):
                 break
             start = len(so_far) - size
-            while start > 0 and so_far[start] & 0xC0 == 0x80:
+            while 0 < start < len(so_far) and so_far[start] & 0xC0 == 0x80:
                 start -= 1
             yield so_far[start:]
             back, step = 2 * back, 2 * step
