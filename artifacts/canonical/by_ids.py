@@ -230,8 +230,8 @@ class CanonicalIds:
         n = len(ids)
         if n == floor:
             return n, list(run)
-        low, high = n - 1, 1
-        while n - low + high <= _NEAR:
+        low, high, size = n - 1, 1, len(self.surfaces[ids[-1]])
+        while n - low + high <= _NEAR and size <= _MUCH:
             key = (*ids[low:n], *run[:high])
             window = self._remerged.get(key)
             if window is None:
@@ -241,6 +241,7 @@ class CanonicalIds:
             verdict = self._verdict(ids, low, window[0], begin) if low > floor else _KEEP
             if verdict == _MERGE:
                 low -= 1
+                size += len(self.surfaces[ids[low]])
                 continue
             if verdict == _KEEP and high < len(run):
                 before = (*ids[max(begin, low - 1) : low], *window)
@@ -257,11 +258,14 @@ class CanonicalIds:
 
     def _look(self, ids: Sequence[int], run: Sequence[int], floor: int, begin: int) -> Change:
         """Ask the pre-tokenizer where it splits, from the last sure split on, and merge in between."""
-        start, near = len(ids), max(begin, len(ids) - _NEAR)
-        while start > near and not self._stands_alone(ids, start):
+        start, near, size = len(ids), max(begin, len(ids) - _NEAR), 0
+        while start > begin and not self._stands_alone(ids, start):
+            if start == near or size > _MUCH:
+                if change := self._encode(ids, self._data(run), floor, begin):
+                    return change
+                break
             start -= 1
-        if start == near > begin and (change := self._encode(ids, self._data(run), floor, begin)):
-            return change
+            size += len(self.surfaces[ids[start]])
         added = next((place for place, token in enumerate(run) if token in self._added), len(run))
         run, rest = run[:added], run[added:]
         tokens = [*ids[start:], *run]

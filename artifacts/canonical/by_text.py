@@ -22,9 +22,10 @@ from spectool.artifacts.canonical.by_ids import Change, agreement
 from spectool.artifacts.tokenizer.surfaces import Surfaces
 from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 
-REACH = 512  # bytes of a text from which on nothing more of it is read
+REACH = 640  # bytes of a text that are read at most: those of 160 characters of any kind
 _BACK = 6  # tokens to go back at first
 _SURE = 3  # ids on which two encodings must agree
+_LONG = 3  # times as many where no word begins among them
 _CROSSING = 2  # times as many of both where tokens go on behind a space: there words do not begin alike
 _REMEMBERED = 32  # encodings: what was encoded with new text is asked for again without it
 _SIGNS = (b"&", b"~", b"\n", b"q", b"x", b"0")  # stand for what was cut off; letters, where a word goes on
@@ -65,7 +66,8 @@ class CanonicalText:
             old, new = self._encoded(window), self._encoded(window + data)
             known = agreement(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
             kept = agreement(old, new)
-            if kept >= len(old) - known + self._sure:
+            agreed = old[len(old) - known : kept]
+            if len(agreed) >= self._sure and (len(agreed) >= _LONG * self._sure or any(map(self._opens, agreed))):
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]
 
@@ -104,6 +106,10 @@ class CanonicalText:
                     return list(ids[place:])
         return list(found or self.encode(data))
 
+    def _opens(self, token: int) -> bool:
+        """Return whether a token begins with a space, as words do."""
+        return bool(self._surfaces[token].startswith(b" "))
+
     def _windows(self, ids: Sequence[int], so_far: bytes, begin: int, step: int) -> Iterator[bytes]:
         """Yield ever longer ends of a text, the last one all that is known of it.
 
@@ -116,7 +122,7 @@ class CanonicalText:
             if size >= len(so_far):
                 break
             start = len(so_far) - size
-            while start > 0 and so_far[start] & 0xC0 == 0x80:
+            while 0 < start < len(so_far) and so_far[start] & 0xC0 == 0x80:
                 start -= 1
             yield so_far[start:]
             back, step = 2 * back, 2 * step

@@ -130,7 +130,8 @@ def test_the_constraint_is_what_a_scan_finds(pair: str, world: Callable[[str], W
             if rng.random() < 0.2 and ids:
                 prefix = surfaces[ids[-1]] + pending
                 scan = [i for i, surface in enumerate(surfaces) if surface.startswith(prefix) and surface != prefix]
-                assert sorted(constraint.extensions.tolist()) == scan
+                # What stands for characters without a token has no bytes, and no other token goes on from it.
+                assert sorted(constraint.extensions.tolist()) == (scan if surfaces[ids[-1]] else [])
                 if pending:
                     scan = [i for i, s in enumerate(surfaces) if s.startswith(pending) and s != pending]
                     assert constraint.first is not None

@@ -7,6 +7,7 @@ from time import thread_time
 
 import pytest
 
+from spectool.build.alignment.merge_table import has_lemma
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -75,7 +76,7 @@ def seconds(work: Callable[[Sequence[int]], None], ids: Sequence[int]) -> float:
 
 def ids_of(here: World, kind: str, count: int) -> list[int]:
     ids: list[int] = here.target.plain_backend.encode(KINDS[kind], add_special_tokens=False).ids
-    return (ids * (count // len(ids) + 1))[:count]
+    return (ids * (count // max(1, len(ids)) + 1))[:count]  # XLM-R has none for spaces
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -106,7 +107,8 @@ def test_token_by_token(pair: str, world: Callable[[str], World]) -> None:
                     translator.translate([last, last])
                     translator.constraint().allows(last, False)
 
-    found = {kind: too_slow(generate, ids_of(here, kind, 400)) for kind in KINDS}
+    count = 400 if has_lemma(here.draft) else 1600  # a thousand bytes may be encoded again and again
+    found = {kind: too_slow(generate, ids_of(here, kind, count)) for kind in KINDS}
     assert not any(found.values()), found
 
 
