@@ -18,6 +18,8 @@ from spectool import CorpusError
 from spectool.corpora import open_corpus
 from spectool.corpora.parquet import largest_page, row_groups
 
+pytestmark = pytest.mark.system
+
 MEGABYTES = 220  # with an interpreter and Arrow, which take 70
 
 READ = """

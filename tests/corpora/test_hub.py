@@ -98,6 +98,7 @@ def test_an_unreachable_hub_is_one_line_with_a_next_step() -> None:
     assert run.stdout.count("\n") == 1
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("answers", [False, None])
 def test_a_hub_that_does_not_answer_is_said_soon(answers: bool | None) -> None:
     with socket.socket() as listening:  # accepts connections and says nothing; closed, it refuses them

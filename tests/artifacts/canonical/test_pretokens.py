@@ -142,6 +142,7 @@ def test_a_space_that_nobody_writes_is_not_taken_away(sentence_piece: Backend) -
     assert not Tokenizer("made", sentence_piece, Roles()).edges.leading_space
 
 
+@pytest.mark.system
 def test_a_class_like_others_beside_a_word_of_the_pattern() -> None:
     """``l`` is like any other letter in short strings, and the apostrophe begins a word, but not before ``re``."""
     pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"

@@ -143,7 +143,7 @@ def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: 
     assert row["joules"] == pytest.approx(10 * row["seconds"], rel=0.05)
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("alone", [pytest.param(True, marks=pytest.mark.system), False])
 @on_a_quiet_machine
 def test_reading_the_prompt_is_inside_the_clock_of_every_configuration(slow: Slow, alone: bool) -> None:
     drafter = Reader() if alone else HybridDrafter([Sure(), Reader()])

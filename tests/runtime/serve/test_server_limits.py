@@ -16,6 +16,8 @@ from .questions import PROMPTS, alone, complete, series
 from .servers import client, exchange, post, serving
 from .test_server_refusals import refusal
 
+pytestmark = pytest.mark.system
+
 TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
 
 
