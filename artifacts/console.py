@@ -56,7 +56,7 @@ def say_notes(tokenizer: "Tokenizer") -> None:
     for note in tokenizer.notes:
         say(f"{tokenizer.name}: {note}")
     if changes := limits(tokenizer):
-        say(f"{tokenizer.name} does not keep every text: {'; '.join(changes)}")
+        say(f"{tokenizer.name} keeps ordinary text as it is, with these exceptions: {'; '.join(changes)}")
 
 
 @contextmanager
@@ -262,7 +262,7 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
         except KeyboardInterrupt as stop:
-            say(str(stop) or "Interrupted; nothing half-written was left.")
+            say(str(stop) or "Interrupted. Nothing was left half-written.")
             sys.exit(130)
         except (click.ClickException, click.exceptions.Exit):
             raise

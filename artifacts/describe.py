@@ -282,7 +282,7 @@ def _ceiling(statistics: Mapping[str, Any]) -> list[str]:
         ahead = {k: ceiling[name][k] / ceiling[default][k] - 1 for k in lengths}
         if any(round(by, 3) > 0 for by in ahead.values()):
             by = ", ".join(f"{more:+.1%} at k = {k}" for k, more in ahead.items())
-            lines.append(f"{name} is ahead of the default here ({by}); choose it with --strategy {name}")
+            lines.append(f"{name} is ahead of {default} in this count ({by}); --strategy {name} chooses it")
     if "unfiltered" in statistics:
         reached = ", ".join(f"{statistics['unfiltered'][k]:.2f}" for k in lengths)
         lines += [

@@ -317,6 +317,12 @@ def _advice(path: Path) -> str:
     previous = previous_path(path.resolve())
     if previous.is_dir():
         return f". A replacement was interrupted; the artifact before it is whole: mv {previous} {path}"
+    if path.is_file():
+        return ". This is a file; to make a dictionary of a text: spectool build-dict --tokenizer MODEL --corpus FILE"
+    if (path.parent / f".{path.name}.work").is_dir():
+        return ". It was begun and is unfinished; give the command that writes it once more, and it goes on"
+    if path.suffix == ".dict":
+        return f". To build one: spectool build-dict --tokenizer MODEL --corpus FILE -o {path}"
     return ". `spectool --help` lists the commands that write artifacts"
 
 

@@ -26,8 +26,10 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
     local = Path(name).is_dir()
     if not local:
         if not looks_like_hub_id(name):
+            what = "is a file" if Path(name).is_file() else "no such directory, and not a hub id of the form owner/name"
             raise RuntimeUnsupported(
-                f"{name}: no such directory, and not a hub id of the form owner/name. Expected a model in MLX format"
+                f"{name}: {what}. Expected the directory or hub id of a model in MLX format (config.json, *.safetensors, "
+                "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
             )
         try:
             require_on_hub(name)

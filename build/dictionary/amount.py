@@ -21,7 +21,7 @@ def amount_of_text(counted: int, unit: Literal["tokens", "words"] = "tokens") ->
     if tokens < _DEMONSTRATION:
         said = f"enough for a demonstration. Expect gains from about {million}"
     elif tokens < _USEFUL:
-        said = f"enough for a part of the gain. Expect more from {million} on"
+        said = f"enough for part of the gain. Expect more from {million} on"
     else:
         said = "enough for a useful dictionary. Ten times as much text saves more passes, though not ten times as many"
     return f"{counted:,} {unit}: {said}"

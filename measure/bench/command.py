@@ -56,12 +56,14 @@ class Changes:
         Finite(0), "May be repeated; 0 by default.", names=("--temp", "--temperature")
     )
     seed: int | None = _one(click.IntRange(0), "Of orders, sampling and prompts drawn at random; 0 by default.")
-    ignore_eos: bool | None = _one(bool, "Go on behind the end that the model sees.")
+    ignore_eos: bool | None = _one(
+        bool, "Go on after the model's own end of text, so that all answers are equally long."
+    )
 
 
 @click.command()
 @click.argument("experiment", type=_FILE, required=False)
-@click.option("--paths", type=_FILE, help='Where what EXPERIMENT names lies here: TOML, "name there" = "path here".')
+@click.option("--paths", type=_FILE, help='Local paths for names used in EXPERIMENT: TOML, "name there" = "path here".')
 @model_option(required=False)
 @options_of(Changes)
 @min_draft_prob_option(default=None, show_default=False)

@@ -23,7 +23,7 @@ Ctrl-C stops an answer. End a line with \\ to continue it on the next one."""
 @model_options
 @guarded
 def chat(system_prompt: str | None, chat_template_config: str | None, **options: Any) -> None:
-    """Talk with a target model; each answer as it would give it alone, sooner.
+    """Talk with a target model: the same answers that it would give alone, in less time.
 
     The conversation stays in the model's cache: a turn costs what is new in it. Ctrl-C stops an answer, Ctrl-D
     ends the conversation, and /help shows the rest. From a pipe, each line is a turn.

@@ -28,7 +28,7 @@ _cache = under("Cache")
     metavar="FILE",
     help="Read the prompt from a file.",
 )
-@_prompt("--prefill-response", type=Text(), metavar="TEXT", help="Begin of the answer, which the model goes on with.")
+@_prompt("--prefill-response", type=Text(), metavar="TEXT", help="Beginning of the answer, which the model continues.")
 @_prompt("--ignore-chat-template", is_flag=True, help="Give the prompt to the model as it is.")
 @model_options
 @_cache(
@@ -60,7 +60,7 @@ def generate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Generate text with a target model, sooner, with the output that it would give alone.
+    """Generate text with a target model: the same output that it would give alone, in less time.
 
     At temperature 0 the output is token for token the same; above, it is drawn from the same
     distribution. A prompt file and standard input lose one final line end.
@@ -198,7 +198,9 @@ def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SpectoolError(f"{where}: not UTF-8 at byte {error.start}. Convert it first") from error
+        raise SpectoolError(
+            f"{where}: not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8"
+        ) from error
     text = text if prompt == text else re.sub(r"\r?\n\Z", "", text)
     if not text:
         raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to go on from")

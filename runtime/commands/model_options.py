@@ -4,6 +4,7 @@
 """
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectool import ArtifactError, RuntimeUnsupported
-from spectool.artifacts.console import Finite, Text
+from spectool.artifacts.console import Finite, Text, say
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.manifest import read_manifest
 from spectool.runtime.commands.option_sections import Decorator, together, under
@@ -197,6 +198,8 @@ def open_target(
     """
     from spectool.runtime.models import load_model
 
+    if sys.stderr.isatty():
+        say(f"loading {name}")
     model, tokenizer = load_model(name, adapter_path, lazy=True)
     if group_size is not None:
         check_kv_bits(model, group_size, group_sizes)

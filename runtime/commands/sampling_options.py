@@ -13,7 +13,9 @@ _ending = under("Where the text ends")
 sampling_options = together(
     _sampling("--temp", type=Finite(0), default=0.0, show_default=True, help="0 takes the most probable token."),
     _sampling("--top-p", type=Finite(0, 1), default=1.0, help="Only the most probable tokens up to this mass."),
-    _sampling("--top-k", type=click.IntRange(0), default=0, help="Only so many most probable tokens; 0 for all."),
+    _sampling(
+        "--top-k", type=click.IntRange(0), default=0, help="Only this many of the most probable tokens; 0 for all."
+    ),
     _sampling(
         "--min-p",
         type=Finite(0, 1),
@@ -21,7 +23,10 @@ sampling_options = together(
         help="Leave out tokens less probable than this share of the best one.",
     ),
     _sampling(
-        "--min-tokens-to-keep", type=click.IntRange(1), default=1, help="So many tokens stay, whatever --min-p says."
+        "--min-tokens-to-keep",
+        type=click.IntRange(1),
+        default=1,
+        help="Keep at least this many tokens, even where --min-p would not.",
     ),
     _sampling(
         "--xtc-probability",
@@ -29,8 +34,18 @@ sampling_options = together(
         default=0.0,
         help="How often all tokens above --xtc-threshold but the least of them are left out.",
     ),
-    _sampling("--xtc-threshold", type=Finite(0, 0.5), default=0.1, show_default=True, help="See there."),
-    _sampling("--seed", type=click.IntRange(0, 2**64 - 1), help="Seed of the sampler."),
+    _sampling(
+        "--xtc-threshold",
+        type=Finite(0, 0.5),
+        default=0.1,
+        show_default=True,
+        help="The threshold of --xtc-probability.",
+    ),
+    _sampling(
+        "--seed",
+        type=click.IntRange(0, 2**64 - 1),
+        help="Seed of the sampler. The same text again also needs a fixed --num-draft-tokens.",
+    ),
     _sampling(
         "--logit-bias", multiple=True, metavar="ID=BIAS", help="Add to the logit of a token id; may be repeated."
     ),

@@ -109,8 +109,8 @@ def generate_step(
             before it, shape [tokens]. Must be functions of their arguments, since they are
             also asked about positions that are then rejected. One that raises there, as a grammar
             does, ends the draft; one that raises after committed tokens ends the generation.
-        seed: Draws from a random state of its own, so that the same call gives the same text again. MLX's shared
-            state stays as it is. None draws from that one.
+        seed: Draws from a random state of its own, so that the same call with a fixed draft length gives the same text
+            again. MLX's shared state stays as it is. None draws from that one.
         verify: ``rejection`` lets draft models that can do so draw their drafts, by the request's own settings, and
             accepts all drafts by rejection sampling. The sampler must then be a `Sampling`; without one, exact match is
             all there is. None: by rejection sampling with a `Sampling`, by exact match with other samplers.

@@ -40,7 +40,7 @@ class Sampling:
         temp: Temperature; 0 takes the most probable token, whatever the rest says.
         top_p: Most probable tokens up to this mass; 0 and 1 for all.
         min_p: Least probability, as a share of the best token's; 0 for all.
-        min_tokens_to_keep: So many tokens stay, whatever ``min_p`` says.
+        min_tokens_to_keep: Keep at least this many tokens, even where ``min_p`` would not.
         top_k: So many most probable tokens; 0, or as many as the model has, for all.
         xtc_probability: How often all tokens above the threshold but the least of them are left out.
         xtc_threshold: Least probability of what is left out then, 0 to 0.5.

@@ -105,7 +105,7 @@ def test_interrupted(tmp_path: Path) -> None:
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "Traceback" not in errors
-    assert errors.endswith("Interrupted; nothing half-written was left.\n")
+    assert errors.endswith("Interrupted. Nothing was left half-written.\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ from ...commands import TOKENIZER, run
     ("counted", "unit", "said"),
     [
         (99_999, "tokens", "99,999 tokens: enough for a demonstration. Expect gains from about a million tokens"),
-        (100_000, "tokens", "100,000 tokens: enough for a part of the gain. Expect more from a million tokens on"),
+        (100_000, "tokens", "100,000 tokens: enough for part of the gain. Expect more from a million tokens on"),
         (1_000_000, "tokens", "1,000,000 tokens: enough for a useful dictionary."),
         (49_999, "words", "49,999 words: enough for a demonstration. Expect gains from about half a million words"),
         (500_000, "words", "500,000 words: enough for a useful dictionary."),

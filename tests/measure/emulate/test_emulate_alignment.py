@@ -121,7 +121,7 @@ def test_interrupted_while_aligning(work: Path, tmp_path: Path, scratch: Path) -
     output, errors = running.communicate(timeout=60)
     assert running.returncode == 130
     assert output == ""
-    assert errors == "Interrupted; nothing half-written was left.\n"
+    assert errors == "Interrupted. Nothing was left half-written.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["scratch"]
 
 
