@@ -111,10 +111,10 @@ def _generation(path: Path, max_tokens: int) -> None:
     click.echo(
         f"\nA pass over {_DRAFT_TOKENS + 1} tokens of this tiny model takes {cost:.1f} times as long as one over a "
         "single token on this machine. On a GPU it takes\nlittle longer than one, so that passes saved are time saved; "
-        f"on a CPU it depends on the BLAS library, too.\nThe table drafts {_DRAFT_TOKENS} tokens in every pass. By default "
-        "spectool drafts only while its own measurements say that it pays:\n"
-        f"{automatic.seconds:.1f} s with {_ALL}, at {automatic.tokens / automatic.passes:.2f} tokens per pass, and "
-        f"{plain.seconds:.1f} s without drafts."
+        "on a CPU it depends on the BLAS library, too.\n"
+        f"The table drafts {_DRAFT_TOKENS} tokens in every pass. By default spectool drafts only while its own "
+        f"measurements say that it pays:\n{automatic.seconds:.1f} s with {_ALL}, at "
+        f"{automatic.tokens / automatic.passes:.2f} tokens per pass, and {plain.seconds:.1f} s without drafts."
     )
 
 

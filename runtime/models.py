@@ -28,7 +28,7 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
         if not looks_like_hub_id(name):
             what = "is a file" if Path(name).is_file() else "no such directory, and not a hub id of the form owner/name"
             raise RuntimeUnsupported(
-                f"{name}: {what}. Expected the directory or hub id of a model in MLX format (config.json, *.safetensors, "
+                f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
                 "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
             )
         try:

@@ -56,9 +56,7 @@ class Changes:
         Finite(0), "May be repeated; 0 by default.", names=("--temp", "--temperature")
     )
     seed: int | None = _one(click.IntRange(0), "Of orders, sampling and prompts drawn at random; 0 by default.")
-    ignore_eos: bool | None = _one(
-        bool, "Go on after the model's own end of text, so that all answers are equally long."
-    )
+    ignore_eos: bool | None = _one(bool, "Go on after the model ends its text, so that all answers are equally long.")
 
 
 @click.command()

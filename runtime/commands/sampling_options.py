@@ -14,7 +14,7 @@ sampling_options = together(
     _sampling("--temp", type=Finite(0), default=0.0, show_default=True, help="0 takes the most probable token."),
     _sampling("--top-p", type=Finite(0, 1), default=1.0, help="Only the most probable tokens up to this mass."),
     _sampling(
-        "--top-k", type=click.IntRange(0), default=0, help="Only this many of the most probable tokens; 0 for all."
+        "--top-k", type=click.IntRange(0), default=0, help="Only the most probable tokens, this many; 0 for all."
     ),
     _sampling(
         "--min-p",
@@ -26,7 +26,7 @@ sampling_options = together(
         "--min-tokens-to-keep",
         type=click.IntRange(1),
         default=1,
-        help="Keep at least this many tokens, even where --min-p would not.",
+        help="Tokens that stay even where --min-p would not keep them.",
     ),
     _sampling(
         "--xtc-probability",
@@ -39,12 +39,12 @@ sampling_options = together(
         type=Finite(0, 0.5),
         default=0.1,
         show_default=True,
-        help="The threshold of --xtc-probability.",
+        help="See --xtc-probability.",
     ),
     _sampling(
         "--seed",
         type=click.IntRange(0, 2**64 - 1),
-        help="Seed of the sampler. The same text again also needs a fixed --num-draft-tokens.",
+        help="Seed of the sampler; the same text also needs a fixed draft length.",
     ),
     _sampling(
         "--logit-bias", multiple=True, metavar="ID=BIAS", help="Add to the logit of a token id; may be repeated."
