@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from spectool import ArtifactError
+from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.console import repairs, table
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.tokenizer.fingerprint import short
@@ -33,7 +33,9 @@ def needing_figures(whose: str) -> Iterator[None]:
     """
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
+    except SpectoolError:
+        raise
+    except Exception as error:  # templates have errors of their own
         reason = f"{type(error).__name__}: {error}"
         raise ArtifactError(
             f"{whose} lacks a figure, or has one of another kind ({reason}). Build the artifact again"

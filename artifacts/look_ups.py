@@ -113,6 +113,8 @@ def _reason(speller: Speller, text: str, context: Sequence[int]) -> str:
     if not context:
         return "the text has no token. Give one of some words"
     last = speller.split(context[-1:])
+    if not last:
+        return "the tokenizer has no token for the end of the text. Give other words, as in the sample entries"
     reason = f"no entry ends in {last}"
     if text != text.rstrip():
         return f"{reason}. Tokens begin with the space before a word: leave out the space at the end"

@@ -95,6 +95,8 @@ def read_manifest(path: Path) -> Manifest:
             f"{path}: no {MANIFEST}: the build did not finish, or this is no spectool artifact. Run the command that "
             "builds it again"
         )
+    if file.is_symlink():
+        raise ArtifactError(f"{file}: is a link, expected a plain file. Copy the artifact with its files")
     manifest = parse_manifest(file)
     for name, entry in manifest.files.items():
         check_size(path, name, entry)
@@ -167,7 +169,8 @@ class Artifact:
             )
         if manifest.version not in self.versions:
             names = {role: tokenizer["name"] for role, tokenizer in manifest.tokenizers.items()}
-            known = names | {"corpus": manifest.inputs.get("corpus", "CORPUS"), "path": path}
+            roles = {role: role.upper() for role in self.roles}
+            known = roles | names | {"corpus": manifest.inputs.get("corpus", "CORPUS"), "path": path}
             command = self.rebuild.format_map({name: shlex.quote(str(value)) for name, value in known.items()})
             raise ArtifactError(
                 f"{path}: {self.format} version {manifest.version} (written by {manifest.tool}); this spectool "

@@ -59,7 +59,8 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     for a space (``▁``). `round_trip` names these as well.
     """
     found = [_named(step) for step in _lossy_normalizers(tokenizer)]
-    found += _dropped(tokenizer, "".join(PROBES))
+    probe = "".join(PROBES)
+    found += dict.fromkeys((*_dropped(tokenizer, probe), *_dropped(tokenizer, f" {probe}")))
     if _adds_space(tokenizer):
         found.append(_ADDS_SPACE)
     missing = _missing_bytes(tokenizer)
@@ -179,6 +180,12 @@ def unread(tokenizer: Tokenizer) -> Iterator[str]:
         yield _SIGNS_LEFT if writes else _SIGNS_MISREAD
     elif not tokenizer.reads_spaces:
         yield f"writes {tokenizer.space_sign!r} for a space, which decoding leaves so"
+    if (mark := tokenizer.spec["model"].get("continuing_subword_prefix")) and "WordPiece" not in _types(tokenizer):
+        yield f"writes {mark!r} inside words, which decoding leaves so"
+
+
+def _types(tokenizer: Tokenizer) -> set[str]:
+    return {step["type"] for step in tokenizer.steps("decoder")}
 
 
 def _writes_bytes(tokenizer: Tokenizer) -> bool:
@@ -187,7 +194,7 @@ def _writes_bytes(tokenizer: Tokenizer) -> bool:
 
 
 def _reads_bytes(tokenizer: Tokenizer) -> bool:
-    return any(step["type"] == "ByteLevel" for step in tokenizer.steps("decoder"))
+    return "ByteLevel" in _types(tokenizer)
 
 
 def _missing_bytes(tokenizer: Tokenizer) -> set[int]:

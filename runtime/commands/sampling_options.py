@@ -79,6 +79,7 @@ sampling_options = together(
     ),
 )
 """The options of sampling and of the text's end."""
+_LONGEST_ID = 20  # digits
 _PENALTIES = ("repetition", "presence", "frequency")
 _MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
 
@@ -133,7 +134,8 @@ def _token_id(model: Any, tokenizer: Any, token: str, option: str) -> int:
     from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 
     vocabulary, size = tokenizer.get_vocab(), vocabulary_size(model)
-    found = int(token) if token.isdecimal() else vocabulary.get(token)  # a number is an id, as in mlx-lm
+    is_number = token.isdecimal() and len(token) < _LONGEST_ID
+    found = int(token) if is_number else vocabulary.get(token)  # a number is an id, as in mlx-lm
     if found is None or (found >= size and found not in vocabulary.values()):
         raise SpectoolError(
             f"{option}: {token!r} is no token of this model, nor the id of one. Give it as tokenizer.json spells it"

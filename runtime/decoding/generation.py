@@ -23,6 +23,7 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
@@ -36,7 +37,7 @@ from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.randomness import Randomness
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens, log_probabilities, processed
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.token_ids import prompt_ids, require_tokens, vocabulary_size
+from spectool.runtime.decoding.token_ids import as_ids, prompt_ids, require_lengths, require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import choose, ids
 from spectool.runtime.host.generation import (
     DEFAULT_QUANTIZED_KV_START,
@@ -136,7 +137,8 @@ def generate_step(
             the model does not have a token of the prompt, the cached tokens or a logit bias.
             Raised at the call, before any work.
     """
-    tokens, cached_tokens, vocabulary = prompt_ids(prompt), tuple(cached_tokens), vocabulary_size(model)
+    tokens, cached_tokens, vocabulary = prompt_ids(prompt), tuple(as_ids(cached_tokens)), vocabulary_size(model)
+    require_lengths(max_tokens, num_draft_tokens)
     require_tokens("prompt", tokens, vocabulary)
     require_tokens("cached_tokens", cached_tokens, vocabulary)
     for processor in logits_processors or ():
@@ -154,6 +156,8 @@ def generate_step(
         require_quantizable(cache, model)
     ended = None
     length: int | Controller = num_draft_tokens or 0
+    if isinstance(length, Integral):  # numpy's, too
+        length = int(length)
     if num_draft_tokens is None and drafter is not None:
         from spectool.runtime.draft_length.session import borrow, give_back
 
@@ -168,7 +172,8 @@ def generate_step(
         model=model,
         cache=cache,
         proposer=proposer,
-        prompt=prompt if isinstance(prompt, mx.array) else mx.array(tokens),
+        prompt=mx.array(tokens),  # not the array that was given: its integers may be too narrow for other tokens
+        vocabulary=vocabulary,
         prompt_ids=tokens,
         cached_tokens=cached_tokens,
         max_tokens=max_tokens,
@@ -195,6 +200,7 @@ class _Run:
     proposer: Proposer
     prompt: mx.array
     prompt_ids: list[int]
+    vocabulary: int
     cached_tokens: tuple[int, ...]
     max_tokens: int
     stop_tokens: frozenset[int]
@@ -286,6 +292,7 @@ class _Run:
         # Log-probabilities that nobody reads are not computed.
         mx.eval(current.tokens, self.randomness.unread())
         target = [token for token in ids(current.tokens) if token >= 0]  # those after a verdict were not drawn
+        require_tokens("sampler", target or ids(current.tokens), self.vocabulary)
         target = target[: current.judged]
         accepted = min(accepted_length(draft, target), len(target) - 1)
         committed = _until_stop(target[: accepted + 1], self.stop_tokens)

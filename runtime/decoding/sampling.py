@@ -7,6 +7,7 @@ not known. `Sampling` is made from the same numbers and states it.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from spectool.runtime.host.generation import sample_utils
 
 Sampler = Callable[[mx.array], mx.array]
 LogitsProcessor = Callable[[mx.array, mx.array], mx.array]
+_LARGEST_BIAS = 1e30  # with the least temperature, still a float32
 _LEAST_TEMPERATURE = 1e-6  # logits divided by less than this leave float32
 # Settings with their least and largest value; float("inf") for no limit.
 _NUMBERS: dict[str, tuple[float, float]] = {
@@ -94,8 +96,10 @@ class Sampling:
         """
         if self.temp == 0:
             return (mx.arange(logits.shape[-1]) == mx.argmax(logits, axis=-1, keepdims=True)).astype(mx.float32)
-        if 0 < self.top_p < 1:  # it takes exponentials, which may be too large
-            logits = sample_utils.apply_top_p(logits - mx.max(logits, axis=-1, keepdims=True), self.top_p)
+        # Exponentials of large logits, and their products with 1 / temp, would be infinite.
+        logits = logits - mx.max(logits, axis=-1, keepdims=True)
+        if 0 < self.top_p < 1:
+            logits = sample_utils.apply_top_p(logits, self.top_p)
         vocabulary = logits.shape[-1]
         if self.min_p != 0 and self.min_tokens_to_keep < vocabulary:
             logits = sample_utils.apply_min_p(logits, self.min_p, self.min_tokens_to_keep)
@@ -165,9 +169,9 @@ class LogitBias:
         """Add ``biases``, by token id."""
         for token, bias in biases.items():
             whole = isinstance(token, Integral) and not isinstance(token, bool)
-            if not whole or not isinstance(bias, Real) or math.isnan(bias):
+            if not whole or not isinstance(bias, Real) or math.isnan(bias) or bias > _LARGEST_BIAS:
                 raise RuntimeUnsupported(
-                    f"logit_bias: expected token ids and the numbers to add, such as {{13: -5.0}}, "
+                    f"logit_bias: expected token ids and numbers up to {_LARGEST_BIAS:g} to add, such as {{13: -5.0}}, "
                     f"got {{{token!r}: {bias!r}}}"
                 )
         self.tokens = [int(token) for token in biases]
@@ -207,6 +211,8 @@ def biased_tokens(processor: Any) -> list[int]:
     """Token ids that a processor of ours or of mlx-lm adds a bias to; none of any other."""
     if isinstance(processor, LogitBias):
         return processor.tokens
+    while isinstance(processor, partial):
+        processor = processor.func
     code = getattr(processor, "__code__", None)
     if code is None or getattr(processor, "__module__", None) != sample_utils.__name__:
         return []

@@ -8,7 +8,7 @@ limit is the number of the model's own logits; mlx-lm makes the embedding of the
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import mlx.core as mx
@@ -75,6 +75,21 @@ def require_tokens(name: str, tokens: Sequence[int], vocabulary: int, tokenizer:
                 raise TokenOutOfRange(name, token, vocabulary, tokenizer)
 
 
+def require_lengths(max_tokens: Any, num_draft_tokens: Any) -> None:
+    """Check the number of tokens to generate, and of draft tokens where that is a number.
+
+    Raises:
+        RuntimeUnsupported: One is not a whole number, or is out of range.
+    """
+    if not _is_id(max_tokens) or max_tokens < -1:
+        raise RuntimeUnsupported(f"max_tokens: expected a whole number, or -1 for no limit, got {max_tokens!r}")
+    number = isinstance(num_draft_tokens, str | Real)
+    if number and (not _is_id(num_draft_tokens) or num_draft_tokens < 0):
+        raise RuntimeUnsupported(
+            f"num_draft_tokens: expected None, a whole number of at least 0 or a Controller, got {num_draft_tokens!r}"
+        )
+
+
 def prompt_ids(prompt: mx.array | Sequence[int]) -> list[int]:
     """Token ids of a prompt, shape [tokens], as Python integers.
 
@@ -84,13 +99,18 @@ def prompt_ids(prompt: mx.array | Sequence[int]) -> list[int]:
     if (prompt.size if isinstance(prompt, mx.array) else len(prompt)) == 0:
         raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
     if not isinstance(prompt, mx.array):
-        return [int(token) if _is_id(token) else token for token in prompt]
+        return as_ids(prompt)
     if prompt.ndim != 1 or not mx.issubdtype(prompt.dtype, mx.integer):
         raise RuntimeUnsupported(
             f"prompt: expected token ids of shape [tokens], got {prompt.dtype} of shape {list(prompt.shape)}."
         )
     ids: list[int] = prompt.tolist()  # type: ignore[assignment]
     return ids
+
+
+def as_ids(tokens: Sequence[Any]) -> list[int]:
+    """Token ids as Python integers; what is no id stays, for `require_tokens` to name."""
+    return [int(token) if _is_id(token) else token for token in tokens]
 
 
 def _is_id(token: Any) -> bool:

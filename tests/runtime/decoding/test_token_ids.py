@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from mlx_lm import sample_utils
 from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.sample_utils import make_logits_processors as host_processors
 
 from spectool import RuntimeUnsupported
 from spectool.cli import main
@@ -18,6 +20,8 @@ from spectool.runtime import Sampling, generate, generate_step, load_drafter, ma
 from spectool.runtime.decoding import token_ids
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.token_ids import TokenOutOfRange, vocabulary_size
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.models import load_model
 
 from ..commands.chatting import TEMPLATE
@@ -232,3 +236,41 @@ def test_bench_refuses_the_prompt(path: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, asked)
     assert result.exit_code == 1, result.output
     assert "token 1536 ('<extra>'): the model has 1,536 rows" in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("kind", [mx.int8, mx.uint8, mx.int16, mx.uint32, mx.int64])
+def test_the_integers_of_a_prompt_may_be_narrower_than_tokens(kind: mx.Dtype) -> None:
+    model, _ = load_model(str(demo_path("target")))
+    expected = [token for token, _, _ in generate_step([5, 9, 100, 14], model, max_tokens=8)]
+    assert max(expected) > 255
+    steps = generate_step(mx.array([5, 9, 100, 14], dtype=kind), model, max_tokens=8)
+    assert [token for token, _, _ in steps] == expected
+
+
+@pytest.mark.parametrize("bias, temp", [(1e30, 0.7), (1e29, 1e-6), (1e5, 0.1)])
+def test_a_large_bias_holds_for_drafts_too(bias: float, temp: float) -> None:
+    model = tiny_model()
+    options: dict[str, Any] = {"sampler": Sampling(temp=temp), "logits_processors": make_logits_processors({5: bias})}
+    for drafter in (None, ModelDrafter(tiny_model(seed=1))):
+        steps = generate_step([7], model, drafter=drafter, num_draft_tokens=4, max_tokens=8, **options)
+        assert [token for token, _, _ in steps] == [5] * 8
+    with pytest.raises(RuntimeUnsupported, match="numbers up to"):
+        make_logits_processors({5: 3e38})
+
+
+@pytest.mark.parametrize(
+    "options, name",
+    [
+        ({"num_draft_tokens": 1.5}, "num_draft_tokens"),
+        ({"num_draft_tokens": "3"}, "num_draft_tokens"),
+        ({"num_draft_tokens": -1}, "num_draft_tokens"),
+        ({"max_tokens": -2}, "max_tokens"),
+        ({"max_tokens": None}, "max_tokens"),
+        ({"sampler": lambda logprobs: mx.array([100_000])}, "sampler"),
+        ({"sampler": lambda logprobs: mx.array([-1])}, "sampler"),
+        ({"logits_processors": [partial(host_processors({1536: 100.0})[0])]}, "logit_bias"),
+    ],
+)
+def test_what_no_generation_can_do_is_refused_by_name(options: dict[str, Any], name: str) -> None:
+    with pytest.raises(RuntimeUnsupported, match=f"^{name}: "):
+        list(generate_step([7], tiny_model(), **{"max_tokens": 4, **options}))
