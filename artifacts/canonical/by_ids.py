@@ -254,14 +254,14 @@ class CanonicalIds:
             if verdict != _KEEP:
                 return self._repair(verdict, ids, run, floor, begin)
             return low, window + list(run[high:])
-        return self._encode(ids, self._data(run), floor, begin) or (n, run)
+        return self._encode(ids, self._data(run), floor, begin, _FARTHEST) or (n, run)
 
     def _look(self, ids: Sequence[int], run: Sequence[int], floor: int, begin: int) -> Change:
         """Ask the pre-tokenizer where it splits, from the last sure split on, and merge in between."""
         start, near, size = len(ids), max(begin, len(ids) - _NEAR), 0
         while start > begin and not self._stands_alone(ids, start):
             if start == near or size > _MUCH:
-                if change := self._encode(ids, self._data(run), floor, begin):
+                if change := self._encode(ids, self._data(run), floor, begin, _FARTHEST):
                     return change
                 break
             start -= 1
@@ -303,15 +303,21 @@ class CanonicalIds:
             return True
         return at < len(ids) and self._boundaries.surely_split(ids[at - 1], ids[at])
 
-    def _encode(self, ids: Sequence[int], data: bytes, floor: int, begin: int) -> Change | None:
+    def _encode(self, ids: Sequence[int], data: bytes, floor: int, begin: int, back: int = _BACK) -> Change | None:
         """Append bytes by encoding text, from far enough back that the ids there come out as they are.
+
+        It begins ``back`` tokens back. In a run of one character, ids a few tokens long come out alike wherever the
+        encoding begins, and show nothing.
 
         Returns:
             None where the bytes are no text.
         """
-        n, back = len(ids), _BACK if len(data) < _MUCH else _FARTHEST
+        n, back = len(ids), back if len(data) < _MUCH else _FARTHEST
         while True:
-            start = max(begin, n - back)
+            start, size = n, 0
+            while start > max(begin, n - back) and size < _MUCH:
+                start -= 1
+                size += len(self.surfaces[ids[start]])
             for _ in range(_CHARACTER):
                 start -= start > begin and b"\x80" <= self.surfaces[ids[start]][:1] < b"\xc0"  # inside a character
             before = self._data(ids[start:])

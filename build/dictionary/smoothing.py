@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.formats.counts import Counts
+from spectool import ArtifactError
+from spectool.artifacts.formats.counts import Counts, level_name
 
 Rows = NDArray[np.int64]
 
@@ -55,7 +56,11 @@ class Followers:
 
 
 def open_windows(counts: Counts) -> list[Windows]:
-    """Return the windows of order 1, 2, ... with their suffixes."""
+    """Return the windows of order 1, 2, ... with their suffixes.
+
+    Raises:
+        ArtifactError: The end of a window is no window of the order below, although it occurs at least as often.
+    """
     base = counts.symbols + 1
     windows: list[Windows] = []
     for order in range(1, counts.orders + 1):
@@ -67,6 +72,10 @@ def open_windows(counts: Counts) -> list[Windows]:
             wanted = windows[-1].suffix[level.prefix] * base + level.symbol
             ascending = np.argsort(wanted)
             suffix[ascending] = windows[-1].find(wanted[ascending])
+            if len(suffix) and suffix.min() < 0:
+                raise ArtifactError(
+                    f"{counts.path / level_name(order)}: the end of a window is no row of order {order - 1}. Count again"
+                )
         windows.append(Windows(level.prefix, level.symbol, suffix, level.count, keys))
     return windows
 
