@@ -74,7 +74,7 @@ def open_windows(counts: Counts) -> list[Windows]:
             suffix[ascending] = windows[-1].find(wanted[ascending])
             if len(suffix) and suffix.min() < 0:
                 raise ArtifactError(
-                    f"{counts.path / level_name(order)}: the end of a window is no row of order {order - 1}. Count again"
+                    f"{counts.path / level_name(order)}: the end of a window is not in order {order - 1}. Count again"
                 )
         windows.append(Windows(level.prefix, level.symbol, suffix, level.count, keys))
     return windows

@@ -70,6 +70,7 @@ def check_text(pre_tokens: PreTokens, table: BoundaryTable, text: str) -> int:
     return decided
 
 
+@pytest.mark.system
 def test_the_table_keeps_its_word(
     real: Callable[[str], Tokenizer], boundaries: Callable[[str], BoundaryTable], rng: random.Random
 ) -> None:

@@ -168,6 +168,7 @@ def test_an_equal_source_needs_no_fingerprint(folder: Path, monkeypatch: pytest.
         open_tokenizer(source).require(recorded, "pl.dict", "")
 
 
+@pytest.mark.system
 def test_what_transformers_rebuilds_to_the_same_is_remembered(shared: Path, tmp_path: Path) -> None:
     """Built from the directory; the file alone is then known as well, and transformers need not be loaded."""
     config = {"tokenizer_class": "Qwen2Tokenizer"}

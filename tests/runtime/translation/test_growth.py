@@ -43,8 +43,8 @@ KINDS = {
     "anything": "".join(map("".join, zip(drawn(0x21, 0x7F), drawn(0xA1, 0x500), drawn(0x3041, 0xD700), strict=True))),
 }
 PAIRS = (
-    "other:target",
     "target:other",
+    pytest.param("other:target", marks=pytest.mark.system),
     "qwen2.5:bielik-11b-v2.5",
     *(
         pytest.param(pair, marks=pytest.mark.slow)
