@@ -16,6 +16,7 @@ from spectool.runtime.commands.display import Display
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.models import load_model
 
+_LENGTH = 4  # draft tokens of a pass: `auto` depends on the machine, and the picture should not
 _WIDTH, _LINE, _MARGIN = 96, 21, 18  # characters of a line, pixels between lines and around them
 _STYLE = """
   rect { fill: #f6f8fa; stroke: #d0d7de }
@@ -55,17 +56,19 @@ def draw(model: str, dictionary: Path | None, prompt: str, max_tokens: int) -> N
         tokenizer,
         ids,
         drafter=drafter,
+        num_draft_tokens=_LENGTH,
         max_tokens=max_tokens,
         on_cycle=lambda cycle: display.render(cycle) and None,
     )
     drafting = last.drafting
-    command = f'$ spectool generate --model {Path(model).name} --dict pl.dict --show-drafts --prompt "{prompt}"'
+    options = f"--model {Path(model).name} --dict pl.dict --num-draft-tokens {_LENGTH} --show-drafts"
+    command = f'$ spectool generate {options} --prompt "{prompt}"'
     summary = f"{drafting.tokens} tokens in {drafting.passes} passes"
-    click.echo(_picture([[("", command)], *_lines(pieces), [("", summary)]]))
+    click.echo(_picture(_lines([("", f"{command}\n"), *pieces, ("", f"\n{summary}")])))
 
 
 def _keep(pieces: list[Piece], style: str, text: str) -> str:
-    pieces.append((style, text))
+    pieces.append((style, text.replace("\n", "⏎") if style == "rejected" else text))
     return text
 
 
