@@ -250,7 +250,7 @@ def test_an_alignment_of_others(aligned: Path) -> None:
 
 def test_measuring_takes_a_model() -> None:
     line = error_of(run("--target", Path(TARGET, "tokenizer.json"), "--measure"))
-    assert "Expected a model in MLX format" in line
+    assert "of a model in MLX format" in line
     line = error_of(run("--target", TARGET, "--measure", "--memory", 0.0001))
     assert "to load" in line
 

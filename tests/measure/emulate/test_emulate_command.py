@@ -106,7 +106,7 @@ def test_a_table_for_people(work: Path, aligned: list[object]) -> None:
     )
     assert re.fullmatch(r"2 +context +\d+( +[01]\.\d{3}){4} +\d+\.\d", lines[8])
     assert result.stderr.splitlines() == [
-        f"{OTHER} does not keep every text: normalizes to NFC",
+        f"{OTHER} keeps ordinary text as it is, with these exceptions: normalizes to NFC",
         f"counting 5-grams of {OTHER} on {work / 'pl.txt'}",
     ]
 
