@@ -7,8 +7,8 @@ Almost every boundary of a BPE text is decided by a look into a cache of pairs:
     look    the pre-tokenizer needs more context: ask it about representatives, back to a sure split
     encode  an added token may span the boundary, or merging does not reach a token: encode text
 
-Each of them looks back a bounded number of tokens, so that a text costs its length whatever is in it. Where no sure
-split is near, or a merge goes on and on, the end of the text is encoded.
+Each of them looks back a bounded number of tokens, so the time for a text is proportional to its length. Where no sure
+split is near, or a merge keeps spreading, the end of the text is encoded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -306,8 +306,8 @@ class CanonicalIds:
     def _encode(self, ids: Sequence[int], data: bytes, floor: int, begin: int, back: int = _BACK) -> Change | None:
         """Append bytes by encoding text, from far enough back that the ids there come out as they are.
 
-        It begins ``back`` tokens back. In a run of one character, ids a few tokens long come out alike wherever the
-        encoding begins, and show nothing.
+        It begins ``back`` tokens back. In a run of one character, a few ids come out the same wherever the encoding
+        begins, so their agreement is no evidence there.
 
         Returns:
             None where the bytes are no text.

@@ -31,7 +31,7 @@ COUNTS_OF_COUNTS = 4
 _LEVEL = {"prefix": pa.int32(), "symbol": pa.int32(), "count": pa.int64()}
 _VOCABULARY = {"word": pa.large_string()}
 _BLOCK = 1 << 20  # rows looked at together
-_MOST = 1 << 48  # words or tokens; of sums of so many, none overflows
+_MOST = 1 << 48  # words or tokens; sums of counts up to this do not overflow
 
 
 class Level(NamedTuple):

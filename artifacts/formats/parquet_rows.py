@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from spectool import ArtifactError
 
-_TIMES, _BESIDES = 100, 64 << 20  # a table may take as many bytes for each byte of its file, and so many more
+_TIMES, _BESIDES = 100, 64 << 20  # bytes of a table: at most this many per byte of its file, plus these
 _BYTES_OF_A_VALUE = 8
 _THRIFT = {"thrift_string_size_limit": 1 << 20, "thrift_container_size_limit": 1 << 16}
 _SIZE, _STORED = 2, 3  # fields of PageHeader: bytes when decompressed, and as they are
