@@ -128,7 +128,7 @@ class Alignment(Artifact):
     def __init__(self, path: Path) -> None:
         """Open the alignment at ``path``, as `Artifact` says; compare all checksums, and check every invariant.
 
-        Hashing takes about 1 ms for each MB, and the checks about 4 ms. They hold for files from strangers with matching
+        Hashing takes about 1 ms for each MB, the checks about 4 ms. They hold for files from strangers with matching
         hashes: translating with what was opened always ends, and takes no more memory than its tables do.
         """
         super().__init__(path)
