@@ -1,7 +1,7 @@
-"""What lies on disk: formats, manifests, fingerprints, and tokenizers as bytes.
+"""File formats on disk: manifests, atomic writes, resumable work, and one module for each kind of file.
 
-In: directories and `tokenizer.json` files. Out: checked, memory-mapped objects that the stages and the
-runtime share. Nothing here runs a model or reads a corpus.
+In: directories. Out: checked, memory-mapped objects that the stages and the runtime share. Nothing here runs a model
+or reads a corpus.
 """
 
 import lazy_loader

@@ -19,10 +19,10 @@ from spectool import SpectoolError
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.options import path_option
 from spectool.artifacts.replacing import check_replaceable
-from spectool.artifacts.tokenizer.fingerprint import short
+from spectool.tokenization.fingerprint import short
 
 if TYPE_CHECKING:
-    from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+    from spectool.tokenization.tokenizer import Tokenizer
 
 Item = TypeVar("Item", covariant=True)
 Result = TypeVar("Result")
@@ -51,7 +51,7 @@ def say(message: str) -> None:
 
 def say_notes(tokenizer: "Tokenizer") -> None:
     """Write to stderr what opening a tokenizer found out, and what the tokenizer cannot keep of a text."""
-    from spectool.artifacts.tokenizer.round_trips import limits
+    from spectool.tokenization.round_trips import limits
 
     for note in tokenizer.notes:
         say(f"{tokenizer.name}: {note}")

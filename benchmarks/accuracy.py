@@ -27,12 +27,12 @@ from mlx.utils import tree_flatten
 from mlx_lm.evaluate import MLXLM
 from real_models import real_model
 
-from spectool.artifacts import Tokenizer
-from spectool.build.training.tuning.divergence import pairing_of
-from spectool.build.training.tuning.examples import NOWHERE, Example, byte_ends, row_of
-from spectool.build.training.tuning.tuned_model import Opened, open_model
-from spectool.measure.fairness.formulas import speedup
-from spectool.measure.fairness.places import compare
+from spectool.lab.fairness.formulas import speedup
+from spectool.lab.fairness.places import compare
+from spectool.lab.tuning.divergence import pairing_of
+from spectool.lab.tuning.examples import NOWHERE, Example, byte_ends, row_of
+from spectool.lab.tuning.tuned_model import Opened, open_model
+from spectool.tokenization import Tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "accuracy.jsonl"
 SYSTEM = "Solve the problem in at most three short sentences, in its own language, and end with the number."

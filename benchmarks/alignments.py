@@ -18,7 +18,7 @@ from real_data import real_corpus, real_tokenizer
 from tqdm import tqdm
 
 from spectool.build import build_alignment
-from spectool.measure.alignment.ceiling import measure_ceiling
+from spectool.measure.ceiling import measure_ceiling
 
 RESULTS = Path(__file__).parent / "results" / "alignments.jsonl"
 PAIRS = [

@@ -33,16 +33,16 @@ from real_data import SHARED, real_corpus
 from tqdm import tqdm
 
 from spectool import TokenizerError
-from spectool.artifacts import Tokenizer, open_tokenizer
-from spectool.artifacts.canonical.adversarial import adversarial_texts
-from spectool.artifacts.canonical.by_ids import CanonicalIds
-from spectool.artifacts.canonical.by_text import CanonicalText
-from spectool.artifacts.canonical.ids_or_text import reasons_for_text
-from spectool.artifacts.canonical.pretokens import boundary_table
-from spectool.artifacts.formats.alignment import NONE, Spellings
+from spectool.artifacts.alignment import NONE, Spellings
 from spectool.build.alignment.merge_table import merge_table
 from spectool.build.alignment.translation_table import TokenSpeller
 from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.incremental.adversarial import adversarial_texts
+from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.incremental.pretokens import boundary_table
 
 TOKENIZERS = Path(__file__).parent / "results" / "conformance_tokenizers.jsonl"
 PAIRS = TOKENIZERS.with_name("conformance_pairs.jsonl")

@@ -33,7 +33,7 @@ from real_artifacts import alignment_of
 from real_models import real_model
 from tqdm import tqdm
 
-from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.artifacts import Alignment
 from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.rejection import Draw
@@ -43,6 +43,7 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.models import load_model
 from spectool.runtime.translation import drawing
 from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "cross_sampling.jsonl"
 EXACT, DRAWN, REJECTION, BLOCK = "exact match, greedy", "exact match, drawn", "rejection", "block"

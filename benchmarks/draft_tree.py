@@ -34,12 +34,12 @@ import numpy as np
 from numpy.typing import NDArray
 from real_data import encoded, real_corpus, real_tokenizer
 
-from spectool.artifacts.formats.counts import Counts
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.artifacts.counts import Counts
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.smoothing import Followers, Windows, open_windows, smooth
 from spectool.corpora import Corpus, Document
+from spectool.tokenization.tokenizer import Tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "draft_tree.jsonl"
 _ORDERS = 6

@@ -11,8 +11,8 @@ from real_data import encoded, real_corpus
 from real_models import real_model
 from tqdm import tqdm
 
-from spectool.artifacts import open_tokenizer
 from spectool.runtime.models import load_model
+from spectool.tokenization import open_tokenizer
 
 SCRATCH = Path(__file__).parent.parent / ".scratch" / "cross_sampling"
 PROMPT = 48  # target tokens of held-out text that the target goes on with

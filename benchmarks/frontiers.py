@@ -29,11 +29,12 @@ import click
 from real_data import SHARED, real_corpus, real_tokenizer
 from tqdm import tqdm
 
-from spectool.artifacts import Alignment, Tokenizer
-from spectool.artifacts.canonical.ids_or_text import reasons_for_text
+from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.translation.anchored import AnchoredTranslator, whole_characters
+from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 
 RESULTS = Path(__file__).parent / "results" / "frontiers.jsonl"
 PAIRS = [

@@ -33,12 +33,12 @@ from real_data import encoded, real_corpus
 from tqdm import tqdm
 from train_models import MODELS
 
-from spectool.artifacts import open_tokenizer
 from spectool.measure.emulate.replay import replay
 from spectool.runtime import load_drafter
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.models import load_model
+from spectool.tokenization import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "hybrid_order.jsonl"
 CASES = (

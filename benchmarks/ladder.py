@@ -23,11 +23,12 @@ import click
 from real_data import encoded, real_corpus, real_tokenizer
 from tqdm import tqdm
 
-from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.artifacts import Alignment
 from spectool.build import build_alignment
-from spectool.measure.emulate.ngram_model import NgramModel, NgramSource
+from spectool.lab.ngram_model import NgramModel, NgramSource
 from spectool.measure.emulate.strategies import anchored_steps, compare_strategies
 from spectool.runtime.translation.factory import make_translator
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "ladder.jsonl"
 STRATEGIES = ("none", "naive", "context", "intersection")

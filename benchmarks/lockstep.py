@@ -18,7 +18,7 @@ import numpy as np
 from greenlet import getcurrent, greenlet
 from mlx_lm.models.cache import KVCache
 
-from spectool.artifacts import Tokenizer
+from spectool.tokenization import Tokenizer
 
 _MOST_LOGITS = 1 << 27  # of one pass; 0.5 GB
 _ROOM = 160  # draft tokens of a row beside its text

@@ -30,13 +30,14 @@ from tqdm import tqdm
 from train_models import MODELS
 from wall_clock import SAME_TOKENIZER, Noise
 
-from spectool.artifacts import Alignment, Dictionary, open_tokenizer
+from spectool.artifacts import Alignment, Dictionary
 from spectool.runtime import HybridDrafter, LookupDrafter, ModelDrafter, generate_step
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.models import load_model
 from spectool.runtime.translation.factory import make_translator
+from spectool.tokenization import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "long_generation.jsonl"
 LANGUAGE = "pl"

@@ -14,9 +14,10 @@ from pathlib import Path
 import click
 from memory import resident_mb
 
-from spectool.artifacts import Dictionary, open_tokenizer
+from spectool.artifacts import Dictionary
 from spectool.corpora import open_corpus
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tokenization import open_tokenizer
 
 LIMIT = 50_000  # contexts
 

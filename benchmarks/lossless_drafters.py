@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from lossless_models import LANGUAGES, Kind, Language, noisy
 
-from spectool.artifacts import Dictionary, Tokenizer
-from spectool.artifacts.formats.dictionary import FORMAT, VERSION, write_dictionary
+from spectool.artifacts import Dictionary
+from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.dictionary.dictspec import NestedDictSpec
 from spectool.runtime.decoding.drafter import Drafter
@@ -27,6 +27,7 @@ from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.factory import STRATEGIES
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
+from spectool.tokenization import Tokenizer
 
 DRAFTERS = ("dictionary", "history", "dictionary+history", "model", *STRATEGIES, "hybrid")
 WRONG = 0.25  # share of spoilt tokens in what is drafted from the plain output

@@ -23,12 +23,13 @@ from mlx_lm.models.cache import RotatingKVCache, make_prompt_cache
 from real_data import encoded, real_corpus, real_tokenizer
 from train_models import read_recipe
 
-from spectool.artifacts import Alignment, Tokenizer
+from spectool.artifacts import Alignment
 from spectool.build import BackoffOptions, CountOptions, build_alignment, count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.models import load_model
 from spectool.runtime.translation.factory import STRATEGIES, make_translator
 from spectool.runtime.translation.protocol import Translator
+from spectool.tokenization import Tokenizer
 
 LANGUAGES = {"pl": ("qwen", "apt4"), "uk": ("qwen", "bielik")}  # the drafts beside each target
 PRECISIONS = ("float32", "bfloat16", "8", "4")

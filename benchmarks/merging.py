@@ -25,7 +25,7 @@ from typing import Any
 import click
 from real_data import real_corpus, real_tokenizer
 
-from spectool.artifacts import Dictionary, Tokenizer
+from spectool.artifacts import Dictionary
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions, Limits
@@ -34,6 +34,7 @@ from spectool.build.editing.restriction import restrict_dictionary
 from spectool.corpora import open_corpus
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tokenization import Tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "merging.jsonl"
 _DRAFT = 8

@@ -51,7 +51,6 @@ from mlx_lm.sample_utils import make_logits_processors
 from real_data import encoded, real_corpus
 from tokenizers import decoders, models, pre_tokenizers
 
-from spectool.artifacts import Tokenizer, open_tokenizer
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
@@ -69,6 +68,7 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.models import load_model
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "overhead.jsonl"
 MODEL, WAITING = "model", "waiting"

@@ -21,7 +21,7 @@ from py3langid import classify
 from real_models import real_model
 
 from spectool.artifacts.console import table
-from spectool.artifacts.formats.fairness import Fairness
+from spectool.lab.fairness.saved import Fairness
 from spectool.runtime.models import load_model
 
 

@@ -34,7 +34,7 @@ from arctic_inference.suffix_decoding import SuffixDecodingCache
 from memory import resident_mb
 from real_data import encoded, real_corpus, real_tokenizer
 
-from spectool.artifacts import Dictionary, Tokenizer
+from spectool.artifacts import Dictionary
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff_stage import count_and_build
@@ -44,6 +44,7 @@ from spectool.corpora import open_corpus
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tokenization import Tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "peers.jsonl"
 _DRAFT = 8

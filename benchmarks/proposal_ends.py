@@ -27,12 +27,13 @@ from real_artifacts import alignment_of
 from real_models import real_model
 from real_text import Written, read_text, text_path
 
-from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
-from spectool.artifacts.formats.dictionary import MIN_PROBABILITY
+from spectool.artifacts import Alignment
+from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.models import load_model
 from spectool.runtime.translation.factory import make_translator
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "proposal_ends.jsonl"
 THRESHOLDS = (0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

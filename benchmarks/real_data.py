@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from spectool.artifacts import Tokenizer, open_tokenizer
 from spectool.corpora import Corpus, open_corpus
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 _BATCH = 512  # documents encoded at once

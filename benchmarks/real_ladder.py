@@ -29,7 +29,7 @@ from real_models import PACKAGES, real_model
 from real_text import Written, read_text, repeated_4_grams, text_path
 from tqdm import tqdm
 
-from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.artifacts import Alignment
 from spectool.measure.emulate.replay import replay
 from spectool.measure.emulate.strategies import anchored_steps
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -38,6 +38,7 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.models import load_model
 from spectool.runtime.translation.factory import make_translator
 from spectool.runtime.translation.protocol import Translator
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "real_ladder.jsonl"
 PUBLISHED = ("naive", "context", "intersection")

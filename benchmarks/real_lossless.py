@@ -31,9 +31,9 @@ from real_models import real_model
 from real_text import prompt_ids, real_prompts
 from tqdm import tqdm
 
-from spectool.artifacts import open_tokenizer
 from spectool.runtime import Drafter, load_drafter
 from spectool.runtime.models import load_model
+from spectool.tokenization import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "real_lossless.jsonl"
 LOOK_UP, ITSELF, TRANSLATED, TOGETHER = "look-ups", "itself, with noise", "translated", "together"

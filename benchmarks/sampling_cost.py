@@ -23,12 +23,12 @@ from real_artifacts import alignment_of
 from real_data import encoded, real_corpus
 from real_models import real_model
 
-from spectool.artifacts import open_tokenizer
 from spectool.runtime import Sampling, load_drafter
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.drafters import drawn
 from spectool.runtime.models import load_model
+from spectool.tokenization import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "sampling_cost.jsonl"
 PROMPT = 48

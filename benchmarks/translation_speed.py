@@ -25,7 +25,7 @@ from real_data import encoded, real_corpus, real_tokenizer
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
-from spectool.measure.emulate.ngram_model import NgramModel, NgramSource
+from spectool.lab.ngram_model import NgramModel, NgramSource
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.protocol import Translator

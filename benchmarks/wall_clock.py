@@ -41,13 +41,13 @@ from real_data import real_corpus
 from tqdm import tqdm
 from train_models import MODELS
 
-from spectool.artifacts import open_tokenizer
 from spectool.measure.bench.timing import pass_cost
 from spectool.runtime import Controller, load_drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.models import load_model
 from spectool.runtime.translation.factory import STRATEGIES
+from spectool.tokenization import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "wall_clock.jsonl"
 PLAIN = "mlx-lm, plain"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.corpora import Corpus, Document
+from spectool.tokenization.tokenizer import Tokenizer
 
 Reader = Callable[[Corpus], Iterable[Document]]
 """Iterates over a corpus; the command line gives one that draws a progress bar."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
+from spectool.commands.display import Display
 from spectool.runtime import load_drafter, stream_generate
-from spectool.runtime.commands.display import Display
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.models import load_model
 

@@ -17,7 +17,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from spectool.artifacts.plot_style import STYLE
+from spectool.measure.plot_style import STYLE
 
 HTML, MARKDOWN = "report.html", "report.md"
 NONE = "—"

@@ -6,12 +6,12 @@ from typing import Any
 
 from spectool import RuntimeUnsupported
 from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.formats.dictionary import MIN_PROBABILITY, Dictionary
-from spectool.artifacts.tokenizer.opening import open_tokenizer
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 DEFAULT_STRATEGY = "anchored"
 
@@ -96,7 +96,7 @@ def _from_model(
     strategy: str | None,
     min_probability: float,
 ) -> Drafter:
-    from spectool.artifacts.formats.alignment import Alignment
+    from spectool.artifacts.alignment import Alignment
     from spectool.runtime.translation.factory import make_translator
 
     opened = None if alignment is None else Alignment(find_artifact(Path(alignment), ".align"))
@@ -117,8 +117,8 @@ def _from_model(
         size = len(opened.draft.surfaces)
         source = ModelSource(model, bos=draft.roles.bos, size=size, min_probability=min_probability)
         return TranslatedDrafter(source, translator)
-    from spectool.artifacts.tokenizer.same_vocabulary import require_same_vocabulary
     from spectool.runtime.drafters.draft_model import ModelDrafter
+    from spectool.tokenization.same_vocabulary import require_same_vocabulary
 
     try:
         require_same_vocabulary(draft.vocabulary, target.vocabulary)

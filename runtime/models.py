@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import RuntimeUnsupported, TokenizerError
-from spectool.artifacts.tokenizer.opening import looks_like_hub_id, require_on_hub, where
+from spectool.tokenization.opening import looks_like_hub_id, require_on_hub, where
 
 
 def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) -> tuple[Any, Any]:

@@ -23,13 +23,13 @@ from mlx.utils import tree_flatten
 
 from spectool import RuntimeUnsupported
 from spectool.artifacts.replacing import renaming
-from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.caches.leaves import leaves, lengths
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.host.generation import cache as host
 from spectool.runtime.host.generation import make_prompt_cache
 from spectool.runtime.translation.protocol import DraftSource
+from spectool.tokenization.fingerprint import short
 
 TARGET_CACHES = "spectool_target_caches"
 TARGET_TOKENS = "spectool_target_tokens"

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spectool import SpectoolError
-from spectool.artifacts.formats.dictionary import MIN_PROBABILITY
-from spectool.artifacts.tokenizer.opening import open_tokenizer
+from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.runtime.decoding.drafter import Drafter, warn_switched_off
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import open_dictionary
+from spectool.tokenization.opening import open_tokenizer
 
 _SECTION = "spectool"
 _REMEMBERED = 32  # last tokens by which a row is recognised

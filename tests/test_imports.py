@@ -32,7 +32,7 @@ def command(*arguments: str) -> str:
 
 @pytest.mark.parametrize(
     "package",
-    ["spectool", "spectool.runtime", "spectool.build.training", "spectool.cli", "spectool.runtime.commands.generate"],
+    ["spectool", "spectool.runtime", "spectool.lab.training", "spectool.cli", "spectool.commands.generate"],
 )
 def test_importing_is_light(package: str) -> None:
     assert not loaded_by(f"import {package}") & set(HEAVY)
@@ -48,7 +48,7 @@ def test_offline_packages_need_no_models(package: str) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "measure.emulate.ngram_model",
+        "lab.ngram_model",
         "measure.emulate.replay",
         "measure.emulate.strategies",
         "runtime.decoding.statistics",
@@ -69,7 +69,7 @@ def test_drafters_need_no_models(module: str) -> None:
 
 def test_a_dictionary_needs_no_arrow() -> None:
     """Importing pyarrow takes more memory than a dictionary may."""
-    assert not loaded_by("import spectool.artifacts.formats.dictionary, spectool.runtime.loading") & {"pyarrow"}
+    assert not loaded_by("import spectool.artifacts.dictionary, spectool.runtime.loading") & {"pyarrow"}
 
 
 def test_the_check_can_fail() -> None:

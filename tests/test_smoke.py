@@ -11,8 +11,7 @@ from openai import OpenAI
 
 from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
-
-from .runtime.serve.servers import serving
+from spectool.tests.serve.servers import serving
 
 TARGET, DRAFT, OTHER = (str(demo_path(part)) for part in ("target", "draft", "other"))
 STEPS = "--size 1m --step-tokens 128 --length 32 --steps 4"

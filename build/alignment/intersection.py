@@ -14,8 +14,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.formats.alignment import NONE
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.artifacts.alignment import NONE
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

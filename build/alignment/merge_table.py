@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from spectool.artifacts.canonical.ids_or_text import reasons_for_text
-from spectool.artifacts.canonical.merges import SYMBOL, UNREACHABLE, MergeTable
-from spectool.artifacts.tokenizer.surfaces import byte_symbols
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.incremental.merges import SYMBOL, UNREACHABLE, MergeTable
+from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 _Merges = dict[tuple[int, int], tuple[int, int]]  # two parts -> rank, token that they make
 

@@ -11,11 +11,11 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.canonical.by_ids import CanonicalIds
-from spectool.artifacts.formats.alignment import Spellings
-from spectool.artifacts.proof import Engine, is_whole, respell
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.artifacts.alignment import Spellings
 from spectool.build.alignment.intersection import occurrences
+from spectool.build.alignment.proof import Engine, is_whole, respell
+from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.tokenizer import Tokenizer
 
 PRIOR = 5  # occurrences that the share of all tokens counts for in the risk of one
 WINDOW = 4  # source tokens that count as one cycle for the string-free rate

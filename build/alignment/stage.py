@@ -13,22 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
-from spectool.artifacts.canonical.ids_or_text import reasons_for_text
-from spectool.artifacts.canonical.pretokens import boundary_table
-from spectool.artifacts.formats.alignment import FORMAT, SIDES, VERSION, Alignment, Side, write_alignment
-from spectool.artifacts.formats.alignment_checks import LONGEST_SURFACE
+from spectool.artifacts.alignment import FORMAT, SIDES, VERSION, Alignment, Side, write_alignment
+from spectool.artifacts.alignment_checks import LONGEST_SURFACE
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.proof import Oracle, Proof, hard_texts, prove
 from spectool.artifacts.replacing import writing
-from spectool.artifacts.tokenizer.round_trips import limits
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.alignment.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences
 from spectool.build.alignment.merge_table import has_lemma, merge_table
+from spectool.build.alignment.proof import Oracle, Proof, hard_texts, prove
 from spectool.build.alignment.replayed_text import Replayed, absorption_risks, replay_text, share
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.inputs import Progress, describe_corpus, encoded, quiet
 from spectool.build.inputs import Reader as CorpusReader
 from spectool.corpora import Corpus, open_corpus
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.incremental.pretokens import boundary_table
+from spectool.tokenization.round_trips import limits
+from spectool.tokenization.tokenizer import Tokenizer
 
 SAMPLE = 200_000  # characters
 COUNTED = 5_000_000  # characters

@@ -5,10 +5,10 @@ from itertools import islice
 
 import tokenizers
 
-from spectool.artifacts.formats.alignment import Spellings
-from spectool.artifacts.tokenizer.surfaces import text_of
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.artifacts.alignment import Spellings
 from spectool.build.alignment.merge_table import has_lemma
+from spectool.tokenization.surfaces import text_of
+from spectool.tokenization.tokenizer import Tokenizer
 
 _BATCH = 8192
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.formats.counts import COUNTS_OF_COUNTS
+from spectool.artifacts.counts import COUNTS_OF_COUNTS
 from spectool.artifacts.work import Figures, load, save
 
 

@@ -20,10 +20,9 @@ import numpy as np
 from tqdm import tqdm
 
 from spectool import SpectoolError, __version__
-from spectool.artifacts.formats.counts import FORMAT, VERSION, write_level, write_vocabulary
+from spectool.artifacts.counts import FORMAT, VERSION, write_level, write_vocabulary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import check_replaceable, writing
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.artifacts.work import Figures, discard, finished, read_json, save, working, write_json
 from spectool.build.counting import engines
 from spectool.build.counting import ngrams as count_ngrams
@@ -33,6 +32,7 @@ from spectool.build.counting.options import CountOptions
 from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_number, in_blocks, make_plan, shards_of
 from spectool.build.inputs import Progress, Reader, describe_corpus
 from spectool.corpora import Corpus
+from spectool.tokenization.tokenizer import Tokenizer
 
 WORD_ORDERS = 3
 WINDOW_ORDERS = 8

@@ -29,13 +29,13 @@ import tokenizers
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
-from spectool.artifacts.formats.columns import as_numpy, read_columns, write_columns
+from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.replacing import renaming
-from spectool.artifacts.tokenizer.tokenizer import MEND
 from spectool.artifacts.work import Figures, load, read_json, save, write_json
 from spectool.build.counting.buckets import cuts, figures_of, records_in, rows_of, save_rows
 from spectool.build.counting.plan import in_blocks
 from spectool.corpora import word_runs
+from spectool.tokenization.tokenizer import MEND
 
 BREAK = 0
 WORDS_EVERY = 64

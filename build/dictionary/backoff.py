@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.formats.dictionary import PROBABILITY_STEP
+from spectool.artifacts.dictionary import PROBABILITY_STEP
 from spectool.build.dictionary.smoothing import Followers, Rows, Windows, conditional_followers, smooth
 
 LEAST_GAIN = 0.5  # expected accepted tokens in the counted text

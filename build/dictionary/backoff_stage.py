@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.formats.counts import Counts
-from spectool.artifacts.formats.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry
+from spectool.artifacts.counts import Counts
+from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
-from spectool.artifacts.tokenizer.fingerprint import short
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
@@ -25,6 +23,8 @@ from spectool.build.dictionary.selection import write_within
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.build.inputs import Progress
 from spectool.corpora import Corpus
+from spectool.tokenization.fingerprint import short
+from spectool.tokenization.tokenizer import Tokenizer
 
 _DRAFT_LENGTH = 8  # at which dictionaries are compared on the held-out text
 

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spectool.artifacts.formats.dictionary import Entry
+from spectool.artifacts.dictionary import Entry
 from spectool.build.dictionary.options import Reading
 
 Ints = NDArray[np.int64]

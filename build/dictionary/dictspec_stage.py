@@ -14,17 +14,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spectool import ArtifactError, SpectoolError
-from spectool.artifacts.formats.counts import Counts
-from spectool.artifacts.formats.dictionary import FORMAT, VERSION, write_dictionary
+from spectool.artifacts.counts import Counts
+from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.dictspec import NestedDictSpec
 from spectool.build.dictionary.options import DictSpecOptions
 from spectool.build.inputs import Progress, quiet
 from spectool.corpora import Corpus
+from spectool.tokenization.tokenizer import Tokenizer
 
 _BLOCK = 1 << 18  # rows looked at together
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.formats.dictionary import PROBABILITY_STEP
+from spectool.artifacts.dictionary import PROBABILITY_STEP
 from spectool.build.dictionary.backoff import Predictions
 from spectool.build.dictionary.smoothing import Windows
 from spectool.corpora import Document

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import SpectoolError
-from spectool.artifacts.formats.dictionary import FORMAT, PROBABILITY_STEP, VERSION, Entry, write_dictionary
+from spectool.artifacts.dictionary import FORMAT, PROBABILITY_STEP, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.build.dictionary.backoff import gain_over_thresholds

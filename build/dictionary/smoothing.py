@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import ArtifactError
-from spectool.artifacts.formats.counts import Counts, level_name
+from spectool.artifacts.counts import Counts, level_name
 
 Rows = NDArray[np.int64]
 

@@ -33,13 +33,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from spectool import ArtifactError, SpectoolError
-from spectool.artifacts.formats.dictionary import Entry
-from spectool.artifacts.formats.llama_cpp import LONGEST, NO_TOKEN, STATIC, Followers, Ngram, read_cache
+from spectool.artifacts.dictionary import Entry
+from spectool.artifacts.llama_cpp import LONGEST, NO_TOKEN, STATIC, Followers, Ngram, read_cache
 from spectool.artifacts.manifest import Manifest
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.dictionary.options import Limits
 from spectool.build.dictionary.selection import Prediction, Table, Text, as_text, longest_suffix, write_best
 from spectool.build.inputs import Progress
+from spectool.tokenization.tokenizer import Tokenizer
 
 Kind = Literal["dynamic", "static"]
 _LEAST_COUNT = {1: 4, 2: 3, 3: 2, 4: 2}  # llama.cpp's least sample sizes by n-gram length

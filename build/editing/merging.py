@@ -26,12 +26,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spectool import ArtifactError, FingerprintMismatch
-from spectool.artifacts.formats.dictionary import Dictionary
+from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest
-from spectool.artifacts.tokenizer.fingerprint import short
 from spectool.build.dictionary.options import Limits
 from spectool.build.dictionary.selection import Prediction, Table, Text, as_text, longest_suffix, write_best
 from spectool.build.inputs import Progress
+from spectool.tokenization.fingerprint import short
 
 
 def merge_dictionaries(

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spectool import SpectoolError
-from spectool.artifacts.formats.dictionary import Dictionary
+from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.dictionary.options import Limits
 from spectool.build.dictionary.selection import as_tokens, write_best
 from spectool.build.editing.merging import joined_inputs, predictions_of
 from spectool.build.editing.scripts import in_languages, in_scripts
 from spectool.build.inputs import Progress
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def restrict_dictionary(

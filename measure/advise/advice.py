@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spectool import SpectoolError
+from spectool.artifacts.alignment import Alignment, alignments_of
 from spectool.artifacts.console import say
 from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.formats.alignment import Alignment, alignments_of
-from spectool.artifacts.tokenizer.opening import open_tokenizer
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.measure.advise.expect import (
     M2_PRO_BETA,
     Figure,
@@ -35,6 +33,8 @@ from spectool.measure.advise.replayed import replayed
 from spectool.measure.emulate.replay import encode_text
 from spectool.runtime.draft_length.cost_model import geometric_tokens
 from spectool.runtime.loading import load_drafter
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from spectool.measure.advise.timed_target import TimedTarget

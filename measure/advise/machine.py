@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from spectool import ArtifactError, SpectoolError
-from spectool.artifacts.formats.benchmark import PLAIN, Benchmark
+from spectool.artifacts.benchmark import PLAIN, Benchmark
 from spectool.measure.advise.expect import Figure, Verification, computed, fitted, measured, stated, unknown
 from spectool.measure.bench.machine import memory_bytes, processor
 

@@ -5,15 +5,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from spectool import CorpusError
-from spectool.artifacts.formats.alignment import Alignment
-from spectool.artifacts.tokenizer.same_vocabulary import has_same_vocabulary
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.intersection import coverage, intersect, occurrences
 from spectool.build.alignment.stage import passing_alignment
 from spectool.measure.advise.expect import Figure, computed, measured, unknown
-from spectool.measure.alignment.ceiling import measure_ceiling
+from spectool.measure.ceiling import measure_ceiling
 from spectool.measure.emulate.replay import encode_text
 from spectool.runtime.loading import DEFAULT_STRATEGY
+from spectool.tokenization.same_vocabulary import has_same_vocabulary
+from spectool.tokenization.tokenizer import Tokenizer
 
 _CEILING_SAMPLE = 15_000  # characters
 

@@ -15,10 +15,9 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import CorpusError
-from spectool.artifacts.tokenizer.opening import open_tokenizer
-from spectool.build.training.tuning.divergence import measure as measure_divergence
-from spectool.build.training.tuning.divergence import pairing_of
-from spectool.build.training.tuning.examples import paired_example, prompts_of
+from spectool.lab.tuning.divergence import measure as measure_divergence
+from spectool.lab.tuning.divergence import pairing_of
+from spectool.lab.tuning.examples import paired_example, prompts_of
 from spectool.measure.advise.expect import Guesses, Verification, fitted
 from spectool.measure.advise.replayed import Text, replayed
 from spectool.measure.bench.timing import pass_cost
@@ -27,6 +26,7 @@ from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.host.generation import generate_step as plain_generate_step
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.models import load_model
+from spectool.tokenization.opening import open_tokenizer
 
 _PROMPTS = 5
 _PROMPT = 24  # tokens

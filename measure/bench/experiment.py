@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, PositiveInt, Strict, model_validator
 
+from spectool.artifacts.benchmark import PLAIN
 from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.formats.benchmark import PLAIN
-from spectool.artifacts.formats.dictionary import MIN_PROBABILITY
+from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.measure.settings_file import Several, Table, check_settings, read_settings, read_toml
 from spectool.runtime.translation.factory import STRATEGIES
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from spectool import CorpusError
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.corpora import open_corpus
 from spectool.measure.bench.experiment import BUILT_IN, CHATTED, COUNT, KINDS, LANGUAGES, Prompts, split
+from spectool.tokenization.tokenizer import Tokenizer
 
 Item = TypeVar("Item")
 
@@ -149,7 +149,7 @@ def _text(tokenizer: Tokenizer, ids: Sequence[int], first: int, window: int) -> 
 
 def encoded(prompt: Prompt, tokenizer: Any) -> list[int]:
     """Return the ids of a prompt by mlx-lm's ``TokenizerWrapper``, as `spectool generate` would feed them."""
-    from spectool.runtime.commands.chat_template import messages_of, rendered
+    from spectool.runtime.chat_template import messages_of, rendered
     from spectool.runtime.decoding.streaming import encode_prompt
 
     if prompt.chat and tokenizer.has_chat_template:

@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 from mlx.utils import tree_flatten
 
 from spectool import ArtifactError
-from spectool.artifacts.console import progress, say
-from spectool.artifacts.formats.benchmark import (
+from spectool.artifacts.benchmark import (
     FORMAT,
     GENERATIONS,
     PLAIN,
@@ -37,9 +36,9 @@ from spectool.artifacts.formats.benchmark import (
     read_rows,
     write_block,
 )
+from spectool.artifacts.console import progress, say
 from spectool.artifacts.manifest import MANIFEST, Manifest, read_manifest, seal
 from spectool.artifacts.replacing import check_replaceable, naming, writing
-from spectool.artifacts.tokenizer.opening import open_tokenizer
 from spectool.artifacts.work import differences, read_json, work_path, working, write_json
 from spectool.measure.bench.energy import Meter, metering
 from spectool.measure.bench.experiment import DrafterSpec, Experiment, ModelSpec, serves
@@ -50,6 +49,7 @@ from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.drafters.prompt_lookup import with_prompt_lookup
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.models import load_model
+from spectool.tokenization.opening import open_tokenizer
 
 
 class _Loaded(NamedTuple):

@@ -16,7 +16,7 @@ import mlx.core as mx
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.formats.benchmark import PLAIN, Block, Row
+from spectool.artifacts.benchmark import PLAIN, Block, Row
 from spectool.measure.bench.energy import Meter
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from typing import Any
 
+from spectool.artifacts.benchmark import PLAIN, Benchmark, Row
 from spectool.artifacts.console import table
-from spectool.artifacts.formats.benchmark import PLAIN, Benchmark, Row
 
 _CONFIGURATION = ("model", "temperature", "drafter", "strategy", "num_draft_tokens")
 _SUMMED = ("tokens", "passes", "proposed", "accepted", "seconds")

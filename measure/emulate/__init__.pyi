@@ -1,5 +1,3 @@
-from .ngram_model import NgramModel as NgramModel
-from .ngram_model import NgramSource as NgramSource
 from .replay import replay as replay
 from .strategies import CountedTranslator as CountedTranslator
 from .strategies import StrategyRun as StrategyRun

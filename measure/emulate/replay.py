@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.build.inputs import encoded
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 class EncodedText(NamedTuple):

@@ -6,13 +6,13 @@ from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from spectool.artifacts.formats.alignment import Alignment
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.artifacts.alignment import Alignment
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Translator, allow_any
+from spectool.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from spectool.runtime.translation.spelling import Speller

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import curve_fit
 
-from spectool.artifacts.formats.benchmark import PLAIN
+from spectool.artifacts.benchmark import PLAIN
 from spectool.measure.intervals import Estimate, interval, mean_interval
 from spectool.measure.page import NONE, cell
 from spectool.measure.report.tables import break_even_of

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import PercentFormatter
 
-from spectool.artifacts.plot_style import COLOURS, literal, look_of
 from spectool.measure.intervals import geometric_mean
 from spectool.measure.page import drawn
+from spectool.measure.plot_style import COLOURS, literal, look_of
 from spectool.measure.report.costs import cycle_seconds, plain_step
 from spectool.measure.report.tables import break_even_of, expected_tokens, speedup
 from spectool.measure.report.trials import Frame, Trials, by_model, pooled_tokens_per_pass

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.tokenizer.opening import open_tokenizer
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.measure.page import cell
 from spectool.measure.report.tables import by_kind
 from spectool.measure.report.trials import Frame, Trials
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 ACCEPTED, CORRECTED, BONUS, UNDRAFTED = "accepted", "corrected", "bonus", "undrafted"
 _FILLS = {ACCEPTED: "#9fdfc4", CORRECTED: "#f7b79a", BONUS: "#a9d3f2", UNDRAFTED: "#e6e6e6"}

@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from spectool import ArtifactError
-from spectool.artifacts.formats.benchmark import PLAIN, VERSION, Benchmark
+from spectool.artifacts.benchmark import PLAIN, VERSION, Benchmark
 from spectool.measure.intervals import geometric_mean
 
 _GRAM = 4  # tokens that count as a repetition when they come again

@@ -10,7 +10,7 @@ Source: DictSpec, section 3.3 (longest matching suffix); prompt lookup decoding 
 
 from collections.abc import Sequence
 
-from spectool.artifacts.formats.dictionary import START, Dictionary, Step
+from spectool.artifacts.dictionary import START, Dictionary, Step
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.draft_length.acceptance import Acceptance
 from spectool.runtime.drafters.history import History, Repeat

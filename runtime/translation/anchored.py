@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.canonical.by_ids import CanonicalIds, Change, TokenRun
-from spectool.artifacts.canonical.by_text import CanonicalText, recent, whole_characters
-from spectool.artifacts.formats.alignment import NONE, Alignment, IdLists
-from spectool.artifacts.tokenizer.surfaces import Surfaces
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.artifacts.alignment import NONE, Alignment, IdLists
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import NO_IDS, Allows, Constraint, DraftContext, allow_any
+from spectool.tokenization.incremental.by_ids import CanonicalIds, Change, TokenRun
+from spectool.tokenization.incremental.by_text import CanonicalText, recent, whole_characters
+from spectool.tokenization.surfaces import Surfaces
+from spectool.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from spectool.runtime.translation.spelling import Speller

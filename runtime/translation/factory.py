@@ -1,8 +1,8 @@
 """Makes translators: one for each strategy, by name."""
 
-from spectool.artifacts.formats.alignment import Alignment
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.artifacts.alignment import Alignment
 from spectool.runtime.translation.protocol import Translator
+from spectool.tokenization.tokenizer import Tokenizer
 
 STRATEGIES = ("none", "naive", "context", "intersection", "anchored")
 

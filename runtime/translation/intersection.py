@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.formats.alignment import NONE
+from spectool.artifacts.alignment import NONE
 from spectool.runtime.translation.protocol import Constraint
 from spectool.runtime.translation.strings import AppendingTranslator
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.canonical.by_ids import CanonicalIds
-from spectool.artifacts.canonical.by_text import whole_characters
-from spectool.artifacts.formats.alignment import NONE, IdLists
-from spectool.artifacts.tokenizer.surfaces import Surfaces
+from spectool.artifacts.alignment import NONE, IdLists
+from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.incremental.by_text import whole_characters
+from spectool.tokenization.surfaces import Surfaces
 
 OVER, CUT = -1, -2
 LONGEST = 8  # target ids of a spelling that are known

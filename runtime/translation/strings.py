@@ -14,9 +14,9 @@ SLEM), 3.2.1, 3.2.2 and 3.3 (algorithm 2), 6.4 (windows in both directions, abso
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import Constraint, DraftContext
+from spectool.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from spectool.runtime.translation.spelling import Speller

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from spectool.artifacts.canonical.by_text import CanonicalText
-from spectool.artifacts.tokenizer.tokenizer import Tokenizer
+from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.tokenizer import Tokenizer
 
 CONTEXT = 64  # committed tokens before the frontier that are encoded again
 _CONTINUATIONS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character

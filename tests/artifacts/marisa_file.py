@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .hostile import MUTATORS
+from spectool.tests.artifacts.hostile import MUTATORS
 
 HEADER = b"We love Marisa.\0"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spectool.artifacts import Dictionary, open_tokenizer
-from spectool.artifacts.formats.dictionary import START
+from spectool.artifacts import Dictionary
+from spectool.artifacts.dictionary import START
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff_stage import count_and_build
@@ -17,10 +17,10 @@ from spectool.corpora import open_corpus
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
-
-from ..commands import TOKENIZER
-from ..measure.report.runs import rows_of, write_run
-from . import hostile
+from spectool.tests.artifacts import hostile
+from spectool.tests.measure.report.runs import rows_of, write_run
+from spectool.tests.running import TOKENIZER
+from spectool.tokenization import open_tokenizer
 
 DRAFTED = 300  # tokens
 TRIES = "spectool.tests.artifacts.marisa_file:CHANGES"

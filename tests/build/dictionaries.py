@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool.artifacts import Dictionary, Manifest
-from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
+from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from spectool.corpora import sample_path
-
-from ..commands import OTHER, TOKENIZER, run
+from spectool.tests.running import OTHER, TOKENIZER, run
 
 
 @pytest.fixture(scope="session")

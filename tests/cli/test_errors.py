@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..commands import OTHER, TOKENIZER, error_of, process, run
+from spectool.tests.running import OTHER, TOKENIZER, error_of, process, run
 
 
 def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from spectool import __version__
 from spectool.cli import _PURPOSES, main
-
-from ..commands import OTHER, TOKENIZER, run
+from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
     *("advise", "align", "bench", "build-dict", "chat", "count", "demo", "emulate", "export-dict", "fairness"),

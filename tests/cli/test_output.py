@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from spectool.artifacts import open_tokenizer
 from spectool.artifacts.console import show, table
 from spectool.cli import main
-
-from ..commands import TOKENIZER, process, run
+from spectool.tests.running import TOKENIZER, process, run
+from spectool.tokenization import open_tokenizer
 
 
 def test_json_of_each_command(work: Path, tmp_path: Path) -> None:

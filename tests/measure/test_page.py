@@ -123,7 +123,7 @@ def test_what_a_template_names_must_be_given(files: dict[str, str]) -> None:
     "name",
     [
         "runtime.draft_length.cost_model",
-        "artifacts.plot_style",
+        "measure.plot_style",
         "measure.intervals",
         "measure.page",
         *(f"measure.report.{module}" for module in ("costs", "tables", "trials")),

@@ -5,12 +5,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Dictionary, write_dictionary
+from spectool.artifacts.dictionary import FORMAT, VERSION, Dictionary, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
-
-from ..build.dictionary.one_dictspec import build_entries
+from spectool.tests.build.dictionary.one_dictspec import build_entries
 
 
 def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) -> LookupDrafter:

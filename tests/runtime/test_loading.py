@@ -10,7 +10,7 @@ from mlx_lm.tokenizer_utils import TokenizerWrapper
 from transformers import PreTrainedTokenizerFast
 
 from spectool import FingerprintMismatch, RuntimeUnsupported, SpectoolError
-from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.artifacts import Alignment
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.decoding.generation import generate_step
@@ -23,8 +23,8 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.models import load_model
 from spectool.runtime.translation.factory import STRATEGIES, make_translator
-
-from .models import plain, tiny_model
+from spectool.tests.runtime.models import plain, tiny_model
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 PROMPT = "Most w Jaworowcu zamknięty"
 

@@ -20,9 +20,8 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.prompt_cache import draft_cache_of, fingerprint, load_prompt_cache, save_prompt_cache
 from spectool.runtime.translation.intersection import IntersectionTranslator
 from spectool.runtime.translation.protocol import Constraint, DraftContext
-
-from .fake_drafters import Oracle
-from .models import KINDS, perturbed, plain, tiny_model
+from spectool.tests.runtime.fake_drafters import Oracle
+from spectool.tests.runtime.models import KINDS, perturbed, plain, tiny_model
 
 SAME = np.arange(256, dtype=np.int32)
 PROMPT = [7, 8, 9, 7, 8] * 4

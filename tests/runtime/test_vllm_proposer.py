@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from spectool import FingerprintMismatch, SpectoolError
-from spectool.artifacts import Dictionary, Manifest, open_tokenizer
-from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
+from spectool.artifacts import Dictionary, Manifest
+from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
 from spectool.measure.emulate.replay import replay
@@ -26,6 +26,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prompt_lookup import PromptLookupDrafter
 from spectool.runtime.vllm_proposer import DictionaryProposer
+from spectool.tokenization import open_tokenizer
 
 TOKENIZER = demo_path("target") / "tokenizer.json"
 LONGEST = 400

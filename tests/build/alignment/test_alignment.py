@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from spectool import FingerprintMismatch
-from spectool.artifacts import Alignment, Manifest, Tokenizer
-from spectool.artifacts.canonical.pretokens import boundary_table
-from spectool.artifacts.describe import describe
+from spectool.artifacts import Alignment, Manifest
 from spectool.build import build_alignment, intersect
 from spectool.build.alignment import stage
 from spectool.build.alignment.merge_table import merge_table
 from spectool.build.alignment.translation_table import spellings
+from spectool.commands.describe import describe
 from spectool.corpora import open_corpus
+from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.pretokens import boundary_table
 
 TEXT = "Кіт спить. Kot śpi.\n\nДругий документ, 2024\n"
 
@@ -170,7 +171,7 @@ def test_a_tokenizer_with_itself_shares_everything(tmp_path: Path, corpus: Path,
 
 
 def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokenizer, shared: Path) -> None:
-    from spectool.artifacts import open_tokenizer
+    from spectool.tokenization import open_tokenizer
 
     bert = open_tokenizer(shared / "tokenizers" / "bert-base-uncased" / "tokenizer.json")
     manifest = build_alignment(bert, bundled, open_corpus(str(corpus)), tmp_path / "x.align", quiet)

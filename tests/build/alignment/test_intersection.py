@@ -9,10 +9,10 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from spectool.artifacts import Roles, Tokenizer, open_tokenizer
-from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.build import coverage, intersect
 from spectool.build.alignment.intersection import duplicate_surfaces, occurrences
+from spectool.tokenization import Roles, Tokenizer, open_tokenizer
+from spectool.tokenization.surfaces import byte_symbols
 
 
 def byte_level(*tokens: str) -> Tokenizer:

@@ -8,11 +8,11 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from spectool.artifacts import Tokenizer
-from spectool.artifacts.canonical.merges import SYMBOL, UNREACHABLE
-from spectool.artifacts.tokenizer.roles import Roles
-from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.build.alignment.merge_table import has_lemma, last_merge, merge_table
+from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.merges import SYMBOL, UNREACHABLE
+from spectool.tokenization.roles import Roles
+from spectool.tokenization.surfaces import byte_symbols
 
 
 def byte_level(tokens: list[str], merges: list[tuple[str, str]], **options: object) -> Tokenizer:

@@ -7,15 +7,15 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pytest
 
-from spectool.artifacts import Tokenizer
-from spectool.artifacts.canonical.by_ids import CanonicalIds
-from spectool.artifacts.canonical.by_text import CanonicalText
-from spectool.artifacts.canonical.pretokens import boundary_table
-from spectool.artifacts.proof import Oracle, is_whole
 from spectool.build.alignment.merge_table import merge_table
+from spectool.build.alignment.proof import Oracle, is_whole
 from spectool.build.alignment.replayed_text import WINDOW, Replayed, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.corpora import open_corpus
+from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.pretokens import boundary_table
 
 
 @pytest.fixture(scope="module")

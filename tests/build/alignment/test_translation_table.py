@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from spectool.artifacts import Tokenizer
 from spectool.build.alignment.translation_table import spellings
+from spectool.tokenization import Tokenizer
 
 PAIRS = (("bielik-11b-v2.5", "nanochat-pl-ours6-nfkc"), ("nanochat-pl-ours6-nfkc", "bielik-11b-v2.5"))
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from spectool.artifacts import Tokenizer
-from spectool.artifacts.formats.counts import Counts
+from spectool.artifacts.counts import Counts
 from spectool.corpora import word_runs
+from spectool.tokenization import Tokenizer
 
 Windows = Counter[tuple[Any, ...]]
 

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
 from spectool import ArtifactError, CorpusError, SpectoolError
-from spectool.artifacts import Counts, Tokenizer, open_tokenizer
+from spectool.artifacts import Counts
 from spectool.artifacts.work import load, save, work_path
 from spectool.build import CountOptions, count
 from spectool.build.counting import ngrams as count_ngrams
@@ -24,8 +24,8 @@ from spectool.build.counting import symbols as count_symbols
 from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_number, make_plan, shards_of
 from spectool.build.counting.symbols import windows
 from spectool.corpora import Corpus, Document, open_corpus
-
-from .counting_twin import Windows, agree, token_windows, word_windows
+from spectool.tests.build.counting.counting_twin import Windows, agree, token_windows, word_windows
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 SMALL = Plan(workers=1, block_bytes=30_000, shard_symbols=9000, bucket_records=12_000)
 UNEVEN = Plan(workers=1, block_bytes=15_000, shard_symbols=2**30, bucket_records=40_000)

@@ -13,12 +13,13 @@ import psutil
 import pytest
 
 from spectool import SpectoolError
-from spectool.artifacts import Counts, Tokenizer, open_tokenizer
+from spectool.artifacts import Counts
 from spectool.artifacts.work import work_path
 from spectool.build import CountOptions, count
 from spectool.build.counting.plan import Plan
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 pytestmark = pytest.mark.system
 
@@ -26,7 +27,7 @@ TOKENIZER = demo_path("target") / "tokenizer.json"
 PLAN = Plan(workers=2, block_bytes=15_000, shard_symbols=8000, bucket_records=20_000)
 SCRIPT = f"""
 from pathlib import Path
-from spectool.artifacts import open_tokenizer
+from spectool.tokenization import open_tokenizer
 from spectool.build import CountOptions, count
 from spectool.build.counting.plan import Plan
 from spectool.corpora import open_corpus

@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool import ArtifactError
-from spectool.artifacts import Tokenizer
 from spectool.build import CountOptions, WordNgrams, count, count_corpus, open_counts
 from spectool.build.dictionary import dictspec_stage as word_ngrams
 from spectool.corpora import Corpus, open_corpus
-
-from .counting_twin import word_windows
+from spectool.tests.build.counting.counting_twin import word_windows
+from spectool.tokenization import Tokenizer
 
 lines = st.lists(
     st.lists(st.sampled_from(["a", "b", "c", "ż", "п'ять"]), min_size=1, max_size=8).map(" ".join),

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from spectool.artifacts.formats.dictionary import Entry
+from spectool.artifacts.dictionary import Entry
 from spectool.build.dictionary.options import Reading
 
 Tokens = tuple[int, ...]

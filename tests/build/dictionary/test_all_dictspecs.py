@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spectool.artifacts import Tokenizer
-from spectool.artifacts.formats.dictionary import Entry
+from spectool.artifacts.dictionary import Entry
 from spectool.build.dictionary.dictspec import NestedDictSpec
 from spectool.build.dictionary.options import Reading
 from spectool.corpora import read_sample, word_runs
-
-from .one_dictspec import build_entries, without_redundant
+from spectool.tests.build.dictionary.one_dictspec import build_entries, without_redundant
+from spectool.tokenization import Tokenizer
 
 READINGS: tuple[Reading, ...] = ("whole", "path")
 FLOORS = (0.0, 0.2, 0.5, 0.8, 1.0)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from spectool.build.dictionary.amount import amount_of_text
-
-from ...commands import TOKENIZER, run
+from spectool.tests.running import TOKENIZER, run
 
 
 @pytest.mark.parametrize(

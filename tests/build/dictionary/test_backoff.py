@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from spectool import SpectoolError
-from spectool.artifacts import Counts, Dictionary, Tokenizer
-from spectool.artifacts.formats.dictionary import MIN_PROBABILITY
+from spectool.artifacts import Counts, Dictionary
+from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
@@ -19,6 +19,7 @@ from spectool.build.dictionary.smoothing import open_windows, smooth
 from spectool.corpora import Document, open_corpus
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tokenization import Tokenizer
 
 
 def quiet(step: str) -> None:

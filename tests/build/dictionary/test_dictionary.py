@@ -14,11 +14,12 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
 from spectool import ArtifactError, CorpusError, SpectoolError
-from spectool.artifacts import Dictionary, Tokenizer, open_tokenizer
+from spectool.artifacts import Dictionary
 from spectool.build import CountOptions, DictSpecOptions, build_dictspec, count_corpus
 from spectool.build.dictionary.dictspec_stage import ORDERS
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 TOKENIZER = demo_path("target") / "tokenizer.json"
 

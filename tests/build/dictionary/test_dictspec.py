@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectool.artifacts.formats.dictionary import Entry
+from spectool.artifacts.dictionary import Entry
 from spectool.build.dictionary.dictspec import NestedDictSpec
 from spectool.build.dictionary.options import Reading
-
-from . import one_dictspec
+from spectool.tests.build.dictionary import one_dictspec
 
 Ngrams = list[tuple[Sequence[int], int]]
 readings: tuple[Reading, ...] = ("whole", "path")

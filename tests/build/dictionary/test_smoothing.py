@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spectool.artifacts import Counts, Tokenizer
+from spectool.artifacts import Counts
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.smoothing import conditional_followers, open_windows, smooth
 from spectool.corpora import open_corpus
+from spectool.tokenization import Tokenizer
 
 ORDERS = 4
 DISCOUNT = 0.6

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from spectool import ArtifactError, SpectoolError
-from spectool.artifacts import Dictionary, Tokenizer
-from spectool.artifacts.formats.dictionary import Entry
-from spectool.artifacts.formats.llama_cpp import NO_TOKEN, read_cache, write_cache
+from spectool.artifacts import Dictionary
+from spectool.artifacts.dictionary import Entry
+from spectool.artifacts.llama_cpp import NO_TOKEN, read_cache, write_cache
 from spectool.build.dictionary.options import Limits
 from spectool.build.dictionary.selection import as_text
 from spectool.build.editing.lookup_cache import import_cache, to_ngrams, to_predictions
 from spectool.runtime.drafters.lookup import LookupDrafter
-
-from ..dictionaries import rows_of, written
+from spectool.tests.build.dictionaries import rows_of, written
+from spectool.tokenization import Tokenizer
 
 ENTRIES = [
     Entry((1,), (2,), 0.5, 100),

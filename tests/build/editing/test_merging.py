@@ -10,8 +10,7 @@ from spectool.artifacts import Dictionary
 from spectool.build.dictionary.options import Limits
 from spectool.build.dictionary.selection import Choice, Prediction, as_text, longest_suffix
 from spectool.build.editing.merging import merge_dictionaries, mixture, predictions_of
-
-from ..dictionaries import SMALL, rows_of, written
+from spectool.tests.build.dictionaries import SMALL, rows_of, written
 
 
 def quiet(step: str) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from spectool import FingerprintMismatch, SpectoolError
-from spectool.artifacts import Dictionary, Tokenizer
+from spectool.artifacts import Dictionary
 from spectool.build.dictionary.options import Limits
 from spectool.build.editing.restriction import restrict_dictionary
-
-from ..dictionaries import written
+from spectool.tests.build.dictionaries import written
+from spectool.tokenization import Tokenizer
 
 
 def quiet(step: str) -> None:

@@ -12,10 +12,9 @@ from click.testing import CliRunner
 from spectool.cli import main
 from spectool.corpora import read_sample
 from spectool.runtime.demo_models import demo_path
-
-from ... import commands
-from ...commands import error_of
-from ...test_imports import command, loaded_by
+from spectool.tests import running as commands
+from spectool.tests.running import error_of
+from spectool.tests.test_imports import command, loaded_by
 
 pytestmark = pytest.mark.system
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from mlx.utils import tree_flatten
 
 from spectool import ArtifactError
-from spectool.artifacts.formats.benchmark import FORMAT, PLAIN, VERSION, write_block
+from spectool.artifacts.benchmark import FORMAT, PLAIN, VERSION, write_block
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.cli import main
 from spectool.corpora import read_sample

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from spectool.runtime.demo_models import demo_path
-
-from .recorded import TARGET, TOKENS, run
+from spectool.tests.measure.bench.recorded import TARGET, TOKENS, run
 
 
 @pytest.fixture(scope="session")

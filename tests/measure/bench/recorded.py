@@ -9,7 +9,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from spectool.artifacts.formats.benchmark import Benchmark, Row
+from spectool.artifacts.benchmark import Benchmark, Row
 from spectool.artifacts.work import work_path
 from spectool.cli import main
 from spectool.runtime.decoding.drafter import Drafter, accepted_length

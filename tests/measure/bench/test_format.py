@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from spectool.artifacts.formats.benchmark import CYCLES, FORMAT, GENERATIONS, PLAIN, VERSION, Benchmark, write_block
+from spectool.artifacts.benchmark import CYCLES, FORMAT, GENERATIONS, PLAIN, VERSION, Benchmark, write_block
 from spectool.artifacts.manifest import Manifest, seal
-
-from ..old_runs import as_version
+from spectool.tests.measure.old_runs import as_version
 
 
 def saved(path: Path, version: int, temperature: float) -> Path:

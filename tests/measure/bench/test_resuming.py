@@ -12,10 +12,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from spectool.artifacts.formats.benchmark import Benchmark
+from spectool.artifacts.benchmark import Benchmark
 from spectool.artifacts.work import work_path
-
-from .recorded import TARGET, TOKENS, killed_after_a_block, measuring_in_the_background, run, untimed
+from spectool.tests.measure.bench.recorded import (
+    TARGET,
+    TOKENS,
+    killed_after_a_block,
+    measuring_in_the_background,
+    run,
+    untimed,
+)
 
 pytestmark = pytest.mark.system
 

@@ -10,15 +10,14 @@ import pyarrow as pa
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.formats.benchmark import GENERATIONS, PLAIN, Benchmark, Row, write_block
+from spectool.artifacts.benchmark import GENERATIONS, PLAIN, Benchmark, Row, write_block
 from spectool.artifacts.manifest import seal
-from spectool.measure.bench.command import differences
+from spectool.commands.bench import differences
 from spectool.measure.bench.running import count
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.models import load_model
-
-from .recorded import TARGET, replayed, run
+from spectool.tests.measure.bench.recorded import TARGET, replayed, run
 
 pytestmark = pytest.mark.system
 

@@ -11,7 +11,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from spectool import SpectoolError
-from spectool.artifacts.formats.benchmark import PLAIN, Block, Row
+from spectool.artifacts.benchmark import PLAIN, Block, Row
 from spectool.measure.bench.energy import Stated
 from spectool.measure.bench.timing import Configuration, Target
 from spectool.runtime.decoding.drafter import Drafter, Proposal

@@ -8,8 +8,7 @@ from click.testing import CliRunner
 
 from spectool.cli import main
 from spectool.corpora import sample_path
-
-from .emulating import OTHER, TARGET
+from spectool.tests.measure.emulate.emulating import OTHER, TARGET
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,8 @@
 from functools import partial
 
 from spectool.runtime.demo_models import demo_path
-
-from ... import commands
-from ...commands import error_of
+from spectool.tests import running as commands
+from spectool.tests.running import error_of
 
 __all__ = ["OTHER", "TARGET", "error_of", "figures", "run"]
 

@@ -14,8 +14,7 @@ import pytest
 
 import spectool.runtime.translation.factory
 from spectool.runtime.demo_models import demo_path
-
-from .emulating import OTHER, TARGET, error_of, run
+from spectool.tests.measure.emulate.emulating import OTHER, TARGET, error_of, run
 
 pytestmark = pytest.mark.system
 

@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 from mlx.utils import tree_flatten
 
-from spectool.artifacts import console, open_tokenizer
+from spectool.artifacts import console
 from spectool.cli import main
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
-
-from ...runtime.models import COMMON, tiny_model
-from .emulating import OTHER, TARGET, figures, run
+from spectool.tests.measure.emulate.emulating import OTHER, TARGET, figures, run
+from spectool.tests.runtime.models import COMMON, tiny_model
+from spectool.tokenization import open_tokenizer
 
 pytestmark = pytest.mark.system
 STRATEGIES = ["none", "naive", "context", "intersection", "anchored"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .emulating import OTHER, TARGET, error_of, run
+from spectool.tests.measure.emulate.emulating import OTHER, TARGET, error_of, run
 
 pytestmark = pytest.mark.system
 

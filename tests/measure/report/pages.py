@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 from click.testing import CliRunner
 
-from spectool.artifacts.formats.benchmark import Benchmark
+from spectool.artifacts.benchmark import Benchmark
 from spectool.cli import main
 from spectool.measure.page import MARKDOWN
 from spectool.measure.report.compose import report_files

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from spectool.artifacts.formats.benchmark import FORMAT, PLAIN, VERSION, Row, write_block
+from spectool.artifacts.benchmark import FORMAT, PLAIN, VERSION, Row, write_block
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.runtime.draft_length.cost_model import CostModel
-
-from ..old_runs import as_version
+from spectool.tests.measure.old_runs import as_version
 
 STEP = 0.05  # seconds of a plain step
 READING, DRAFT_READING = 0.1, 0.004  # seconds of the prompt: the target's and a draft model's

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from spectool.artifacts.formats.benchmark import Benchmark, Row
+from spectool.artifacts.benchmark import Benchmark, Row
 from spectool.measure.report.summary import verdicts
 from spectool.measure.report.tables import by_place, by_position, by_temperature
 from spectool.measure.report.trials import read_trials
-
-from .runs import rows_of, write_run
+from spectool.tests.measure.report.runs import rows_of, write_run
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from matplotlib.image import imread
 
-from spectool.artifacts.formats.benchmark import Benchmark, Row
+from spectool.artifacts.benchmark import Benchmark, Row
 from spectool.cli import main
 from spectool.measure.intervals import geometric_mean
 from spectool.measure.report.costs import plain_step
@@ -24,9 +24,8 @@ from spectool.measure.report.plots import cycle_times
 from spectool.measure.report.summary import verdicts
 from spectool.measure.report.trials import read_trials
 from spectool.runtime.draft_length.cost_model import CostModel
-
-from .pages import Section, call, page_of
-from .runs import DRAFT_READING, DRAFTERS, READING, STEP, Truth, rows_of, write_run
+from spectool.tests.measure.report.pages import Section, call, page_of
+from spectool.tests.measure.report.runs import DRAFT_READING, DRAFTERS, READING, STEP, Truth, rows_of, write_run
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

@@ -7,16 +7,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from spectool.artifacts.formats.benchmark import Benchmark
-from spectool.artifacts.tokenizer.opening import open_tokenizer
+from spectool.artifacts.benchmark import Benchmark
 from spectool.measure.page import HTML, MARKDOWN
 from spectool.measure.report.compose import report_files
 from spectool.measure.report.target_text import kinds_of, picture
 from spectool.measure.report.trials import read_trials, repeated_share
 from spectool.runtime.demo_models import demo_path
-
-from .pages import read_page
-from .runs import rows_of, write_run
+from spectool.tests.measure.report.pages import read_page
+from spectool.tests.measure.report.runs import rows_of, write_run
+from spectool.tokenization.opening import open_tokenizer
 
 TEXT = 'Zażółć gęślą jaźń, powiedział.\nПерсональний ком\u2019ютер — це <b> & "річ".'
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.formats.benchmark import VERSION, Benchmark, Row
+from spectool.artifacts.benchmark import VERSION, Benchmark, Row
 from spectool.measure.report.tables import agreement, bucket, expected_tokens
 from spectool.measure.report.trials import (
     Trials,
@@ -16,8 +16,7 @@ from spectool.measure.report.trials import (
     pooled_tokens_per_pass,
     read_trials,
 )
-
-from .runs import rows_of, write_run
+from spectool.tests.measure.report.runs import rows_of, write_run
 
 QWEN = "qwen, anchored, k = 2"
 

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from spectool.artifacts.formats.benchmark import Benchmark
+from spectool.artifacts.benchmark import Benchmark
 from spectool.measure.intervals import Estimate, geometric_mean
 from spectool.measure.report.costs import fit_cost, fixed_lengths
 from spectool.measure.report.summary import Verdict, verdicts
 from spectool.measure.report.trials import read_trials
 from spectool.runtime.draft_length.cost_model import CostModel
-
-from .pages import call, page_of
-from .runs import Truth, rows_of, write_run
+from spectool.tests.measure.report.pages import call, page_of
+from spectool.tests.measure.report.runs import Truth, rows_of, write_run
 
 
 def test_that_all_are_slower_needs_no_allowance_for_choice() -> None:

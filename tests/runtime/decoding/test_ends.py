@@ -14,10 +14,9 @@ from spectool.runtime.caches.leaves import leaves
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-
-from ..caches.holding import assert_holds
-from ..fake_drafters import Failing, Oracle
-from ..models import KINDS, plain, tiny_model
+from spectool.tests.runtime.caches.holding import assert_holds
+from spectool.tests.runtime.fake_drafters import Failing, Oracle
+from spectool.tests.runtime.models import KINDS, plain, tiny_model
 
 PROMPT = [7, 8, 9, 7, 8]
 

@@ -8,9 +8,8 @@ from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling
-
-from ..fake_drafters import Oracle
-from ..models import plain, prompts, tiny_model
+from spectool.tests.runtime.fake_drafters import Oracle
+from spectool.tests.runtime.models import plain, prompts, tiny_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 PROMPT = [3, 1]

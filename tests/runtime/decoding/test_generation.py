@@ -13,10 +13,9 @@ from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.hybrid import HybridDrafter
-
-from ..caches.holding import assert_holds
-from ..fake_drafters import Failing, Fixed, Oracle
-from ..models import plain, prompts, tiny_model
+from spectool.tests.runtime.caches.holding import assert_holds
+from spectool.tests.runtime.fake_drafters import Failing, Fixed, Oracle
+from spectool.tests.runtime.models import plain, prompts, tiny_model
 
 PROMPT = [7, 8, 9, 7, 8]
 

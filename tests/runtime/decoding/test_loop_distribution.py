@@ -22,10 +22,9 @@ from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.drawing import FLATTER
 from spectool.runtime.translation.intersection import IntersectionTranslator
-
-from ..distributions import FALSE_ALARM, check, filtered, follow, joint
-from ..fake_drafters import Fixed
-from ..models import perturbed, plain, tiny_model
+from spectool.tests.runtime.distributions import FALSE_ALARM, check, filtered, follow, joint
+from spectool.tests.runtime.fake_drafters import Fixed
+from spectool.tests.runtime.models import perturbed, plain, tiny_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 VOCABULARY = 8

@@ -17,9 +17,8 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-
-from ..fake_drafters import Guesser, Oracle, dictionary_of
-from ..models import KINDS, perturbed, plain, prompts, tiny_model
+from spectool.tests.runtime.fake_drafters import Guesser, Oracle, dictionary_of
+from spectool.tests.runtime.models import KINDS, perturbed, plain, prompts, tiny_model
 
 # Relative to the largest absolute logit.
 TIE = {None: 1e-5, 8: 1e-4}

@@ -14,8 +14,7 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
-
-from ..models import perturbed, plain, tiny_model
+from spectool.tests.runtime.models import perturbed, plain, tiny_model
 
 PROMPT = [7, 8, 9]
 SAMPLING = Sampling(temp=1.0)

@@ -13,11 +13,10 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
-
-from ..caches.holding import assert_holds
-from ..distributions import FALSE_ALARM, check, follow, joint
-from ..fake_drafters import Fixed, Guesser, Oracle
-from ..models import KINDS, perturbed, tiny_model
+from spectool.tests.runtime.caches.holding import assert_holds
+from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
+from spectool.tests.runtime.fake_drafters import Fixed, Guesser, Oracle
+from spectool.tests.runtime.models import KINDS, perturbed, tiny_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 PROMPT = [3, 1]

@@ -13,8 +13,7 @@ from mlx_lm.sample_utils import make_logits_processors, make_sampler
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.rejection import Draw
 from spectool.runtime.decoding.sampling import Sampling, log_probabilities, processed, total
-
-from ..distributions import FALSE_ALARM, filtered, p_value
+from spectool.tests.runtime.distributions import FALSE_ALARM, filtered, p_value
 
 VOCABULARY = 12
 DRAWS = 100_000

@@ -17,9 +17,8 @@ from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
 from spectool.runtime.drafters.lookup import LookupDrafter
-
-from ..fake_drafters import Oracle
-from ..models import plain, tiny_model
+from spectool.tests.runtime.fake_drafters import Oracle
+from spectool.tests.runtime.models import plain, tiny_model
 
 TEXT = "Zażółć gęślą jaźń"
 

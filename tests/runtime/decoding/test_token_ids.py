@@ -23,11 +23,10 @@ from spectool.runtime.decoding.token_ids import TokenOutOfRange, vocabulary_size
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.models import load_model
-
-from ..commands.chatting import TEMPLATE
-from ..fake_drafters import Fixed
-from ..models import KINDS, plain, tiny_model
-from ..wider import EXTRA, ROWS, copied
+from spectool.tests.commands.chatting import TEMPLATE
+from spectool.tests.runtime.fake_drafters import Fixed
+from spectool.tests.runtime.models import KINDS, plain, tiny_model
+from spectool.tests.runtime.wider import EXTRA, ROWS, copied
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ import pytest
 from spectool.runtime.decoding.rejection import accept_or_resample, draw_from
 from spectool.runtime.decoding.sampling import Sampling, log_probabilities
 from spectool.runtime.decoding.verification import choose
-
-from ..distributions import FALSE_ALARM, check, joint, p_value
+from spectool.tests.runtime.distributions import FALSE_ALARM, check, joint, p_value
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 SMALL = 6

@@ -17,10 +17,9 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import LONGEST, Controller
 from spectool.runtime.draft_length.cost_model import CostModel, fit_cost_model
 from spectool.runtime.draft_length.state import controller_state
-
-from ..decoding.test_lossless import TIE, compare
-from ..fake_drafters import Guesser, Oracle
-from ..models import plain, prompts, tiny_model
+from spectool.tests.runtime.decoding.test_lossless import TIE, compare
+from spectool.tests.runtime.fake_drafters import Guesser, Oracle
+from spectool.tests.runtime.models import plain, prompts, tiny_model
 
 # Seconds of a pass by its tokens; one token takes 1.
 CURVES: dict[str, Callable[[int], float]] = {

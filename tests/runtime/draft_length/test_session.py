@@ -12,9 +12,8 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length import session
 from spectool.runtime.draft_length.controller import Controller
-
-from ..fake_drafters import Guesser
-from ..models import tiny_model
+from spectool.tests.runtime.fake_drafters import Guesser
+from spectool.tests.runtime.models import tiny_model
 
 PROMPT = [1, 2, 3]
 

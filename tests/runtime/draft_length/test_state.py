@@ -5,8 +5,7 @@ from itertools import product
 import pytest
 
 from spectool.runtime.draft_length.state import controller_state
-
-from .test_controller import CURVES, DRAFTERS, Machine
+from spectool.tests.runtime.draft_length.test_controller import CURVES, DRAFTERS, Machine
 
 
 def test_what_was_learnt_is_what_was_measured() -> None:

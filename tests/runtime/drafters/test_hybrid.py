@@ -15,8 +15,7 @@ from spectool.runtime.drafters.hybrid import (
     best_draft_length,
     expected_accepted_length,
 )
-
-from ..fake_drafters import Failing, Fixed
+from spectool.tests.runtime.fake_drafters import Failing, Fixed
 
 
 class Costly(Fixed):
@@ -209,8 +208,8 @@ def test_a_failing_member_leaves_the_others_working(method: str) -> None:
 
 
 def test_cheap_drafters_do_without_mlx() -> None:
-    rooms = {"decoding": ("drafter",), "drafters": ("lookup", "history", "hybrid"), "commands": ("display",)}
+    rooms = {"decoding": ("drafter",), "drafters": ("lookup", "history", "hybrid")}
     modules = [f"spectool.runtime.{room}.{name}" for room, names in rooms.items() for name in names]
-    modules.append("spectool.runtime.loading")
+    modules += ["spectool.runtime.loading", "spectool.commands.display"]
     code = f"import sys, {', '.join(modules)}; sys.exit('mlx' in sys.modules or 'mlx.core' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

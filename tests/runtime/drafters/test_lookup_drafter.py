@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spectool.artifacts import Dictionary, Manifest, open_tokenizer
-from spectool.artifacts.formats.dictionary import FORMAT, VERSION, Entry, write_dictionary
+from spectool.artifacts import Dictionary, Manifest
+from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
 from spectool.artifacts.replacing import writing
 from spectool.build.counting.options import CountOptions
@@ -18,6 +18,7 @@ from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tokenization import open_tokenizer
 
 PHRASES = [
     Entry((1,), (2, 3, 4), 0.5, 10),

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.tokenizer.same_vocabulary import require_same_vocabulary
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.rejection import Draw
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
-
-from ..models import perturbed, plain, tiny_model
+from spectool.tests.runtime.models import perturbed, plain, tiny_model
+from spectool.tokenization.same_vocabulary import require_same_vocabulary
 
 PROMPT = [7, 8, 9, 7, 8]
 

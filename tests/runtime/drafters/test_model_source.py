@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from spectool import RuntimeUnsupported
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
-
-from ..models import tiny_model
+from spectool.tests.runtime.models import tiny_model
 
 VOCABULARY = 64
 BOS = 1

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from spectool.artifacts import Tokenizer
 from spectool.measure.emulate.replay import replay
 from spectool.measure.emulate.strategies import CountedTranslator, TranslationCounts
 from spectool.runtime.decoding.drafter import Drafter
@@ -14,6 +13,7 @@ from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Translator
 from spectool.runtime.translation.strings import ContextTranslator, NaiveTranslator, PassThrough
+from spectool.tokenization import Tokenizer
 
 
 class Scripted:

@@ -1,6 +1,5 @@
 """Pairs of tokenizers, aligned once for all tests."""
 
-import random
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -8,13 +7,13 @@ from typing import Any
 import pytest
 
 import spectool.build.alignment.stage
-from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-
-from .translation_twin import TranslationTwin
-from .worlds import BUNDLED, World
+from spectool.tests.runtime.translation.translation_twin import TranslationTwin
+from spectool.tests.runtime.translation.worlds import BUNDLED, World
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 
 @pytest.fixture(scope="session")
@@ -48,11 +47,3 @@ def by_fingerprint(function: Callable[[Tokenizer], Any]) -> Callable[[Tokenizer]
         return known[tokenizer.fingerprint]
 
     return remembered
-
-
-@pytest.fixture
-def rng() -> random.Random:
-    """Randomness whose seed is printed when the test fails."""
-    seed = random.SystemRandom().randrange(10**6)
-    print(f"seed {seed}")
-    return random.Random(seed)

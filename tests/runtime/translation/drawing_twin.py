@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectool.artifacts import Tokenizer
-from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.runtime.translation.drawing import FLATTER, SMALL
 from spectool.runtime.translation.spelling import CHECKED
-
-from .toy_pairs import ToyPair
-from .translation_twin import TranslationTwin, text_bytes, whole
+from spectool.tests.runtime.translation.toy_pairs import ToyPair
+from spectool.tests.runtime.translation.translation_twin import TranslationTwin, text_bytes, whole
+from spectool.tokenization import Tokenizer
+from spectool.tokenization.surfaces import byte_symbols
 
 
 @dataclass

@@ -12,9 +12,17 @@ import pytest
 
 from spectool.build.alignment.merge_table import has_lemma
 from spectool.runtime.translation.protocol import allow_any
-
-from .translation_twin import text_bytes, whole
-from .worlds import PAIRS, SENTENCES, World, endings, judge, proposals, sample, spelled
+from spectool.tests.runtime.translation.translation_twin import text_bytes, whole
+from spectool.tests.runtime.translation.worlds import (
+    PAIRS,
+    SENTENCES,
+    World,
+    endings,
+    judge,
+    proposals,
+    sample,
+    spelled,
+)
 
 
 @pytest.mark.parametrize("pair", PAIRS)

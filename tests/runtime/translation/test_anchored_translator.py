@@ -13,14 +13,14 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from spectool import FingerprintMismatch
-from spectool.artifacts import Alignment, Tokenizer
+from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.protocol import Translator, allow_any
-
-from .translation_twin import text_bytes
-from .worlds import BUNDLED, QUICK, SENTENCES, World, endings, sample, state
+from spectool.tests.runtime.translation.translation_twin import text_bytes
+from spectool.tests.runtime.translation.worlds import BUNDLED, QUICK, SENTENCES, World, endings, sample, state
+from spectool.tokenization import Tokenizer
 
 
 def streams(target: Tokenizer) -> st.SearchStrategy[list[int]]:

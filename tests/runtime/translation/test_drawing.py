@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from spectool.artifacts import Alignment, Tokenizer
-from spectool.artifacts.formats.alignment import NONE, IdLists
-from spectool.artifacts.tokenizer.surfaces import Surfaces
+from spectool.artifacts import Alignment
+from spectool.artifacts.alignment import NONE, IdLists
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.decoding.generation import generate_step
@@ -31,11 +30,12 @@ from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.drawing import NextTokens, draw_tokens
 from spectool.runtime.translation.protocol import Constraint
 from spectool.runtime.translation.spelling import CUT, LONGEST, OVER, Speller, spelling_table
-
-from ..distributions import FALSE_ALARM, p_value
-from ..models import tiny_model
-from .drawing_twin import DrawingTwin
-from .toy_pairs import PAIRS, TableScorer, ToyPair
+from spectool.tests.runtime.distributions import FALSE_ALARM, p_value
+from spectool.tests.runtime.models import tiny_model
+from spectool.tests.runtime.translation.drawing_twin import DrawingTwin
+from spectool.tests.runtime.translation.toy_pairs import PAIRS, TableScorer, ToyPair
+from spectool.tokenization import Tokenizer
+from spectool.tokenization.surfaces import Surfaces
 
 SAMPLING = Sampling(temp=0.9)
 QUICK, MANY = 5_000, 100_000  # draws for a pair, over all its prompts

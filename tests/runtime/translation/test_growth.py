@@ -15,8 +15,7 @@ from spectool.runtime.drafters.prompt_lookup import PromptLookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.factory import STRATEGIES, make_translator
 from spectool.runtime.translation.protocol import DraftSource
-
-from .worlds import World
+from spectool.tests.runtime.translation.worlds import World
 
 MOST = 3.0  # times as long for twice as much
 NOISE = 0.004  # seconds that count as nothing

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spectool import FingerprintMismatch
-from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
+from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.measure.emulate import replay
@@ -22,9 +22,9 @@ from spectool.runtime import (
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.protocol import DraftSource
-
-from ...measure.alignment.ceiling_twin import STRATEGIES as CEILING_STRATEGIES
-from ...measure.alignment.ceiling_twin import Ceiling, encode_inside, translation_ceiling
+from spectool.tests.measure.ceiling_twin import STRATEGIES as CEILING_STRATEGIES
+from spectool.tests.measure.ceiling_twin import Ceiling, encode_inside, translation_ceiling
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 LENGTHS = (1, 2, 4)
 PAIRS = ("other:target", "target:other")

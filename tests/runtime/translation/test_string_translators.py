@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from spectool.artifacts import Tokenizer, open_tokenizer
-from spectool.artifacts.tokenizer.surfaces import byte_symbols
 from spectool.runtime.translation.protocol import Translator
 from spectool.runtime.translation.strings import ContextTranslator, NaiveTranslator, PassThrough
+from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.surfaces import byte_symbols
 
 
 def byte_level(*merges: tuple[str, str]) -> Tokenizer:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from spectool.artifacts import Alignment, Tokenizer, open_tokenizer
-from spectool.artifacts.tokenizer.surfaces import byte_symbols
+from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.surfaces import byte_symbols
 
 TEXT = "kot kota kotek ko ta tak oto żeto ża żo taż kto tko akta\n" * 4
 _SHARPNESS = 1.3  # standard deviation of the logits

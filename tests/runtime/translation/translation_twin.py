@@ -13,9 +13,8 @@ from itertools import accumulate
 
 import tokenizers
 
-from spectool.artifacts import Tokenizer
-
-from ...measure.alignment.ceiling_twin import encode_inside
+from spectool.tests.measure.ceiling_twin import encode_inside
+from spectool.tokenization import Tokenizer
 
 
 @dataclass(frozen=True)

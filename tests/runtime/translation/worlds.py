@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from spectool.artifacts import Alignment, Tokenizer
-from spectool.artifacts.formats.alignment import NONE
+from spectool.artifacts import Alignment
+from spectool.artifacts.alignment import NONE
 from spectool.build.alignment.merge_table import has_lemma
 from spectool.corpora import open_corpus
 from spectool.runtime.translation.anchored import AnchoredTranslator, whole_characters
-
-from .translation_twin import TranslationTwin, text_bytes, whole
+from spectool.tests.runtime.translation.translation_twin import TranslationTwin, text_bytes, whole
+from spectool.tokenization import Tokenizer
 
 BUNDLED = ("other:target", "target:other")
 QUICK = (*BUNDLED, "qwen2.5:bielik-11b-v2.5")
@@ -101,7 +101,7 @@ def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
 
 def sample(rng: random.Random, count: int, length: int = 90) -> list[str]:
     """Return pieces of real text and odd strings, the fixed sentences first."""
-    from ...conftest import SHARED
+    from spectool.tests.conftest import SHARED
 
     found = list(SENTENCES)
     if (SHARED / "corpora").is_dir():

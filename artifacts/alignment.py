@@ -1,0 +1,282 @@
+"""The alignment format: how two tokenizers spell the same bytes, in both directions.
+
+For each side (``draft``, ``target``), with the other one as ``<other>``:
+
+    <side>_to_<other>.arrow    <other> int32[ids]          id with the same surface, -1 where none
+    <side>_in_<other>.arrow    inside, after_space, text_start list<int32>[ids]   spellings in the other's ids
+    <side>_surfaces.npy        uint8[bytes]                 the bytes of all tokens, by id
+    <side>_offsets.npy         uint32[ids + 1]              where those of each token begin
+    <side>_tokens.arrow        left, right, rank int32[ids]         last merge of each token
+    <side>_merges.arrow        pair int64, rank, result int32[merges]   all merges, by pair
+    <side>_alphabet.arrow      start uint32, class uint8[runs]      classes of characters that splits depend on
+    <side>_boundaries.arrow    verdict uint8[(classes + 1) * classes ** 2]   what the pre-tokenizer does between them
+    <side>_risks.npy           float16[ids]                 how often following text merges the token away, NaN unknown
+
+and once:
+
+    prefix_index.arrow         draft int32[ids with bytes]  draft ids in the order of their surfaces
+
+The token, merge, alphabet and boundary files are absent for a side without the merge-site lemma. The manifest's
+statistics hold the report on the pair.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spectool import ArtifactError, FingerprintMismatch
+from spectool.artifacts import alignment_checks as checks
+from spectool.artifacts.arrays import map_array, save_array
+from spectool.artifacts.columns import as_numpy, read_columns, write_columns
+from spectool.artifacts.manifest import Artifact, read_manifest
+from spectool.tokenization.incremental.alphabet import Alphabet
+from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.merges import MergeTable
+from spectool.tokenization.incremental.pretokens import BoundaryTable
+from spectool.tokenization.surfaces import Surfaces
+from spectool.tokenization.tokenizer import Tokenizer
+
+FORMAT = "spectool-alignment"
+VERSION = 5
+NONE = -1
+MOST_IDS = 2**24  # of one tokenizer
+SIDES = (("draft", "target"), ("target", "draft"))
+# Columns of files that do not name their other side.
+_SPELLINGS = dict.fromkeys(("inside", "after_space", "text_start"), pa.list_(pa.int32()))
+_TOKENS = dict.fromkeys(("left", "right", "rank"), pa.int32())
+_MERGES = {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()}
+_ALPHABET = {"start": pa.uint32(), "class": pa.uint8()}
+_BOUNDARIES = {"verdict": pa.uint8()}
+_PREFIX_INDEX = {"draft": pa.int32()}
+
+
+class IdLists(Sequence[tuple[int, ...]]):
+    """A list of ids for each id, one after the other in one array, which may be a mapped file.
+
+    Attributes:
+        values: All ids; int32.
+        offsets: Where each list begins, and where the last one ends; int32 ``[ids + 1]``.
+    """
+
+    def __init__(self, values: NDArray[np.int32], offsets: NDArray[np.int32]) -> None:
+        """Take over the arrays; nothing is copied."""
+        self.values, self.offsets = values, offsets
+        self._offsets = offsets.data
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self.values[self._offsets[index] : self._offsets[index + 1]].tolist())
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """Each id of one side in ids of the other; empty where it has no whole characters."""
+
+    inside: Sequence[tuple[int, ...]]  # inside a text, whatever stands before
+    after_space: Sequence[tuple[int, ...]]  # a space and the token, spelled together
+    # at the start of a text, with and without the artificial spaces of the two sides
+    text_start: Sequence[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of an alignment."""
+
+    counterpart: NDArray[np.int32]  # id of the other side with the same surface, -1 where none; int32 ``[ids]``
+    spellings: Spellings  # each id in ids of the other side
+    merges: MergeTable | None  # merge table; None where the lemma does not hold
+    boundaries: BoundaryTable | None  # `boundary_table`; None likewise
+    surfaces: Sequence[bytes]  # surface of each id
+    risks: NDArray[np.float16]
+    """Absorption risk of each id, float16 ``[ids]``; NaN for a token that was never last in the sample of `align`.
+
+    P(token, when it is the last token of the text so far, is replaced once the next token's bytes follow). It is
+    counted where the text so far ends with a token of the other side, and the next token is the other side's too. So
+    ``alignment.target.risks[ids[-1]]`` is how likely the end of a translated draft is to be wrong, unless the draft
+    goes one token further. The risks of rare tokens are drawn towards the share of all tokens.
+    """
+
+    def engine(self, tokenizer: Tokenizer) -> CanonicalIds | CanonicalText:
+        """Return what joins ids of this side, whose tokenizer is ``tokenizer``."""
+        if self.merges is None or self.boundaries is None:
+            return CanonicalText(tokenizer)
+        return CanonicalIds(tokenizer, self.merges, self.boundaries)
+
+
+class Alignment(Artifact):
+    """An open alignment, memory-mapped and read-only.
+
+    Attributes:
+        draft: The draft's side.
+        target: The target's side.
+        prefix_index: Draft ids in the order of their surfaces; int32.
+    """
+
+    format, versions, roles = FORMAT, (VERSION,), ("draft", "target")
+    again = "Align again"
+    rebuild = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
+
+    def __init__(self, path: Path) -> None:
+        """Open the alignment at ``path``, as `Artifact` says; compare all checksums, and check every invariant.
+
+        Hashing takes about 1 ms for each MB, the checks about 4 ms. They hold for files from strangers with matching
+        hashes: translating with what was opened always ends, and takes no more memory than its tables do.
+        """
+        super().__init__(path)
+        for name in self.manifest.files:
+            self._file(name, hashed=True)
+        self.draft, self.target = (self._side(*sides) for sides in SIDES)
+        index = "prefix_index.arrow"
+        self.prefix_index: NDArray[np.int32] = self._array(index, _PREFIX_INDEX)["draft"]
+        size = len(self.draft.counterpart)
+        self._check(checks.outside(index, self.prefix_index, 0, size))
+        self._expect(len(self.prefix_index) <= size, f"{len(self.prefix_index)} rows, expected at most {size}", index)
+        for (role, other), side, across in zip(
+            SIDES, (self.draft, self.target), (self.target, self.draft), strict=True
+        ):
+            both = (across.counterpart[side.counterpart[side.counterpart != NONE]] != NONE).all()
+            self._expect(bool(both), "an id is shared in one direction only", f"{role}_to_{other}.arrow")
+
+    def require(self, draft: Tokenizer, target: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
+        """Check that the alignment was built for these two tokenizers, in this direction.
+
+        Returns:
+            The two, their surfaces mapped from the alignment.
+
+        Raises:
+            FingerprintMismatch: It was not.
+            ArtifactError: It has another number of ids, or other bytes for a token that stands for a byte.
+        """
+        recorded = self.manifest.tokenizers
+        rebuild = f"spectool align --draft {draft.name} --target {target.name} -o NEW.align"
+        try:
+            for role, tokenizer in (("draft", draft), ("target", target)):
+                tokenizer.require(recorded[role], str(self.path), rebuild)
+        except FingerprintMismatch as error:
+            sides = recorded["draft"], recorded["target"]
+            if tuple(side["fingerprint"] for side in sides) != (target.fingerprint, draft.fingerprint):
+                raise
+            names = " and target ".join(side["name"] for side in sides)
+            raise FingerprintMismatch(
+                f"{self.path}: aligned in the other direction, draft {names}. "
+                f"Exchange draft and target, or align this direction: {rebuild}"
+            ) from error
+        for role, side, tokenizer in (("draft", self.draft, draft), ("target", self.target, target)):
+            found = len(side.surfaces)
+            self._expect(found == tokenizer.size, f"{found:,} ids, {tokenizer.name} has {tokenizer.size:,}")
+            wrong = next((token for token in tokenizer.byte_tokens if len(side.surfaces[token]) != 1), None)
+            self._expect(wrong is None, f"token {wrong} stands for a byte, and has not one", f"{role}_offsets.npy")
+        return draft.knowing(surfaces=self.draft.surfaces), target.knowing(surfaces=self.target.surfaces)
+
+    def _side(self, role: str, other: str) -> Side:
+        size, across = (self._size(each) for each in (role, other))
+        to, table = f"{role}_to_{other}.arrow", f"{role}_in_{other}.arrow"
+        counterpart = self._array(to, {other: pa.int32()}, size)[other]
+        self._check(checks.outside(to, counterpart, NONE, across))
+        offsets = map_array(self._file(f"{role}_offsets.npy"), "uint32", size + 1)
+        surfaces = Surfaces(map_array(self._file(f"{role}_surfaces.npy"), "uint8"), offsets)
+        self._check(checks.surface_problems(f"{role}_offsets.npy", offsets, len(surfaces.blob)))
+        lists = [
+            IdLists(as_numpy(each.values), as_numpy(each.offsets))
+            for each in self._columns(table, _SPELLINGS, size).values()
+        ]
+        for each in lists:
+            self._check(checks.spelling_problems(table, each.values, each.offsets, surfaces, across))
+        risks = map_array(self._file(f"{role}_risks.npy"), "float16", size)
+        self._check(checks.risk_problems(f"{role}_risks.npy", risks))
+        merges, boundaries = self._joins(role, size, surfaces)
+        return Side(counterpart, Spellings(*lists), merges, boundaries, surfaces, risks)
+
+    def _joins(self, role: str, size: int, surfaces: Surfaces) -> tuple[MergeTable | None, BoundaryTable | None]:
+        """Read what joins ids of one side, nothing where text does it."""
+        names = (f"{role}_{part}.arrow" for part in ("tokens", "merges", "alphabet", "boundaries"))
+        tokens, merges, characters, splits = names
+        figures = self.manifest.statistics.get(role, {})
+        if tokens not in self.manifest.files and isinstance(figures, dict) and not figures.get("lemma", True):
+            return None, None
+        columns = (*self._array(tokens, _TOKENS, size).values(), *self._array(merges, _MERGES).values())
+        table = MergeTable(*columns)
+        self._check(checks.merge_problems(tokens, merges, table, surfaces))
+        alphabet = Alphabet(*self._array(characters, _ALPHABET).values())
+        self._check(checks.alphabet_problems(characters, alphabet))
+        shape = alphabet.size + 1, alphabet.size, alphabet.size
+        verdicts = self._array(splits, _BOUNDARIES, math.prod(shape))["verdict"]
+        self._check(checks.verdict_problems(splits, verdicts))
+        return table, BoundaryTable(alphabet, verdicts.reshape(shape))
+
+    def _size(self, role: str) -> int:
+        size: int = self.manifest.tokenizers[role]["size"]
+        self._expect(0 < size < MOST_IDS, f"the {role} tokenizer has {size} ids, expected 1 to {MOST_IDS}")
+        return size
+
+    def _check(self, problems: checks.Problems) -> None:
+        """Raise an error that names the first problem, if there is one."""
+        for file, problem in problems:
+            self._expect(False, problem, file)
+
+    def _array(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, NDArray[Any]]:
+        return {name: as_numpy(column) for name, column in self._columns(file, types, size).items()}
+
+    def _columns(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, Any]:
+        columns = read_columns(self._file(file), types)
+        found = len(next(iter(columns.values())))
+        self._expect(size in (None, found), f"{found} rows, expected {size}", file)
+        return columns
+
+
+def alignments_of(
+    drafts: Mapping[str, Tokenizer], target: Tokenizer, alignments: Sequence[Path]
+) -> dict[str, Path | None]:
+    """Return the alignment of every draft, found by the fingerprints of both sides.
+
+    Raises:
+        ArtifactError: An alignment is none, or is for none of the drafts.
+    """
+    found: dict[str, Path | None] = dict.fromkeys(drafts)
+    for path in alignments:
+        sides = read_manifest(path).tokenizers
+        both = tuple(sides[role]["fingerprint"] if role in sides else None for role in ("draft", "target"))
+        fitting = [name for name, draft in drafts.items() if (draft.fingerprint, target.fingerprint) == both]
+        if not fitting:
+            named = (
+                " and ".join(sides[role]["name"] for role in ("draft", "target") if role in sides) or "no tokenizers"
+            )
+            raise ArtifactError(
+                f"{path}: aligns {named}, expected one of {', '.join(d.name for d in drafts.values())} and "
+                f"{target.name}. Make one: spectool align --draft DRAFT --target {target.name} -o pair.align"
+            )
+        found |= dict.fromkeys(fitting, path)
+    return found
+
+
+def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: NDArray[np.int32]) -> None:
+    """Write the data files of an alignment into the scratch directory of `replacing.writing`."""
+
+    def write(file: str, types: dict[str, Any], *columns: Any) -> None:
+        arrays = {name: pa.array(values, kind) for (name, kind), values in zip(types.items(), columns, strict=True)}
+        write_columns(directory / file, arrays)
+
+    for (role, other), side in zip(SIDES, (draft, target), strict=True):
+        surfaces, spelled = Surfaces.of(side.surfaces), side.spellings
+        save_array(directory / f"{role}_surfaces.npy", surfaces.blob, "uint8")
+        save_array(directory / f"{role}_offsets.npy", surfaces.offsets, "uint32")
+        save_array(directory / f"{role}_risks.npy", side.risks, "float16")
+        write(f"{role}_to_{other}.arrow", {other: pa.int32()}, side.counterpart)
+        write(f"{role}_in_{other}.arrow", _SPELLINGS, spelled.inside, spelled.after_space, spelled.text_start)
+        if side.merges is None or side.boundaries is None:
+            continue
+        table, alphabet = side.merges, side.boundaries.alphabet
+        write(f"{role}_tokens.arrow", _TOKENS, table.left, table.right, table.rank)
+        write(f"{role}_merges.arrow", _MERGES, table.pairs, table.ranks, table.results)
+        write(f"{role}_alphabet.arrow", _ALPHABET, alphabet.starts, alphabet.classes)
+        write(f"{role}_boundaries.arrow", _BOUNDARIES, side.boundaries.verdicts.ravel())
+    write("prefix_index.arrow", _PREFIX_INDEX, prefix_index)

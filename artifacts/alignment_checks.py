@@ -1,0 +1,137 @@
+"""What the arrays of an alignment must satisfy before anything follows them.
+
+Each function yields what is wrong, as the name of a file and a phrase. Everything is compared as whole arrays, so a
+file made to mislead a reader costs no more than any other. What holds afterwards bounds all that translation does:
+
+- every id is an id, every offset lies inside its array;
+- un-merging a token gives parts whose bytes side by side are the token's own, so trees of merges end;
+- merging never gives more bytes than there were;
+- a spelling is not much longer than the bytes that it spells.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.tokenization.incremental.alphabet import MOST_CLASSES, Alphabet
+from spectool.tokenization.incremental.merges import UNREACHABLE, MergeTable
+from spectool.tokenization.incremental.pretokens import JOIN
+from spectool.tokenization.surfaces import Surfaces
+
+LONGEST_SURFACE = 4096  # bytes of one token; of known vocabularies the longest has 1,024
+_DEEPEST = 512  # merges down one edge of a tree; known ones have 30
+_EXPANSION, _EXTRA = 12, 16  # ids per byte (U+FDFA becomes 33 bytes under NFKC), and for what surrounds a token
+_NEVER = 2**31 - 1  # the rank of no merge
+_CODES = 0x110000
+_SURROGATES = (0xD800, 0xDFFF)
+
+Problems = Iterator[tuple[str, str]]
+
+
+def outside(file: str, values: NDArray[Any], low: int, high: int) -> Problems:
+    """Yield a problem where some values are no ids from ``low`` to below ``high``."""
+    if values.min(initial=low) < low or values.max(initial=low) >= high:
+        yield file, f"ids outside {low} to {high - 1}"
+
+
+def surface_problems(file: str, offsets: NDArray[np.uint32], size: int) -> Problems:
+    """Check where surfaces begin in a run of ``size`` bytes."""
+    begins = offsets.astype(np.int64)
+    lengths = np.diff(begins)
+    if begins[0] != 0 or lengths.min(initial=0) < 0 or begins[-1] != size:
+        yield file, "surfaces out of order"
+    elif lengths.max(initial=0) > LONGEST_SURFACE:
+        yield file, f"token {lengths.argmax()} has {lengths.max():,} bytes, expected at most {LONGEST_SURFACE:,}"
+
+
+def spelling_problems(
+    file: str, values: NDArray[np.int32], offsets: NDArray[np.int32], surfaces: Surfaces, size: int
+) -> Problems:
+    """Check one column of spellings of tokens with these surfaces, in a vocabulary of ``size`` ids."""
+    lengths = np.diff(offsets.astype(np.int64))
+    if offsets[0] < 0 or lengths.min(initial=0) < 0 or offsets[-1] > len(values):
+        yield file, "lists out of order"
+        return
+    yield from outside(file, values, 0, size)
+    spare = _EXPANSION * np.diff(surfaces.offsets.astype(np.int64)) + _EXTRA - lengths
+    if spare.min(initial=0) < 0:
+        token = int(spare.argmin())
+        yield file, f"token {token} of {len(surfaces[token])} bytes is spelled by {lengths[token]:,} ids"
+
+
+def merge_problems(tokens: str, merges: str, table: MergeTable, surfaces: Surfaces) -> Problems:
+    """Check the tree of every token (the file ``tokens``) and the list of merges (the file ``merges``)."""
+    left, right, size = table.left, table.right, len(surfaces)
+    lengths = np.diff(surfaces.offsets.astype(np.int64))
+    for part in (left, right):
+        yield from outside(tokens, part, UNREACHABLE, size)
+    inner = np.flatnonzero(left >= 0)
+    if ((left >= 0) != (right >= 0)).any():
+        yield tokens, "a token has one part only"
+    elif (wrong := _unlike_parts(surfaces, inner, left[inner], right[inner])) is not None:
+        yield tokens, f"token {wrong} is not its parts side by side"
+    elif any(_deeper(part, inner) for part in (left, right)):
+        yield tokens, f"a token of more than {_DEEPEST} merges down one edge"
+    yield from outside(tokens, table.rank, -1, _NEVER)
+    first, second, results = table.pairs >> 32, table.pairs & 0xFFFFFFFF, table.results
+    found = [problem for part in (first, second, results) for problem in outside(merges, part, 0, size)]
+    yield from found[:1]
+    if (np.diff(table.pairs) <= 0).any():
+        yield merges, "pairs out of order"
+    yield from outside(merges, table.ranks, 0, _NEVER)
+    if not found and (lengths[results] > lengths[first] + lengths[second]).any():
+        yield merges, "a merge makes bytes that its parts have not"
+
+
+def _unlike_parts(surfaces: Surfaces, tokens: NDArray[Any], left: NDArray[Any], right: NDArray[Any]) -> int | None:
+    """Return the first of ``tokens`` whose bytes are not those of two parts, each with some; None if there is none."""
+    begins = surfaces.offsets.astype(np.int64)
+    lengths = np.diff(begins)
+    wrong = (lengths[left] + lengths[right] != lengths[tokens]) | (lengths[left] == 0) | (lengths[right] == 0)
+    if not wrong.any():
+        for part, shift in ((left, np.zeros_like(left, np.int64)), (right, lengths[left])):
+            # Of every part byte by byte: its own, and where the same byte stands in the whole.
+            many = lengths[part]
+            within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
+            whole = np.repeat(begins[tokens] + shift, many) + within
+            unlike = surfaces.blob[whole] != surfaces.blob[np.repeat(begins[part], many) + within]
+            wrong[np.repeat(np.arange(len(tokens)), many)[unlike]] = True
+    return int(tokens[wrong.argmax()]) if wrong.any() else None
+
+
+def _deeper(part: NDArray[np.int32], tokens: NDArray[Any]) -> bool:
+    """Return whether following one part leads through more than `_DEEPEST` merges; trees are known to end."""
+    for _ in range(_DEEPEST):
+        tokens = part[tokens]
+        tokens = tokens[part[tokens] >= 0]
+        if not len(tokens):
+            return False
+    return True
+
+
+def alphabet_problems(file: str, alphabet: Alphabet) -> Problems:
+    """Check the runs of an alphabet."""
+    starts = alphabet.starts.astype(np.int64)
+    if not len(starts) or starts[0] != 0 or (np.diff(starts) <= 0).any() or starts[-1] >= _CODES:
+        yield file, "runs out of order"
+        return
+    numbers, first = np.unique(alphabet.classes, return_index=True)
+    if len(numbers) > MOST_CLASSES or numbers[-1] != len(numbers) - 1:
+        yield file, f"classes are not numbered from 0 to {MOST_CLASSES - 1} at most"
+    represented = starts[first]
+    if ((represented >= _SURROGATES[0]) & (represented <= _SURROGATES[1])).any():
+        yield file, "a class is represented by half a character"
+
+
+def verdict_problems(file: str, verdicts: NDArray[np.uint8]) -> Problems:
+    """Check the verdicts of a boundary table."""
+    if verdicts.max(initial=0) > JOIN:
+        yield file, f"verdicts above {JOIN}"
+
+
+def risk_problems(file: str, risks: NDArray[np.float16]) -> Problems:
+    """Check the absorption risks of one side: shares, NaN for a token that was never seen."""
+    if not (np.isnan(risks) | ((risks >= 0) & (risks <= 1))).all():
+        yield file, "risks outside 0 to 1"

@@ -1,0 +1,186 @@
+"""The counts format: n-grams of words or tokens with exact counts, as a sorted trie in levels.
+
+    n1.arrow ... nN.arrow  prefix int32[rows]   row of the first n-1 symbols in order n-1; 0 in order 1
+                           symbol int32[rows]   last symbol
+                           count  int64[rows]   occurrences, at least the minimum count
+    vocabulary.arrow       word   large_string  words only: symbol s is row s - 1
+
+A symbol is a number from 1: for words by falling count, then by text; for tokens the token id + 1. The rows of an order
+are sorted by prefix, then by symbol, which is the order of their symbols read from the left. All n-grams that go on
+after a row are one range of the next order.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spectool import ArtifactError
+from spectool.artifacts.columns import as_numpy, read_columns, write_columns
+from spectool.artifacts.manifest import Artifact
+
+FORMAT = "spectool-counts"
+VERSION = 1
+KINDS = ("words", "windows")
+MAX_ORDER = 16
+COUNTS_OF_COUNTS = 4
+_LEVEL = {"prefix": pa.int32(), "symbol": pa.int32(), "count": pa.int64()}
+_VOCABULARY = {"word": pa.large_string()}
+_BLOCK = 1 << 20  # rows looked at together
+_MOST = 1 << 48  # words or tokens; sums of counts up to this do not overflow
+
+
+class Level(NamedTuple):
+    """All n-grams of one order, three columns over the mapped file.
+
+    Attributes:
+        prefix: Row of the first n-1 symbols in order n-1, ``[rows]``, int32; 0 in order 1.
+        symbol: Last symbol, ``[rows]``, int32.
+        count: Occurrences, ``[rows]``, int64.
+    """
+
+    prefix: NDArray[np.int32]
+    symbol: NDArray[np.int32]
+    count: NDArray[np.int64]  # type: ignore[assignment]  # a tuple's own method of this name is not needed
+
+
+class Counts(Artifact):
+    """Open counts, memory-mapped and read-only.
+
+    They can be far larger than memory, so opening does not read the rows. What follows the numbers in them calls
+    `check` first, which does.
+
+    Attributes:
+        kind: ``words`` or ``windows`` (of tokens).
+        orders: Longest n-gram, in symbols.
+        min_count: Every n-gram that occurs at least so often is there, with its exact count, and no other.
+        total: Words or tokens of the corpus, those below the minimum included.
+    """
+
+    format, versions, again = FORMAT, (VERSION,), "Count again"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        arguments, statistics = self.manifest.arguments, self.manifest.statistics
+        self.kind: str = arguments.get("kind", "")
+        self._expect(self.kind in KINDS, f"kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+        if self.kind == "windows":
+            self._require("target")
+        self.orders = self._number(arguments, "orders", 1, MAX_ORDER)
+        self.min_count = self._number(arguments, "min_count", 1)
+        self.total = self._number(statistics, "total", 0, _MOST)
+        self._levels = [self._open_level(order) for order in range(1, self.orders + 1)]
+        self._vocabulary: pa.Array | None = None
+        if self.kind == "words":
+            self._vocabulary = read_columns(self._file("vocabulary.arrow"), _VOCABULARY)["word"]
+            words, counted = len(self._vocabulary), len(self._levels[0].count)
+            self._expect(words == counted, f"{words} words and {counted} counts of words, expected equal numbers", "")
+        self._expect(self.symbols < 1 << 31, f"{self.symbols} symbols, expected numbers of 31 bits")
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Fingerprint of the tokenizer whose tokens were counted; None for words."""
+        target = self.manifest.tokenizers.get("target")
+        return None if target is None else str(target["fingerprint"])
+
+    @property
+    def vocabulary(self) -> pa.Array:
+        """Words by symbol: symbol s is element s - 1.
+
+        Raises:
+            ArtifactError: These are counts of token windows, which have none.
+        """
+        if self._vocabulary is None:
+            raise ArtifactError(f"{self.path}: counts of token windows, expected of words. Count without --tokenizer")
+        return self._vocabulary
+
+    @property
+    def symbols(self) -> int:
+        """Number of the highest symbol that may occur: words kept, or ids of the tokenizer."""
+        if self._vocabulary is not None:
+            return len(self._vocabulary)
+        return int(self.manifest.tokenizers["target"]["size"])
+
+    def level(self, order: int) -> Level:
+        """Return the n-grams of one order, 1 to `orders`, without copying."""
+        return self._levels[order - 1]
+
+    def spelled(self, order: int, rows: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
+        """Return the symbols of the n-grams in some ``[rows]`` of an order, from the left: ``[rows, order]``."""
+        symbols = np.empty((len(rows), order), dtype=np.int32)
+        for length in range(order, 0, -1):
+            level = self._levels[length - 1]
+            symbols[:, length - 1] = level.symbol[rows]
+            rows = level.prefix[rows]
+        return symbols
+
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        above = np.array([self.total], dtype=np.int64)
+        for order, level in enumerate(self._levels, 1):
+            if problem := self._problem(level, above):
+                yield level_name(order), problem
+            above = level.count
+        if self._vocabulary is not None and (self._levels[0].symbol != np.arange(1, len(self._vocabulary) + 1)).any():
+            yield level_name(1), "symbols are not those of the vocabulary"
+
+    def _problem(self, level: Level, above: NDArray[np.int64]) -> str | None:
+        """Say what is wrong with the rows of a level, given the counts of the one above, in bounded memory."""
+        last, occurrences = -1, 0
+        for start in range(0, len(level.count), _BLOCK):
+            prefix, symbol, count = (column[start : start + _BLOCK] for column in level)
+            if prefix.min() < 0 or prefix.max() >= len(above):
+                return "a prefix is no row of the order before"
+            if symbol.min() < 1 or symbol.max() > self.symbols:
+                return "a symbol is none of the vocabulary"
+            keys = prefix.astype(np.int64) * (self.symbols + 1) + symbol
+            if keys[0] <= last or (np.diff(keys) <= 0).any():
+                return "rows are not in order"
+            last = int(keys[-1])
+            if count.min() < self.min_count:
+                return f"a count is below the minimum of {self.min_count}"
+            if (count > above[prefix]).any():
+                return "an n-gram occurs more often than its prefix"
+            occurrences += int(count.sum())
+        if occurrences > self.total:
+            return f"its n-grams occur {occurrences:,} times in {self.total:,} places"
+        return None
+
+    def _open_level(self, order: int) -> Level:
+        name = level_name(order)
+        columns = read_columns(self._file(name), _LEVEL)
+        level = Level(*(as_numpy(columns[column]) for column in _LEVEL))
+        try:
+            figures = self.manifest.statistics["orders"][str(order)]
+            kept, distinct = figures["kept"], figures["distinct"]
+        except (KeyError, TypeError):
+            kept = distinct = ""
+        whole = type(kept) is int and isinstance(distinct, int | None)
+        self._expect(whole, f"no number of kept or of different n-grams of order {order}")
+        self._expect(len(level.count) == kept, f"{len(level.count)} rows, the manifest says {kept}", name)
+        return level
+
+    def _number(self, part: Mapping[str, Any], key: str, low: int, high: float = math.inf) -> int:
+        value: Any = part.get(key)
+        fits = type(value) is int and low <= value <= high
+        self._expect(fits, f"{key} is {value!r}, expected a number from {low} on")
+        return int(value)
+
+
+def level_name(order: int) -> str:
+    """Return the file name of an order."""
+    return f"n{order}.arrow"
+
+
+def write_level(directory: Path, order: int, level: Level) -> None:
+    """Write the n-grams of one order, sorted by prefix and symbol; the columns may be mapped files."""
+    columns = {name: pa.array(values) for name, values in level._asdict().items()}
+    write_columns(directory / level_name(order), columns)
+
+
+def write_vocabulary(directory: Path, words: pa.Array) -> None:
+    """Write the words by symbol, from symbol 1 on."""
+    write_columns(directory / "vocabulary.arrow", {"word": words.cast(pa.large_string())})

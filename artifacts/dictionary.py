@@ -1,0 +1,355 @@
+"""The dictionary format: context tokens -> continuation tokens, by longest known suffix.
+
+    alphabet.npy          uint32[symbols]   token id of each symbol, most frequent first
+    contexts.marisa       reversed contexts, each a string of symbols          -> entry id
+    continuation.npy      uint16[entries]   id of a continuation; uint32 for more than 65,536
+    probability.npy       uint8[entries]    (value + 1) / 256
+    count.npy             uint8[entries]    occurrences of the context, 2 ^ (value / 8)
+    continuations.marisa  continuations, each a string of symbols              -> continuation id
+
+The manifest says whether entries are ``chained``: after its continuation, the next entry is looked up and goes on. So
+it is in the backoff method, whose continuations are single tokens. A DictSpec proposal is the one continuation.
+
+A symbol is a code point: the n-th most frequent token is U+0001 + n, surrogates skipped, so that common tokens take one
+byte of UTF-8. Contexts are stored newest token first. One walk down the trie along the reversed history meets every
+known suffix; the last hit is the longest. Opening builds nothing: a sequence's state is its newest symbols, and every
+look-up is a walk in the mapped file. Opening does check that no walk and no index can lead outside the files: a
+dictionary may come from anyone, with checksums to match.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import marisa_trie
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool import ArtifactError
+from spectool.artifacts.arrays import map_array, save_array
+from spectool.artifacts.manifest import Artifact
+from spectool.artifacts.marisa_check import check_trie
+
+FORMAT = "spectool-dictionary"
+VERSION = 3
+Step: TypeAlias = tuple[tuple[int, ...], float, bytes]
+"""What is proposed in a state: token ids of the continuation, their probability, and the state after them."""
+START = b""
+"""The state of an empty sequence, and of one whose tokens no context has."""
+_FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
+_SYMBOLS = 0x10FFFF - _SURROGATES - 1  # code points but NUL and the last, which is no token's
+_CONTEXT_TRIES = 3  # nested in each other: a tenth smaller than one
+PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
+LONGEST = 64  # tokens of a context or a continuation
+MIN_PROBABILITY = 0.2
+"""The least probability of a whole proposal at run time, where none is named."""
+_BATCH = 1 << 16  # contexts read at once
+_LONGEST_SYMBOL = 4  # bytes
+_REMEMBERED = 1 << 14  # continuations
+UNKNOWN_SYMBOL = "\U0010ffff".encode()  # stands for tokens outside the alphabet; no context contains it
+
+
+class Match(NamedTuple):
+    """What a look-up found.
+
+    Attributes:
+        tokens: Continuation to propose, token ids.
+        probability: Of the whole continuation, from the corpus, in steps of 1/256.
+        length: Context tokens that matched.
+    """
+
+    tokens: tuple[int, ...]
+    probability: float
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a dictionary."""
+
+    context: Sequence[int]  # token ids, oldest first
+    continuation: Sequence[int]  # token ids to propose after it
+    probability: float  # of the whole continuation, 0..1
+    count: int  # occurrences of the context in the text; about 9% coarse once written
+
+
+class Dictionary(Artifact):
+    """An open dictionary, memory-mapped and read-only.
+
+    Attributes:
+        alphabet: Ids of all tokens in it; uint32, most frequent first.
+        max_context: Longest context, in tokens; a look-up needs no more history than that.
+        chained: Whether a proposal goes on with further look-ups after its first continuation.
+    """
+
+    format, versions, roles = FORMAT, (VERSION,), ("target",)
+    again = "Build the dictionary again"
+    rebuild = "spectool build-dict --tokenizer {target} --corpus {corpus} -o {path}"
+
+    def __init__(self, path: Path) -> None:
+        """Open the dictionary at ``path``, as `Artifact` says.
+
+        The tries are compared with their checksums, and all that look-ups rely on is checked: about 15 ms for each MB
+        of ``contexts.marisa``.
+        """
+        super().__init__(path)
+        self.alphabet = map_array(self._file("alphabet.npy"), "uint32")
+        self._symbols = _Symbols(self.alphabet)
+        self._continuations = self._trie("continuations.marisa")
+        self._contexts = self._trie("contexts.marisa")
+        tokens = _Tokens(self.alphabet)
+        self._context_of = _Spelled(self._contexts, tokens, self.path / "contexts.marisa", self.again)
+        self._spelled = _Spelled(self._continuations, tokens, self.path / "continuations.marisa", self.again)
+        self._prefixes, self._key_id = self._contexts.prefixes, self._contexts.key_id
+        size = len(self._contexts)
+        # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
+        kinds = {"continuation": _id_type(len(self._continuations)), "probability": "uint8", "count": "uint8"}
+        self._continuation, self._probability, self._count = (
+            map_array(self._file(f"{name}.npy"), kind, size).data for name, kind in kinds.items()
+        )
+        self.max_context: int = self.manifest.statistics.get("max_context", 0)
+        fits = type(self.max_context) is int and 1 <= self.max_context <= LONGEST
+        self._expect(fits, f"max_context is {self.max_context!r}, expected 1 to {LONGEST} tokens")
+        self.chained: bool = self.manifest.statistics.get("chained", "missing")
+        self._expect(isinstance(self.chained, bool), f"chained is {self.chained!r}, expected true or false")
+        self._reach = self.max_context * _LONGEST_SYMBOL
+        self._check_ids("alphabet.npy", self.alphabet, self.tokenizer["size"], "token ids outside the vocabulary")
+        self._expect(self._symbols.differ and len(self.alphabet) < _SYMBOLS, "token ids repeat", "alphabet.npy")
+        ids, known = np.asarray(self._continuation), len(self._continuations)
+        self._check_ids("continuation.npy", ids, known, "ids outside continuations.marisa")
+
+    def _check_ids(self, file: str, ids: NDArray[Any], above: int, problem: str) -> None:
+        self._expect(not len(ids) or int(ids.max()) < above, problem, file)
+
+    def _trie(self, name: str) -> Any:
+        file = self._file(name, hashed=True)
+        try:
+            check_trie(np.fromfile(file, np.uint8), LONGEST * _LONGEST_SYMBOL)
+            return marisa_trie.BinaryTrie().mmap(str(file))
+        except (RuntimeError, OSError, ValueError) as error:
+            raise ArtifactError(f"{file}: not a readable marisa-trie file ({error}). {self.again}") from error
+
+    def __len__(self) -> int:
+        return len(self._continuation)
+
+    @property
+    def tokenizer(self) -> Mapping[str, Any]:
+        """What the manifest says of the tokenizer that it was built for."""
+        return self.manifest.tokenizers["target"]
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of that tokenizer."""
+        return str(self.tokenizer["fingerprint"])
+
+    def require_ids(self, size: int) -> None:
+        """Check that a tokenizer of some size has all tokens; the manifest may say that it has more than it has.
+
+        Raises:
+            ArtifactError: It has not.
+        """
+        self._check_ids("alphabet.npy", self.alphabet, size, f"token ids outside the tokenizer, which has {size:,}")
+
+    def look_up(self, tokens: Sequence[int]) -> Match | None:
+        """Look up the longest known suffix of token ids, oldest first; None where none is known.
+
+        `advance` and `step` do it as a sequence grows.
+        """
+        newest_first = tokens[: -self.max_context - 1 : -1]
+        known = self._prefixes(b"".join(map(self._symbols.__getitem__, newest_first)))
+        if not known:
+            return None
+        length = len(known[-1].decode(errors="replace"))  # a context that ends within a symbol is no token's
+        return Match(*self.continuation(self._key_id(known[-1])), length)
+
+    def advance(self, state: bytes, token: int) -> bytes:
+        """Return the state after one more token id: symbols, newest first; a cut one at the end matches none."""
+        return (self._symbols[token] + state)[: self._reach]
+
+    def step(self, state: bytes) -> Step | None:
+        """Return what the longest context proposes that a sequence with this state ends with; None if there is none."""
+        known = self._prefixes(state)
+        if not known:
+            return None
+        row = self._key_id(known[-1])
+        tokens, newest_first = self._spelled[self._continuation[row]]
+        return tokens, (self._probability[row] + 1) * PROBABILITY_STEP, (newest_first + state)[: self._reach]
+
+    def continuation(self, row: int) -> tuple[tuple[int, ...], float]:
+        """Return what an entry proposes, token ids, and its probability."""
+        return self._spelled[self._continuation[row]][0], (self._probability[row] + 1) * PROBABILITY_STEP
+
+    def entry(self, row: int) -> Entry:
+        """Return the entry with a number from 0 to ``len(self) - 1``."""
+        return self._entry(self._contexts.restore_key(row), row)
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield every entry, in trie order."""
+        return (self._entry(key, row) for key, row in self._contexts.iteritems())
+
+    def _entry(self, key: bytes, row: int) -> Entry:
+        context = self._context_of.tokens(key)[::-1]
+        return Entry(context, *self.continuation(row), round(2 ** (self._count[row] / 8)))
+
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        known = len(self.alphabet)
+        for file, trie in (("contexts.marisa", self._contexts), ("continuations.marisa", self._continuations)):
+            try:
+                longest, last_rank = _extremes(trie)
+            except UnicodeDecodeError:
+                yield file, "a key is not UTF-8"
+                continue
+            if not -1 <= last_rank < known:
+                yield file, "a symbol is not in alphabet.npy"
+            if trie is self._contexts and longest > self.max_context:
+                yield file, "a context is too long"
+
+
+class _Symbols(dict[int, bytes]):
+    """Token id -> symbol, UTF-8; of each token that was met."""
+
+    def __init__(self, alphabet: NDArray[np.uint32]) -> None:
+        super().__init__()
+        by_token = np.argsort(alphabet)
+        self._ranks = by_token.astype(np.uint32).data
+        ids = alphabet[by_token]
+        self._sorted = ids.data
+        self.differ = bool((ids[1:] != ids[:-1]).all())
+
+    def __missing__(self, token: int) -> bytes:
+        place = bisect_left(self._sorted, token)
+        known = place < len(self._sorted) and self._sorted[place] == token
+        if not known:  # not remembered: of these there can be any number
+            return UNKNOWN_SYMBOL
+        found = self[token] = symbol(self._ranks[place]).encode()
+        return found
+
+
+class _Tokens(dict[str, int]):
+    """Symbol -> token id; of each symbol that was met."""
+
+    def __init__(self, alphabet: NDArray[np.uint32]) -> None:
+        super().__init__()
+        self._alphabet = alphabet.data
+
+    def __missing__(self, char: str) -> int:
+        rank = int(_ranks(char)[0])
+        if not 0 <= rank < len(self._alphabet):
+            raise IndexError("a symbol is not in alphabet.npy")
+        found = self[char] = self._alphabet[rank]
+        return found
+
+
+class _Spelled(dict[int, tuple[tuple[int, ...], bytes]]):
+    """Id of a key -> its token ids, and its symbols in reverse; of those that were met last, a few thousand."""
+
+    def __init__(self, trie: Any, tokens: _Tokens, file: Path, again: str) -> None:
+        super().__init__()
+        self._trie, self._tokens, self._file, self._again = trie, tokens, file, again
+
+    def __missing__(self, place: int) -> tuple[tuple[int, ...], bytes]:
+        key = self._trie.restore_key(place)
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        spelled = self[place] = self.tokens(key), key.decode()[::-1].encode()
+        return spelled
+
+    def tokens(self, key: bytes) -> tuple[int, ...]:
+        """Return the token ids of a key."""
+        try:
+            return tuple(map(self._tokens.__getitem__, key.decode()))
+        except (UnicodeDecodeError, IndexError) as error:
+            raise ArtifactError(f"{self._file}: {error}. {self._again}") from error
+
+
+def _extremes(trie: Any) -> tuple[int, int]:
+    """Return the length of a trie's longest key, in symbols, and its highest rank, -1 without any or -2 for a NUL."""
+    longest, last_rank = 0, -1
+    keys = trie.iterkeys()
+    while batch := list(islice(keys, _BATCH)):
+        symbols = [key.decode() for key in batch]
+        longest = max(longest, *map(len, symbols))
+        ranks = _ranks("".join(symbols))
+        last_rank = max(last_rank, int(ranks.max(initial=-1))) if ranks.min(initial=0) >= 0 else -2
+        if last_rank == -2:
+            break
+    return longest, last_rank
+
+
+def _save(trie: marisa_trie.Trie, path: Path) -> None:
+    try:
+        trie.save(str(path))
+    except RuntimeError as error:  # the library's own for any failure to write: no number, no name
+        raise ArtifactError(
+            f"{path}: cannot be written ({error}). Check the room and the limits of its disk, and run it again"
+        ) from error
+
+
+def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = False) -> dict[str, Any]:
+    """Write the data files of a dictionary.
+
+    Args:
+        directory: Scratch directory of `replacing.writing`.
+        entries: What to write; contexts are unique.
+        chained: Whether a proposal goes on after its first continuation.
+
+    Returns:
+        Statistics for the manifest: entries, symbols, continuations, max_context, max_continuation, chained.
+
+    Raises:
+        ArtifactError: It cannot be written, or an entry is too long.
+    """
+    rows = list(entries)
+    longest = max((len(part) for row in rows for part in (row.context, row.continuation)), default=0)
+    if longest > LONGEST:
+        raise ArtifactError(f"{directory}: an entry of {longest} tokens, expected at most {LONGEST} on each side")
+    frequency = Counter(chain.from_iterable(chain(row.context, row.continuation) for row in rows))
+    alphabet = sorted(frequency, key=lambda token: (-frequency[token], token))
+    symbols = {token: symbol(rank) for rank, token in enumerate(alphabet)}
+    keys = ["".join(map(symbols.__getitem__, reversed(row.context))) for row in rows]
+    tails = ["".join(map(symbols.__getitem__, row.continuation)) for row in rows]
+    contexts = marisa_trie.Trie(keys, num_tries=_CONTEXT_TRIES)
+    continuations = marisa_trie.Trie(set(tails))
+    place = np.fromiter(map(contexts.key_id, keys), np.int64, len(rows))
+    by_place = np.argsort(place)
+    following = np.fromiter(map(continuations.key_id, tails), np.int64, len(rows))
+    probability = np.clip(np.rint([row.probability * 256 for row in rows]) - 1, 0, 255)
+    count = np.clip(np.rint(8 * np.log2([max(1, row.count) for row in rows])), 0, 255)
+    _save(contexts, directory / "contexts.marisa")
+    _save(continuations, directory / "continuations.marisa")
+    save_array(directory / "alphabet.npy", alphabet, "uint32")
+    save_array(directory / "continuation.npy", following[by_place], _id_type(len(continuations)))
+    save_array(directory / "probability.npy", probability[by_place], "uint8")
+    save_array(directory / "count.npy", count[by_place], "uint8")
+    return {
+        "entries": len(rows),
+        "symbols": len(alphabet),
+        "continuations": len(continuations),
+        "max_context": max((len(row.context) for row in rows), default=0),
+        "max_continuation": max((len(row.continuation) for row in rows), default=0),
+        "chained": chained,
+    }
+
+
+def symbol(rank: int) -> str:
+    """Code point of the token with this frequency rank (0 = most frequent); no NUL, no surrogate.
+
+    >>> symbol(0), symbol(0xD7FE), symbol(0xD7FF)
+    ('\\x01', '\\ud7ff', '\\ue000')
+    """
+    code = rank + 1
+    return chr(code if code < _FIRST_SURROGATE else code + _SURROGATES)
+
+
+def _ranks(symbols: str) -> NDArray[np.int64]:
+    """Return the rank of each symbol; the inverse of `symbol`."""
+    codes = np.frombuffer(symbols.encode("utf-32-le"), dtype="<u4").astype(np.int64)
+    return codes - 1 - np.where(codes >= _FIRST_SURROGATE, _SURROGATES, 0)
+
+
+def _id_type(continuations: int) -> str:
+    return "uint16" if continuations <= 1 << 16 else "uint32"

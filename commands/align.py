@@ -1,0 +1,79 @@
+"""The command ``align``."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spectool.artifacts.console import (
+    guarded,
+    json_option,
+    out_option,
+    reading,
+    say,
+    say_notes,
+    show,
+    stage,
+    text_options,
+)
+from spectool.artifacts.default_paths import default_path
+from spectool.artifacts.options import draft_option, target_option
+
+
+@click.command("align")
+@draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
+@target_option(metavar="T", help="Tokenizer of the target model, likewise.")
+@click.option(
+    "--corpus", default="sample:pl", show_default=True, metavar="C", help="Text to count on, as for build-dict."
+)
+@out_option
+@text_options
+@json_option
+@guarded
+def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[str, Any], as_json: bool) -> None:
+    """Prepare a draft of another family for a target, and report on the pair.
+
+    Only the tokenizers are read, so the report helps to choose a draft model before you download one. The part to look
+    at is the ceiling: tokens per pass with a draft that is always right, for every strategy of translating its tokens.
+
+    What joins ids is proven on the text and on text made to break it. A side whose merges are not those of its
+    tokenizer is encoded as text in every cycle, and the report says why. This draft and this target rely
+    on some of what is compared. If more than 1% of that differs even so, the exit status is 1. The output stays the
+    target's own, but drafts are lost.
+
+    What one of the two tokenizers does not keep (case, forms of characters) is named. Text that it touches is left out
+    of the counts. `spectool generate` and `spectool chat` draft with it (--draft-model, --alignment),
+    `spectool emulate --draft` replays text with it.
+
+    \b
+    Example:
+        spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B --corpus wiki-pl -o qwen-bielik.align
+    """
+    from spectool.artifacts.alignment import FORMAT as ALIGNMENT
+    from spectool.build.alignment.proof import require_proven
+    from spectool.build.alignment.stage import build_alignment
+    from spectool.commands.describe import describe, describe_left_out
+    from spectool.corpora import open_corpus
+    from spectool.measure.ceiling import measure_ceiling
+    from spectool.tokenization.opening import open_tokenizer
+
+    source = open_corpus(corpus, **reads)
+    sides = open_tokenizer(draft), open_tokenizer(target)
+    for side in sides:
+        say_notes(side)
+    drafting, targeted = (side.fingerprint for side in sides)
+    if drafting == targeted:
+        raise click.UsageError(
+            "draft and target have the same tokenizer: no alignment is needed. Give the draft alone: "
+            f"spectool generate --model {shlex.quote(target)} --draft-model {shlex.quote(draft)}"
+        )
+    path = out or default_path(f"{drafting[:8]}-{targeted[:8]}.align")
+    with stage(path, ALIGNMENT, as_json, {"draft": drafting, "target": targeted}) as finish:
+        manifest = build_alignment(*sides, source, path, say, reading, measure=measure_ceiling)
+        if not as_json:
+            show({name: fact for name, fact in describe(manifest).items() if name != "bytes"}, as_json=False)
+        if left_out := describe_left_out(manifest):
+            say(left_out)
+        finish(manifest)
+        require_proven(path, manifest, say)

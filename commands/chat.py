@@ -1,0 +1,144 @@
+"""The command ``chat``."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import click
+
+from spectool import SpectoolError
+from spectool.artifacts.console import guarded, require_utf8, say
+from spectool.commands.model_options import model_options, open_model, template_variables
+from spectool.commands.option_sections import SectionedCommand
+
+_HELP = """/reset   forget the conversation so far
+/quit    end the conversation, as Ctrl-D does
+/help    show this list
+Ctrl-C stops an answer. End a line with \\ to continue it on the next one."""
+
+
+@click.command("chat", cls=SectionedCommand)
+@model_options
+@guarded
+def chat(system_prompt: str | None, chat_template_config: str | None, **options: Any) -> None:
+    """Talk with a target model: the same answers that it would give alone, in less time.
+
+    The conversation stays in the model's cache: a turn costs what is new in it. Ctrl-C stops an answer, Ctrl-D
+    ends the conversation, and /help shows the rest. From a pipe, each line is a turn.
+
+    \b
+    Examples:
+        spectool chat --model ./Bielik-11B --dict pl.dict
+        spectool chat --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 --system-prompt "Odpowiadaj krótko."
+    """
+    if sys.stdin is None:
+        raise click.UsageError("a conversation needs standard input, which is closed")
+    variables = template_variables(chat_template_config)
+    name, drafting = options["model"], _drafting(options)
+    model, tokenizer, arguments = open_model(options)
+
+    from spectool.commands.blas import blas_hint
+    from spectool.commands.conversation import Conversation
+
+    if hint := blas_hint(model):
+        say(hint)
+
+    try:
+        conversation = Conversation(model, tokenizer, system_prompt=system_prompt, variables=variables, **arguments)
+    except SpectoolError as error:
+        raise SpectoolError(f"{name}: {error}") from error
+    if sys.stdin.isatty():
+        say(f"You are talking to {name}. {drafting}")
+        say("Type a message and press Enter. Ctrl-C stops an answer, Ctrl-D ends the conversation, /help shows more.")
+    for line in _turns():
+        match line.strip():
+            case "":
+                continue
+            case "/quit" | "/exit":
+                break
+            case "/reset":
+                conversation.reset()
+                say("The conversation so far is forgotten.")
+            case "/help":
+                say(_HELP)
+            case command if command.startswith("/") and " " not in command:
+                say(f"{command}: no such command. {_HELP}")
+            case _:
+                _answer(conversation, line)
+
+
+def _answer(conversation: Any, line: str) -> None:
+    """Stream an answer; Ctrl-C, and what is not UTF-8 or refused by the template, end it, not the conversation."""
+    response, began = None, time.perf_counter()
+    try:
+        require_utf8(line, "this turn: ")
+        with closing(conversation.answer(line)) as responses:
+            for response in responses:
+                click.echo(response.text, nl=False)
+    except KeyboardInterrupt:
+        click.echo(" …", nl=False)
+    except SpectoolError as error:
+        say(f"Error: {error}")
+        return
+    click.echo()
+    if response is not None:
+        say(click.style(_figures(response, time.perf_counter() - began), dim=True))
+
+
+def _figures(response: Any, seconds: float) -> str:
+    """Sum up an answer that took this long, the reading of the new part of the conversation included."""
+    return (
+        f"{response.generation_tokens} tokens in {seconds:.1f} s, {response.generation_tps:.1f} per second, "
+        f"{response.drafting.tokens_per_pass:.2f} tokens per pass"
+    )
+
+
+def _drafting(options: dict[str, Any]) -> str:
+    """Say in a sentence what drafts, going by the command's options."""
+    named = [
+        "the conversation so far" if options["history"] else None,
+        f"the dictionary {options['dictionary'].name}" if options["dictionary"] else None,
+        f"the draft model {options['draft_model']}" if options["draft_model"] else None,
+    ]
+    sources = [source for source in named if source is not None]
+    if options["num_draft_tokens"] == 0 or not sources:
+        return "Nothing is drafted."
+    return f"Drafts come from {' and '.join(filter(None, [', '.join(sources[:-1]), sources[-1]]))}."
+
+
+def _turns() -> Iterator[str]:
+    """Yield what is typed or piped in, turn by turn; lines that end in a backslash are joined."""
+    begun = ""
+    while (line := _line("… " if begun else "> ")) is not None:
+        if line.endswith("\\"):
+            begun += line[:-1] + "\n"
+            continue
+        yield begun + line
+        begun = ""
+    if begun:
+        yield begun
+
+
+def _line(prompt: str) -> str | None:
+    """Read a line without its end, bytes that are not UTF-8 as lone surrogates; None at the end of the input."""
+    if not sys.stdin.isatty():
+        line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")
+        return line.rstrip("\r\n") if line else None
+    import readline  # noqa: F401  # gives input() its history and line editing
+
+    if not sys.stdout.isatty():  # answers go to a file: the prompt must not
+        click.echo(prompt, nl=False, err=True)
+        prompt = ""
+    try:
+        return input(prompt)
+    except EOFError:
+        say("")
+        return None
+    except UnicodeDecodeError as error:
+        say(f"Error: this turn: not UTF-8 at byte {error.start}. Convert it first")
+        return ""
+    except KeyboardInterrupt:
+        say("\nCtrl-D or /quit ends the conversation.")
+        return ""

@@ -1,0 +1,109 @@
+"""The text of a task: some of its documents, and passages of them that every tokenizer spells exactly.
+
+Target and drafts are measured on the same passages, drawn with a seed: documents from the whole corpus, then one
+passage of each by turns.
+"""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from spectool import CorpusError
+from spectool.build.inputs import Reader, describe_corpus
+from spectool.corpora import Corpus
+from spectool.lab.tuning.examples import passages
+from spectool.tokenization import Tokenizer
+
+_DOCUMENTS = 8  # kept for each passage wanted
+
+
+@dataclass(frozen=True, slots=True)
+class TaskText:
+    """Text to measure a task on."""
+
+    documents: tuple[str, ...]  # whole documents
+    passages: tuple[str, ...]  # passages of them
+    left_out: int  # passages that some tokenizer does not spell
+    inputs: dict[str, Any]  # what was read, for the record
+
+    @property
+    def words(self) -> int:
+        """Pieces of the documents between white space."""
+        return sum(len(text.split()) for text in self.documents)
+
+
+def read_text(
+    corpus: Corpus, target: Tokenizer, others: Sequence[Tokenizer], reader: Reader, rows: int, length: int, seed: int
+) -> TaskText:
+    """Draw at most ``rows`` passages of a corpus, of at most ``length`` of the target's tokens each, by ``seed``.
+
+    One long word may have more. The corpus is read once, and corpora of as many documents give documents of the same
+    places.
+
+    Raises:
+        CorpusError: It gives fewer than two passages that all tokenizers spell.
+    """
+    rng = random.Random(seed)
+    drawn = ((rng.random(), place, document.text) for place, document in enumerate(reader(corpus)))
+    documents = [text for _, _, text in heapq.nsmallest(rows * _DOCUMENTS, drawn)]
+    found: list[str] = []
+    left_out = 0
+    turns = deque(_shuffled(passages(target, text, length), rng) for text in documents)
+    while turns and len(found) < rows:
+        passage = next(turns[0], None)
+        if passage is None:
+            turns.popleft()
+            continue
+        turns.rotate(-1)
+        if any(each.bytes_of(each.encode(passage)) != passage.encode() for each in (target, *others)):
+            left_out += 1
+        elif len(target.encode(passage)) > 1:
+            found.append(passage)
+    if len(found) < 2:
+        raise CorpusError(
+            f"{corpus.spec}: gives {len(found)} passages of at most {length} tokens, expected at least 2; {left_out} "
+            "are left out because a tokenizer does not keep their bytes. Give more text, or see what a tokenizer "
+            "keeps: spectool inspect TOKENIZER --as-loaded"
+        )
+    return TaskText(tuple(documents), tuple(found), left_out, describe_corpus(corpus))
+
+
+def _shuffled(items: Iterable[str], rng: random.Random) -> Iterator[str]:
+    listed = list(items)
+    rng.shuffle(listed)
+    yield from listed
+
+
+def fertility(
+    tokenizers: Mapping[str, Tokenizer], texts: Mapping[str, TaskText], reference: str | None, parallel: bool
+) -> dict[str, Any]:
+    """Return fertility and tax of every tokenizer and task: how many tokens a language needs for what it says.
+
+    Fertility is tokens per piece of text between white space (DictSpec, section 4.3). The tax is fertility over that of
+    the reference. Where the corpora are parallel it is tokens over tokens of the reference for the same content, which
+    needs no words. That is the premium of Petrov et al., 2023. Without a reference it is the task of the least tax.
+
+    Raises:
+        CorpusError: Said to be parallel, the corpora have different numbers of documents.
+    """
+    counts = {task: text.inputs["documents"] for task, text in texts.items()}
+    if parallel and len(set(counts.values())) > 1:
+        said = ", ".join(f"{task} {count:,}" for task, count in counts.items())
+        raise CorpusError(
+            f"--parallel: expected corpora of as many documents, got {said}. Give translations, document by document, "
+            "or leave it out"
+        )
+    words = pd.Series({task: text.words for task, text in texts.items()})
+    found: dict[str, Any] = {}
+    for name, tokenizer in tokenizers.items():
+        tokens = {task: sum(map(len, tokenizer.encode_batch(text.documents))) for task, text in texts.items()}
+        table = pd.DataFrame({"tokens": tokens, "fertility": pd.Series(tokens) / words})
+        compared = table["tokens" if parallel else "fertility"]
+        table["tax"] = compared / (compared.min() if reference is None else compared[reference])
+        found[name] = {task: row.to_dict() | {"tokens": tokens[task]} for task, row in table.iterrows()}
+    return {"reference": reference, "parallel": parallel, "tokenizers": found}

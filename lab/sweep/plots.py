@@ -1,0 +1,155 @@
+"""Plots of a sweep as SVG: what the paper's Figures 1 to 3 show, and the dial of the threshold. Needs matplotlib."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
+from typing import Any
+
+import pandas as pd
+from matplotlib.lines import Line2D
+
+from spectool.lab.sweep.tables import PAIR, best_of, longest_order, number, pearson
+from spectool.measure.page import drawn
+from spectool.measure.plot_style import COLOURS, MARKERS
+
+_WIDTH = 3.5  # inches of one panel
+_SPEEDUP = "tokens per pass"
+_GREY = "#666666"
+_POINTS = {"linestyle": "none"}
+_HOLLOW = {"linestyle": "none", "fillstyle": "none"}
+Series = Mapping[str, pd.DataFrame]
+Looks = Mapping[Any, Mapping[str, Any]]
+"""How matplotlib draws each value of a column."""
+
+
+def draw_all(series: Series) -> dict[str, str]:
+    """Return the plots that the runs have enough points for, by name."""
+    drawings = {"fertility": _fertility, "sizes": _sizes, "orders": _orders, "thresholds": _thresholds}
+    found = {name: draw(series) for name, draw in drawings.items()} if series else {}
+    return {name: svg for name, svg in found.items() if svg is not None}
+
+
+def _fertility(series: Series) -> str:
+    """Fertility against the best of the sweep (paper: Figure 1)."""
+    languages, tokenizers = _looks(series, "language", color=COLOURS), _looks(series, "tokenizer", marker=MARKERS)
+
+    def draw(panel: Any, name: str) -> None:
+        best = best_of(series[name])
+        for row in best.itertuples():
+            look = {**languages[row.language], **tokenizers[row.tokenizer]}
+            panel.plot(row.fertility, row.tokens_per_pass, **_POINTS, **look)
+        found = pearson(best[["fertility", "tokens_per_pass"]])
+        r = f"\nr = {found[0]:.2f} [{found[1]:.2f}, {found[2]:.2f}], n = {len(best)}" if found else ""
+        panel.set(title=f"{name}{r}", xlabel="fertility (tokens per word)")
+
+    shown = _legend(languages, marker="o", **_POINTS) + _legend(tokenizers, color=_GREY, **_POINTS)
+    return _panels(series, 3.4, f"best {_SPEEDUP}", draw, shown)
+
+
+def _sizes(series: Series) -> str | None:
+    """Size against tokens per pass, a line for each threshold (paper: Figure 2)."""
+    if all(runs["size"].nunique() < 2 for runs in series.values()):
+        return None
+    longest = {name: longest_order(runs) for name, runs in series.items()}
+    looks = _looks(longest, "min_prob", color=COLOURS, marker=MARKERS)
+
+    def draw(panel: Any, name: str) -> None:
+        runs = longest[name]
+        means = runs.pivot_table(index="size", columns="min_prob", values="tokens_per_pass", aggfunc="mean")
+        for threshold in means:
+            panel.plot(means[threshold].dropna(), **looks[threshold])
+        panel.set_xscale("log")
+        panel.set_xticks(means.index, [number(size) for size in means.index], rotation=45)
+        panel.minorticks_off()
+        taken = "n-grams taken" if runs["entries_asked"].notna().any() else "bytes at most"
+        panel.set(title=_with_order(name, runs), xlabel=taken)
+
+    shown = _legend({f"p_min {threshold:g}": look for threshold, look in looks.items()})
+    return _panels(series, 3.0, f"{_SPEEDUP}, mean of all pairs", draw, shown)
+
+
+def _orders(series: Series) -> str | None:
+    """The best of each order, for every pair (paper: Figure 3)."""
+    best = {name: best_of(runs, "order") for name, runs in series.items() if runs["order"].nunique() > 1}
+    if not best:
+        return None
+    looks = _looks(best, "order", color=COLOURS, marker=MARKERS)
+    pairs = sorted(set(pd.concat(best.values())[PAIR].itertuples(index=False, name=None)), reverse=True)
+
+    def draw(panel: Any, name: str) -> None:
+        for order, points in best[name].groupby("order"):
+            at = [pairs.index(pair) for pair in points[PAIR].itertuples(index=False, name=None)]
+            panel.plot(points["tokens_per_pass"], at, **_HOLLOW, **looks[order])
+        panel.set_yticks(range(len(pairs)), ["  ".join(pair) for pair in pairs])
+        panel.set(title=name, xlabel=f"best {_SPEEDUP}", ylim=(-0.7, len(pairs) - 0.3))
+
+    return _panels(best, 0.9 + 0.24 * len(pairs), "", draw, _legend(looks, **_HOLLOW), sharex=True)
+
+
+def _thresholds(series: Series) -> str | None:
+    """Acceptance against tokens per pass along the thresholds, at the largest size and the longest order.
+
+    The ends of one tokenizer's lines say which threshold they are.
+    """
+    largest = {}
+    for name, runs in series.items():
+        longest = longest_order(runs)
+        size = longest["size"].max()
+        largest[f"{_with_order(name, longest)}, {number(size)}"] = longest[longest["size"] == size]
+    if all(runs["min_prob"].nunique() < 2 for runs in largest.values()):
+        return None
+    languages, tokenizers = _looks(largest, "language"), _looks(largest, "tokenizer", color=COLOURS)
+    strokes = {
+        name: {"linestyle": stroke} for name, stroke in zip(largest, cycle(("-", "--", ":", "-.")), strict=False)
+    }
+
+    def draw(panel: Any, language: str) -> None:
+        for name, runs in largest.items():
+            for tokenizer, line in runs[runs["language"] == language].sort_values("min_prob").groupby("tokenizer"):
+                look = {**strokes[name], **tokenizers[tokenizer]}
+                panel.plot(line["acceptance"], line["tokens_per_pass"], marker="o", markersize=3, **look)
+                for end in (line.iloc[0], line.iloc[-1]) if tokenizer == next(iter(tokenizers)) else ():
+                    at = (end["acceptance"], end["tokens_per_pass"])
+                    panel.annotate(f"{end['min_prob']:g}", at, (4, 3), textcoords="offset points", fontsize=7)
+        panel.set(title=language, xlabel="acceptance rate")
+
+    return _panels(languages, 3.0, _SPEEDUP, draw, _legend(tokenizers) + _legend(strokes, color=_GREY), sharex=True)
+
+
+def _panels(
+    names: Iterable[str],
+    height: float,
+    ylabel: str,
+    draw: Callable[[Any, str], None],
+    shown: Sequence[Line2D],
+    sharex: bool = False,
+) -> str:
+    """Draw a panel for each name, side by side on one vertical scale, with a legend of ``shown`` below."""
+    titles = list(names)
+    width = _WIDTH * len(titles) + 0.4
+
+    def whole(figure: Any) -> None:
+        panels = figure.subplots(1, len(titles), sharey=True, sharex=sharex, squeeze=False)[0]
+        for panel, name in zip(panels, titles, strict=True):
+            draw(panel, name)
+            panel.title.set_fontsize(9)
+        panels[0].set_ylabel(ylabel)
+        columns = max(1, min(int(width // 1.35), len(shown)))
+        figure.legend(handles=shown, loc="outside lower center", ncols=columns)
+
+    return drawn(width, height + 0.7, whole)
+
+
+def _with_order(name: str, runs: pd.DataFrame) -> str:
+    return ", ".join(filter(None, (name, runs["order"].iloc[0])))
+
+
+def _looks(series: Series, column: str, **styles: Sequence[str]) -> Looks:
+    """Give every value of a column a colour, a marker, or both."""
+    values = sorted(pd.concat(series.values())[column].dropna().unique())
+    return {
+        value: {name: style[place % len(style)] for name, style in styles.items()} for place, value in enumerate(values)
+    }
+
+
+def _legend(looks: Looks, **common: Any) -> list[Line2D]:
+    return [Line2D([], [], label=str(label), **common, **look) for label, look in looks.items()]

@@ -1,0 +1,84 @@
+"""The format of measured runs: one Parquet file, a row for each dictionary or drafter that was replayed.
+
+    runs.parquet     one row group; columns as in `SCHEMA`, rows in the order of `KEY`
+
+A setting that a method does not have is null. What makes one run another than all others are its settings and what
+it was measured on (`KEY`); everything else is a result.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spectool.artifacts.benchmark import read_rows
+from spectool.artifacts.replacing import renaming
+
+RUNS = "runs.parquet"
+Row: TypeAlias = dict[str, Any]
+
+_SETTINGS = {
+    "language": pa.string(),  # as the grid names it
+    "tokenizer": pa.string(),  # likewise
+    "method": pa.string(),
+    "reading": pa.string(),
+    "order": pa.string(),
+    "entries_asked": pa.int64(),
+    "max_bytes": pa.int64(),
+    "min_prob": pa.float64(),
+    "num_draft_tokens": pa.int64(),
+}
+_MEASURED_ON = {
+    "fingerprint": pa.string(),  # of the tokenizer
+    "build_corpus": pa.string(),
+    "build_bytes": pa.int64(),  # on disk
+    "replay_corpus": pa.string(),
+    "replay_bytes": pa.int64(),
+    "replay_limit": pa.int64(),  # tokens asked for, 0 for all
+    "script": pa.string(),  # of the lines that were kept
+    "split_as": pa.string(),  # language code for splitting words
+}
+_RESULTS = {
+    "build_words": pa.int64(),
+    "replay_words": pa.int64(),  # between white space
+    "tokens": pa.int64(),
+    "fertility": pa.float64(),
+    "entries": pa.int64(),  # stored
+    "file_bytes": pa.int64(),  # null where no file was written
+    "passes": pa.int64(),
+    "drafted_passes": pa.int64(),
+    "proposed": pa.int64(),
+    "accepted": pa.int64(),
+    "tokens_per_pass": pa.float64(),
+    "acceptance": pa.float64(),
+    "mean_accepted_length": pa.float64(),
+    "coverage": pa.float64(),
+    "seconds": pa.float64(),  # with its share of what several runs have in common
+}
+SCHEMA = pa.schema({**_SETTINGS, **_MEASURED_ON, **_RESULTS}, {"spectool-runs": "1"})
+KEY = (*_SETTINGS, *_MEASURED_ON)
+
+
+def key(row: Row) -> tuple[Any, ...]:
+    """Return what makes a run another than all others."""
+    return tuple(row[name] for name in KEY)
+
+
+def write_runs(path: Path, rows: Iterable[Row]) -> None:
+    """Write runs, of equal ones the first, in one step: ``path`` is absent, the old file, or the whole new one."""
+    first = {key(row): row for row in reversed([*rows])}
+    ordered = sorted(first.values(), key=lambda row: [(value is not None, value) for value in key(row)])
+    with renaming(path) as partial:
+        pq.write_table(pa.Table.from_pylist(ordered, SCHEMA), partial, compression="zstd")
+
+
+def read_runs(path: Path) -> list[Row]:
+    """Read a file of runs.
+
+    Raises:
+        ArtifactError: It is no such file, of another version, or damaged.
+    """
+    rows: list[Row] = read_rows(path, SCHEMA).to_pylist()
+    return rows

@@ -1,0 +1,260 @@
+"""A run of steps: measured and saved at intervals, begun where an earlier one was stopped, written when all is done.
+
+Its work directory has ``checkpoint.safetensors`` (weights, state of the optimizer, step) and tables of rows for each
+step. What a step learns depends on the seed and its number alone, so that nothing else is kept.
+
+Another command with the same OUT finds an error that names what differs. The optimizer is AdamW with clipped
+gradients, and a rate that rises and falls with the step. ``training.json`` beside the model says what was done.
+"""
+
+import json
+import math
+import os
+import platform
+import shutil
+import signal
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import Any, Generic, TypeVar
+
+import mlx.core as mx
+import mlx.optimizers as optim
+from mlx.utils import tree_flatten, tree_unflatten
+from tqdm import tqdm
+
+from spectool import ArtifactError, SpectoolError, __version__, has_extra
+from spectool.artifacts.console import say
+from spectool.artifacts.manifest import file_entries
+from spectool.artifacts.replacing import check_replaceable, renaming
+from spectool.artifacts.work import differences, work_path, write_json
+from spectool.build.inputs import Progress
+from spectool.lab.training.curves import CURVE, Point, read_rows, write_rows
+from spectool.lab.training.run_options import RunOptions
+from spectool.lab.training.saved import FORMAT, RECORD
+
+CHECKPOINT = "checkpoint.safetensors"
+_WARM_UP = 0.03  # of the steps
+_LEAST = 0.02  # of the peak rate, at the end
+_LONGEST_GRADIENT = 1.0
+Options = TypeVar("Options", bound=RunOptions)
+
+
+def rate_schedule(steps: int, peak: float) -> Callable[[mx.array], mx.array]:
+    """Return the learning rate by step (from 0): linear warm-up, then half a cosine down to a fiftieth."""
+    warm_up = max(1, round(steps * _WARM_UP))
+    rising = optim.linear_schedule(peak / warm_up, peak * (1 + 1 / warm_up), warm_up)  # peak at the last step of it
+    falling = optim.cosine_decay(peak, max(1, steps - warm_up), _LEAST * peak)
+    return optim.join_schedules([rising, falling], [warm_up])
+
+
+def finished(out: Path, key: Mapping[str, Any], progress: Progress) -> dict[str, Any] | None:
+    """Return the record of a finished training with the same key, and say so; None where there is nothing yet.
+
+    Raises:
+        ArtifactError: There is something else.
+    """
+    if not (out / RECORD).is_file():
+        check_replaceable(out, FORMAT)
+        return None
+    try:
+        record: dict[str, Any] = json.loads((out / RECORD).read_text(encoding="utf-8"))
+        there = record["arguments"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(f"{out / RECORD}: not readable ({error}). Choose another -o, or remove {out}") from error
+    if there != key:
+        raise ArtifactError(
+            f"{out}: has a model of another training: {differences(there, key)}. Choose another -o, or remove {out}"
+        )
+    shutil.rmtree(work_path(out), ignore_errors=True)
+    progress(f"{out} is finished already; remove it to train it again")
+    return record
+
+
+class Run(ABC, Generic[Options]):
+    """A training in its work directory.
+
+    Attributes:
+        rows: What is in its tables so far, by file.
+    """
+
+    title = "training"  # of the progress bar
+    tables: Mapping[str, type[Any]] = MappingProxyType({CURVE: Point})  # kinds of rows by file; each has a ``step``
+
+    def __init__(
+        self, work: Path, model: Any, options: Options, rate: float, progress: Progress, first: bool = True
+    ) -> None:
+        """Take up the last checkpoint in ``work``, if there is one; the model is trained in place.
+
+        ``rate`` is the peak of the learning rate. The ``first`` process is the one that measures, shows and writes.
+        """
+        self._work, self._model, self._options = work, model, options
+        self._progress, self._first = progress, first
+        self._optimizer = optim.AdamW(rate_schedule(options.steps, rate), betas=[0.9, 0.98], weight_decay=0.05)
+        self._optimizer.init(model.trainable_parameters())
+        self.rows: dict[str, list[Any]] = {file: [] for file in self.tables}
+        if (work / CHECKPOINT).exists():
+            last = self._load(work / CHECKPOINT)
+            for file, kind in self.tables.items():
+                self.rows[file] = [row for row in read_rows(work / file, kind) if row.step <= last]
+            progress(f"going on after step {last:,} of {options.steps:,}")
+
+    @property
+    def points(self) -> list[Point]:
+        """The curve so far."""
+        return self.rows[CURVE]
+
+    @abstractmethod
+    def step(self, step: int, stop: bool) -> tuple[float, int, bool]:
+        """Take a step (from 0); ``stop`` says whether this process wants to end after it.
+
+        Returns:
+            Loss, nats per token; tokens learned; whether any process wants to end.
+        """
+
+    @abstractmethod
+    def measure(self, step: int) -> tuple[float | None, str]:
+        """Measure on held-out text after so many steps; return bits per byte, if known, and a phrase."""
+
+    @abstractmethod
+    def store(self, folder: Path) -> dict[str, Any]:
+        """Write the model with its tokenizer; return what the record says of it."""
+
+    @abstractmethod
+    def draw(self, folder: Path) -> None:
+        """Draw the curves."""
+
+    def update(self, gradients: dict[str, Any]) -> None:
+        """Apply gradients, scaled down where they are longer than 1."""
+        clipped, _ = optim.clip_grad_norm(gradients, _LONGEST_GRADIENT)  # type: ignore[no-untyped-call]
+        self._optimizer.update(self._model, clipped)
+
+    def train(self) -> None:
+        """Take all steps that are missing: a bar in a terminal, elsewhere a line for every measurement.
+
+        Raises:
+            SpectoolError: A loss that is no number any more.
+            KeyboardInterrupt: Ctrl-C; the step is finished and a checkpoint written before.
+        """
+        steps, known = self._options.steps, ""
+        measure_every, save_every = self._options.intervals
+        last = self.points[-1] if self.points else Point(0, 0, 0.0, math.nan, None)
+        begun = time.perf_counter() - last.seconds
+        bar = tqdm(
+            total=steps,
+            initial=last.step,
+            desc=self.title,
+            unit=" steps",
+            disable=None if self._first else True,
+            smoothing=0.05,
+        )
+        with bar, deferred_interrupt() as interrupted:
+            for step in range(last.step + 1, steps + 1):
+                loss, tokens, stop = self.step(step - 1, interrupted())
+                if not math.isfinite(loss):
+                    raise SpectoolError(
+                        f"the loss of step {step} is {loss}: expected a number. Lower --rate, with another -o"
+                    )
+                bits, measured = None, ""
+                if self._first and (step % measure_every == 0 or step == steps):
+                    bits, measured = self.measure(step)
+                    known = f", {measured}"
+                last = Point(step, last.tokens + tokens, time.perf_counter() - begun, loss, bits)
+                self.points.append(last)
+                figures = f"{loss:.3f} nats/token{known}, {last.tokens / last.seconds:,.0f} tokens/s"
+                bar.set_postfix_str(figures, refresh=False)
+                bar.update()
+                if bar.disable and measured:
+                    left = (steps - step) * last.seconds / step / 60
+                    say(f"step {step:,} of {steps:,}: {figures}, {left:.1f} min left")
+                if self._first and (stop or step % save_every == 0 or step == steps):
+                    self._write_tables(self._work)  # first: they may have more steps than the checkpoint, never fewer
+                    self._save(self._work / CHECKPOINT, step)
+                if stop:
+                    raise KeyboardInterrupt(f"Interrupted after step {step:,}; the same command goes on from there.")
+
+    def write(self, key: dict[str, Any], out: Path) -> dict[str, Any]:
+        """Write the model, measured as it is stored, and its record to ``out``; return the record."""
+        folder = self._work / "model"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        self._progress("writing and measuring the model")
+        facts = self.store(folder)
+        self._write_tables(folder)
+        if has_extra("report"):
+            self.draw(folder)
+        last = self.points[-1]
+        record = {
+            "arguments": key,
+            "steps": last.step,
+            "tokens": last.tokens,
+            "seconds": round(last.seconds, 1),
+            "loss": last.loss,
+            **facts,
+            "files": file_entries(folder),
+            "device": str(mx.default_device()),
+            "versions": {
+                "spectool": __version__,
+                "python": platform.python_version(),
+                **{name: version(name) for name in ("mlx", "mlx-lm", "numpy")},
+            },
+        }
+        write_json(folder / RECORD, record)
+        folder.replace(out.resolve())
+        return record
+
+    def _write_tables(self, folder: Path) -> None:
+        for file, kind in self.tables.items():
+            write_rows(folder / file, kind, self.rows[file])
+
+    def _save(self, path: Path, step: int) -> None:
+        """Write a checkpoint and wait until it is on the disk."""
+        state = {"model": self._model.parameters(), "optimizer": self._optimizer.state}
+        arrays: Any = tree_flatten(state, destination={})
+        with renaming(path) as partial, partial.open("wb") as file:
+            mx.save_safetensors(file, arrays, {"step": str(step)})
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _load(self, path: Path) -> int:
+        """Put a checkpoint into the model and its optimizer; return the steps done."""
+        try:
+            found: Any = mx.load(str(path), return_metadata=True)
+            arrays, metadata = found
+            state: Any = tree_unflatten(arrays)
+            self._model.load_weights(tree_flatten(state["model"]))
+            self._optimizer.state = state["optimizer"]
+            self._optimizer.init(self._model.trainable_parameters())
+            mx.eval(self._model.parameters(), self._optimizer.state)
+            return int(metadata["step"])
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise ArtifactError(
+                f"{path}: not a readable checkpoint ({error}). Remove {path.parent} and give the same command to begin "
+                "anew"
+            ) from error
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[Callable[[], bool]]:
+    """Give a function that says whether Ctrl-C was pressed; while it is in use, only the second one interrupts."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    if threading.current_thread() is not threading.main_thread():  # which has no signals
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,228 @@
+"""The stage behind ``spectool train-draft``: text and a tokenizer in, a small model out.
+
+Text becomes a stream of ids (`text`), and ids become classes (`classes`). Steps are taken on rows that the seed and the
+step decide (`Feed`). The model is written over all ids and measured as mlx-lm loads it (`bits_per_byte`). Several
+processes started by ``mlx.launch`` share every step: each computes the gradients of its rows, and all apply the
+average. The first one writes.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx.nn.utils import average_gradients, value_and_grad
+from mlx.utils import tree_flatten
+
+from spectool import TokenizerError
+from spectool.artifacts.work import work_path, working
+from spectool.build.inputs import Progress, Reader
+from spectool.lab.training.bits_per_byte import code_length, total
+from spectool.lab.training.classes import Classes, choose_classes, classes_of, loss_of
+from spectool.lab.training.options import TrainOptions, check
+from spectool.lab.training.run import CHECKPOINT, Run, finished
+from spectool.lab.training.text import (
+    Delimiters,
+    Feed,
+    TrainingCorpus,
+    TrainingText,
+    delimiters_of,
+    load,
+    prepare,
+)
+from spectool.runtime.host.importing import mlx_lm
+from spectool.runtime.host.training import Model, ModelArgs, save_config
+from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.fingerprint import short
+
+_TABLES = ("model.embed_tokens.weight", "lm_head.weight")  # a row for each id
+_VERSION = 4  # of how arguments make a model
+
+
+def save_model(model: Model, config: dict[str, Any], classes: Classes, folder: Path) -> dict[str, int]:
+    """Write a model over classes, and its configuration, as one over all ids: each gets the row of its class.
+
+    Returns:
+        Parameters of the model that is stored, and those of them that are no rows of ids.
+    """
+    weights: Any = tree_flatten(model.parameters(), destination={})
+    inner = sum(weight.size for name, weight in weights.items() if name not in _TABLES)
+    of_id = mx.array(classes.of_id)
+    weights |= {name: weights[name][of_id] for name in _TABLES if name in weights}
+    mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
+    save_config({**config, "vocab_size": len(classes.of_id)}, folder / "config.json")
+    return {"stored": sum(weight.size for weight in weights.values()), "without_embeddings": inner}
+
+
+def save_tokenizer(tokenizer: Tokenizer, delimiters: Delimiters, folder: Path) -> None:
+    """Write ``tokenizer.json`` and ``tokenizer_config.json``: the one that encoded the text, as transformers keeps it.
+
+    A chat template is left out, since the model has never seen a turn.
+
+    Raises:
+        TokenizerError: transformers makes another tokenizer of them.
+    """
+    strings = {number: string for string, number in tokenizer.vocabulary.items()}
+    roles = {
+        "bos_token": tokenizer.roles.bos,
+        "eos_token": delimiters.last,
+        "pad_token": tokenizer.roles.pad,
+        "unk_token": tokenizer.unknown,
+    }
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    config |= {role: strings[number] for role, number in roles.items() if number is not None}
+    tokenizer.backend.save(str(folder / "tokenizer.json"), pretty=False)
+    text = json.dumps(config, ensure_ascii=False, indent=2)
+    (folder / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
+    stored = open_tokenizer(folder)
+    if stored.fingerprint != tokenizer.fingerprint:
+        raise TokenizerError(
+            f"{tokenizer.name}: transformers makes another tokenizer of it ({short(stored.fingerprint)}, expected "
+            f"{short(tokenizer.fingerprint)}). Give its directory instead of a file, or update transformers"
+        )
+
+
+def train_draft(
+    sources: Mapping[str, TrainingCorpus],
+    tokenizer: Tokenizer,
+    out: Path,
+    options: TrainOptions,
+    progress: Progress,
+    reader: Reader = iter,
+    reading: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Train a model from random weights and write it to ``out``, which `mlx_lm.load` opens.
+
+    The same call resumes at the last checkpoint of one that was killed, with the same numbers as without the kill. On a
+    CPU they are equal to the bit; an accelerator may add in another order.
+
+    Args:
+        sources: Text to train on and to measure on, by name.
+        tokenizer: The model's.
+        out: Directory of the model, made in one step when all is done. Until then the work lies beside it.
+        options: See `TrainOptions`.
+        progress: Called with a phrase when something begins.
+        reader: Iterates over a corpus.
+        reading: How the corpora are read, for the record.
+
+    Returns:
+        The record that is also written to ``out/training.json``; empty in all processes but the first.
+
+    Raises:
+        SpectoolError: Options do not fit together, or the text is too short. Or another training runs in the same
+            place, or the loss is no number any more.
+        KeyboardInterrupt: Ctrl-C; the step is finished and a checkpoint written before.
+    """
+    group = mx.distributed.init()
+    check(options, group.size())
+    delimiters = delimiters_of(tokenizer, options.boundary)
+    key = options.key(
+        tokens=options.text_tokens,
+        delimiters=delimiters._asdict(),
+        tokenizer=tokenizer.fingerprint,
+        corpora={name: source.identity for name, source in sources.items()},
+        reading=reading or {},
+        processes=group.size(),
+        version=_VERSION,
+    )
+    first = group.rank() == 0
+    record = finished(out, key, progress) if first else None
+    if _any_of(group, record is not None):
+        return record or {}
+    place = working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) if first else None
+    with place or nullcontext(work_path(out)) as work:
+        if first:
+            prepare(work, sources, tokenizer, delimiters, options, progress, reader)
+        _any_of(group, False)  # the text is there
+        run = _Training(tokenizer, options, delimiters, load(work), group, work, progress)
+        run.train()
+        return run.write(key, out) if first else {}
+
+
+class _Training(Run[TrainOptions]):
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        options: TrainOptions,
+        delimiters: Delimiters,
+        text: TrainingText,
+        group: mx.distributed.Group,
+        work: Path,
+        progress: Progress,
+    ) -> None:
+        self._tokenizer, self._delimiters, self._text, self._group = tokenizer, delimiters, text, group
+        self._classes = classes_of(np.asarray(text.stream), tokenizer.size, options.min_count)
+        self._rare = float(np.mean(self._classes.of_id[text.stream] == self._classes.common))
+        ids = {"bos_token_id": delimiters.begin, "eos_token_id": delimiters.last}
+        self._config = {**options.shape, **ids, "vocab_size": self._classes.number}
+        mx.random.seed(options.seed)
+        model = Model(ModelArgs.from_dict(self._config))
+        parameters: Any = tree_flatten(model.parameters())
+        self._parameters = sum(weight.size for _, weight in parameters)
+        self._feed = Feed(text.stream, options)
+        held_out = sum(kept.tokens for kept in text.held_out.values())
+        progress(
+            f"{self._parameters:,} parameters, {self._classes.common:,} common ids of {tokenizer.size:,} "
+            f"({self._rare:.2%} of the text are others), {len(text.stream):,} tokens of text, {held_out:,} held out"
+        )
+        super().__init__(work, model, options, options.rate, progress, group.rank() == 0)
+        self._loss_and_gradients = value_and_grad(model, partial(loss_of, model))
+        self._state = [model.state, self._optimizer.state]
+        self._compiled_update = mx.compile(self.update, inputs=self._state, outputs=self._state)
+
+    def step(self, step: int, stop: bool) -> tuple[float, int, bool]:
+        options, group = self._options, self._group
+        rank, size = group.rank(), group.size()
+        rows = self._classes.of_id[np.split(self._feed.rows(step), size)[rank]]
+        rng = np.random.default_rng([options.seed, step, rank])
+        chosen, offsets = choose_classes(rows[:, 1:].reshape(-1), self._classes, options.softmax_classes, rng)
+        loss, gradients = self._loss_and_gradients(mx.array(rows), mx.array(chosen), mx.array(offsets))
+        self._compiled_update(average_gradients(gradients, group))
+        mx.eval(loss, self._state)
+        if size == 1:
+            return float(loss.item()), options.step_tokens, stop
+        both = mx.distributed.all_sum(mx.stack([loss, mx.array(float(stop))]), group=group)
+        total_loss, wishes = np.array(both).tolist()
+        return total_loss / size, options.step_tokens, wishes > 0
+
+    def measure(self, step: int) -> tuple[float | None, str]:
+        texts = self._text.held_out.values()
+        bits = total(
+            code_length(self._model, text, self._options.length, self._classes) for text in texts
+        ).bits_per_byte
+        return bits, f"{bits:.3f} bits/byte"
+
+    def store(self, folder: Path) -> dict[str, Any]:
+        classes = self._classes
+        parameters = save_model(self._model, self._config, classes, folder)
+        save_tokenizer(self._tokenizer, self._delimiters, folder)
+        model = mlx_lm.load(str(folder))[0]
+        held_out = self._text.held_out.items()
+        measured = {name: code_length(model, text, self._options.length) for name, text in held_out}
+        return {
+            "seed": self._options.seed,
+            "held_out": {
+                **total(measured.values()).figures,
+                "corpora": {name: found.figures for name, found in measured.items()},
+            },
+            "parameters": {"trained": self._parameters, **parameters},
+            "vocabulary": {"common": classes.common, "rare": classes.rare, "rare_share_of_text": self._rare},
+            "text": {"tokens": len(self._text.stream), "corpora": self._text.inputs},
+            "tokenizer": self._tokenizer.identity,
+        }
+
+    def draw(self, folder: Path) -> None:
+        from spectool.lab.training.plots import plot_curve
+
+        plot_curve(self.points, folder)
+
+
+def _any_of(group: mx.distributed.Group, value: bool) -> bool:
+    """Wait for all processes; return whether any of them says so."""
+    if group.size() == 1:
+        return value
+    return bool(mx.distributed.all_max(mx.array(float(value)), group=group).item())

@@ -1,0 +1,235 @@
+"""The text of a run in tokens: one stream to train on, and documents held out of it.
+
+It is made once and kept in the work directory, so that a resumed run reads no corpus again:
+
+    stream.npy     the training text, int32 [tokens]
+    text.json      the held-out documents of each corpus, and what was read
+
+Several corpora share the stream by their weights, their documents in random order. Without held-out
+text of its own, a corpus gives some of its documents (`corpora.split`), the same ones whatever the
+run's seed. No text that is held out is trained on, wherever it stands.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool import CorpusError, TokenizerError
+from spectool.artifacts import work as work_directory
+from spectool.artifacts.work import read_json, save, write_json
+from spectool.build.inputs import Progress, Reader, describe_corpus, encoded
+from spectool.corpora import Corpus, in_valid
+from spectool.lab.training.options import TrainOptions
+from spectool.tokenization import Tokenizer
+
+_SHARE = 0.01  # of a large corpus that is held out
+_FEW, _HALF = 10, 0.5  # documents of a small one, and the largest share of it
+
+
+class Delimiters(NamedTuple):
+    """Tokens around every document."""
+
+    begin: int  # id before it
+    end: int | None  # id after it; None where the next document's ``begin`` says it
+
+    @property
+    def last(self) -> int:
+        """Id that says that a text is over."""
+        return self.begin if self.end is None else self.end
+
+
+class TrainingCorpus(NamedTuple):
+    """Text of one kind, such as a language."""
+
+    corpus: Corpus  # text to train on
+    valid: Corpus | None = None  # text to measure on; None for a part of ``corpus``
+    weight: float = 1.0  # its part of the tokens, beside those of the others
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What it is, as JSON has it."""
+        texts = [text for text in (self.corpus, self.valid) if text]
+        return {
+            "corpus": self.corpus.spec,
+            "valid": None if self.valid is None else self.valid.spec,
+            "weight": self.weight,
+            "files": [list(file) for text in texts for file in text.describe_inputs()],
+        }
+
+
+class HeldOut(NamedTuple):
+    """Text to measure on."""
+
+    documents: tuple[NDArray[np.int32], ...]  # ids of each document, ``begin`` first
+    bytes: int  # UTF-8 bytes of all of them
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are predicted: all but the first of each document."""
+        return sum(len(document) - 1 for document in self.documents)
+
+
+class TrainingText(NamedTuple):
+    """The text of a run."""
+
+    stream: NDArray[np.int32]  # ids of the training text in the order of reading it, int32 ``[tokens]``
+    held_out: dict[str, HeldOut]  # text to measure on, by corpus
+    inputs: dict[str, Any]  # what was read, for the record
+
+
+def delimiters_of(tokenizer: Tokenizer, boundary: str | None = None) -> Delimiters:
+    """Return the tokens to put around documents: BOS and EOS, or the only one that there is on both sides.
+
+    ``boundary`` is the string of a token to use alone instead.
+
+    Raises:
+        TokenizerError: There is no such token.
+    """
+    if boundary is not None:
+        if boundary not in tokenizer.vocabulary:
+            raise TokenizerError(f"--boundary: expected a token of {tokenizer.name}, got {boundary!r}")
+        return Delimiters(tokenizer.vocabulary[boundary], None)
+    ends = [token for token in (tokenizer.roles.bos, *tokenizer.roles.eos[:1]) if token is not None]
+    if not ends:
+        raise TokenizerError(f"{tokenizer.name}: has no token for the ends of a text. Name one with --boundary TOKEN")
+    return Delimiters(ends[0], ends[-1] if ends[-1] != ends[0] else None)
+
+
+def split_corpus(corpus: Corpus, reader: Reader, wanted: int, most: float) -> tuple[list[str], list[str]]:
+    """Return all texts of a corpus, and those of them to measure on.
+
+    These are a hundredth, and of a small corpus about ``wanted``, at most a share of ``most``.
+    """
+    documents = [(document.id, document.text) for document in reader(corpus)]
+    share = max(_SHARE, min(most, wanted / max(1, len(documents))))
+    return [text for _, text in documents], [text for name, text in documents if in_valid(name, share)]
+
+
+def prepare(
+    work: Path,
+    sources: Mapping[str, TrainingCorpus],
+    tokenizer: Tokenizer,
+    delimiters: Delimiters,
+    options: TrainOptions,
+    progress: Progress,
+    reader: Reader = iter,
+) -> None:
+    """Read and encode the text of a run into ``work``, unless it is there. Holds all corpora in memory.
+
+    A corpus without a text to measure on gives whole documents, ``options.valid_tokens`` of them and a few more. Its
+    part of ``options.text_tokens`` comes from documents in an order of the seed's; less where it has less.
+
+    Raises:
+        CorpusError: There is no text to train or to measure on.
+    """
+    if (work / "text.json").exists():
+        return
+    progress("reading text")
+    read: dict[str, tuple[list[str], list[str]]] = {}
+    for name, source in sources.items():
+        documents, kept_out = split_corpus(source.corpus, reader, _FEW, _HALF)
+        if source.valid is not None:
+            kept_out = [document.text for document in reader(source.valid)]
+        read[name] = documents, kept_out
+    out = {text for _, kept_out in read.values() for text in kept_out}
+    weights = sum(source.weight for source in sources.values())
+    rng = np.random.default_rng(options.seed)
+    parts: list[NDArray[np.int32]] = []
+    facts: dict[str, Any] = {}
+    held_out: dict[str, Any] = {}
+    progress("encoding text")
+    end = [] if delimiters.end is None else [delimiters.end]
+    for name, source in sources.items():
+        documents, kept_out = read.pop(name)
+        training = [text for text in documents if text not in out]
+        measured: list[list[int]] = []
+        tokens = size = 0
+        for text, ids in filter(itemgetter(1), encoded(tokenizer, kept_out)):
+            if tokens >= options.valid_tokens:
+                break
+            measured.append([delimiters.begin, *ids])
+            tokens += len(ids)
+            size += len(text.encode())
+        if not measured or not training:
+            raise CorpusError(
+                f"{source.corpus.spec}: {len(documents)} documents, expected some to train on and others to measure "
+                "on. Give more text, or other text to measure on with --valid"
+            )
+        left = share = round(options.text_tokens * source.weight / weights)
+        shuffled = (training[place] for place in rng.permutation(len(training)))
+        for _, ids in filter(itemgetter(1), encoded(tokenizer, shuffled)):
+            if left <= 0:
+                break
+            parts.append(np.array([delimiters.begin, *ids, *end], dtype=np.int32)[:left])
+            left -= len(parts[-1])
+        held_out[name] = {"bytes": size, "documents": measured}
+        facts[name] = {
+            "training": describe_corpus(source.corpus),
+            **({} if source.valid is None else {"held_out": describe_corpus(source.valid)}),
+            "left_out": len(documents) - len(training),
+            "weight": source.weight,
+            "tokens": share - left,
+        }
+    save(work, "stream", np.concatenate([parts[place] for place in rng.permutation(len(parts))]))
+    write_json(work / "text.json", {"inputs": facts, "held_out": held_out})
+
+
+def load(work: Path) -> TrainingText:
+    """Read what `prepare` wrote; the stream stays on disk until it is looked at."""
+    found = read_json(work / "text.json")
+    held_out = {
+        name: HeldOut(tuple(np.array(ids, dtype=np.int32) for ids in kept["documents"]), kept["bytes"])
+        for name, kept in found["held_out"].items()
+    }
+    return TrainingText(work_directory.load(work, "stream", mapped=True), held_out, found["inputs"])
+
+
+class Feed:
+    """Rows of tokens for every step of a run, as a function of the seed and the step's number alone.
+
+    Rows of the first two thirds of the steps are half as long as the others. Attention is dear, and a model learns the
+    nearest words first. They are drawn from the first two thirds of the text, the long ones from the rest. Both are in
+    random order and from a random place on. So no text is seen twice before all of its part has been.
+    """
+
+    def __init__(self, stream: NDArray[np.int32], options: TrainOptions) -> None:
+        """Lay out the text, int32 ``[tokens]``.
+
+        Raises:
+            CorpusError: It is too short for a step.
+        """
+        step_tokens, length, cut = options.step_tokens, options.length, len(stream) * 2 // 3
+        self._short_steps, self._step_tokens, self._seed = options.steps * 2 // 3, step_tokens, options.seed
+        self._parts = ((stream[:cut], length // 2), (stream[cut:], length))
+        if any(_rows_in(part, length) < step_tokens // length for part, length in self._parts):
+            raise CorpusError(
+                f"the training text has {len(stream):,} tokens: expected {3 * (step_tokens + 2 * length):,} and more "
+                f"for steps of {step_tokens:,}. Give more text, or fewer --step-tokens"
+            )
+
+    def rows(self, step: int) -> NDArray[np.int32]:
+        """Return the rows of a step (from 0), ``[rows, length + 1]``: each token but the last predicts the next."""
+        number = int(step >= self._short_steps)
+        stream, length = self._parts[number]
+        rows, there = self._step_tokens // length, _rows_in(stream, length)
+        round_, place = divmod(step - number * self._short_steps, there // rows)
+        starts = _starts(there, length, self._seed, number, round_)[place * rows : (place + 1) * rows]
+        return np.stack([stream[start : start + length + 1] for start in starts])
+
+
+def _rows_in(stream: NDArray[np.int32], length: int) -> int:
+    """Return how many rows a part of the text has, from any place on."""
+    return len(stream) // length - 1
+
+
+@lru_cache(maxsize=1)
+def _starts(rows: int, length: int, *seed: int) -> NDArray[np.int64]:
+    """Return where the rows of a part begin, in the order of one round through it."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(length)
+    return first + length * rng.permutation(rows)

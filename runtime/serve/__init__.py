@@ -1,4 +1,0 @@
-"""mlx-lm's OpenAI-compatible server with our loop inside.
-
-In: HTTP requests. Out: answers, metrics, logs.
-"""

@@ -1,0 +1,255 @@
+"""Conversations: what is fed again, what an interruption leaves, and what the terminal sees."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from click.testing import CliRunner
+
+from spectool import RuntimeUnsupported, SpectoolError
+from spectool.cli import main
+from spectool.commands import chat as chat_command
+from spectool.commands.conversation import Conversation
+from spectool.runtime.chat_template import rendered
+from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.loading import load_drafter
+from spectool.runtime.models import load_model
+from spectool.tests.commands.chatting import chat_model
+from spectool.tests.runtime.models import plain
+from spectool.tests.runtime.renumbered import renumbered_target
+
+TURNS = ["Most w Jaworowcu", "Wczoraj wieczorem", "Jak naprawić"]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return chat_model(tmp_path_factory.mktemp("chat"))
+
+
+@pytest.fixture(scope="module")
+def loaded(path: str) -> tuple[Any, Any]:
+    return load_model(path)
+
+
+def from_scratch(loaded: tuple[Any, Any], messages: list[Any], count: int) -> str:
+    """Return what the model answers when it reads the whole conversation anew."""
+    model, tokenizer = loaded
+    tokens = plain(model, rendered(tokenizer, messages, {}), count)
+    ends = [place for place, token in enumerate(tokens) if token in tokenizer.eos_token_ids]
+    detokenizer = tokenizer.detokenizer
+    for token in tokens[: ends[0]] if ends else tokens:
+        detokenizer.add_token(token)
+    detokenizer.finalize()
+    return str(detokenizer.text)
+
+
+@pytest.mark.parametrize("system", [None, "Odpowiadaj krótko."])
+def test_each_answer_is_that_of_a_fresh_reading(loaded: tuple[Any, Any], system: str | None) -> None:
+    model, tokenizer = loaded
+    drafter = load_drafter(tokenizer)
+    chat = Conversation(model, tokenizer, system_prompt=system, drafter=drafter, num_draft_tokens=4, max_tokens=10)
+    for number, turn in enumerate(TURNS):
+        messages = [*chat.messages, {"role": "user", "content": turn}]
+        responses = list(chat.answer(turn))
+        assert "".join(response.text for response in responses) == from_scratch(loaded, messages, 10), number
+        whole = len(rendered(tokenizer, messages, {}))
+        if number:
+            assert responses[-1].prompt_tokens < whole / 2, "what was read before is not read again"
+    assert [message["role"] for message in chat.messages][-2:] == ["user", "assistant"]
+    chat.reset()
+    assert [message["role"] for message in chat.messages] == ["system"] * (system is not None)
+
+
+def test_an_answer_goes_on_with_the_draft_lengths_that_earlier_ones_have_learnt(loaded: tuple[Any, Any]) -> None:
+    chat = Conversation(*loaded, drafter=load_drafter(loaded[1]), num_draft_tokens=None, max_tokens=24)
+    controllers = [list(chat.answer(turn))[-1].drafting.controller for turn in TURNS]
+    chat.reset()
+    controllers.append(list(chat.answer(TURNS[0]))[-1].drafting.controller)
+    assert controllers[0] is not None and len({id(controller) for controller in controllers}) == 1
+    assert controllers[0].passes.known(1)
+
+
+def test_drafts_of_another_tokenizer_are_verified_by_rejection_sampling_by_default(
+    path: str, loaded: tuple[Any, Any], tmp_path: Path
+) -> None:
+    draft, alignment = renumbered_target(tmp_path)
+    drafter = load_drafter(loaded[1], draft_model=draft, alignment=alignment, history=False)
+    chat = Conversation(*loaded, drafter=drafter, num_draft_tokens=4, max_tokens=24, sampler=Sampling(temp=0.8))
+    mx.random.seed(3)
+    drafting = list(chat.answer(TURNS[0]))[-1].drafting
+    print(f"acceptance {drafting.acceptance_rate:.3f} of {drafting.proposed}")
+    assert drafting.acceptance_rate > 0.9
+    options = ["--draft-model", draft, "--alignment", alignment, "--no-history", "--num-draft-tokens", "4"]
+    asked = ["chat", "--model", path, "-m", "24", "--temp", "0.8", "--seed", "3", *options]
+    said = {}
+    for verify in [], ["--verify", "rejection"], ["--verify", "exact"]:
+        result = CliRunner().invoke(main, [*asked, *verify], input=f"{TURNS[0]}\n")
+        assert result.exit_code == 0, result.output
+        said[" ".join(verify)] = result.stdout
+    assert said[""] == said["--verify rejection"] != said["--verify exact"]
+
+
+def test_an_answer_broken_off_stays_as_far_as_it_went(loaded: tuple[Any, Any]) -> None:
+    chat = Conversation(*loaded, max_tokens=20)
+    stream: Iterator[Any] = chat.answer(TURNS[0])
+    begun = "".join(next(stream).text for _ in range(4))
+    with pytest.raises(KeyboardInterrupt):
+        stream.throw(KeyboardInterrupt())  # type: ignore[attr-defined]
+    assert chat.messages[-1] == {"role": "assistant", "content": begun}
+    messages = [*chat.messages, {"role": "user", "content": TURNS[1]}]
+    answer = "".join(response.text for response in chat.answer(TURNS[1]))
+    assert answer == from_scratch(loaded, messages, 20)
+
+
+def test_what_the_template_refuses_leaves_the_conversation_alone(tmp_path: Path) -> None:
+    template = "{% if messages|length > 1 %}{{ raise_exception('one at a time') }}{% endif %}{{ messages[0].content }}"
+    chat = Conversation(*load_model(chat_model(tmp_path, template)), max_tokens=3)
+    list(chat.answer(TURNS[0]))
+    before = list(chat.messages)
+    with pytest.raises(SpectoolError, match="one at a time"):
+        list(chat.answer(TURNS[1]))
+    assert chat.messages == before
+
+
+def test_a_model_without_a_template_is_refused() -> None:
+    with pytest.raises(RuntimeUnsupported, match="no chat template"):
+        Conversation(*load_model(str(demo_path("target"))))
+
+
+def test_from_a_pipe(path: str, loaded: tuple[Any, Any]) -> None:
+    said = f"{TURNS[0]}\n\n/reset\n/nonsense\n{TURNS[1]} \\\nby\u0142o\n/quit\nnever read\n"
+    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input=said)
+    assert result.exit_code == 0, result.output
+    turns = [TURNS[0], f"{TURNS[1]} \nby\u0142o"]
+    expected = [from_scratch(loaded, [{"role": "user", "content": turn}], 5) for turn in turns]
+    assert result.stdout == "".join(f"{answer}\n" for answer in expected)
+    assert "The conversation so far is forgotten." in result.stderr and "/nonsense: no such command" in result.stderr
+
+
+def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str, loaded: tuple[Any, Any]) -> None:
+    said = b"ala \xff ma\n" + f"{TURNS[0]}\n".encode()
+    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input=said)
+    assert result.exit_code == 0, result.output
+    refused, figures = result.stderr.splitlines()
+    assert refused == "Error: this turn: not UTF-8 at byte 4. Convert it first"
+    assert re.fullmatch(r"5 tokens in [\d.]+ s, [\d.]+ per second, [\d.]+ tokens per pass", figures)
+    assert result.stdout == f"{from_scratch(loaded, [{'role': 'user', 'content': TURNS[0]}], 5)}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "Drafts come from the conversation so far."),
+        ({"history": False}, "Nothing is drafted."),
+        ({"num_draft_tokens": 0}, "Nothing is drafted."),
+        ({"dictionary": Path("/x/pl.dict")}, "Drafts come from the conversation so far and the dictionary pl.dict."),
+        (
+            {"dictionary": Path("pl.dict"), "draft_model": "small"},
+            "Drafts come from the conversation so far, the dictionary pl.dict and the draft model small.",
+        ),
+    ],
+)
+def test_the_greeting_says_what_drafts(options: dict[str, Any], said: str) -> None:
+    assert (
+        chat_command._drafting(
+            {"history": True, "dictionary": None, "draft_model": None, "num_draft_tokens": None} | options
+        )
+        == said
+    )
+
+
+def test_a_chat_without_a_template_names_the_model() -> None:
+    model = str(demo_path("target"))
+    result = CliRunner().invoke(main, ["chat", "--model", model])
+    assert result.exit_code == 1 and f"{model}: this model has no chat template" in result.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_the_answer_and_ctrl_d_the_session(path: str) -> None:
+    """On a real terminal."""
+    import os
+    import pty
+    import signal
+    import time
+
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "spectool.cli", "chat", "--model", path, "-m", "100000", "--no-history"]
+    process = subprocess.Popen(command, stdin=child, stdout=subprocess.PIPE, stderr=child, close_fds=True)
+    assert process.stdout is not None
+    os.write(parent, TURNS[0].encode() + b"\n")
+    first = os.read(process.stdout.fileno(), 1)
+    process.send_signal(signal.SIGINT)
+    time.sleep(1)
+    os.write(parent, b"/help\n\x04")
+    rest = process.stdout.read()
+    assert process.wait(60) == 0
+    assert first and "…".encode() in rest
+
+
+def test_generate_takes_what_mlx_lm_takes(path: str, loaded: tuple[Any, Any]) -> None:
+    def generated(*arguments: str) -> Any:
+        result = CliRunner().invoke(
+            main, ["generate", "--model", path, "-p", TURNS[0], "-m", "12", "--json", *arguments]
+        )
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    whole = generated()["text"]
+    system = [{"role": "system", "content": "Krótko."}, {"role": "user", "content": TURNS[0]}]
+    assert generated("--system-prompt", "Krótko.")["text"] == from_scratch(loaded, system, 12)
+    stop = whole[3:6]
+    stopped = generated("--stop", stop)
+    assert (stopped["text"], stopped["finish"]) == (whole[: whole.index(stop)], "stop")
+    drawn = ["--temp", "0.9", "--top-p", "0.9", "--top-k", "50", "--min-p", "0.01", "--xtc-probability", "0.2"]
+    drawn += ["--repetition-penalty", "1.1", "--presence-penalty", "0.1", "--frequency-penalty", "0.1"]
+    drawn += ["--logit-bias", "100=1.5", "--seed", "7"]
+    assert generated(*drawn)["text"] == generated(*drawn)["text"]
+    tokens = plain(loaded[0], rendered(loaded[1], [{"role": "user", "content": TURNS[0]}], {}), 12)
+    ended = generated("--extra-eos-token", str(tokens[2]))
+    assert ended["finish"] == "stop" and ended["tokens"] == tokens.index(tokens[2]) + 1
+    assert generated("--logit-bias", f"{tokens[0]}=-1000")["text"] != whole
+
+
+def test_generate_goes_on_after_a_saved_prompt(path: str, loaded: tuple[Any, Any], tmp_path: Path) -> None:
+    import mlx.core as mx
+    from mlx_lm.models.cache import make_prompt_cache, save_prompt_cache
+
+    file = tmp_path / "begin.safetensors"
+    cache = make_prompt_cache(loaded[0])
+    begin = loaded[1].encode("Krótko.", add_special_tokens=False)
+    mx.eval(loaded[0](mx.array([begin]), cache=cache))
+    save_prompt_cache(str(file), cache, {"model": path})
+    arguments = ["generate", "--model", path, "--system-prompt", "Krótko.", "-p", TURNS[0], "-m", "8", "--json"]
+    saved = CliRunner().invoke(main, [*arguments, "--prompt-cache-file", str(file)])
+    assert saved.exit_code == 0, saved.output
+    after = [*begin, *loaded[1].encode(TURNS[0], add_special_tokens=False)]
+    expected = loaded[1].decode(plain(loaded[0], after, 8))
+    assert json.loads(saved.stdout)["text"].strip() == expected.strip()
+    other = CliRunner().invoke(
+        main, [*arguments, "--model", str(demo_path("target")), "--prompt-cache-file", str(file)]
+    )
+    assert other.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--alignment", "no.align"], "no.align"),
+        (["--strategy", "naive"], "strategy: is about a draft model"),
+        (["--extra-eos-token", "<nonsense>"], "no token of this model"),
+        (["--logit-bias", "100"], "expected ID=BIAS"),
+        (["--chat-template-config", "[]"], "expected a JSON object"),
+        (["--ignore-chat-template", "--system-prompt", "x"], "need the chat template"),
+        (["--draft-model", str(demo_path("draft")), "--strategy", "naive"], "need no translation"),
+    ],
+)
+def test_generate_refuses_options_that_act_on_nothing(path: str, arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(main, ["generate", "--model", path, "-p", "a", *arguments])
+    assert result.exit_code in (1, 2) and message in result.output, result.output

@@ -1,0 +1,136 @@
+"""Coloured cycles: every committed character once, no broken ones, in the right colour."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from spectool.commands.display import MARKS, Display, legend
+from spectool.runtime.decoding.drafter import Cycle
+from spectool.runtime.decoding.stop_strings import StopStrings
+
+GREEN, RED, YELLOW = "\x1b[32m", "\x1b[31m", "\x1b[33m"
+
+
+def letters(tokens) -> str:
+    """One byte for each token."""
+    return bytes(tokens).decode("utf-8", "replace")
+
+
+def cycles_of(data: bytes, cuts: list[int], wrong: list[int]) -> list[Cycle]:
+    """Split ``data`` into cycles of the given lengths, all but the last token of each drafted."""
+    cycles, at = [], 0
+    for cut in [*cuts, len(data)]:
+        part = tuple(data[at : at + cut])
+        if not part:
+            break
+        cycles.append(Cycle((*part[:-1], *wrong), "test", len(part) - 1, part))
+        at += len(part)
+    return cycles
+
+
+def shown(cycles: list[Cycle], decode=letters, stops: Sequence[str] = ()) -> str:
+    display = Display(decode, stop_strings=stops)
+    return "".join(map(display.render, cycles)) + display.finish()
+
+
+def test_marks_say_the_same_as_colours() -> None:
+    shown = Display(letters, styles=MARKS).render(Cycle((97, 98, 120), "test", 2, (97, 98, 99)))
+    assert shown == "[a][b][-x-]{c}"
+    assert legend(MARKS) == "[accepted]  [-rejected-]  {corrected}  <bonus>  undrafted"
+
+
+def test_each_fate_has_its_colour() -> None:
+    text = Display(letters).render(Cycle(tuple(b"abXY"), "test", 2, tuple(b"abc")))
+    assert text == (
+        click.style("a", fg="green")
+        + click.style("b", fg="green")
+        + click.style("XY", fg="red", strikethrough=True)
+        + click.style("c", fg="yellow")
+    )
+    bonus = Display(letters).render(Cycle(tuple(b"ab"), "test", 2, tuple(b"abc")))
+    assert bonus.endswith(click.style("c", fg="cyan"))
+    assert Display(letters).render(Cycle((), "", 0, tuple(b"c"))) == "c"
+
+
+def test_a_stop_token_inside_a_draft_ends_the_colours() -> None:
+    text = Display(letters).render(Cycle(tuple(b"abcd"), "test", 2, tuple(b"ab")))
+    assert click.unstyle(text) == "ab"
+
+
+def test_the_legend_names_every_colour() -> None:
+    assert click.unstyle(legend()).split() == ["accepted", "rejected", "corrected", "bonus", "undrafted"]
+
+
+def test_a_character_waits_for_its_last_byte() -> None:
+    first, second = "ż".encode()
+    display = Display(letters)
+    text = display.render(Cycle((first,), "test", 1, (first,)))
+    assert (text, display.shown, display.held) == ("", (), (first,))
+    text = display.render(Cycle((), "", 0, (second,)))
+    assert (text, display.held) == ("ż", ())
+
+
+def test_bytes_that_are_no_text_do_not_hold_the_rest_back() -> None:
+    data = bytes([0xFF] * 6) + b"koniec"
+    assert click.unstyle(shown(cycles_of(data, [1] * 20, []))) == "koniec"
+
+
+@given(
+    st.text(max_size=30),
+    st.lists(st.integers(1, 6), max_size=20),
+    st.lists(st.sampled_from(list(b"Xz\xc4\x84\xf0")), max_size=3),
+)
+def test_committed_text_is_shown_once_and_whole(text: str, cuts: list[int], wrong: list[int]) -> None:
+    text = text.replace("\ufffd", "").replace("\x1b", "")
+    plain = click.unstyle(shown(cycles_of(text.encode(), cuts, [])))
+    assert plain == text
+    painted = shown(cycles_of(text.encode(), cuts, wrong))
+    assert "\ufffd" not in painted
+    kept = re.sub(r"\x1b\[31m\x1b\[9m.*?\x1b\[0m", "", painted, flags=re.DOTALL)
+    assert click.unstyle(kept) == text
+
+
+@given(
+    st.text("abż", max_size=30),
+    st.lists(st.integers(1, 6), max_size=20),
+    st.lists(st.sampled_from(list(b"Xz")), max_size=3),
+    st.lists(st.text("abż", max_size=4), max_size=3),
+)
+def test_nothing_is_shown_from_a_stop_string_on(text: str, cuts: list[int], wrong: list[int], stops: list[str]) -> None:
+    expected, watched = "", StopStrings(stops)
+    for place, letter in enumerate(text, 1):
+        certain, stopped = watched.add(letter, last=place == len(text))
+        expected += certain
+        if stopped:
+            break
+    painted = shown(cycles_of(text.encode(), cuts, wrong), stops=stops)
+    rejected = r"\x1b\[31m\x1b\[9m[^\x1b]*\x1b\[0m"
+    assert click.unstyle(re.sub(rejected, "", painted)) == expected
+    if expected != text:
+        assert not re.search(f"{rejected}$", painted), "a rejected draft behind the last text that is shown"
+
+
+@pytest.mark.parametrize("name", ["mistral-7b-v0.1", "bielik-11b-v2.5", "qwen2.5", "llama-3.2", "gemma-3"])
+def test_real_tokenizers(shared: Path, name: str) -> None:
+    tokenizer = Tokenizer.from_file(str(shared / "tokenizers" / name / "tokenizer.json"))
+    text = "Zażółć gęślą jaźń, Привіт, світе! 🙂 𐎀 — къырым тили\nнова строка  дві"
+    tokens = tokenizer.encode(text, add_special_tokens=False).ids
+    cycles = [
+        Cycle(
+            (*tokens[at : at + 2], *tokens[:2]),
+            "test",
+            min(2, len(tokens) - at - 1),
+            tuple(tokens[at : at + 3]),
+        )
+        for at in range(0, len(tokens), 3)
+    ]
+    painted = shown(cycles, lambda ids: tokenizer.decode(list(ids), skip_special_tokens=False))
+    kept = re.sub(r"\x1b\[31m\x1b\[9m.*?\x1b\[0m", "", painted, flags=re.DOTALL)
+    assert "\ufffd" not in painted
+    assert click.unstyle(kept).strip() == text

@@ -1,0 +1,111 @@
+"""The commands that make dictionaries from dictionaries, from the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from spectool.artifacts import Dictionary
+from spectool.cli import main
+from spectool.runtime.demo_models import demo_path
+from spectool.tests.build.dictionaries import written
+from spectool.tokenization import Tokenizer
+
+TOKENIZER = str(demo_path("target") / "tokenizer.json")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, bundled: Tokenizer) -> Path:
+    words = ["dzień dobry pani", "добрий вечір", "12 : 30"]
+    rows = {}
+    for word in words:
+        tokens = bundled.encode(word)
+        for end in range(1, len(tokens)):
+            rows[tuple(tokens[max(0, end - 2) : end])] = tokens[end]
+    entries = [(context, (token,), 0.5, 8) for context, token in rows.items()]
+    identity = {**bundled.identity, "name": TOKENIZER}
+    written(tmp_path / "a.dict", entries, tokenizer=identity)
+    written(tmp_path / "b.dict", entries[::2], tokenizer=identity)
+    written(tmp_path / "c.dict", [(tuple(range(20, 26)), (30,), 0.5, 8)], tokenizer=identity)
+    return tmp_path
+
+
+def test_merge(folder: Path) -> None:
+    result = run("merge-dict", folder / "a.dict", folder / "b.dict", "--weight", 1, "--weight", 2.5, "-o", folder / "m",
+                 "--json")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["path"] == str(folder / "m") and facts["statistics"]["entries"] > 0
+    Dictionary(folder / "m").verify()
+    wrong = run("merge-dict", folder / "a.dict", folder / "b.dict", "--weight", 1, "-o", folder / "n")
+    assert wrong.exit_code == 2 and "1 weights for 2 dictionaries" in wrong.output
+    assert run("merge-dict", folder / "a.dict", "-o", folder / "n").exit_code == 2
+    assert run("merge-dict", folder / "a.dict", folder / "nothing", "-o", folder / "n").exit_code == 1
+    assert not (folder / "n").exists()
+
+
+def test_restrict_opens_the_recorded_tokenizer(folder: Path) -> None:
+    result = run("restrict-dict", folder / "a.dict", "--script", "Cyrl", "-o", folder / "r", "--json")
+    assert result.exit_code == 0, result.output
+    statistics = json.loads(result.stdout)["statistics"]
+    assert 0 < statistics["entries"] < statistics["entries_before_restriction"]
+    result = run("restrict-dict", folder / "a.dict", "--language", "uk, crh", "--max-bytes", "1MB", "-o", folder / "r")
+    assert result.exit_code == 0, result.output
+    Dictionary(folder / "r").verify()
+    wrong = run("restrict-dict", folder / "a.dict", "--language", "uk,xx", "-o", folder / "s")
+    assert wrong.exit_code == 2 and "'xx'" in wrong.output
+    assert run("restrict-dict", folder / "a.dict", "-o", folder / "s").exit_code == 2
+
+
+def test_there_and_back_with_llama_cpp(folder: Path) -> None:
+    result = run(
+        "export-dict", folder / "a.dict", "--format", "llama.cpp", "--counted", "-o", folder / "a.lookup", "--json"
+    )
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["bytes"] == (folder / "a.lookup").stat().st_size and facts["entries_left_out"] == 0
+    back = run(
+        "import-dict", folder / "a.lookup", "--format", "llama.cpp", "--tokenizer", TOKENIZER, "-o", folder / "i"
+    )
+    assert back.exit_code == 0, back.output
+    Dictionary(folder / "i").verify()
+
+
+def test_what_an_export_leaves_out_is_said(folder: Path) -> None:
+    static = run("export-dict", folder / "a.dict", "--format", "llama.cpp", "--cache", "static", "-o", folder / "s")
+    assert static.exit_code == 0 and "exactly 2 tokens" in static.stderr
+    assert "llama.cpp will draft all of it" in static.stderr
+    nothing = run("export-dict", folder / "c.dict", "--format", "llama.cpp", "-o", folder / "n")
+    assert nothing.exit_code == 1 and "can be written" in nothing.output
+    assert not (folder / "n").exists()
+    assert run("export-dict", folder / "a.dict", "--format", "llama.cpp", "-o", folder).exit_code == 1
+
+
+def test_an_export_replaces_an_export_and_nothing_else(folder: Path) -> None:
+    out, notes = folder / "a.lookup", folder / "README.md"
+    export = ("export-dict", folder / "a.dict", "--format", "llama.cpp", "-o")
+    assert run(*export, out).exit_code == 0
+    before = out.read_bytes()
+    assert run(*export, out, "--counted").exit_code == 0
+    assert out.read_bytes() != before
+    notes.write_text("# My notes\n", encoding="utf-8")
+    refused = run(*export, notes)
+    assert refused.exit_code == 1 and f"{notes}: exists and is no lookup cache" in refused.stderr
+    assert notes.read_text(encoding="utf-8") == "# My notes\n"
+
+
+def test_inspect_and_verify_know_what_was_made(folder: Path) -> None:
+    run("merge-dict", folder / "a.dict", folder / "b.dict", "-o", folder / "m")
+    run("restrict-dict", folder / "a.dict", "--script", "Latn", "-o", folder / "r")
+    run("export-dict", folder / "a.dict", "--format", "llama.cpp", "-o", folder / "a.lookup")
+    run("import-dict", folder / "a.lookup", "--format", "llama.cpp", "--tokenizer", TOKENIZER, "-o", folder / "i")
+    assert run("verify", folder / "m", folder / "r", folder / "i").exit_code == 0
+    for name, method in (("m", "merge"), ("r", "restrict"), ("i", "import")):
+        shown = run("inspect", folder / name)
+        assert shown.exit_code == 0, shown.output
+        assert method in shown.stdout

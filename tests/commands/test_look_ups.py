@@ -1,0 +1,70 @@
+"""Look-ups explained: how a text was split, what would be drafted, and why there is nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spectool.artifacts import Dictionary
+from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry, write_dictionary
+from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.replacing import writing
+from spectool.commands.look_ups import Speller, explain
+from spectool.tokenization import open_tokenizer
+
+
+def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, float]]) -> Dictionary:
+    """A chained dictionary whose entries are one token after the tokens of a text."""
+    rows = []
+    for context, following, probability in entries:
+        (ids, whole) = tokenizer.encode_after_space([context, context + following])
+        rows.append(Entry(ids, whole[len(ids) : len(ids) + 1], probability, 100))
+    with writing(path) as directory:
+        shape = write_dictionary(directory, rows, chained=True)
+        arguments = {"method": "backoff"}
+        seal(directory, Manifest(FORMAT, VERSION, arguments, {"target": tokenizer.identity}, {}, shape))
+    return Dictionary(path)
+
+
+TOKENIZERS = ["bielik-11b-v2.5", "herbert-base-cased", "gemma-3", "qwen2.5"]
+ENTRIES = [("idzie", " przez", 0.5), ("idzie przez", " las", 0.6), ("idzie przez las", " i", 0.5)]
+
+
+@pytest.fixture(params=TOKENIZERS)
+def speller(request: pytest.FixtureRequest, shared: Path, tmp_path: Path) -> Speller:
+    tokenizer = open_tokenizer(shared / "tokenizers" / request.param / "tokenizer.json")
+    return Speller(dictionary_of(tmp_path / "x.dict", tokenizer, ENTRIES), tokenizer)
+
+
+def test_a_text_within_a_word_is_explained(speller: Speller) -> None:
+    facts = explain(speller, "idzie prze", as_json=False)
+    assert facts["tokens"].startswith("idzie␣prze → ") and " | " in facts["tokens"]
+    assert facts["lookup"] == "nothing"
+    assert "may end within a word" in facts["reason"] and "przez" in facts["reason"]
+    assert any("przez" in line for line in facts["instead"]), "the whole word is looked up"
+    found = explain(speller, "idzie prze", as_json=True)
+    assert found["lookup"] is None and found["instead"][-1]["text"][0].rstrip().endswith("przez")
+
+
+def test_what_is_below_the_threshold_is_said_to_be_not_drafted(speller: Speller) -> None:
+    facts = explain(speller, "idzie", as_json=False)
+    assert "przez" in facts["lookup"] and "below" not in facts["lookup"]
+    assert "przez" in facts["proposal"] and "(30% for all of it)" in facts["proposal"]
+    assert "(15% for all of it), below 20%, so not drafted by default" in facts["not drafted"]
+    steps = explain(speller, "idzie", as_json=True)["proposal"]
+    assert [step["drafted"] for step in steps] == [step["probability"] >= MIN_PROBABILITY for step in steps]
+    assert [step["drafted"] for step in steps] == [True, True, False]
+
+
+@pytest.mark.parametrize("name", ["bielik-11b-v2.5"])
+def test_other_reasons(shared: Path, tmp_path: Path, name: str) -> None:
+    tokenizer = open_tokenizer(shared / "tokenizers" / name / "tokenizer.json")
+    entries = [("ala", " ma", 0.1), ("kota i", " psa", 0.3)]
+    speller = Speller(dictionary_of(tmp_path / "x.dict", tokenizer, entries), tokenizer)
+    assert "leave out the space at the end" in explain(speller, "ala ", as_json=False)["reason"]
+    assert "which is not in the counted text" in explain(speller, "жук", as_json=False)["reason"]
+    assert "too rare at the end of a context" in explain(speller, "ala ma", as_json=False)["reason"]
+    facts = explain(speller, "ala", as_json=False)
+    assert facts["lookup"].endswith("(10%)  below 20%, so not drafted by default")
+    assert facts["proposal"] == "nothing: the first token is below 20%, so not drafted by default"
+    assert "\\x" in explain(speller, "𒀀", as_json=False)["tokens"], "parts of a character are bytes"

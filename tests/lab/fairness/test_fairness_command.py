@@ -1,0 +1,217 @@
+"""``spectool fairness`` from models and text to a page, on the demo models."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from scipy import stats
+
+from spectool import ArtifactError
+from spectool.artifacts.work import work_path
+from spectool.cli import main
+from spectool.lab.fairness.formulas import least_by_divergence, speedup
+from spectool.lab.fairness.measuring import Measurement
+from spectool.lab.fairness.saved import Fairness
+from spectool.lab.tuning.corrective import unfairness
+from spectool.runtime.demo_models import demo_path
+
+pytestmark = pytest.mark.system
+
+TARGET, DRAFT = demo_path("target"), demo_path("draft")
+SMALL = ["--rows", "6", "--length", "24"]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["fairness", "--target", str(TARGET), *SMALL, *map(str, arguments)])
+
+
+def tasks(work: Path) -> list[object]:
+    return ["--task", f"pl={work / 'pl.txt'}", "--task", f"uk={work / 'uk.txt'}"]
+
+
+@pytest.fixture(scope="module")
+def measured(work: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """One run with a draft of the target's vocabulary, one of another, and a dictionary."""
+    out = tmp_path_factory.mktemp("measured") / "out"
+    drafts = ["--draft", f"small={DRAFT}", "--draft", f"other={work / 'other'}", "--alignment", work / "other.align"]
+    more = ["--dict", work / "uk.dict", "--gamma", 4, "--cost", 0.1, "--cost", 0.05, "--temp", 0, "--temp", 2]
+    result = run(*drafts, *tasks(work), *more, "-o", out, "--json")
+    assert result.exit_code == 0, result.output
+    return out, json.loads(result.stdout)
+
+
+def test_figures_agree_with_each_other(measured: tuple[Path, dict[str, Any]]) -> None:
+    _, figures = measured
+    small, other = figures["drafts"]["small"], figures["drafts"]["other"]
+    assert (small["compared"], other["compared"]) == ("one vocabulary", "shared ids")
+    assert small["shared_ids"] is None and other["shared_ids"] > 50
+    for draft, cost in ((small, 0.1), (other, 0.05)):
+        assert draft["cost"] == cost
+        by_task = draft["tasks"]
+        examples = [example for at in by_task.values() for example in at["examples"]]
+        assert draft["spearman"] == pytest.approx(stats.spearmanr(*zip(*examples, strict=True)).statistic)
+        assert all(at["by_temperature"].keys() == {"0", "2"} for at in by_task.values())
+        assert draft["unfairness"] == pytest.approx(unfairness([at["cross_entropy"] for at in by_task.values()]))
+        for at in by_task.values():
+            assert at["speedup"] == pytest.approx(speedup(at["acceptance"], 4, cost)) and at["speedup_error"] > 0
+            assert at["speedup_by_place"] >= at["speedup"] - 1e-9
+            assert abs(at["acceptance"] - (1 - at["draft_misfit"])) <= at["target_misfit"] + 1e-6
+            assert all(bound["speedup"] <= at["speedup"] + 1e-6 for bound in at["bounds"].values())
+    assert set(other["tasks"]["uk"]["bounds"]) == {"fitness"}, "KL over all ids of the target is infinite"
+    at = small["tasks"]["uk"]
+    assert at["bounds"]["kl"]["acceptance"] == pytest.approx(least_by_divergence(at["kl"]))
+    assert at["share"] == 1 and other["tasks"]["uk"]["share"] < 1
+    assert small["tasks"]["uk"]["acceptance"] > other["tasks"]["uk"]["acceptance"], "a draft of random weights"
+    replayed = figures["dictionaries"]["uk.dict"]["tasks"]
+    assert replayed["uk"]["tokens_per_pass"] > replayed["pl"]["tokens_per_pass"] >= 1
+    assert figures["fertility"]["tokenizers"].keys() == {"target", "other"}, "one for each different tokenizer"
+
+
+def test_the_artifact(measured: tuple[Path, dict[str, Any]]) -> None:
+    out, figures = measured
+    opened = Fairness(out)
+    assert {"path": str(out), **opened.figures} == figures
+    verified = CliRunner().invoke(main, ["verify", str(out)])
+    assert verified.exit_code == 0 and "spectool-fairness 1" in verified.output
+    inspected = CliRunner().invoke(main, ["inspect", str(out)])
+    assert inspected.exit_code == 0 and figures["verdict"]["sentence"] in inspected.output
+    assert re.search(r"draft small +pl \d\.\d\d \(\d+\.\d%\), uk", inspected.output)
+
+
+def test_the_page(measured: tuple[Path, dict[str, Any]]) -> None:
+    out, figures = measured
+    html, markdown = ((out / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md"))
+    for heading in ("In short", "Draft small", "Draft other", "Fertility", "Dictionaries", "Text"):
+        assert f">{heading}</h2>" in html and f"## {heading}\n" in markdown
+    assert figures["verdict"]["sentence"] in markdown
+    assert f"{figures['drafts']['small']['tasks']['uk']['acceptance']:.1%}" in html
+    assert "http://" not in html.replace("http://www.w3.org", "") and "<script" not in html
+    for name in re.findall(r"\]\(<(.+?)>\)", markdown):
+        assert (out / name).read_text(encoding="utf-8").lstrip().startswith("<?xml")
+
+
+def test_the_same_call_gives_the_same_bytes(work: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        result = run("--draft", DRAFT, "--task", f"uk={work / 'uk.txt'}", "-o", tmp_path / name)
+        assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == Fairness(tmp_path / "b").figures["verdict"]["sentence"]
+    for file in (tmp_path / "a").iterdir():
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file.name
+    other = run("--draft", DRAFT, "--task", f"uk={work / 'uk.txt'}", "--seed", 1, "-o", tmp_path / "c")
+    assert other.exit_code == 0
+    assert (tmp_path / "a" / "fairness.json").read_bytes() != (tmp_path / "c" / "fairness.json").read_bytes()
+    again = run("--draft", DRAFT, "--task", f"uk={work / 'uk.txt'}", "--seed", 1, "-o", tmp_path / "a")
+    assert again.exit_code == 0, "its like is replaced"
+    assert (tmp_path / "a" / "fairness.json").read_bytes() == (tmp_path / "c" / "fairness.json").read_bytes()
+
+
+def test_without_an_alignment_on_text_alone(work: Path, tmp_path: Path) -> None:
+    result = run("--draft", work / "other", *tasks(work), "-o", tmp_path / "out", "--json")
+    assert result.exit_code == 0, result.output
+    draft = json.loads(result.stdout)["drafts"]["other"]
+    assert draft["compared"] == "text" and draft["unfairness"] is None
+    assert draft["tasks"]["uk"]["acceptance"] is None and draft["tasks"]["uk"]["bits_per_byte"] > 0
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "no alignment was given: on text alone" in page and "Speed is not known" in page
+
+
+def test_a_dictionary_of_the_text_itself_is_told(work: Path, tmp_path: Path) -> None:
+    uk = ["--task", f"uk={work / 'uk.built.txt'}", "--dict", f"mine={work / 'uk.dict'}"]
+    result = run("--draft", DRAFT, *uk, "-o", tmp_path / "out", "--json")
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    assert figures["dictionaries"]["mine"]["tasks"]["uk"]["built_from_it"]
+    assert figures["verdict"]["helps"] != "mine"
+    assert "An asterisk marks a dictionary" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--task", "uk=nowhere.txt"], 1, "nowhere.txt: expected a file, a folder or a preset"),
+        (["--task", "sample:uk", "--reference", "pl"], 2, "--reference: expected one of"),
+        (["--task", "a=sample:uk", "--task", "a=sample:pl"], 2, "--task: two are called a"),
+        (["--task", "sample:uk", "--cost", "1", "--cost", "2", "--cost", "3"], 2, "3 --cost for 1 drafts"),
+        (["--task", "sample:uk", "--dict", "draft={work}/uk.dict"], 2, "both called draft"),
+        (["--task", "sample:uk", "--alignment", "{work}/other.align"], 1, "other.align: aligns .* expected one of"),
+        (["--task", "sample:uk", "--alignment", "{work}/nothing"], 1, "nothing: no such artifact"),
+        (["--task", "sample:uk", "--dict", "{work}/other.align"], 1, "is a spectool-alignment, expected a"),
+        (["--task", "pl=sample:pl", "--task", "uk=sample:uk", "--parallel"], 1, "--parallel: expected corpora"),
+        (["--task", "sample:uk", "-o", "{work}"], 1, "exists and is not a spectool artifact"),
+    ],
+)
+def test_errors(arguments: list[str], code: int, said: str, work: Path, tmp_path: Path) -> None:
+    given = [argument.replace("{work}", str(work)) for argument in arguments]
+    out = [] if "-o" in given else ["-o", str(tmp_path / "out")]
+    result = run("--draft", f"draft={DRAFT}", *given, *out)
+    assert result.exit_code == code, result.output
+    assert re.search(said, " ".join(result.output.split())), result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dictionary_of_another_tokenizer(work: Path, tmp_path: Path) -> None:
+    other = [
+        "fairness",
+        "--target",
+        str(work / "other"),
+        "--draft",
+        str(work / "other"),
+        "--dict",
+        str(work / "uk.dict"),
+    ]
+    result = CliRunner().invoke(main, [*other, "--task", "sample:uk", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 1 and "Rebuild it: spectool build-dict" in result.output
+
+
+def test_damage_is_found(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    out, _ = measured
+    damaged = tmp_path / "damaged"
+    shutil.copytree(out, damaged)
+    text = (damaged / "fairness.json").read_text(encoding="utf-8")
+    (damaged / "fairness.json").write_text(text.replace('"gamma": 4', '"gamma": 5'), encoding="utf-8")
+    with pytest.raises(ArtifactError, match=r"fairness\.json: SHA-256"):
+        _ = Fairness(damaged).figures
+    with pytest.raises(ArtifactError, match="SHA-256"):
+        Fairness(damaged).verify()
+
+
+def test_an_interruption_keeps_finished_tasks_and_the_same_command_goes_on(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, measured = tmp_path / "out", []
+
+    def until_the_second(asked: Measurement, draft: Any, pairing: Any, cost: float, task: str) -> Any:
+        measured.append(task)
+        if measured == ["pl", "uk"]:
+            raise KeyboardInterrupt
+        return compared(asked, draft, pairing, cost, task)
+
+    compared = Measurement._compared
+    monkeypatch.setattr(Measurement, "_compared", until_the_second)
+    result = run("--draft", DRAFT, *tasks(work), "-o", out)
+    assert result.exit_code == 130 and "the same command goes on from there" in result.output
+    assert list(tmp_path.iterdir()) == [work_path(out)]
+    other = run("--draft", DRAFT, *tasks(work), "--gamma", 4, "-o", out)
+    assert other.exit_code == 1 and "another measurement was begun there: asked.gamma is 5" in other.output
+    assert run("--draft", DRAFT, *tasks(work), "-o", out).exit_code == 0
+    assert measured == ["pl", "uk", "uk"] and list(tmp_path.iterdir()) == [out]
+    monkeypatch.undo()
+    assert run("--draft", DRAFT, *tasks(work), "-o", tmp_path / "whole").exit_code == 0
+    assert Fairness(out).figures == Fairness(tmp_path / "whole").figures
+
+
+def test_help_is_light() -> None:
+    code = (
+        "import sys\nfrom spectool.cli import main\n"
+        "try:\n    main(['fairness', '--help'])\nexcept SystemExit as end:\n    assert not end.code\n"
+        "print('LOADED', *{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.rpartition("LOADED")[2].split())
+    assert "spectool" in loaded and not loaded & {"mlx", "mlx_lm", "transformers", "matplotlib"}

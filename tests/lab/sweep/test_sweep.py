@@ -1,0 +1,334 @@
+"""``spectool emulate --sweep``: equal to dictionaries built one by one, resumed after a kill, drawn again."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from spectool.artifacts import Dictionary
+from spectool.artifacts.work import work_path
+from spectool.build.counting.options import CountOptions
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.dictspec_stage import build_dictspec, count_corpus
+from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
+from spectool.cli import main
+from spectool.corpora import open_corpus, sample_path
+from spectool.lab.sweep.grid import BackoffAxes, DictSpecAxes, Grid, Language
+from spectool.lab.sweep.results import Row, read_runs
+from spectool.lab.sweep.runs import run_sweep
+from spectool.lab.sweep.text import script_of
+from spectool.measure.emulate.replay import replay
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tokenization import Tokenizer, open_tokenizer
+
+pytestmark = pytest.mark.system
+
+TARGET = str(demo_path("target") / "tokenizer.json")
+OTHER = str(demo_path("other") / "tokenizer.json")
+
+
+def grid_file(path: Path, **axes: object) -> Path:
+    """A grid of two tokenizers and two languages, and a third for its fertility."""
+    axes = {"readings": ["whole", "path"], "entries": [200, 2000], "min_prob": [0.2, 1.0], **axes}
+    path.write_text(
+        f'[tokenizers]\ntarget = "{TARGET}"\nother = "{OTHER}"\n'
+        + '[languages.pl]\nbuild = "sample:pl"\nreplay = "sample:uk"\n'
+        + '[languages.uk]\nbuild = "sample:uk"\nreplay = "sample:pl"\n'
+        + '[languages.mixed]\nreplay = "sample:pl"\n[dictspec]\n'
+        + "".join(f"{axis} = {json.dumps(values)}\n" for axis, values in axes.items())
+    )
+    return path
+
+
+def sweep(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["emulate", "--sweep", *map(str, arguments)])
+
+
+def facts(*arguments: object) -> dict[str, Any]:
+    result = sweep(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def timeless(path: Path) -> list[Row]:
+    """All runs, but for the time that they took."""
+    return [{**row, "seconds": 0.0} for row in read_runs(path / "runs.parquet")]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("swept")
+    return folder, facts(grid_file(folder / "grid.toml"), "-o", folder / "out", "--workers", 1)
+
+
+def test_what_a_sweep_leaves(swept: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = swept
+    runs = 2 * 2 * 3 * 2 * 2 * 2 + 2
+    assert (found["runs"], found["measured"]) == (runs, runs)
+    assert found["path"] == str(folder / "out")
+    assert {path.name for path in (folder / "out").iterdir()} == set(found["files"])
+    assert {"runs.parquet", "report.html", "report.md", "figure-4.svg"} <= set(found["files"])
+    assert len(found["best_tokens_per_pass"]) == 2 * 2 * 2
+    rows = read_runs(folder / "out" / "runs.parquet")
+    assert len(rows) == runs
+    for row in rows:
+        assert row["tokens_per_pass"] == row["tokens"] / row["passes"] >= 1
+        assert row["fertility"] == row["tokens"] / row["replay_words"] > 1
+        assert row["seconds"] > 0
+        assert row["num_draft_tokens"] == (0 if row["method"] == "plain" else 8)
+    assert {row["language"] for row in rows if row["method"] == "plain"} == {"mixed"}
+
+
+def test_a_run_equals_build_dict_and_emulate(swept: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    rows = read_runs(swept[0] / "out" / "runs.parquet")
+    for order, reading, entries, min_prob in (("n123", "path", 2000, 0.2), ("n12", "whole", 200, 1.0)):
+        (row,) = (
+            row
+            for row in rows
+            if (row["tokenizer"], row["language"], row["order"]) == ("target", "uk", order)
+            and (row["reading"], row["entries_asked"], row["min_prob"]) == (reading, entries, min_prob)
+        )
+        out = tmp_path / f"{order}.dict"
+        build = ["build-dict", "--tokenizer", TARGET, "--corpus", "sample:uk", "-o", out, "--json"]
+        build += ["--method", "dictspec", "--orders", order]
+        build += ["--entries", entries, "--min-prob", min_prob, "--min-prob-of", reading]
+        built = CliRunner().invoke(main, [str(part) for part in build])
+        assert built.exit_code == 0, built.output
+        plain = ["--no-history", "--min-draft-prob", "0", "--num-draft-tokens", "8"]
+        emulated = CliRunner().invoke(main, ["emulate", "--dict", str(out), "--corpus", "sample:pl", *plain, "--json"])
+        assert emulated.exit_code == 0, emulated.output
+        found = json.loads(emulated.stdout)
+        assert row["entries"] == json.loads(built.stdout)["statistics"]["entries"]
+        assert (row["tokens"], row["passes"]) == (found["tokens"], found["passes"])
+        for name in ("tokens_per_pass", "acceptance", "coverage", "mean_accepted_length", "fertility"):
+            assert round(row[name], 4) == found[name], name
+
+
+@pytest.mark.parametrize("name", ["bielik-11b-v2.5", pytest.param("qwen2.5", marks=pytest.mark.slow)])
+def test_runs_on_real_tokenizers_equal_real_dictionaries(
+    shared: Path, real: Callable[[str], Tokenizer], name: str, tmp_path: Path
+) -> None:
+    tokenizer, text = real(name), "sample:uk"
+    source = str(shared / "tokenizers" / name / "tokenizer.json")
+    axes = DictSpecAxes(readings=("whole", "path"), orders=("n123",), entries=(300, 5000), min_prob=(0.2, 0.8))
+    uk = Language(build="sample:uk", replay="sample:uk")
+    lengths = (3, 8)
+    grid = Grid(
+        tokenizers={name: source}, languages={"uk": uk}, dictspec=axes, num_draft_tokens=lengths, replay_tokens=2500
+    )
+    rows, _ = run_sweep(grid, tmp_path / "out", 1)
+    assert len(rows) == 16
+    counted = count_corpus(open_corpus(text))
+    documents: list[list[int]] = []
+    for document in open_corpus(text):
+        if sum(map(len, documents)) < 2500:
+            documents.append(tokenizer.encode(document.text))
+    for row in rows:
+        options = DictSpecOptions(row["order"], row["entries_asked"], row["min_prob"], row["reading"])
+        manifest = build_dictspec(tokenizer, counted, tmp_path / "one.dict", options, lambda step: None)
+        drafter = LookupDrafter(Dictionary(tmp_path / "one.dict"))
+        expected = replay(documents, drafter, row["num_draft_tokens"])
+        assert row["entries"] == manifest.statistics["entries"]
+        for figure in ("tokens", "passes", "drafted_passes", "proposed", "accepted", "tokens_per_pass", "coverage"):
+            assert row[figure] == getattr(expected, figure), (figure, options)
+        assert row["acceptance"] == expected.acceptance_rate
+        assert row["build_words"] == counted.total_words
+
+
+def test_backoff_dictionaries_are_swept(tmp_path: Path) -> None:
+    axes = BackoffAxes(max_bytes=(15_000, 25_000), min_prob=(0.0, 0.2))
+    uk = Language(build="sample:uk", replay="sample:pl")
+    grid = Grid(tokenizers={"target": TARGET}, languages={"uk": uk}, backoff=axes, replay_tokens=2500)
+    rows = {(row["max_bytes"], row["min_prob"]): row for row in run_sweep(grid, tmp_path / "out", 1)[0]}
+    assert len(rows) == 4
+    for (max_bytes, _), row in rows.items():
+        assert 0.8 * max_bytes < row["file_bytes"] <= max_bytes
+    corpus = open_corpus("sample:uk")
+    tokenizer = open_tokenizer(TARGET)
+    limits = CountOptions(workers=1)
+    count_and_build(tokenizer, corpus, tmp_path / "x.dict", BackoffOptions(max_bytes=15_000), limits, lambda step: None)
+    documents: list[list[int]] = []
+    for document in open_corpus("sample:pl"):
+        if sum(map(len, documents)) < 2500:
+            documents.append(tokenizer.encode(document.text))
+    for floor in (0.0, 0.2):
+        expected = replay(documents, LookupDrafter(Dictionary(tmp_path / "x.dict"), min_probability=floor))
+        row = rows[15_000, floor]
+        assert (row["passes"], row["proposed"], row["accepted"]) == (
+            expected.passes,
+            expected.proposed,
+            expected.accepted,
+        )
+
+
+def test_a_second_call_only_draws(swept: tuple[Path, dict[str, Any]]) -> None:
+    folder, first = swept
+    runs = (folder / "out" / "runs.parquet").read_bytes()
+    report = (folder / "out" / "report.md").read_text()
+    (folder / "out" / "report.md").write_text("old")
+    again = facts(folder / "grid.toml", "-o", folder / "out")
+    assert again == {**first, "measured": 0, "seconds": again["seconds"]}
+    assert (folder / "out" / "runs.parquet").read_bytes() == runs
+    assert (folder / "out" / "report.md").read_text() == report
+
+
+def test_only_what_is_new_is_measured(tmp_path: Path) -> None:
+    text, grid = tmp_path / "pl.txt", tmp_path / "grid.toml"
+    text.write_bytes(sample_path("pl").read_bytes())
+    grid.write_text(
+        f'[tokenizers]\nt = "{TARGET}"\n[languages.pl]\nbuild = "{text}"\nreplay = "sample:pl"\n'
+        '[dictspec]\norders = ["n1"]\nentries = [300]\nmin_prob = [0.2, 1.0]\n'
+    )
+    command = (grid, "-o", tmp_path / "out", "--workers", 1)
+    assert facts(*command)["measured"] == 2
+    grid.write_text(grid.read_text().replace("[0.2, 1.0]", "[0.2, 0.5, 0.8]"))
+    found = facts(*command)
+    assert (found["runs"], found["measured"]) == (3, 2)
+    assert len(read_runs(tmp_path / "out" / "runs.parquet")) == 4, "runs of the other grid are kept"
+    text.write_bytes(text.read_bytes() + b"Jeszcze jedno zdanie.\n")
+    assert facts(*command)["measured"] == 3, "the text has changed"
+
+
+def parts_of(out: Path) -> Iterator[Path]:
+    """What a sweep under way has finished."""
+    return (work_path(out / "runs.parquet") / "done").glob("*.json")
+
+
+def started(folder: Path, out: Path) -> subprocess.Popen[bytes]:
+    """Start a sweep in a process group of its own, and wait until some of its groups are finished."""
+    command = [sys.executable, "-m", "spectool.cli", "emulate", "--sweep", folder / "grid.toml", "-o", out]
+    process = subprocess.Popen(
+        [*map(str, command), "--workers", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    while process.poll() is None and not list(parts_of(out)):
+        time.sleep(0.002)
+    return process
+
+
+def nobody_left(group: int) -> bool:
+    """Wait a little until no process of the group lives."""
+    for _ in range(200):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_killed_and_resumed(swept: tuple[Path, dict[str, Any]], tmp_path: Path, number: signal.Signals) -> None:
+    folder, whole = swept
+    out = tmp_path / "out"
+    process = started(folder, out)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -number), errors.decode()
+    assert nobody_left(process.pid)
+    finished = sum(len(json.loads(part.read_text())["rows"]) for part in parts_of(out))
+    assert 0 < finished < whole["runs"], "killed too late for this test to mean anything"
+    assert not (out / "runs.parquet").exists()
+    resumed = facts(folder / "grid.toml", "-o", out, "--workers", 1)
+    assert (resumed["runs"], resumed["measured"]) == (whole["runs"], whole["runs"] - finished)
+    assert timeless(out) == timeless(folder / "out")
+    assert (out / "report.md").read_bytes() == (folder / "out" / "report.md").read_bytes()
+    assert not work_path(out / "runs.parquet").exists()
+
+
+def test_two_sweeps_do_not_share_a_folder(swept: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    work = work_path(tmp_path / "out" / "runs.parquet")
+    work.mkdir(parents=True)
+    with (work / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = sweep(swept[0] / "grid.toml", "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "another sweep is writing there" in result.stderr
+
+
+def test_a_sweep_asks_for_the_extra_before_it_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = sweep(tmp_path / "grid.toml", "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "--sweep needs pandas, scipy, matplotlib" in result.stderr and "'spectool[report]'" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["grid.toml"], "-o DIR"),
+        (["paper", "-o", "out"], "--tokenizers DIR and --corpora DIR"),
+        (["grid.toml", "-o", "out", "--corpora", "."], "belong to --sweep paper"),
+        (["grid.toml", "-o", "out", "--history"], "leave out the options of other drafters"),
+        (["grid.toml", "-o", "out", "--corpus", "sample:pl"], "name them in the grid"),
+    ],
+)
+def test_options_that_do_not_go_together(arguments: list[str], told: str) -> None:
+    result = sweep(*arguments)
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+
+
+def test_options_of_a_sweep_need_one() -> None:
+    result = CliRunner().invoke(main, ["emulate", "--history", "--corpus", "sample:pl", "--workers", "2"])
+    assert result.exit_code == 2
+    assert "belong to --sweep" in result.stderr
+    assert "--corpus C" in CliRunner().invoke(main, ["emulate", "--history"]).stderr
+
+
+def test_a_missing_corpus_is_said_before_any_work(tmp_path: Path) -> None:
+    grid = grid_file(tmp_path / "grid.toml")
+    grid.write_text(grid.read_text().replace('replay = "sample:uk"', 'replay = "nothing.txt"'))
+    result = sweep(grid, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "nothing.txt" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_line_of_the_script_is_an_error(tmp_path: Path) -> None:
+    grid = grid_file(tmp_path / "grid.toml")
+    grid.write_text(grid.read_text().replace('replay = "sample:uk"', 'replay = "sample:uk"\nscript = "latin"'))
+    result = sweep(grid, "-o", tmp_path / "out", "--workers", 1)
+    assert result.exit_code == 1
+    assert "sample:uk: expected lines in latin script, got none" in result.stderr
+
+
+def test_counts_of_a_stage_of_their_own(tmp_path: Path) -> None:
+    counts = tmp_path / "pl.counts"
+    counted = CliRunner().invoke(main, ["count", "--corpus", "sample:pl", "-o", str(counts)])
+    assert counted.exit_code == 0, counted.output
+    text = f'[tokenizers]\nt = "{TARGET}"\n[languages.pl]\nbuild = "sample:pl"\nreplay = "sample:uk"\n'
+    axes = '[dictspec]\norders = ["n12"]\nentries = [500]\nmin_prob = [0.2]\n'
+    rows = []
+    for name, more in (("build", ""), ("counts", f'counts = "{counts}"\n')):
+        (tmp_path / f"{name}.toml").write_text(text + more + axes)
+        facts(tmp_path / f"{name}.toml", "-o", tmp_path / name, "--workers", 1)
+        rows += timeless(tmp_path / name)
+    same = [{**row, "build_corpus": "", "build_bytes": 0} for row in rows]
+    assert same[0] == same[1]
+    assert rows[1]["build_corpus"] == str(counts)
+
+
+def test_scripts() -> None:
+    assert script_of("Къырым — Crimea, халкъымыз") == "cyrillic"
+    assert script_of("Qırım, Крым") == "latin"
+
+
+@pytest.fixture(autouse=True)
+def no_orphans() -> Iterator[None]:
+    """Leave no process behind."""
+    yield
+    import multiprocessing
+
+    assert not multiprocessing.active_children()

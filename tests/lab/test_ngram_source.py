@@ -1,0 +1,220 @@
+"""The n-gram draft: probabilities and proposals equal those of a slow twin that counts in dictionaries."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spectool.lab import ngram_model
+from spectool.lab.ngram_model import NgramModel, NgramSource
+from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
+from spectool.tokenization import Tokenizer
+
+SIZE = 12
+documents_of = st.lists(st.lists(st.integers(0, SIZE - 3), max_size=30), min_size=1, max_size=8).filter(any)
+contexts_of = st.lists(st.integers(0, SIZE - 1), max_size=7)
+ids_of = st.lists(st.integers(0, SIZE - 1), unique=True, max_size=SIZE)
+
+
+class Twin:
+    """Interpolated absolute discounting by the formula."""
+
+    def __init__(self, documents: Sequence[Sequence[int]], order: int, min_count: int, size: int = SIZE) -> None:
+        self.order, self.size = order, size
+        self.kept: list[Counter[tuple[int, ...]]] = []
+        self.totals: list[Counter[tuple[int, ...]]] = []
+        self.discounts: list[float] = []
+        for n in range(1, order + 1):
+            grams = Counter(tuple(d[i : i + n]) for d in documents for i in range(len(d) - n + 1))
+            usable = [c for g, c in grams.items() if n == 1 or self.kept[-1][g[:-1]]]
+            once, twice = usable.count(1), usable.count(2)
+            self.discounts.append(min(0.95, max(0.05, once / max(1, once + 2 * twice))))
+            self.kept.append(Counter({g: c for g, c in grams.items() if n <= 2 or c >= min_count}))
+            totals: Counter[tuple[int, ...]] = Counter()
+            for gram, count in grams.items():
+                totals[gram[:-1]] += count
+            self.totals.append(totals)
+
+    def distribution(self, context: Sequence[int]) -> list[float]:
+        """p(every id | the last order - 1 tokens of context)."""
+        shares = [1 / self.size] * self.size
+        for n in range(1, min(self.order, len(context) + 1) + 1):
+            seen = tuple(context[len(context) - n + 1 :])
+            counts = [self.kept[n - 1][(*seen, y)] for y in range(self.size)]
+            if not any(counts):
+                continue
+            total, discount = self.totals[n - 1][seen], self.discounts[n - 1]
+            own = [max(c - discount, 0) / total for c in counts]
+            left = 1 - sum(own)
+            shares = [p + left * q for p, q in zip(own, shares, strict=True)]
+        return shares
+
+    def draft(self, ids: list[int], constraint: Constraint, limit: int) -> tuple[list[tuple[float, int, bool]], float]:
+        """All first candidates by score, and the score of the best that passes."""
+        plain, before = self.distribution(ids), self.distribution(ids[:-1])
+        within = range(self.size) if constraint.within is None else np.flatnonzero(constraint.within).tolist()
+        first = range(self.size) if constraint.first is None else constraint.first.tolist()
+        healing = bool(ids) and constraint.extensions.size > 0
+        scale = before[ids[-1]] if healing else 1.0
+        found = [(scale * plain[y], y, False) for y in first if y in within]
+        if healing:
+            found += [(before[y], y, True) for y in constraint.extensions.tolist() if y in within]
+        passing = [score for score, y, healed in found if constraint.allows(y, healed)]
+        return found, max(passing, default=-1.0)
+
+
+def passes(token: int, healed: bool) -> bool:
+    return (token * 7 + 3 * healed) % 5 > 1
+
+
+@given(documents_of, st.integers(1, 5), st.integers(1, 3), contexts_of)
+def test_probabilities_equal_the_formula(documents: list[list[int]], order: int, least: int, ids: list[int]) -> None:
+    model = NgramModel.count(documents, SIZE, order, least)
+    expected = Twin(documents, order, least).distribution(ids)
+    assert model.probabilities(model.context(ids)) == pytest.approx(expected, rel=1e-4, abs=1e-7)
+    assert sum(expected) == pytest.approx(1)
+
+
+@given(documents_of, st.integers(1, 5), st.integers(1, 3), contexts_of)
+def test_the_best_token_is_the_best_of_all(documents: list[list[int]], order: int, least: int, ids: list[int]) -> None:
+    model = NgramModel.count(documents, SIZE, order, least)
+    expected = Twin(documents, order, least).distribution(ids)
+    token, score = model.best(model.context(ids))
+    assert score == pytest.approx(max(expected), rel=1e-4, abs=1e-7)
+    assert expected[token] == pytest.approx(score, rel=1e-4, abs=1e-7)
+
+
+@given(documents_of, contexts_of, ids_of, st.none() | ids_of, st.none() | ids_of, st.booleans(), st.integers(0, 4))
+def test_drafts_equal_the_twin(
+    documents: list[list[int]],
+    ids: list[int],
+    extensions: list[int],
+    first: list[int] | None,
+    within: list[int] | None,
+    picky: bool,
+    limit: int,
+) -> None:
+    constraint = Constraint(
+        np.array(extensions, dtype=np.int32),
+        None if first is None else np.array(first, dtype=np.int32),
+        None if within is None else np.isin(np.arange(SIZE), within),
+        passes if picky else lambda token, healed: True,
+    )
+    source = NgramSource(NgramModel.count(documents, SIZE, 4, 2))
+    twin = Twin(documents, 4, 2)
+    drafts, healed = source.draft(DraftContext(ids, 0), constraint, limit)
+    assert (drafts, healed) == source.draft(DraftContext(ids, 0), constraint, limit)
+    found, best = twin.draft(ids, constraint, limit)
+    if best < 0 or not limit:
+        assert (drafts, healed) == ([], False)
+        return
+    assert len(drafts) == limit
+    # By score: equally probable candidates may come in either order.
+    [score] = [score for score, y, h in found if (y, h) == (drafts[0], healed)]
+    assert constraint.allows(drafts[0], healed)
+    assert score == pytest.approx(best, rel=1e-4)
+    text = ids[: len(ids) - healed] + drafts[:1]
+    allowed = range(SIZE) if within is None else within
+    for token in drafts[1:]:
+        shares = twin.distribution(text)
+        assert token in allowed
+        assert shares[token] == pytest.approx(max(shares[y] for y in allowed), rel=1e-4)
+        text.append(token)
+
+
+def test_it_is_a_draft_source() -> None:
+    assert isinstance(NgramSource(NgramModel.count([[0, 1]], SIZE)), DraftSource)
+
+
+def test_windows_end_with_the_document() -> None:
+    apart = NgramModel.count([[1, 2], [3, 4], [], [5]], SIZE)
+    assert apart.ngrams == [SIZE, 2, 0, 0, 0]
+    assert NgramModel.count([[1, 2, 3, 4, 5]], SIZE, min_count=1).ngrams == [SIZE, 4, 3, 2, 1]
+
+
+def test_empty_context_means_the_most_frequent_token() -> None:
+    source = NgramSource(NgramModel.count([[3, 4, 4, 5]], SIZE))
+    everything = Constraint(extensions=np.arange(SIZE, dtype=np.int32))
+    assert source.draft(DraftContext([], 0), Constraint(), 1) == ([4], False)
+    # Nothing to heal either.
+    assert source.draft(DraftContext([], 0), everything, 1) == ([4], False)
+
+
+def test_ids_that_the_model_does_not_have_end_the_context() -> None:
+    model = NgramModel.count([[3, 4, 4, 5]], SIZE)
+    for strange in (-1, SIZE, 10**9):
+        assert model.context([3, strange]) == model.context([])
+        assert NgramSource(model).draft(DraftContext([3, strange], 0), Constraint(), 1) == ([4], False)
+
+
+def test_healing_takes_the_last_token_back_when_another_was_likelier() -> None:
+    # After 1 comes 3 far more often than 2; 3 begins with the bytes of 2.
+    model = NgramModel.count([[1, 3, 4]] * 9 + [[1, 2, 5]], SIZE)
+    source, heal = NgramSource(model), Constraint(extensions=np.array([3, 6], dtype=np.int32))
+    assert source.draft(DraftContext([1, 2], 0), Constraint(), 2)[1] is False
+    assert source.draft(DraftContext([1, 2], 0), heal, 2) == ([3, 4], True)
+
+
+def test_gives_up_after_some_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def never(token: int, healed: bool) -> bool:
+        asked.append((token, healed))
+        return False
+
+    monkeypatch.setattr(ngram_model, "_MOST_ASKED", 5)
+    source = NgramSource(NgramModel.count([[1, 2, 3, 1, 2]], SIZE))
+    assert source.draft(DraftContext([1], 0), Constraint(allows=never), 3) == ([], False)
+    assert len(asked) == 5 and len(set(asked)) == 5
+
+
+def test_a_failing_question_leaves_nothing_behind() -> None:
+    def fails(token: int, healed: bool) -> bool:
+        raise KeyError(token)
+
+    source = NgramSource(NgramModel.count([[1, 2, 3, 1, 2]], SIZE))
+    marked = Constraint(np.array([5], dtype=np.int32), np.array([2], dtype=np.int32), None, fails)
+    with pytest.raises(KeyError):
+        source.draft(DraftContext([1], 0), marked, 3)
+    only = Constraint(first=np.array([7], dtype=np.int32))
+    assert source.draft(DraftContext([1], 0), only, 1) == ([7], False)
+
+
+@pytest.mark.parametrize(
+    ("documents", "options", "words"),
+    [
+        ([], {}, "got none"),
+        ([[]], {}, "got none"),
+        ([[0, SIZE]], {}, f"0 to {SIZE - 1}, got 0 to {SIZE}"),
+        ([[-1, 3]], {}, "got -1 to 3"),
+        ([[1]], {"order": 0}, "got 0"),
+        ([[1]], {"min_count": 0}, "got 5 and 0"),
+    ],
+)
+def test_what_cannot_be_counted(documents: list[list[int]], options: dict[str, int], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        NgramModel.count(documents, SIZE, **options)
+
+
+def test_counts_a_real_text_as_the_formula_does(real: Callable[[str], Tokenizer]) -> None:
+    tokenizer = real("qwen2.5")
+    text = "Wisła płynie przez Kraków i Warszawę. Dunajec płynie przez Nowy Targ i Tarnów. Odra płynie przez Wrocław."
+    documents = tokenizer.encode_batch([text, *text.split(". ")])
+    model = NgramModel.count(documents, tokenizer.size)
+    twin = Twin(documents, 5, 2, tokenizer.size)
+    for place in (0, 1, 5, 9):
+        expected = twin.distribution(documents[0][:place])
+        token, score = model.best(model.context(documents[0][:place]))
+        assert score == pytest.approx(max(expected), rel=1e-4)
+        assert expected[token] == pytest.approx(max(expected), rel=1e-4)
+    # Narrow choices beyond the first looks, and a mask over nearly everything.
+    wanted = np.arange(100_000, 100_200, dtype=np.int32)
+    drafts, _ = NgramSource(model).draft(DraftContext(documents[0][:5], 0), Constraint(first=wanted), 3)
+    assert drafts[0] in wanted and len(drafts) == 3
+    rest = np.ones(tokenizer.size, dtype=bool)
+    rest[documents[0]] = False
+    drafts, _ = NgramSource(model).draft(DraftContext(documents[0][:5], 0), Constraint(within=rest), 3)
+    assert len(drafts) == 3 and rest[drafts].all()

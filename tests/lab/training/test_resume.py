@@ -1,0 +1,129 @@
+"""A training that was killed goes on with the same numbers, to the bit."""
+
+import fcntl
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spectool.artifacts.work import work_path
+from spectool.lab.training.run import Run
+from spectool.tests.lab.training.tiny import TINY, curve, run, started, trained
+from spectool.tests.running import error_of
+
+pytestmark = pytest.mark.system
+
+# A softmax by sample, both lengths of rows, checkpoints that are no measurements.
+RUN = ["--steps", 60, "--softmax-classes", 300, "--measure-every", 5, "--checkpoint-every", 7, "--seed", 2]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model of a run that was left alone."""
+    out = tmp_path_factory.mktemp("whole") / "draft"
+    trained(*RUN, "-o", out)
+    return out
+
+
+def stopped(out: Path, step: int, how: signal.Signals) -> subprocess.CompletedProcess[str]:
+    """Run the command until it has measured after ``step``, then send a signal."""
+    process = started(*RUN, "-o", out)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(f"step {step} of 60"):
+            process.send_signal(how)
+            break
+    output, errors = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+def same(one: Path, two: Path) -> None:
+    assert curve(one) == curve(two)
+    assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("step", [30, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed(whole: Path, tmp_path: Path, step: int) -> None:
+    out = tmp_path / "draft"
+    assert stopped(out, step, signal.SIGKILL).returncode == -signal.SIGKILL
+    assert not out.exists()
+    checkpoints = [path.name for path in work_path(out).glob("*checkpoint*")]
+    assert "checkpoint.safetensors" in checkpoints
+    result = run(*RUN, "-o", out)
+    assert result.exit_code == 0, result.output
+    begun = int(result.stderr.partition("going on after step ")[2].split(" ")[0])
+    assert step - 7 <= begun < 60 and begun % 7 == 0
+    same(out, whole)
+    assert not work_path(out).exists()
+
+
+def test_interrupted(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "draft"
+    done = stopped(out, 25, signal.SIGINT)
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Interrupted after step ")
+    assert done.stdout == ""
+    result = run(*RUN, "-o", out, "--checkpoint-every", 50)  # which shapes nothing
+    begun = int(done.stderr.partition("Interrupted after step ")[2].split(";")[0])
+    assert f"going on after step {begun} of 60" in result.stderr
+    same(out, whole)
+
+
+def broken(out: Path, step: int) -> None:
+    """Run the command until it would write the checkpoint of ``step``; the curve is there by then."""
+    save = Run._save
+
+    def fail(run: Any, path: Path, done: int) -> None:
+        if done == step:
+            raise KeyboardInterrupt
+        save(run, path, done)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "_save", fail)
+        assert run(*RUN, "-o", out).exit_code == 130
+
+
+def test_killed_between_curve_and_checkpoint(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "draft"
+    broken(out, 49)
+    assert len(curve(work_path(out))) == 49
+    assert "going on after step 42 of 60" in run(*RUN, "-o", out).stderr
+    same(out, whole)
+
+
+def test_another_command_there_is_an_error(tmp_path: Path) -> None:
+    out = tmp_path / "draft"
+    broken(out, 14)
+    before = sorted(path.name for path in work_path(out).iterdir())
+    message = error_of(run(*RUN, "-o", out, "--seed", 3, "--corpus", "sample:uk"))
+    assert "another training was begun there: seed is 2 there and 3 now; corpora" in message
+    assert "is None there and sample:uk now" in message
+    assert "Give its command again to go on with it, choose another -o, or remove" in message
+    assert sorted(path.name for path in work_path(out).iterdir()) == before
+    with (work_path(out) / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "another training is writing there" in error_of(run(*RUN, "-o", out))
+    (work_path(out) / "checkpoint.safetensors").write_bytes(b"damaged")
+    assert "not a readable checkpoint" in error_of(run(*RUN, "-o", out))
+
+
+@pytest.mark.slow
+def test_processes_share_a_step(tmp_path: Path) -> None:
+    """Two processes with half of the rows each do what one does, but for rounding."""
+    options = ["--steps", "12", "--softmax-classes", "0", "--checkpoint-every", "5"]
+    trained(*options, "-o", tmp_path / "one")
+    launch = [Path(sys.executable).with_name("mlx.launch"), "-n", "2", "--backend", "ring", "--"]
+    command = [*launch, sys.executable, "-m", "spectool.cli", *TINY, *options, "-o", tmp_path / "two", "--json"]
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, done.stderr
+    one, two = curve(tmp_path / "one"), curve(tmp_path / "two")
+    assert [p.loss for p in two] == pytest.approx([p.loss for p in one], rel=1e-4)
+    assert two[-1].bits_per_byte == pytest.approx(one[-1].bits_per_byte, rel=1e-4)
+    message = error_of(run(*options, "-o", tmp_path / "two"))
+    assert "processes is 2 there and 1 now" in message

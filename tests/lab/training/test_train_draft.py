@@ -1,0 +1,249 @@
+"""``spectool train-draft``: a model that mlx-lm loads, its record, and errors before and not after the work."""
+
+import json
+import math
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import mlx_lm
+import pytest
+from click.testing import CliRunner
+
+from spectool.artifacts.work import work_path
+from spectool.cli import main
+from spectool.corpora import in_valid, open_corpus
+from spectool.tests.lab.training.tiny import CONFIG, OTHER, TINY, TOKENIZER, curve, run, trained
+from spectool.tests.running import error_of
+from spectool.tokenization import open_tokenizer
+
+pytestmark = pytest.mark.system
+
+FILES = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+RUN = ["--steps", 60, "--seed", 3]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A trained model and its record."""
+    out = tmp_path_factory.mktemp("made") / "draft"
+    return out, trained(*RUN, "-o", out)
+
+
+def bits_per_byte(model: Any, texts: list[str], length: int) -> float:
+    """What `bits_per_byte.code_length` measures, token by token."""
+    tokenizer = open_tokenizer(TOKENIZER)
+    nats = 0.0
+    for text in texts:
+        ids = [tokenizer.roles.bos, *tokenizer.encode(text)]
+        for place in range(1, len(ids)):
+            first = (place - 1) // length * length
+            logits = model(mx.array([ids[first:place]]))[0, -1]
+            nats -= (logits - mx.logsumexp(logits))[ids[place]].item()
+    return nats / math.log(2) / sum(len(text.encode()) for text in texts)
+
+
+def test_the_model_loads_and_generates(made: tuple[Path, dict[str, Any]]) -> None:
+    out, record = made
+    model, tokenizer, *_ = mlx_lm.load(str(out))
+    assert open_tokenizer(tokenizer).fingerprint == record["tokenizer"]["fingerprint"]
+    assert open_tokenizer(TOKENIZER).fingerprint == record["tokenizer"]["fingerprint"]
+    assert tokenizer.eos_token_ids == {2}
+    text = mlx_lm.generate(model, tokenizer, "Wczoraj", max_tokens=8)
+    assert isinstance(text, str)
+    assert {path.name for path in out.iterdir()} == {*record["files"], "training.json"}
+    assert set(record["files"]) >= {*FILES, "curve.parquet", "curve.svg", "curve.png"}
+    assert [path.name for path in out.parent.iterdir()] == ["draft"], "nothing is left beside it"
+
+
+def test_it_has_learned(made: tuple[Path, dict[str, Any]]) -> None:
+    out, _ = made
+    points = curve(out)
+    assert [point.step for point in points] == list(range(1, 61))
+    assert [point.tokens for point in points] == list(range(128, 60 * 128 + 1, 128))
+    assert points[0].loss == pytest.approx(math.log(1536), rel=0.1), "as good as guessing"
+    measured = {point.step: point.bits_per_byte for point in points if point.bits_per_byte is not None}
+    assert list(measured) == list(range(6, 61, 6))
+    assert measured[60] < measured[6] - 0.2
+    assert points[-1].loss < points[0].loss - 0.8
+
+
+def test_bits_per_byte_are_those_of_the_stored_model(made: tuple[Path, dict[str, Any]]) -> None:
+    out, record = made
+    documents = list(open_corpus("sample:pl"))
+    held_out = [document.text for document in documents if in_valid(document.id, 10 / len(documents))]
+    assert record["held_out"]["documents"] == len(held_out) > 2
+    assert record["held_out"]["bytes"] == sum(len(text.encode()) for text in held_out)
+    expected = bits_per_byte(mlx_lm.load(str(out))[0], held_out, 32)
+    assert record["held_out"]["bits_per_byte"] == pytest.approx(expected, rel=1e-5)
+    assert curve(out)[-1].bits_per_byte == pytest.approx(expected, rel=1e-5), "pruned and stored are the same"
+
+
+def test_the_record(made: tuple[Path, dict[str, Any]]) -> None:
+    out, record = made
+    assert json.loads((out / "training.json").read_text()) | {"path": str(out)} == record
+    assert record["steps"] == 60 and record["tokens"] == 60 * 128 and record["seed"] == 3
+    assert record["loss"] == curve(out)[-1].loss
+    assert record["vocabulary"]["common"] + record["vocabulary"]["rare"] == 1536
+    assert record["vocabulary"]["rare"] > 100
+    assert record["parameters"]["stored"] - record["parameters"]["without_embeddings"] == 32 * 1536
+    assert record["parameters"]["stored"] - record["parameters"]["trained"] == 32 * (record["vocabulary"]["rare"] - 1)
+    assert set(record["versions"]) == {"spectool", "python", "mlx", "mlx-lm", "numpy"}
+    assert record["arguments"]["steps"] == 60
+
+
+def test_the_seed_decides(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    out, _ = made
+    trained(*RUN, "-o", tmp_path / "same")
+    assert curve(tmp_path / "same") == curve(out)
+    for name in FILES:
+        assert (tmp_path / "same" / name).read_bytes() == (out / name).read_bytes(), name
+    trained("--steps", 60, "--seed", 4, "-o", tmp_path / "other")
+    assert curve(tmp_path / "other")[0].loss != curve(out)[0].loss
+
+
+def test_a_finished_training_is_not_done_again(made: tuple[Path, dict[str, Any]]) -> None:
+    out, record = made
+    before = (out / "training.json").stat().st_mtime_ns
+    assert trained(*RUN, "-o", out) == record
+    assert (out / "training.json").stat().st_mtime_ns == before
+    result = run(*RUN, "-o", out)
+    assert "is finished already" in result.stderr
+    assert f"{record['held_out']['bits_per_byte']:.4f} bits per byte" in result.stdout
+
+
+def test_verify_compares_every_file_with_the_record(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    out, record = made
+    said = CliRunner().invoke(main, ["verify", str(out)])
+    assert said.exit_code == 0
+    size = sum(file["bytes"] for file in record["files"].values())
+    assert said.stdout == f"{out}: whole (spectool-draft, {size:,} bytes)\n"
+    assert record["files"]["model.safetensors"]["bytes"] == (out / "model.safetensors").stat().st_size
+    copy = tmp_path / "copy"
+
+    def error() -> str:
+        message = error_of(CliRunner().invoke(main, ["verify", str(copy)]))
+        shutil.rmtree(copy)
+        return message
+
+    def copied() -> Path:
+        return Path(shutil.copytree(out, copy))
+
+    weights = copied() / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    assert "model.safetensors: SHA-256 is" in error()
+    (copied() / "tokenizer.json").unlink()
+    assert "tokenizer.json: missing" in error()
+    (copied() / "more.txt").write_text("x")
+    assert "more.txt: not named in training.json" in error()
+    (copied() / "training.json").write_text(json.dumps({**record, "files": sorted(record["files"])}))
+    assert "no sizes and hashes of the model's files" in error()
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
+def test_progress_on_a_terminal(tmp_path: Path) -> None:
+    leader, follower = os.openpty()
+    termios.tcsetwinsize(follower, (24, 160))
+    command = [sys.executable, "-m", "spectool.cli", *TINY, "--steps", "8", "-o", str(tmp_path / "draft")]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, check=True, text=True)
+        drawn = b""
+        while select.select([leader], [], [], 0.2)[0]:
+            drawn += os.read(leader, 65_536)
+    finally:
+        os.close(follower)
+        os.close(leader)
+    assert re.search(r"8/8 .* nats/token, .* bits/byte, [\d,]+ tokens/s\]\r\nwriting and measuring", drawn.decode())
+    assert "\nstep 8 of 8" not in drawn.decode()
+    assert re.search(r"^held out +\d\.\d{4} bits per byte", done.stdout, re.MULTILINE)
+
+
+def test_another_training_in_its_place_is_an_error(made: tuple[Path, dict[str, Any]]) -> None:
+    out, _ = made
+    message = error_of(run("--steps", 61, "--seed", 3, "--min-count", 2, "-o", out))
+    assert "has a model of another training: " in message
+    assert "steps is 60 there and 61 now; " in message and "min_count is 3 there and 2 now" in message
+    assert "Choose another -o, or remove " in message
+
+
+def test_something_else_in_its_place_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    assert "is not a spectool artifact" in error_of(run(*RUN, "-o", tmp_path))
+    (tmp_path / "training.json").write_text("{")
+    assert "training.json: not readable" in error_of(run(*RUN, "-o", tmp_path))
+    assert not work_path(tmp_path).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--step-tokens", 100], r"--step-tokens 100, --length 32: expected .* Give an even --length, .* 96"),
+        (["--length", 33], "expected an even length"),
+        (["--boundary", "<x>"], "--boundary: expected a token of"),
+        (["--tokens", 200], "the training text has 200 tokens: expected 576 and more"),
+        (["--rate", 1e30], "the loss of step .* expected a number. Lower --rate"),
+        (["--valid", "sample:xx"], "no such sample"),
+        (["--length", 8192, "--step-tokens", 8192], "at most the model's context, 4096"),
+    ],
+)
+def test_errors(tmp_path: Path, arguments: list[object], message: str) -> None:
+    result = run(*RUN, "-o", tmp_path / "draft", *arguments)
+    assert re.search(message, error_of(result)), result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--steps", "0"], [], ["--steps", "5", "--rate", "nan"], ["--steps", "5", "--size", "2m"]]
+)
+def test_usage_errors(tmp_path: Path, arguments: list[str]) -> None:
+    assert run(*arguments, "-o", tmp_path / "draft").exit_code == 2
+
+
+def test_size_or_config(tmp_path: Path) -> None:
+    result = run("--steps", 5, "--size", "1m", "-o", tmp_path / "draft")
+    assert result.exit_code == 2
+    assert "--size and --config exclude each other" in result.output
+
+
+def test_a_weight_for_each_corpus(tmp_path: Path) -> None:
+    result = run("--corpus", "sample:uk", "--weight", 1, "--steps", 5, "-o", tmp_path / "draft")
+    assert result.exit_code == 2
+    assert "1 --weight for 2 corpora: give one for each" in result.output
+
+
+def test_other_tokenizers_shapes_and_texts(tmp_path: Path) -> None:
+    """A tokenizer.json alone, one end token, untied embeddings, shared key heads, text to measure on."""
+    config = tmp_path / "config.json"
+    shape = json.loads(Path(CONFIG).read_text())
+    config.write_text(json.dumps({**shape, "num_key_value_heads": 1, "tie_word_embeddings": False}))
+    out = tmp_path / "draft"
+    texts = [tmp_path / "pl.txt", tmp_path / "uk.txt"]
+    texts[0].write_text("Nowy akapit, którego nikt jeszcze nie czytał.\n" * 20, encoding="utf-8")
+    texts[1].write_text("Новий абзац, якого ще ніхто не читав.\n" * 20, encoding="utf-8")
+    record = trained(
+        *("--tokenizer", Path(OTHER) / "tokenizer.json", "--corpus", "ukr=sample:uk", "--weight", 1, "--weight", 3),
+        *("--valid", texts[0], "--valid", texts[1]),
+        *("--config", config, "--steps", 6, "--min-count", 0, "--softmax-classes", 0),
+        *("--measure-every", 6, "--valid-tokens", 500, "-o", out),
+    )
+    assert record["vocabulary"]["rare"] == 0
+    corpora = record["text"]["corpora"]
+    assert {name: found["held_out"]["corpus"] for name, found in corpora.items()} == {
+        "sample-pl": str(texts[0]),
+        "ukr": str(texts[1]),
+    }
+    assert corpora["ukr"]["tokens"] == pytest.approx(3 * corpora["sample-pl"]["tokens"], abs=2)
+    apart = record["held_out"]["corpora"]
+    assert sum(found["tokens"] for found in apart.values()) == record["held_out"]["tokens"]
+    assert apart["ukr"]["bits_per_byte"] != apart["sample-pl"]["bits_per_byte"]
+    model, tokenizer, *_ = mlx_lm.load(str(out))
+    assert "lm_head" in model
+    assert model.args.num_key_value_heads == 1
+    assert tokenizer.eos_token == "<|endoftext|>"

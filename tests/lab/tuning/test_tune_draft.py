@@ -1,0 +1,273 @@
+"""``spectool tune-draft``: drafts that fit better, a target that stays as it is, and errors before the work."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import mlx.utils
+import mlx_lm
+import numpy as np
+import pytest
+
+from spectool.artifacts.work import work_path
+from spectool.build.alignment.stage import build_alignment
+from spectool.corpora import open_corpus
+from spectool.lab.training.curves import CURVE, Point, read_rows
+from spectool.lab.tuning.options import TuneOptions
+from spectool.lab.tuning.stage import tune_draft
+from spectool.lab.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint
+from spectool.lab.tuning.tuned_model import open_model
+from spectool.runtime.demo_models import demo_path
+from spectool.tests.lab.training.tiny_pair import run, stored, tokenizer_of, tuned, weights_hash
+from spectool.tests.running import error_of
+from spectool.tokenization import open_tokenizer
+
+pytestmark = pytest.mark.system
+
+FAIR = ["--on", "distribution", "--objective", "s-cdf", "--steps", 20, "--measure-every", 5, "--seed", 3]
+SHORT = ["--steps", 12, "--measure-every", 6]
+COMPLETED = [*SHORT, "--on", "completions", "--completions", 10, "--prompt-tokens", 6, "--max-tokens", 10]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A target, a draft with its tokenizer, and one with another."""
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        "target": stored(folder / "target", hidden=24, seed=1, scale=0.4),
+        "draft": stored(folder / "draft", seed=2, scale=0.1),
+        "other": stored(folder / "other", "other", seed=3, scale=0.1),
+    }
+
+
+@pytest.fixture(scope="module")
+def made(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A draft tuned by s-CDF, and its record."""
+    out = tmp_path_factory.mktemp("made") / "tuned"
+    return out, tuned(models["draft"], models["target"], *FAIR, "-o", out)
+
+
+def test_it_fits_better(made: tuple[Path, dict[str, Any]]) -> None:
+    out, record = made
+    before, after = record["measured"]["before"], record["measured"]["after"]
+    assert [row["task"] for row in before] == ["pl", "uk"]
+    for one, two in zip(before, after, strict=True):
+        assert two["divergence"] < one["divergence"] - 0.01
+        assert two["kl"] == pytest.approx(one["kl"] + two["divergence"] - one["divergence"], abs=1e-4)
+        assert 0 <= two["proxy"] <= 1
+        assert one["acceptance"] < two["acceptance"] < 1
+    losses = [point.loss for point in read_rows(out / CURVE, Point)]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+    assert [point.step for point in read_rows(out / CURVE, Point)] == list(range(1, 21))
+
+
+def test_the_files(made: tuple[Path, dict[str, Any]]) -> None:
+    out, record = made
+    assert {path.name for path in out.iterdir()} == {*record["files"], "training.json"}
+    assert set(record["files"]) >= {"tasks.parquet", "steps.parquet", "tasks.svg", "tasks.png", "curve.parquet"}
+    assert json.loads((out / "training.json").read_text()) | {"path": str(out)} == record
+    assert [path.name for path in out.parent.iterdir()] == ["tuned"], "nothing is left beside it"
+    points = read_rows(out / TASKS, TaskPoint)
+    assert [point.step for point in points] == [step for step in range(0, 21, 5) for _ in range(2)]
+    for one, two in zip(points[::2], points[1::2], strict=True):
+        gap = abs(one.divergence - two.divergence)
+        assert one.unfairness == two.unfairness == pytest.approx(gap**2 / 2)
+        assert one.kl is not None and two.kl is not None
+        assert one.unfairness_kl == two.unfairness_kl == pytest.approx((one.kl - two.kl) ** 2 / 2)
+        assert one.acceptance is not None and two.acceptance is not None
+        assert one.acceptance_variance == pytest.approx((one.acceptance - two.acceptance) ** 2 / 4)
+    stored_rows = record["measured"]["after"]
+    assert [row["divergence"] for row in stored_rows] == pytest.approx([p.divergence for p in points[-2:]], abs=1e-4)
+
+
+def test_the_reference_of_each_step(made: tuple[Path, dict[str, Any]]) -> None:
+    out, record = made
+    points = read_rows(out / STEPS, StepPoint)
+    assert [(point.step, point.task) for point in points] == [(n, task) for n in range(1, 21) for task in ("pl", "uk")]
+    references = Counter[str]()
+    for losses, one, two in zip(read_rows(out / CURVE, Point), points[::2], points[1::2], strict=True):
+        assert losses.loss == pytest.approx((one.divergence + two.divergence) / 2)
+        assert (one.reference, two.reference) == (
+            int(one.divergence <= two.divergence),
+            int(one.divergence > two.divergence),
+        )
+        references[one.task if one.reference else two.task] += 1
+    assert record["references"] == {task: references[task] / 20 for task in ("pl", "uk")}
+
+
+def test_it_loads(made: tuple[Path, dict[str, Any]], models: dict[str, Path]) -> None:
+    out, record = made
+    model, tokenizer, *_ = mlx_lm.load(str(out))
+    assert open_tokenizer(tokenizer).fingerprint == record["tokenizer"]["fingerprint"]
+    assert weights_hash(model) != weights_hash(mlx_lm.load(str(models["draft"]))[0])
+    assert isinstance(mlx_lm.generate(model, tokenizer, "Wczoraj", max_tokens=4), str)
+
+
+@pytest.mark.parametrize("on", ["text", "completions", "distribution"])
+def test_the_target_stays_as_it_is(models: dict[str, Path], tmp_path: Path, on: Any) -> None:
+    draft, target = open_model(str(models["draft"])), open_model(str(models["target"]))
+    files = {path.name: path.read_bytes() for path in models["target"].iterdir()}
+    before, draft_before = weights_hash(target.model), weights_hash(draft.model)
+    options = TuneOptions(
+        **{"steps": 3, "rate": 0.01, "batch": 2, "on": on, "length": 16, "valid_rows": 4},
+        **{"completions": 4, "prompt_tokens": 6, "max_tokens": 4},
+    )
+    tune_draft(draft, target, {"pl": open_corpus("sample:pl")}, tmp_path / "out", options, lambda text: None)
+    assert weights_hash(target.model) == before
+    assert {path.name: path.read_bytes() for path in models["target"].iterdir()} == files
+    assert weights_hash(draft.model) != draft_before, "the test can fail"
+
+
+@pytest.mark.parametrize("how", ["text", "completions"])
+def test_other_supervision(models: dict[str, Path], tmp_path: Path, how: str) -> None:
+    arguments = ["--on", "text", *SHORT] if how == "text" else COMPLETED
+    record = tuned(models["draft"], models["target"], *arguments, "-o", tmp_path / "out")
+    losses = [point.loss for point in read_rows(tmp_path / "out" / CURVE, Point)]
+    assert np.mean(losses[-3:]) < np.mean(losses[:3])
+    assert all(row["kl"] is not None for row in record["measured"]["after"])
+
+
+def test_another_tokenizer(models: dict[str, Path], tmp_path: Path) -> None:
+    """The target's text trains the draft; without an alignment, nothing but that text is measured."""
+    result = run(models["other"], models["target"], *COMPLETED, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    losses = [point.loss for point in read_rows(tmp_path / "out" / CURVE, Point)]
+    assert np.mean(losses[-3:]) < np.mean(losses[:3])
+    points = read_rows(tmp_path / "out" / TASKS, TaskPoint)
+    assert all(point.kl is None and point.acceptance is None for point in points)
+    assert points[-1].divergence != points[1].divergence
+    message = error_of(run(models["other"], models["target"], *FAIR, "-o", tmp_path / "two"))
+    assert f"spectool align --draft {models['other']} --target {models['target']}" in message
+
+
+@pytest.mark.slow
+def test_an_alignment(models: dict[str, Path], tmp_path: Path) -> None:
+    text = tmp_path / "pl.txt"
+    text.write_text("\n".join(d.text for d in list(open_corpus("sample:pl"))[:25]), encoding="utf-8")
+    aligned = tmp_path / "x.align"
+    build_alignment(tokenizer_of("other"), tokenizer_of("target"), open_corpus(str(text)), aligned, lambda step: None)
+    arguments = [*SHORT, "--on", "distribution", "--alignment", aligned, "-o", tmp_path / "out"]
+    result = run(models["other"], models["target"], *arguments, corpora=["--corpus", str(text)])
+    assert result.exit_code == 0, result.output
+    assert "% of the draft's places, over " in result.stderr
+    points = read_rows(tmp_path / "out" / TASKS, TaskPoint)
+    assert points[-1].divergence < points[0].divergence
+    assert points[0].kl is not None and 0 < points[0].acceptance < 1
+    assert points[0].proxy is None, "drafts of another tokenizer cannot be continued id by id"
+    assert points[0].task == "pl.txt"
+
+
+def test_lora(models: dict[str, Path], tmp_path: Path) -> None:
+    record = tuned(models["draft"], models["target"], *FAIR, "--lora", 2, "-o", tmp_path / "out")
+    model = mlx_lm.load(str(tmp_path / "out"))[0]
+    before = mlx_lm.load(str(models["draft"]))[0]
+    changed = {
+        name
+        for (name, one), two in zip(
+            mlx.utils.tree_flatten(model.parameters()),
+            [weight for _, weight in mlx.utils.tree_flatten(before.parameters())],
+            strict=True,
+        )
+        if not mx.array_equal(one, two)
+    }
+    assert changed and all("_proj" in name for name in changed)
+    points = read_rows(tmp_path / "out" / TASKS, TaskPoint)
+    after = [row["divergence"] for row in record["measured"]["after"]]
+    assert after == pytest.approx([point.divergence for point in points[-2:]], abs=1e-4), "fused and not are the same"
+    assert after[0] != points[0].divergence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_quantized_draft(tmp_path: Path, lora: bool) -> None:
+    """It is unpacked to tune all of it, and stays quantized with LoRA; of a quantized target nothing is asked."""
+    arguments = ["--on", "distribution", "--steps", 2, "--measure-every", 2, "--batch", 1, "--valid-rows", 2]
+    more = ["--lora", 2] if lora else []
+    record = tuned(demo_path("draft"), demo_path("target"), *arguments, *more, "-o", tmp_path / "out")
+    assert record["unpacked"] is not lora
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert ("quantization" in config) is lora
+    model = mlx_lm.load(str(tmp_path / "out"))[0]
+    assert hasattr(model.model.embed_tokens, "scales") is lora
+    points = read_rows(tmp_path / "out" / TASKS, TaskPoint)
+    assert record["measured"]["after"][0]["divergence"] == pytest.approx(points[-2].divergence, abs=0.02)
+
+
+@pytest.mark.slow
+def test_s_cdf_is_fairer_than_the_mean(models: dict[str, Path], tmp_path: Path) -> None:
+    """From a draft that knows one language only, with the same steps."""
+    alike = ["--on", "distribution", "--measure-every", 40]
+    polish = ["--corpus", "pl=sample:pl"]
+    tuned(models["draft"], models["target"], *alike, "--steps", 60, "-o", tmp_path / "pl", corpora=polish)
+    found = {}
+    for objective in ("mean", "s-cdf"):
+        arguments = [*alike, "--objective", objective, "--steps", 40, "--rate", 0.003, "-o", tmp_path / objective]
+        record = tuned(tmp_path / "pl", models["target"], *arguments)
+        before, after = (record["measured"][when][0]["unfairness"] for when in ("before", "after"))
+        assert after < 0.88 * before
+        found[objective] = after
+    assert found["s-cdf"] < found["mean"]
+
+
+def test_the_seed_decides(made: tuple[Path, dict[str, Any]], models: dict[str, Path], tmp_path: Path) -> None:
+    out, _ = made
+    tuned(models["draft"], models["target"], *FAIR, "-o", tmp_path / "same")
+    for name in ("model.safetensors", "tasks.parquet"):
+        assert (tmp_path / "same" / name).read_bytes() == (out / name).read_bytes(), name
+    tuned(models["draft"], models["target"], *FAIR[:-1], 4, "-o", tmp_path / "other")
+    assert read_rows(tmp_path / "other" / CURVE, Point)[0].loss != read_rows(out / CURVE, Point)[0].loss
+
+
+def test_a_finished_tuning_is_not_done_again(made: tuple[Path, dict[str, Any]], models: dict[str, Path]) -> None:
+    out, record = made
+    before = (out / "training.json").stat().st_mtime_ns
+    result = run(models["draft"], models["target"], *FAIR, "-o", out)
+    assert "is finished already" in result.stderr
+    assert (out / "training.json").stat().st_mtime_ns == before
+    assert "D_T before" in result.stdout and "unfairness U" in result.stdout
+    for row in record["measured"]["after"]:
+        assert f"{row['divergence']:.4f}" in result.stdout
+    message = error_of(run(models["draft"], models["target"], *FAIR, "--steps", 21, "-o", out))
+    assert "has a model of another training: steps is 20 there and 21 now" in message
+
+
+def test_errors(models: dict[str, Path], tmp_path: Path) -> None:
+    draft, target, out = models["draft"], models["target"], tmp_path / "out"
+    one = ["--corpus", "sample:pl"]
+    message = error_of(run(draft, target, "--objective", "s-cdf", "--steps", 2, "-o", out, corpora=one))
+    assert "expected two or more --corpus, got 1" in message
+    twice = run(draft, target, "--steps", 2, "-o", out, corpora=[*one, *one])
+    assert twice.exit_code == 2 and "two are called sample-pl" in twice.output
+    message = error_of(run(tmp_path / "none", target, "--steps", 2, "-o", out))
+    assert "no such directory" in message
+    arguments = ["--on", "completions", "--prompt-tokens", 100_000, "--steps", 2, "-o", out]
+    assert "--prompt-tokens" in error_of(run(draft, target, *arguments))
+    message = error_of(run(draft, target, "--rate", 1e30, "--steps", 20, "-o", out))
+    assert "expected a number. Lower --rate" in message
+    assert not out.exists()
+    assert not (work_path(out) / "lock").exists() or (work_path(out) / "checkpoint.safetensors").exists()
+
+
+def test_the_command_is_there() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "spectool.cli", "tune-draft", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "spectool tune-draft --draft" in done.stdout
+
+
+def test_weights_by_kl_are_those_of_the_drafts_own_errors(models: dict[str, Path], tmp_path: Path) -> None:
+    """The task that is best by cross-entropy is learned when another one is best by KL."""
+    common = ("--objective", "s-cdf", "--on", "distribution", "--steps", 1, "--rate", 0.01, "--seed", 3)
+    found = {}
+    for weigh_by in ("cross-entropy", "kl"):
+        out = tmp_path / weigh_by
+        found[weigh_by] = tuned(models["draft"], models["target"], *common, "--weigh-by", weigh_by, "-o", out)
+    assert found["kl"]["loss"] == found["cross-entropy"]["loss"], "the first step's divergences are the same"
+    after = {name: [row["divergence"] for row in record["measured"]["after"]] for name, record in found.items()}
+    assert after["kl"] != after["cross-entropy"]
+    result = run(models["draft"], models["target"], "--weigh-by", "kl", "--steps", 1, "-o", tmp_path / "text")
+    assert result.exit_code == 1 and "--weigh-by kl needs the target's probabilities" in result.stderr

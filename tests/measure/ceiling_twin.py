@@ -1,0 +1,308 @@
+"""The translation ceiling: tokens per pass that each strategy reaches with a perfect draft.
+
+A perfect draft knows the text. What it loses, it loses to translation alone, so the ceiling tells
+what a pair of tokenizers allows before anybody has downloaded a draft model. This is the slow,
+readable definition: whole strings, plain encode and decode, no tables.
+
+    text        п е р с о н а л ь н и й   к о м п
+    target      [     ][   ][     |             frontier n: bytes that the target has committed
+    draft         [      ][        ][  ][  ]
+                               |    1   2       a draft of k = 2: from n to the end of the second token
+
+One cycle at frontier n drafts the text from n to the end of the k-th draft token. Tokens are those of the draft's
+canonical tokenization of the whole text. The token that straddles n counts as the first, and the end is cut back to a
+whole character. The cycle commits the accepted tokens and one more.
+
+Source: design, sections 4 and 5; the published strategies after cross-family speculative decoding
+for Polish on Apple Silicon, algorithms 1 and 2.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.tokenization.tokenizer import Tokenizer
+
+STRATEGIES = ("none", "naive", "context", "intersection", "anchored")
+WINDOW = 5  # draft tokens before the draft in the published strategy `context`
+
+# A letter that no vocabulary joins with others: what follows it is spelled as inside a word.
+_ANCHOR = "ꙮ"
+# Draft tokens beyond the k-th that a restarted draft may look at, so that its k-th is not cut short.
+_LOOK_AHEAD = 4
+_PASSAGE = 500  # characters: a whole prefix is encoded in every cycle, so the cost grows with its square
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What a perfect draft reaches on a sample of text.
+
+    Attributes:
+        tokens_per_pass: Strategy -> draft tokens a cycle (k) -> committed target tokens / passes.
+        target_tokens: Target tokens replayed.
+        characters: Characters replayed.
+        left_out: Characters of passages that one of the tokenizers does not give back as they are.
+    """
+
+    tokens_per_pass: dict[str, dict[int, float]]
+    target_tokens: int
+    characters: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelling:
+    """A text in the ids of one tokenizer.
+
+    Attributes:
+        ids: Token ids.
+        cuts: Bytes of all surfaces before each token, and of all: ``[len(ids) + 1]``. Counts the
+            space that some tokenizers put before a text.
+        artificial: That space's length, 0 or 1.
+    """
+
+    ids: Sequence[int]
+    cuts: Sequence[int]
+    artificial: int
+
+    def byte(self, token: int) -> int:
+        """Return where a token begins in the text, in bytes."""
+        return max(0, self.cuts[token] - self.artificial)
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """A piece of text that both tokenizers give back as it is: its bytes and both spellings."""
+
+    text: bytes
+    target: _Spelling
+    draft: _Spelling
+    draft_ends: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    """One moment of the replay.
+
+    Attributes:
+        passage: The text.
+        position: Target tokens committed.
+        frontier: Bytes committed.
+        first: Draft token that holds the frontier, or begins there.
+        end: Where the perfect draft ends, in bytes; ``frontier`` where no whole character is left.
+    """
+
+    passage: _Passage
+    position: int
+    frontier: int
+    first: int
+    end: int
+
+
+_Propose = Callable[[Sequence[_Cycle], int], list[list[int]]]
+
+
+def translation_ceiling(
+    draft: Tokenizer,
+    target: Tokenizer,
+    texts: Iterable[str],
+    draft_to_target: NDArray[np.int32],
+    lengths: Sequence[int] = (2, 4, 8),
+    characters: int = 200_000,
+) -> Ceiling:
+    """Replay text with a perfect draft, once for every strategy and draft length.
+
+    Args:
+        draft: Tokenizer of the draft.
+        target: Tokenizer of the target.
+        texts: Documents; read until the sample is full. Long ones are cut at white space.
+        draft_to_target: Target id of each draft id, -1 where none; int32, shape ``[draft ids]``.
+        lengths: Draft tokens a cycle (k), each at least 1.
+        characters: Size of the sample.
+    """
+    sample = list(_sample(texts, characters))
+    passages = _passages(draft, target, sample)
+    strategies: dict[str, _Propose] = {
+        "none": lambda cycles, k: [_as_they_are(cycle, k, target.size) for cycle in cycles],
+        "naive": lambda cycles, k: target.encode_batch([_drafted(draft, cycle) for cycle in cycles]),
+        "context": lambda cycles, k: _behind_window(draft, target, cycles),
+        "intersection": lambda cycles, k: _shared_tokens(draft, cycles, k, draft_to_target),
+        "anchored": lambda cycles, k: _anchored(target, cycles),
+    }
+    tokens = sum(len(passage.target.ids) for passage in passages)
+    return Ceiling(
+        {name: {k: tokens / max(1, _passes(passages, strategies[name], k)) for k in lengths} for name in STRATEGIES},
+        tokens,
+        kept := sum(len(passage.text.decode()) for passage in passages),
+        sum(map(len, sample)) - kept,
+    )
+
+
+def encode_inside(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """Encode texts as they are spelled inside a word, where no space is put before them.
+
+    Tokenizers that cannot spell a text so (WordPiece) give what they write at the start of one.
+    """
+    plain = tokenizer.encode_batch(texts)
+    if not tokenizer.edges.leading_space:
+        return plain
+    before = len(tokenizer.encode(_ANCHOR))
+    inside = [ids[before:] for ids in tokenizer.encode_batch([_ANCHOR + text for text in texts])]
+    return [
+        within if b"".join(map(tokenizer.surfaces.__getitem__, within)) == text.encode() else alone
+        for text, within, alone in zip(texts, inside, plain, strict=True)
+    ]
+
+
+def _passes(passages: Sequence[_Passage], propose: _Propose, k: int) -> int:
+    """Count the target passes of a replay of all passages, in lock-step."""
+    passes = 0
+    active = [(passage, 0) for passage in passages if passage.target.ids]
+    while active:
+        cycles = [_cycle(passage, position, k) for passage, position in active]
+        passes += len(cycles)
+        after = []
+        for cycle, proposal in zip(cycles, propose(cycles, k), strict=True):
+            truth = cycle.passage.target.ids
+            position = cycle.position + _agreeing(proposal, truth[cycle.position : cycle.position + len(proposal)]) + 1
+            if position < len(truth):
+                after.append((cycle.passage, position))
+        active = after
+    return passes
+
+
+def _agreeing(proposal: Sequence[int], truth: Sequence[int]) -> int:
+    for count, (guess, true) in enumerate(zip(proposal, truth, strict=False)):
+        if guess != true:
+            return count
+    return min(len(proposal), len(truth))
+
+
+def _as_they_are(cycle: _Cycle, k: int, target_size: int) -> list[int]:
+    drafts = cycle.passage.draft.ids[cycle.first : cycle.first + k]
+    beyond = (place for place, token in enumerate(drafts) if token >= target_size)
+    return list(drafts[: next(beyond, len(drafts))])
+
+
+def _behind_window(draft: Tokenizer, target: Tokenizer, cycles: Sequence[_Cycle]) -> list[list[int]]:
+    windows = [_window(draft, cycle) for cycle in cycles]
+    together = [window + _drafted(draft, cycle) for window, cycle in zip(windows, cycles, strict=True)]
+    before = target.encode_batch(windows)
+    return [ids[len(window) :] for ids, window in zip(target.encode_batch(together), before, strict=True)]
+
+
+def _shared_tokens(
+    draft: Tokenizer, cycles: Sequence[_Cycle], k: int, draft_to_target: NDArray[np.int32]
+) -> list[list[int]]:
+    """Restart the draft at the frontier; -1, where a token has no counterpart, is never accepted."""
+    restarted = encode_inside(draft, [_rest(cycle, k) for cycle in cycles])
+    proposals: list[list[int]] = []
+    for cycle, inside in zip(cycles, restarted, strict=True):
+        drafts = inside if cycle.position else cycle.passage.draft.ids
+        proposals.append(draft_to_target[drafts[:k]].tolist())
+    return proposals
+
+
+def _anchored(target: Tokenizer, cycles: Sequence[_Cycle]) -> list[list[int]]:
+    """Encode the whole text up to the draft's end; where the frontier is no boundary, the draft alone."""
+    proposals: list[list[int]] = []
+    # Only a draft that is empty anyway ends inside a character.
+    whole = target.encode_batch([cycle.passage.text[: cycle.end].decode(errors="ignore") for cycle in cycles])
+    # No string begins inside a character; such a draft alone is given up.
+    chunks = [cycle.passage.text[cycle.frontier : cycle.end].decode(errors="ignore") for cycle in cycles]
+    alone = encode_inside(target, chunks)
+    for cycle, ids, chunk, inside in zip(cycles, whole, chunks, alone, strict=True):
+        if cycle.end == cycle.frontier:
+            proposals.append([])
+            continue
+        spelling = _spelling(target, ids)
+        cut = cycle.frontier + spelling.artificial if cycle.position else 0
+        if cut in spelling.cuts:
+            proposals.append(ids[spelling.cuts.index(cut) :])
+        else:
+            proposals.append(inside if len(chunk.encode()) == cycle.end - cycle.frontier else [])
+    return proposals
+
+
+def _cycle(passage: _Passage, position: int, k: int) -> _Cycle:
+    frontier = passage.target.byte(position)
+    # At the start the draft writes its artificial space as well, where that is a token of its own.
+    first = bisect_right(passage.draft_ends, frontier) if position else 0
+    last = min(first + k, len(passage.draft_ends)) - 1
+    end = _whole_characters(passage.text, passage.draft_ends[last]) if passage.draft_ends else frontier
+    return _Cycle(passage, position, frontier, first, max(frontier, end))
+
+
+def _drafted(draft: Tokenizer, cycle: _Cycle) -> str:
+    """Return the text of the perfect draft."""
+    return _decoded(draft, cycle.passage.text[cycle.frontier : cycle.end])
+
+
+def _window(draft: Tokenizer, cycle: _Cycle) -> str:
+    """Return the text of the last draft tokens before the frontier; a straddling one's head counts as one."""
+    spelling = cycle.passage.draft
+    straddling = cycle.first < len(spelling.ids) and spelling.byte(cycle.first) < cycle.frontier
+    begin = spelling.byte(max(0, cycle.first - WINDOW + straddling))
+    return _decoded(draft, cycle.passage.text[begin : cycle.frontier])
+
+
+def _decoded(draft: Tokenizer, data: bytes) -> str:
+    """Return bytes as the published strategies see them, through the faults of the draft's decoder."""
+    text = data.decode(errors="replace")
+    return text[1:] if draft.edges.leading_space and text.startswith(" ") else text
+
+
+def _rest(cycle: _Cycle, k: int) -> str:
+    """Return the text from the frontier on, long enough for k draft tokens; empty inside a character."""
+    text, ends = cycle.passage.text, cycle.passage.draft_ends
+    if _whole_characters(text, cycle.frontier) != cycle.frontier or not ends:
+        return ""
+    last = min(cycle.first + k + _LOOK_AHEAD, len(ends)) - 1
+    return text[cycle.frontier : _whole_characters(text, ends[last])].decode(errors="ignore")
+
+
+def _whole_characters(text: bytes, end: int) -> int:
+    """Return the last character boundary at or before ``end``."""
+    while end < len(text) and text[end] & 0xC0 == 0x80:
+        end -= 1
+    return end
+
+
+def _sample(texts: Iterable[str], characters: int) -> Iterator[str]:
+    """Yield passages of at most `_PASSAGE` characters, without white space at their ends."""
+    left = characters
+    for text in texts:
+        while text := text.strip():
+            if left <= 0:
+                return
+            limit = min(_PASSAGE, left)
+            cut = len(text)
+            if cut > limit:
+                cut = max(text.rfind(" ", 0, limit + 1), text.rfind("\n", 0, limit + 1))
+                cut = cut if cut > 0 else limit
+            passage, text = text[:cut].rstrip(), text[cut:]
+            left -= len(passage)
+            yield passage
+
+
+def _passages(draft: Tokenizer, target: Tokenizer, texts: Sequence[str]) -> list[_Passage]:
+    """Keep the texts that both tokenizers give back as they are."""
+    passages = []
+    for text, theirs, mine in zip(texts, target.encode_batch(texts), draft.encode_batch(texts), strict=True):
+        data = text.encode()
+        if target.bytes_of(theirs) == data == draft.bytes_of(mine):
+            spelled = _spelling(draft, mine)
+            ends = [min(len(data), spelled.byte(token + 1)) for token in range(len(mine))]
+            passages.append(_Passage(data, _spelling(target, theirs), spelled, ends))
+    return passages
+
+
+def _spelling(tokenizer: Tokenizer, ids: Sequence[int]) -> _Spelling:
+    surfaces = [tokenizer.surfaces[token] for token in ids]
+    first = next(filter(None, surfaces), b"")
+    artificial = int(tokenizer.edges.leading_space and first.startswith(b" "))
+    return _Spelling(ids, list(accumulate(map(len, surfaces), initial=0)), artificial)

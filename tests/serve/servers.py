@@ -1,0 +1,77 @@
+"""A server of the demo model on loopback, the official client, and bytes sent by hand."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any
+
+from openai import OpenAI
+
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.loading import load_drafter
+from spectool.serve.handler import Server
+from spectool.serve.options import ServerOptions
+
+TARGET = str(demo_path("target"))
+
+
+def with_history(name: str, tokenizer: Any) -> Drafter | None:
+    return load_drafter(tokenizer, min_probability=0.0)
+
+
+def without_drafter(name: str, tokenizer: Any) -> Drafter | None:
+    return None
+
+
+@contextmanager
+def serving(make_drafter: Callable[[str, Any], Drafter | None] = with_history, **options: Any) -> Iterator[Server]:
+    """Serve the demo target on a free port until the block ends."""
+    server = Server("127.0.0.1", 0, ServerOptions(**{"model": TARGET, "num_draft_tokens": 8, **options}), make_drafter)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    try:
+        server.wait_until_loaded()
+        thread.start()
+        yield server
+    finally:
+        if thread.is_alive():
+            server.shutdown()
+            thread.join()
+        assert server.stop()
+
+
+def client(server: Server, **options: Any) -> OpenAI:
+    return OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60, **options)
+
+
+def connect(server: Server) -> socket.socket:
+    name, port = server.server_address[:2]
+    return socket.create_connection((str(name), port), timeout=30)
+
+
+def exchange(server: Server, data: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Send ``data`` as it is; return status, headers and body of the answer."""
+    with connect(server) as connection:
+        connection.sendall(data)
+        answer = b""
+        while part := connection.recv(1 << 16):
+            answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    return int(first.split()[1]), dict(line.split(": ", 1) for line in lines), body
+
+
+def post(path: str, body: Any, **headers: str) -> bytes:
+    """Return a POST request, ``body`` as JSON unless it is bytes."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    all_headers = {"Host": "localhost", "Content-Length": str(len(data))} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in all_headers.items())
+    return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + data
+
+
+def get(path: str, method: str = "GET") -> bytes:
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()

@@ -1,0 +1,104 @@
+"""What a request may ask of the model: tokens that it has, settings that mean something, answers that fit."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spectool.runtime.loading import load_drafter
+from spectool.serve.handler import Server
+from spectool.tests.commands.chatting import TEMPLATE
+from spectool.tests.runtime.fake_drafters import Failing
+from spectool.tests.runtime.wider import copied
+from spectool.tests.serve.questions import PROMPTS, alone, complete, series
+from spectool.tests.serve.servers import client, exchange, post, serving
+from spectool.tests.serve.test_server_refusals import refusal
+
+pytestmark = pytest.mark.system
+
+TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
+
+
+@pytest.fixture(scope="module")
+def wider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of the demo target with a token that the model does not have."""
+    path = copied(tmp_path_factory.mktemp("wider"), template=TEMPLATE)
+    with serving(model=path) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (TEXT, {"prompt": "Hej <extra> tam"}, "prompt"),
+        (TEXT, {"prompt": "Hej <extra> tam", "frequency_penalty": 0.5, "stream": True}, "prompt"),
+        (CHAT, {"messages": [{"role": "user", "content": "Hej <extra>"}], "presence_penalty": 1.0}, "messages"),
+        (TEXT, {"prompt": "Hej", "logit_bias": {"1536": 100}}, "logit_bias"),
+    ],
+)
+def test_tokens_that_the_model_does_not_have(wider: Server, path: str, body: dict[str, Any], param: str) -> None:
+    status, error = refusal(wider, post(path, {**body, "max_tokens": 3}))
+    assert (status, error["param"]) == (400, param)
+    assert f"{param}: token 1536 ('<extra>'): the model has 1,536 rows" in error["message"]
+    assert exchange(wider, post(TEXT, {"prompt": "Hej", "max_tokens": 3, "logit_bias": {"1535": 1}}))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"xtc_threshold": 0.6, "xtc_probability": 0.1},
+        {"xtc_threshold": 0.51},
+        {"min_p": 2.0},
+        {"temperature": 1e-9},
+        {"top_p": 1.5},
+    ],
+)
+def test_settings_of_sampling_that_mean_nothing(server: Server, settings: dict[str, Any]) -> None:
+    status, _ = refusal(server, post(TEXT, {"prompt": "a", "max_tokens": 4, "temperature": 0.7, **settings}))
+    assert status == 400
+    assert exchange(server, post(TEXT, {"prompt": "a", "max_tokens": 4, "temperature": 0.7}))[0] == 200
+
+
+def test_a_seed_does_not_outlive_its_request(server: Server) -> None:
+    def answer(**settings: Any) -> str:
+        return str(complete(server, PROMPTS[0], 8, temperature=2.0, **settings).choices[0].text)
+
+    seeded, unseeded = [], []
+    for _ in range(3):
+        seeded.append(answer(seed=1))
+        unseeded.append(answer())
+    assert len(set(seeded)) == 1
+    assert len(set(unseeded)) == 3
+
+
+def test_an_answer_ends_where_the_context_does(server: Server) -> None:
+    answer = complete(server, PROMPTS[0], 1500)
+    assert answer.usage.prompt_tokens + answer.usage.completion_tokens == 256
+    assert answer.choices[0].finish_reason == "length"
+    fitting = "a " * 200
+    length = complete(server, fitting, 1).usage.prompt_tokens
+    whole = fitting + "a " * (255 - length)
+    last = complete(server, whole, 100)
+    assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (255, 1)
+    status, error = refusal(server, post(TEXT, {"prompt": whole + "a ", "max_tokens": 1}))
+    assert (status, error["code"]) == (400, "context_length_exceeded")
+    assert "at most 256 tokens, the answer among them, got 256" in error["message"]
+
+
+def test_every_drafter_that_fails_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(lambda name, tokenizer: Failing([5] * 100, "propose", call=3)) as running:
+        for prompt in PROMPTS[:3]:
+            with pytest.warns(RuntimeWarning, match="'failing' is switched off") as caught:
+                assert complete(running, prompt).choices[0].text == alone(prompt)
+            assert len(caught) == 1
+            running.generator.model_provider.drafter.calls = 0
+        assert series(running)['spectool_drafter_failures_total{source="failing"}'] == 3
+
+
+def test_a_tokenizer_that_lacks_tokens_of_the_model(tmp_path: Path) -> None:
+    path = copied(tmp_path, {}, kept=1100)
+    with serving(lambda name, tokenizer: load_drafter(tokenizer), model=path) as running:
+        answer = client(running).completions.create(model=path, prompt="Most", max_tokens=4, logit_bias={"1300": 100})
+        assert answer.choices[0].text == "" and answer.usage is not None
+        assert answer.usage.completion_tokens == 4

@@ -1,0 +1,51 @@
+"""The metrics as text: names, types, labels and numbers that Prometheus can read."""
+
+import re
+from threading import Thread
+
+from spectool.serve.metrics import Metrics
+
+LINE = re.compile(
+    r'(# (HELP|TYPE) [a-z_]+ .+|[a-z_]+(\{[a-z]+="(\\["\\n]|[^"\\\n])*"(,[a-z]+="[^"\n]*")*\})? [0-9.e+-]+)'
+)
+
+
+def test_the_text_is_well_formed_and_complete() -> None:
+    metrics = Metrics()
+    metrics.add("requests_total", path='/a"b\\c\nd', status="200")
+    metrics.add("drafted_tokens_total", 12_345_678, source="dictionary+history")
+    metrics.add("prompt_seconds_total", 0.25)
+    text = metrics.exposition({"requests_running": 1})
+    assert all(LINE.fullmatch(line) for line in text.splitlines()), text
+    assert r'spectool_requests_total{path="/a\"b\\c\nd",status="200"} 1.0' in text
+    assert 'spectool_drafted_tokens_total{source="dictionary+history"} 1.2345678e+07\n' in text
+    assert "spectool_prompt_seconds_total 0.25\n" in text
+    assert "spectool_requests_running 1.0\n" in text
+    assert "spectool_target_passes_total 0.0\n" in text
+    names = re.findall(r"# TYPE (\w+)", text)
+    assert len(names) == len(set(names)) == len(re.findall(r"# HELP", text))
+
+
+def test_the_page_escapes_what_it_shows() -> None:
+    metrics = Metrics()
+    metrics.add("accepted_tokens_total", 3, source="<b>")
+    metrics.add("drafted_tokens_total", 4, source="<b>")
+    page = metrics.page({}, "<script>")
+    assert "<script>" not in page and "<b>" not in page
+    assert "<td>acceptance</td><td>0.75</td>" in page
+    assert "<td>tokens per pass</td><td>none yet</td>" in page
+
+
+def test_threads_lose_no_count() -> None:
+    metrics = Metrics()
+
+    def count() -> None:
+        for _ in range(2_000):
+            metrics.add("generated_tokens_total")
+
+    threads = [Thread(target=count) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert "spectool_generated_tokens_total 16000.0\n" in metrics.exposition({})

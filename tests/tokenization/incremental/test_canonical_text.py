@@ -1,0 +1,153 @@
+"""The slow path: Unigram, WordPiece and BPE with word-end marks, text encoded again from a few words back."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from spectool.build.alignment.proof import prove
+from spectool.build.alignment.translation_table import spellings
+from spectool.corpora import open_corpus
+from spectool.runtime.demo_models import demo_path
+from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.by_text import CanonicalText, recent
+from spectool.tokenization.roles import Roles
+
+NAMES = ("t5-small", "bert-base-uncased")
+SLOW = ("herbert-base-cased", "xlm-roberta-base")
+
+
+def whole(tokenizer: Tokenizer, text: str) -> list[int]:
+    return CanonicalText(tokenizer).encode(text.encode())
+
+
+@pytest.mark.parametrize("name", [*NAMES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_a_growing_text(name: str, real: Callable[[str], Tokenizer], lines: list[str], rng: random.Random) -> None:
+    tokenizer = real(name)
+    engine, texts = CanonicalText(tokenizer), 0
+    for line in lines[:25]:
+        text = " ".join(line.split())[:200]
+        words = text.split(" ")
+        ids: list[int] = []
+        done = ""
+        while words:
+            count = rng.randrange(1, 4)
+            fresh = (" " if done else "") + " ".join(words[:count])
+            start, tail = engine.join(ids, done.encode(), fresh.encode())
+            ids[start:] = tail
+            done, words = done + fresh, words[count:]
+        assert ids == whole(tokenizer, text), text
+        texts += 1
+    assert texts == 25
+    assert engine.string_calls > texts
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_follows_a_boundary(name: str, real: Callable[[str], Tokenizer]) -> None:
+    tokenizer = real(name)
+    engine = CanonicalText(tokenizer)
+    ids, holds = engine.following(whole(tokenizer, "the small house"), b"the small house", b" is old")
+    assert holds
+    assert whole(tokenizer, "the small house") + ids == whole(tokenizer, "the small house is old")
+    _, holds = engine.following(whole(tokenizer, "the small hou"), b"the small hou", b"se is old")
+    assert not holds
+
+
+def test_special_tokens_are_not_read_out_of_text(real: Callable[[str], Tokenizer]) -> None:
+    tokenizer = real("bert-base-uncased")
+    assert tokenizer.encode("[SEP]") == [tokenizer.vocabulary["[SEP]"]]
+    assert tokenizer.vocabulary["[SEP]"] not in CanonicalText(tokenizer).encode(b"[SEP]")
+
+
+def test_half_a_character_is_left_out(real: Callable[[str], Tokenizer]) -> None:
+    engine = CanonicalText(real("t5-small"))
+    assert engine.encode("kot ż".encode()[:-1]) == engine.encode(b"kot ")
+    assert engine.string_calls == 2
+
+
+def test_what_is_cut_off_leaves_no_space_behind(real: Callable[[str], Tokenizer]) -> None:
+    """A tokenizer that puts a space before everything it encodes, joined through text a few words back."""
+    tokenizer = real("mistral-7b-v0.1")
+    engine = CanonicalText(tokenizer)
+    ids: list[int] = []
+    text = b""
+    for word in ["", "", "To", "jest.\n", "Długi", "tekst:", "", "pięć", "albo", "sześć", "słów,", "§", "&", "znaki"]:
+        fresh = (" " + word if text else word).encode()
+        start, tail = engine.join(ids, recent(text), fresh)
+        ids[start:] = tail
+        text += fresh
+        assert ids == whole(tokenizer, text.decode())
+
+
+SPACES = normalizers.Replace(" ", "▁")
+READ = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse()])
+
+
+def trained(model: str, texts: Sequence[str], **steps: Any) -> Tokenizer:
+    """Train a tokenizer whose tokens go on behind spaces: nothing splits the text before."""
+    backend = Backend(models.BPE(unk_token="<unk>") if model == "BPE" else models.Unigram())
+    for name, step in steps.items():
+        setattr(backend, name, step)
+    special = {"special_tokens": ["<unk>"], "show_progress": False, "vocab_size": 1500}
+    trainer = (
+        trainers.BpeTrainer(**special) if model == "BPE" else trainers.UnigramTrainer(**special, unk_token="<unk>")
+    )
+    backend.train_from_iterator(texts, trainer)
+    return Tokenizer("trained", backend, Roles())
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[str]:
+    text = "\n".join(document.text for document in open_corpus("sample:pl"))
+    return [text[begin : begin + 60] for begin in range(0, 60_000, 60)]
+
+
+def crossing_spaces(kind: str, sample: list[str]) -> Tokenizer:
+    match kind:
+        case "BPE":
+            return trained("BPE", sample, decoder=decoders.Fuse())
+        case "Unigram":
+            return trained("Unigram", sample, normalizer=SPACES, decoder=READ)
+        case "Unigram with an artificial space":
+            metaspace = pre_tokenizers.Metaspace("▁", "always", split=False)
+            return trained("Unigram", sample, pre_tokenizer=metaspace, decoder=decoders.Metaspace("▁", "always"))
+    spec = json.loads((demo_path("target") / "tokenizer.json").read_text())
+    spec["pre_tokenizer"] = {"type": "UnicodeScripts"}
+    return Tokenizer("scripts", Backend.from_str(json.dumps(spec)), Roles())
+
+
+@pytest.mark.parametrize("kind", ["BPE", "Unigram", "Unigram with an artificial space", "UnicodeScripts"])
+def test_tokens_that_go_on_behind_spaces(kind: str, sample: list[str], other_bundled: Tokenizer) -> None:
+    """Nothing is taken for granted of where a tokenizer begins again: the tokenizer itself says whether a cut holds."""
+    tokenizer = crossing_spaces(kind, sample)
+    if kind != "UnicodeScripts":
+        assert any(b" " in surface.strip() for surface in tokenizer.surfaces)
+    texts = ["".join(sample[begin : begin + 4]) for begin in range(0, 80, 4)]
+    found = prove(other_bundled, tokenizer, CanonicalText(tokenizer), spellings(other_bundled, tokenizer), texts)
+    assert found.frontiers > 1000
+    assert not found.mismatches, str(found)
+
+
+@pytest.mark.parametrize("kind", ["BPE", "Unigram with an artificial space"])
+def test_a_long_text_is_cut_where_the_tokenizer_agrees(kind: str, sample: list[str]) -> None:
+    tokenizer = crossing_spaces(kind, sample)
+    engine, text = CanonicalText(tokenizer), "".join(sample[:60])
+    ids: list[int] = []
+    for begin in range(0, len(text), 7):
+        start, tail = engine.join(ids, recent(text[:begin].encode()), text[begin : begin + 7].encode())
+        assert len(tail) < 200, "no more than the end is encoded"
+        ids[start:] = tail
+    assert ids == whole(tokenizer, text)
+
+
+def test_inside_a_word_no_space_is_written(real: Callable[[str], Tokenizer], sample: list[str]) -> None:
+    for tokenizer in (real("t5-small"), crossing_spaces("Unigram with an artificial space", sample)):
+        engine = CanonicalText(tokenizer)
+        assert tokenizer.edges.leading_space
+        for before, data in ((b"organiz", b"at"), (b"the gro", b"und is"), (b"po", b"le")):
+            ids, _ = engine.following(whole(tokenizer, before.decode()), before, data)
+            assert b"".join(map(tokenizer.surfaces.__getitem__, ids)) == data, (before, data)

@@ -1,0 +1,255 @@
+"""Every kind of step that the `tokenizers` library has: joined on ids, through text, or refused by name."""
+
+import json
+import re
+from itertools import islice
+from typing import Any
+
+import pytest
+import tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Backend
+
+from spectool import TokenizerError
+from spectool.build.alignment.merge_table import merge_table
+from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.adversarial import adversarial_texts
+from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.incremental.ids_or_text import _KINDS, _REFUSED, reasons_for_text
+from spectool.tokenization.incremental.pretokens import boundary_table
+from spectool.tokenization.roles import Roles
+from spectool.tokenization.round_trips import limits
+from spectool.tokenization.surfaces import DECODERS, byte_symbols
+
+BASES = {"normalizer": "Normalizer", "pre_tokenizer": "PreTokenizer", "model": "Model", "decoder": "Decoder"}
+
+
+def kinds_of_the_library(section: str) -> set[str]:
+    module, base = getattr(tokenizers, f"{section}s"), BASES[section]
+    kind = getattr(module, base)
+    return {name for name, found in vars(module).items() if isinstance(found, type) and issubclass(found, kind)} - {
+        base
+    }
+
+
+@pytest.mark.parametrize("section", ["normalizer", "pre_tokenizer", "model"])
+def test_every_kind_of_the_library_is_known(section: str) -> None:
+    assert kinds_of_the_library(section) == _KINDS[section].keys() | (
+        {*_REFUSED} if section == "pre_tokenizer" else set()
+    )
+
+
+def test_every_decoder_of_the_library_is_known() -> None:
+    assert kinds_of_the_library("decoder") == {*DECODERS, "CTC"}, "CTC is not about text, and is refused"
+
+
+def made(backend: Backend, **steps: Any) -> Tokenizer:
+    for name, step in steps.items():
+        setattr(backend, name, step)
+    return Tokenizer("made", backend, Roles())
+
+
+def split(pattern: str, behavior: str = "isolated", invert: bool = False) -> Any:
+    return pre_tokenizers.Split(Regex(pattern), behavior, invert)
+
+
+BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+JOINED = {
+    "ByteLevel": [pre_tokenizers.ByteLevel(add_prefix_space=False)],
+    "ByteLevel with a space before": [pre_tokenizers.ByteLevel(add_prefix_space=True)],
+    "Digits": [pre_tokenizers.Digits(individual_digits=False), BYTES],
+    "single Digits": [pre_tokenizers.Digits(individual_digits=True), BYTES],
+    "Punctuation": [pre_tokenizers.Punctuation("merged_with_next"), BYTES],
+    "Split": [split("[!-/][A-Za-z]+|[一-龥]+"), split(r"\d{1,3}(?=(?:\d{3})*\b)"), BYTES],
+    "Split at a string": [pre_tokenizers.Split("ko", "merged_with_previous"), BYTES],
+    "Split inverted": [split(r"\s+|\S+", "removed", True), BYTES],
+    "nothing": [BYTES],
+}
+
+
+_ALIKE = "ByteLevel with a space before"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.system) if name == _ALIKE else name for name in JOINED]
+)
+def test_steps_on_which_ids_are_joined(name: str, byte_level: Backend, rng: Any) -> None:
+    tokenizer = made(byte_level, pre_tokenizer=pre_tokenizers.Sequence(JOINED[name]))
+    assert reasons_for_text(tokenizer) == ()
+    check_joins(tokenizer, rng, 250)
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "pre_tokenizer"),
+    [
+        (normalizers.Replace(" ", "▁"), None),
+        (normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None),
+        (
+            normalizers.Sequence([normalizers.NFC(), normalizers.Strip()]),
+            pre_tokenizers.Metaspace("▁", "first", split=False),
+        ),
+        (None, pre_tokenizers.Metaspace("▁", "always", split=True)),
+        (None, pre_tokenizers.Metaspace("▁", "never", split=True)),
+        (normalizers.Replace(" ", "▁"), pre_tokenizers.Split("▁", "merged_with_next")),
+    ],
+)
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_signs_for_spaces(
+    normalizer: Any, pre_tokenizer: Any, byte_fallback: bool, sentence_piece: Backend, rng: Any
+) -> None:
+    sentence_piece.model.byte_fallback = byte_fallback
+    tokenizer = made(sentence_piece, normalizer=normalizer, pre_tokenizer=pre_tokenizer)
+    assert reasons_for_text(tokenizer) == ()
+    check_joins(tokenizer, rng, 250, None if byte_fallback else "kot \n")
+
+
+def check_joins(tokenizer: Tokenizer, rng: Any, count: int, characters: str | None = None) -> None:
+    """Join adversarial texts in pieces; what comes out is what the tokenizer writes for the whole."""
+    engine = CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
+    prefix, kept = b" " * tokenizer.edges.leading_space, 0
+    twin = Backend.from_str(tokenizer.backend.to_str())
+    twin.encode_special_tokens = True
+    for text in islice(adversarial_texts(tokenizer, rng, ["kot kota ko! tok 1234567", "Ala ma kota"]), count):
+        text = text if characters is None else "".join(rng.choices(characters, k=rng.randint(1, 12)))
+        whole = twin.encode(text, add_special_tokens=False).ids
+        if b"".join(map(tokenizer.surfaces.__getitem__, whole)) != prefix + text.encode():
+            continue  # it does not keep this text
+        kept += 1
+        at = rng.randrange(len(text) + 1)
+        ids: list[int] = []
+        for piece in (prefix + text[:at].encode(), text[at:].encode()):
+            start, tail = engine.join_bytes(ids, piece)
+            ids[start:] = tail
+        assert ids == whole, (text, at)
+    print(f"{kept} of {count} texts kept")
+    assert kept >= 5
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("spaces", ["normalizer", "Metaspace", "ByteLevel"])
+def test_added_tokens_with_every_option(
+    spaces: str, normalized: bool, byte_level: Backend, sentence_piece: Backend, rng: Any
+) -> None:
+    backend = byte_level if spaces == "ByteLevel" else sentence_piece
+    if spaces == "Metaspace":
+        backend.normalizer, backend.pre_tokenizer = None, pre_tokenizers.Metaspace("▁", "always", split=False)
+    for strip in ({}, {"lstrip": True}, {"rstrip": True}):
+        content = f"<Tk{len(strip)}{''.join(strip)}>"
+        backend.add_tokens([AddedToken(content, normalized=normalized, **strip), AddedToken("ot ko", normalized=False)])
+    tokenizer = made(Backend.from_str(backend.to_str()))
+    assert reasons_for_text(tokenizer) == ()
+    check_joins(tokenizer, rng, 250)
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (pre_tokenizers.BertPreTokenizer(), "BertPreTokenizer keeps no spaces"),
+        (pre_tokenizers.Whitespace(), "Whitespace keeps no spaces"),
+        (pre_tokenizers.WhitespaceSplit(), "WhitespaceSplit keeps no spaces"),
+        (pre_tokenizers.CharDelimiterSplit(","), "CharDelimiterSplit keeps no delimiters"),
+        (pre_tokenizers.UnicodeScripts(), "UnicodeScripts splits by script"),
+        (split(r"(.)\1"), "not about single characters"),
+        (split(r"\s+", "removed"), "removes what it splits at"),
+        (split(r"\p{N}{1,20}"), "counts up to 20 characters"),
+        (pre_tokenizers.Split("aaaaaaa", "isolated"), "counts up to 7 characters"),
+        (pre_tokenizers.Split("<|end_of_text|>", "isolated"), "looks for 15 characters in a row"),
+    ],
+)
+def test_pre_tokenizers_that_go_through_text(step: Any, reason: str, byte_level: Backend) -> None:
+    tokenizer = made(byte_level, pre_tokenizer=pre_tokenizers.Sequence([step, BYTES]))
+    assert any(reason in found for found in reasons_for_text(tokenizer)), reasons_for_text(tokenizer)
+
+
+def test_other_reasons_to_go_through_text(byte_level: Backend, sentence_piece: Backend) -> None:
+    def reasons(backend: Backend, **steps: Any) -> str:
+        return " ".join(reasons_for_text(made(Backend.from_str(backend.to_str()), **steps)))
+
+    assert "splits bytes" in reasons(
+        byte_level, pre_tokenizer=pre_tokenizers.Sequence([BYTES, pre_tokenizers.Digits()])
+    )
+    assert "ByteLevel writes bytes as signs" in reasons(byte_level, normalizer=normalizers.ByteLevel())
+    assert "it writes bytes as signs such as 'Ġ'" in reasons(byte_level, decoder=decoders.Fuse())
+    assert "it decodes signs such as 'Ġ'" in reasons(byte_level, pre_tokenizer=split(" "))
+    for kind, model in (
+        ("Unigram", models.Unigram([("<unk>", 0.0), ("a", -1.0)], 0)),
+        ("WordPiece", models.WordPiece({"[UNK]": 0})),
+        ("WordLevel", models.WordLevel({"[UNK]": 0}, "[UNK]")),
+    ):
+        assert f"model {kind} does not merge pairs" in reasons(Backend(model))
+    lines = normalizers.Sequence([normalizers.Replace("\n", "<n>"), normalizers.Replace(" ", "▁")])
+    undone = decoders.Sequence([decoders.Replace("<n>", "\n"), decoders.Replace("▁", " "), decoders.ByteFallback()])
+    assert "writes '<n>' for '\\n'" in reasons(sentence_piece, normalizer=lines, decoder=undone)
+    assert "it has no decoder" in reasons(Backend(byte_level.model))
+    underlined = pre_tokenizers.Metaspace("_", "first", split=False)
+    assert "writes '_' for a space, which decoding leaves so" in reasons(
+        sentence_piece, normalizer=None, pre_tokenizer=underlined
+    )
+    byte_level.add_tokens([AddedToken("word", single_word=True)])
+    assert "'word' is looked for between words" in reasons(byte_level)
+
+
+@pytest.mark.parametrize("long", ["<|end_of_document|>", "zażółć gęślą jaźń"])
+def test_texts_of_a_proof_have_long_words_of_patterns_whole(long: str, byte_level: Backend, rng: Any) -> None:
+    steps = pre_tokenizers.Sequence([pre_tokenizers.Split(long, "isolated"), BYTES])
+    tokenizer = made(byte_level, pre_tokenizer=steps)
+    assert sum(long in text for text in islice(adversarial_texts(tokenizer, rng), 400)) > 20
+
+
+def test_a_pattern_that_counts_far_is_refused(byte_level: Backend) -> None:
+    steps = pre_tokenizers.Sequence([split("(?m:.{1,200})"), BYTES])
+    with pytest.raises(TokenizerError, match="counts up to 200 characters, more than 64"):
+        reasons_for_text(made(byte_level, pre_tokenizer=steps))
+
+
+def test_pieces_of_a_fixed_length_are_refused(byte_level: Backend) -> None:
+    with pytest.raises(TokenizerError, match="pre_tokenizer FixedLength counts characters"):
+        reasons_for_text(made(byte_level, pre_tokenizer=pre_tokenizers.FixedLength(3)))
+
+
+STOPPING = {
+    "Unigram has no unk_id": models.Unigram([("a", -1.0)]),
+    "BPE has no token '<unk>'": models.BPE({"a": 0}, [], unk_token="<unk>"),
+    "WordLevel has no token '?'": models.WordLevel({"a": 0}, unk_token="?"),
+    "WordPiece has no token '[UNK]'": models.WordPiece({"a": 0}),
+}
+
+
+@pytest.mark.parametrize("what", STOPPING)
+def test_a_model_that_stops_at_unknown_text_is_refused(what: str) -> None:
+    tokenizer = made(Backend(STOPPING[what]))
+    with pytest.raises(TokenizerError, match=re.escape(f"model {what}")):
+        reasons_for_text(tokenizer)
+    for encode in (tokenizer.encode, lambda text: tokenizer.encode_batch([text])):
+        with pytest.raises(
+            TokenizerError, match=re.escape(f"since it has no {tokenizer.lacking}. Mend tokenizer.json")
+        ):
+            encode("b")
+    assert any("stops with an error" in limit for limit in limits(tokenizer))
+    tokenizer.backend.add_special_tokens(["<unk>", "?", "[UNK]"])  # added tokens are not of the model
+    assert made(tokenizer.backend).lacking == tokenizer.lacking
+
+
+def test_a_byte_level_model_needs_no_unknown_token(byte_level: Backend) -> None:
+    byte_level.model.unk_token = "<none>"
+    assert not made(byte_level).lacking and made(byte_level).encode("kot ♞")
+    without = models.BPE({"a": 0}, [], unk_token="<none>")
+    assert made(Backend(without), pre_tokenizer=BYTES, decoder=decoders.ByteLevel()).lacking == "token '<none>'"
+
+
+def test_a_kind_that_the_library_may_add_is_refused(byte_level: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = made(byte_level)
+    tokenizer.spec["normalizer"] = {"type": "Rot13"}
+    with pytest.raises(TokenizerError, match="normalizer Rot13 is not known to this version"):
+        reasons_for_text(tokenizer)
+
+
+@pytest.mark.parametrize("missing", [0x1D, 0xC4])
+def test_bytes_without_a_symbol_are_left_out(missing: int, byte_level: Backend, rng: Any) -> None:
+    spec = json.loads(byte_level.to_str())
+    symbols = {number: sign for sign, number in byte_symbols().items()}
+    del spec["model"]["vocab"][symbols[missing]]
+    tokenizer = made(Backend.from_str(json.dumps(spec)), pre_tokenizer=JOINED["ByteLevel"][0])
+    engine = CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
+    assert engine.spell("kot\x1dą kot".encode()) == tuple(tokenizer.encode("kot\x1dą kot"))
+    check_joins(tokenizer, rng, 100)

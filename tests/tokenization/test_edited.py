@@ -1,0 +1,210 @@
+"""Tokenizers as fine-tunes edit them: ordinary tokens with a role, and added tokens with every option."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as Backend
+
+from spectool import TokenizerError
+from spectool.build.alignment.intersection import intersect
+from spectool.build.alignment.merge_table import merge_table
+from spectool.tokenization import Tokenizer, limits, open_tokenizer, round_trip
+from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.incremental.pretokens import boundary_table
+from spectool.tokenization.opening import read_tokenizer
+from spectool.tokenization.round_trips import LIMITS_READ
+from spectool.tokenization.surfaces import byte_symbols
+
+# What a text has of each token, where that is not its name.
+ORDINARY = {
+    "gpt2": {"!": "!", "Ġthe": " the", "7": "7", "Ċ": "\n", "the": "the", "Ä": ""},
+    "mistral-7b-v0.1": {"!": "!", "▁the": " the", "7": "7", "<0x0A>": "\n", "the": "the", "▁": " ", "<0xC4>": ""},
+    "t5-small": {"!": "!", "▁the": " the"},
+    "bert-base-uncased": {"!": " !", "the": " the", "##ing": "ing"},
+}
+CASES = [(name, token) for name, tokens in ORDINARY.items() for token in tokens]
+
+
+def edited(shared: Path, name: str, edit: Callable[[Backend], Any]) -> Tokenizer:
+    backend = Backend.from_file(str(shared / "tokenizers" / name / "tokenizer.json"))
+    edit(backend)
+    return open_tokenizer(backend)
+
+
+@pytest.mark.parametrize(("name", "token"), CASES)
+def test_an_ordinary_token_with_a_role_keeps_its_bytes(
+    name: str, token: str, shared: Path, real: Callable[[str], Tokenizer]
+) -> None:
+    plain = real(name)
+    special = edited(shared, name, lambda backend: backend.add_special_tokens([token]))
+    index = plain.vocabulary[token]
+    assert special.surfaces[index] == plain.surfaces[index] != b""
+    assert plain.surfaces[index] == (ORDINARY[name][token].encode() or plain.surfaces[index])
+    assert special.specials == plain.specials
+    (note,) = special.notes
+    assert note.startswith(f"{token!r} is its special token and also ordinary text")
+
+
+@pytest.mark.parametrize("role", ["pad_token", "eos_token", "mask_token"])
+def test_a_role_from_the_configuration(role: str, shared: Path, tmp_path: Path) -> None:
+    source = shared / "tokenizers" / "bielik-4.5b-v3-apt4" / "tokenizer.json"
+    (tmp_path / "tokenizer.json").write_bytes(source.read_bytes())
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", role: "!"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    loaded, alone = open_tokenizer(tmp_path), open_tokenizer(tmp_path / "tokenizer.json")
+    read = read_tokenizer(str(tmp_path), ["Hej! Co?", *LIMITS_READ])
+    assert read is not None
+    for tokenizer in (loaded, alone, read):
+        (note,) = (note for note in tokenizer.notes if "ordinary text" in note)
+        assert note.startswith(f"'!' is its {role.replace('_', ' ')} and also ordinary text.")
+        assert note.endswith("Generation still ends at it.") == (role == "eos_token")
+        assert tokenizer.surfaces_of([tokenizer.backend.token_to_id("!")]) == [b"!"]
+    assert round_trip(alone, "Hej! Co?").lossless
+    assert limits(loaded) == limits(read) or not limits(read)  # the file alone does not cut texts at it
+    assert limits(loaded) == ("writes a space after the added token '!'",)
+    assert round_trip(loaded, "Hej! Co?").reasons == limits(loaded)
+    assert round_trip(loaded, "Hej!").lossless
+
+
+def test_ordinary_tokens_are_paired_by_their_bytes(byte_level: Backend, sentence_piece: Backend) -> None:
+    byte_level.add_special_tokens(["!"])
+    byte_level.add_special_tokens(["<pad>"])
+    left = open_tokenizer(byte_level)
+    right = open_tokenizer(sentence_piece)
+    left = Tokenizer("left", left.backend, type(left.roles)(pad=left.vocabulary["!"], eos=left.roles.eos))
+    assert left.surfaces[left.vocabulary["!"]] == b"!" and left.roles.pad not in left.specials
+    assert right.surfaces[intersect(left, right)[left.vocabulary["!"]]] == b"!"
+
+
+@pytest.mark.parametrize("end", ["<|EOS|>", "[END]"])
+def test_a_control_token_that_merges_reach(end: str, rng: random.Random) -> None:
+    """It has no bytes, and ids are joined as the tokenizer itself writes them."""
+    names, merges, made = [*byte_symbols(), "Ġk"], [("Ġ", "k")], end[0]
+    for char in end[1:]:
+        merges.append((made, char))
+        made += char
+        names.append(made)
+    names.append(f"{end}k")
+    merges.append((end, "k"))
+    backend = Backend(models.BPE({name: place for place, name in enumerate(names)}, merges))
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_next")
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens([end])
+    tokenizer = open_tokenizer(backend)
+    index = tokenizer.vocabulary[end]
+    assert tokenizer.surfaces[index] == b"" and index in tokenizer.specials
+    assert reasons_for_text(tokenizer) == () and not tokenizer.notes
+    engine, kept = CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), 0
+    for _ in range(300):
+        text = "".join(rng.choices([end, end[:-1], end[-1], end[0], "k", " k", "ż"], k=rng.randint(1, 6)))
+        ids: list[int] = []
+        at = rng.randrange(len(text) + 1)
+        for piece in (text[:at], text[at:]):
+            start, tail = engine.join_bytes(ids, piece.encode())
+            ids[start:] = tail
+        assert ids == tokenizer.plain_backend.encode(text).ids, (text, at)
+        kept += end in text
+    assert kept > 30
+
+
+@pytest.mark.parametrize("name", ["mistral-7b-v0.1", "bielik-4.5b-v3-apt4", "phi-3-mini"])
+def test_a_normalized_added_token_keeps_the_space_before_it(name: str, shared: Path) -> None:
+    tokenizer = edited(shared, name, lambda backend: backend.add_tokens(["<narzędzie>"]))
+    for text in ("Użyj <narzędzie> teraz", "a<narzędzie>b", "<narzędzie>", " <narzędzie>\n <narzędzie>x"):
+        ids = tokenizer.encode(text)
+        assert tokenizer.bytes_of(ids).decode() == tokenizer.backend.decode(ids, skip_special_tokens=False) == text
+    assert not any("narzędzie" in limit for limit in limits(tokenizer))
+    assert reasons_for_text(tokenizer) == ()
+
+
+def test_what_added_tokens_change_is_named(shared: Path) -> None:
+    def named(name: str, *tokens: str | AddedToken) -> str:
+        return "; ".join(limits(edited(shared, name, lambda backend: backend.add_tokens(list(tokens)))))
+
+    raw = AddedToken("<a>", normalized=False)
+    assert named("mistral-7b-v0.1", raw) == "writes a space after the added token '<a>'"
+    several = [AddedToken(f"<{number}>", normalized=False) for number in range(3)]
+    assert named("mistral-7b-v0.1", *several) == "writes a space after the added token '<0>' and 2 more"
+    assert named("mistral-7b-v0.1", "the") == "decodes the added token 'the' as ' the'"
+    assert named("gpt2", "<narzędzie>") == "decodes the added token '<narzędzie>' as '<narz\\x19dzie>'"
+    assert named("gpt2", AddedToken("<a>", lstrip=True)) == "drops white space before the added token '<a>'"
+    assert named("gpt2", AddedToken("<a>", rstrip=True)) == "drops white space after the added token '<a>'"
+    assert named("gpt2", raw, "a", "  ") == ""
+
+
+OPTIONS: tuple[dict[str, bool], ...] = ({}, {"lstrip": True}, {"rstrip": True}, {"single_word": True})
+CONTENTS = ("<narzędzie>", "narzędzie", "ot ko", "42", "Ala", "!", "\n\n", "x y")
+
+
+@pytest.mark.parametrize("name", ["mistral-7b-v0.1", "gpt2", "t5-small"])
+def test_edited_tokenizers_spell_what_they_decode_and_name_what_they_lose(
+    name: str, shared: Path, rng: random.Random
+) -> None:
+    pairs = json.loads((shared / "tokenizers" / "test_strings.json").read_text(encoding="utf-8"))
+    texts, compared, lost = [text for _, text in pairs], 0, 0
+    source = (shared / "tokenizers" / name / "tokenizer.json").read_text(encoding="utf-8")
+    for _ in range(6):
+        backend = Backend.from_str(source)
+        backend.add_special_tokens(rng.sample(["<|im_end|>", ".", "?"], 1))
+        chosen = rng.sample(CONTENTS, 2)
+        backend.add_tokens([AddedToken(each, normalized=rng.random() < 0.5, **rng.choice(OPTIONS)) for each in chosen])
+        tokenizer = open_tokenizer(backend)
+        stated = {_effect(limit) for limit in limits(tokenizer)}
+        for text in rng.sample(texts, 20):
+            at = rng.randrange(len(text) + 1)
+            for said in (text, text[:at] + rng.choice(["", " ", "\n"]) + rng.choice(chosen) + text[at:]):
+                ids, outcome = tokenizer.encode(said), round_trip(tokenizer, said)
+                if tokenizer.specials.isdisjoint(ids) and (decoded := backend.decode(ids, False)).isprintable():
+                    assert outcome.restored.decode("utf-8", "replace") == decoded, (chosen, said)
+                    compared += 1
+                lost += not outcome.lossless
+                assert {_effect(reason) for reason in outcome.reasons if not _of_a_text(reason)} <= stated, (
+                    said,
+                    outcome,
+                )
+    print(f"{compared} compared, {lost} lost")
+    assert compared > 50
+
+
+def _effect(limit: str) -> str:
+    """Return a limit without the name of the token that it is about."""
+    return limit.split(" the added token ")[0]
+
+
+def _of_a_text(reason: str) -> bool:
+    """Return whether a reason is about special tokens, signs for spaces, bytes, or where a text begins."""
+    begins = ("reads '<", "writes '▁' (U+2581)", "cannot tell a leading", "has no symbol for byte")
+    return reason.startswith(begins)
+
+
+def test_signs_that_decoding_leaves_or_misreads(byte_level: Backend) -> None:
+    byte_level.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    left = open_tokenizer(byte_level)
+    assert limits(left) == ("writes bytes as signs such as 'Ġ', which decoding leaves so",)
+    assert round_trip(left, "kot ż").reasons == limits(left)
+    assert f"it {limits(left)[0]}" in reasons_for_text(left)
+    byte_level.decoder, byte_level.pre_tokenizer = decoders.ByteLevel(), pre_tokenizers.Split(" ", "isolated")
+    misread = open_tokenizer(byte_level)
+    assert any(limit.startswith("decodes signs such as 'Ġ'") for limit in limits(misread))
+
+
+def test_an_unknown_decoder_step_names_the_tokenizer_everywhere(byte_level: Backend) -> None:
+    byte_level.decoder = decoders.CTC()
+    tokenizer = open_tokenizer(byte_level)
+    uses: tuple[Callable[[], Any], ...] = (
+        lambda: tokenizer.surfaces,
+        lambda: tokenizer.surfaces_of([0]),
+        lambda: tokenizer.in_text,
+        lambda: limits(tokenizer),
+        lambda: reasons_for_text(tokenizer),
+    )
+    for use in uses:
+        with pytest.raises(TokenizerError, match=r"^\(loaded tokenizer\): decoder step 'CTC' .*give another tokenizer"):
+            use()

@@ -1,0 +1,196 @@
+"""Fingerprints: the same for the same tokenizer, another for any change of ids or bytes."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, decoders, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Backend
+
+from spectool import FingerprintMismatch
+from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.fingerprint import file_digest, fingerprint_of_json, short
+
+
+def fingerprint(backend: Backend) -> str:
+    """The fingerprint of a backend as it is now."""
+    return open_tokenizer(backend).fingerprint
+
+
+def changed(backend: Backend, change: Callable[[dict[str, Any]], object]) -> str:
+    """Fingerprint of the tokenizer after a change of its JSON."""
+    spec = json.loads(backend.to_str())
+    change(spec)
+    return fingerprint(Backend.from_str(json.dumps(spec)))
+
+
+def test_stable_over_saving_again(byte_level: Backend, tmp_path: Path) -> None:
+    first = fingerprint(byte_level)
+    assert len(first) == 64
+    byte_level.save(str(tmp_path / "a.json"), pretty=True)
+    again = Backend.from_file(str(tmp_path / "a.json"))
+    assert fingerprint(again) == first == fingerprint_of_json(json.loads(again.to_str()))
+
+
+def test_real_tokenizers_are_stable_over_saving_again(real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
+    for name in ("bielik-11b-v2.5", "gpt2", "t5-small"):
+        real(name).backend.save(str(tmp_path / "tokenizer.json"))
+        assert open_tokenizer(tmp_path / "tokenizer.json").fingerprint == real(name).fingerprint, name
+
+
+def test_real_tokenizers_differ(real: Callable[[str], Tokenizer]) -> None:
+    names = ("bielik-11b-v2.5", "bielik-4.5b-v3-apt4", "mistral-7b-v0.1", "gpt2", "phi-3-mini")
+    assert len({real(name).fingerprint for name in names}) == len(names)
+
+
+CHANGES: list[Callable[[dict[str, Any]], object]] = [
+    lambda spec: spec["model"]["merges"].pop(),
+    lambda spec: spec["model"]["merges"].reverse(),
+    lambda spec: spec["model"].update(ignore_merges=True),
+    lambda spec: spec["model"].update(byte_fallback=True),
+    lambda spec: spec["added_tokens"].pop(),
+    lambda spec: spec["added_tokens"][0].update(special=False),
+    lambda spec: spec["added_tokens"][1].update(content="<thinks>"),
+    lambda spec: spec["added_tokens"][1].update(lstrip=True),
+    lambda spec: spec.update(normalizer={"type": "NFC"}),
+    lambda spec: spec.update(normalizer={"type": "Prepend", "prepend": "x"}),
+    lambda spec: spec["pre_tokenizer"].update(add_prefix_space=True),
+    lambda spec: spec["pre_tokenizer"].update(use_regex=False),
+    lambda spec: spec.update(decoder={"type": "Fuse"}),
+    lambda spec: spec["model"]["vocab"].update({"kot": 256, "ko": 257}),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_differs_where_ids_or_bytes_may(byte_level: Backend, change: Callable[[dict[str, Any]], object]) -> None:
+    assert changed(byte_level, change) != fingerprint(byte_level)
+
+
+def test_options_of_steps_with_content_count(sentence_piece: Backend) -> None:
+    first = fingerprint(sentence_piece)
+    sentence_piece.normalizer = normalizers.Sequence([normalizers.Replace(" ", "▁"), normalizers.Prepend("▁")])
+    assert fingerprint(sentence_piece) != first
+    sentence_piece.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    assert fingerprint(sentence_piece) == first
+    sentence_piece.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 0, 0)]
+    )
+    assert fingerprint(sentence_piece) != first
+
+
+def test_equal_where_neither_can(byte_level: Backend) -> None:
+    first = fingerprint(byte_level)
+    byte_level.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False)
+    byte_level.decoder = decoders.ByteLevel()
+    byte_level.post_processor = processors.ByteLevel(trim_offsets=True)
+    byte_level.enable_truncation(5)
+    byte_level.enable_padding()
+    assert fingerprint(byte_level) == first
+    assert changed(byte_level, lambda spec: spec["model"].update(dropout=None)) == first
+
+
+def test_an_added_token_more(byte_level: Backend) -> None:
+    first = fingerprint(byte_level)
+    byte_level.add_tokens([AddedToken("<tool>")])
+    assert fingerprint(byte_level) != first
+
+
+def test_a_mismatch_names_both_and_the_command(byte_level: Backend, sentence_piece: Backend) -> None:
+    left, right = open_tokenizer(byte_level), open_tokenizer(sentence_piece)
+    left.require(left.identity, "pl.dict", "spectool build-dict")
+    with pytest.raises(FingerprintMismatch) as caught:
+        right.require(left.identity, "pl.dict", "spectool build-dict --tokenizer X")
+    assert str(caught.value) == (
+        f"pl.dict: built for tokenizer {short(left.fingerprint)}, (loaded tokenizer) is {short(right.fingerprint)}. "
+        "Rebuild it: spectool build-dict --tokenizer X"
+    )
+
+
+@pytest.fixture
+def folder(byte_level: Backend, tmp_path: Path) -> Path:
+    byte_level.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    return tmp_path
+
+
+def built_for(folder: Path) -> Tokenizer:
+    """The tokenizer of a model's folder, as an artifact is built for it."""
+    return open_tokenizer(folder / "tokenizer.json")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_file_is_found(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    recorded = built_for(folder).identity
+    open_tokenizer(folder).require(recorded, "pl.dict", "")
+    spec = json.loads((folder / "tokenizer.json").read_text())
+    change(spec)
+    (folder / "tokenizer.json").write_text(json.dumps(spec))
+    for source in (folder, folder / "tokenizer.json"):
+        with pytest.raises(FingerprintMismatch):
+            open_tokenizer(source).require(recorded, "pl.dict", "")
+
+
+@pytest.mark.parametrize("change", [CHANGES[0], *CHANGES[2:]])  # with its few merges reversed it gives the same ids
+def test_a_change_in_memory_is_found(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """The file is as it was; what is generated with has other steps, tokens, options or words."""
+    from transformers import AutoTokenizer
+
+    recorded = built_for(folder).identity
+    loaded = AutoTokenizer.from_pretrained(folder)
+    spec = json.loads(loaded.backend_tokenizer.to_str())
+    change(spec)
+    changed = Backend.from_str(json.dumps(spec))
+    loaded._tokenizer = changed
+    assert open_tokenizer(loaded).file == folder / "tokenizer.json"
+    with pytest.raises(FingerprintMismatch):
+        open_tokenizer(loaded).require(recorded, "pl.dict", "")
+
+
+def test_an_equal_source_needs_no_fingerprint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import AutoTokenizer
+
+    recorded = built_for(folder).identity
+    (folder / "again").mkdir()
+    spec = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "again" / "tokenizer.json").write_text(json.dumps(spec, indent=3))
+    elsewhere = open_tokenizer(folder / "again")
+    elsewhere.require(recorded, "pl.dict", "")  # written otherwise: the contents decide
+    assert elsewhere.source not in recorded["sources"]
+
+    def unwanted(spec: dict[str, Any]) -> str:
+        raise AssertionError("the fingerprint was computed")
+
+    monkeypatch.setattr("spectool.tokenization.tokenizer.fingerprint_of_json", unwanted)
+    for source in (folder, folder / "tokenizer.json", AutoTokenizer.from_pretrained(folder)):
+        open_tokenizer(source).require(recorded, "pl.dict", "")
+
+
+@pytest.mark.system
+def test_what_transformers_rebuilds_to_the_same_is_remembered(shared: Path, tmp_path: Path) -> None:
+    """Built from the directory; the file alone is then known as well, and transformers need not be loaded."""
+    config = {"tokenizer_class": "Qwen2Tokenizer"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_bytes((shared / "tokenizers" / "qwen2.5" / "tokenizer.json").read_bytes())
+    rebuilt, plain = open_tokenizer(tmp_path), open_tokenizer(tmp_path / "tokenizer.json")
+    assert rebuilt.rebuilt_as == "Qwen2Tokenizer" and rebuilt.source != plain.source
+    same = rebuilt.fingerprint == plain.fingerprint
+    assert (plain.source in rebuilt.identity["sources"]) == same
+    assert open_tokenizer(tmp_path, rebuilt.identity).rebuilt_as == ("" if same else "Qwen2Tokenizer")
+
+
+def test_what_transformers_changes_of_a_file_is_recorded(shared: Path, tmp_path: Path) -> None:
+    """Sections that it rebuilds; a file whose merges are others is not recorded."""
+    source = json.loads((shared / "tokenizers" / "mistral-7b-v0.1" / "tokenizer.json").read_text(encoding="utf-8"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "LlamaTokenizer"}))
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(source), encoding="utf-8")
+    loaded = open_tokenizer(tmp_path)
+    assert loaded.identity["file"] == file_digest(file)
+    assert loaded.identity["changed"]["pre_tokenizer"] == loaded.spec["pre_tokenizer"]
+    spec = json.loads(loaded.backend.to_str())
+    del spec["model"]["merges"][1000:]
+    other = replace(loaded, backend=Backend.from_str(json.dumps(spec)))
+    assert other.identity.keys().isdisjoint({"file", "changed"})

@@ -1,0 +1,67 @@
+"""Special tokens by role."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spectool.tokenization import Tokenizer
+from spectool.tokenization.roles import Roles, find_roles
+
+VOCABULARY = {"<unk>": 0, "<s>": 1, "</s>": 2, "<|im_end|>": 3, "<pad>": 4, "kot": 5, "<eos>": 6}
+SPECIALS = ("<unk>", "<s>", "</s>", "<|im_end|>", "<pad>")
+
+
+def test_well_known_names_among_the_special_tokens_only() -> None:
+    assert find_roles(VOCABULARY.get, SPECIALS, {}) == Roles(bos=1, eos=(2, 3), pad=4, unk=0)
+    assert find_roles(VOCABULARY.get, (), {}) == Roles()
+
+
+def test_what_is_declared_comes_first() -> None:
+    declared = {"eos_token": "<|im_end|>", "pad_token": {"content": "</s>"}, "bos_token": None}
+    assert find_roles(VOCABULARY.get, SPECIALS, declared) == Roles(bos=1, eos=(3, 2), pad=2, unk=0)
+    assert find_roles(VOCABULARY.get, SPECIALS, {"eos_token": "kot"}).eos == (5, 2, 3)
+    assert find_roles(VOCABULARY.get, SPECIALS, {"eos_token": "gone", "bos_token": 7}).eos == (2, 3)
+
+
+def test_ends_that_a_model_declares() -> None:
+    assert find_roles(VOCABULARY.get, SPECIALS, {"eos_token": "</s>"}, [6, 5, 2]).eos == (2, 3, 5, 6)
+
+
+def test_as_dict_is_json() -> None:
+    roles = find_roles(VOCABULARY.get, SPECIALS, {})
+    assert json.loads(json.dumps(roles.as_dict())) == {"bos": 1, "eos": [2, 3], "pad": 4, "unk": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "eos", "others"),
+    [
+        ("llama-3.2", ["<|eot_id|>", "<|end_of_text|>", "<|eom_id|>"], {"bos": "<|begin_of_text|>"}),
+        ("gemma-3", ["<end_of_turn>", "<eos>"], {"bos": "<bos>", "pad": "<pad>", "unk": "<unk>"}),
+        ("qwen2.5", ["<|im_end|>", "<|endoftext|>"], {"bos": None, "pad": "<|endoftext|>", "unk": None}),
+        ("bielik-11b-v2.5", ["</s>", "<|im_end|>"], {"bos": "<s>", "unk": "<unk>"}),
+        ("phi-3-mini", ["<|endoftext|>", "<|end|>"], {"bos": "<s>", "pad": "<|endoftext|>"}),
+        ("bert-base-uncased", [], {"bos": "[CLS]", "pad": "[PAD]", "unk": "[UNK]"}),
+    ],
+)
+def test_real_tokenizers(name: str, eos: list[str], others: dict[str, Any], real: Callable[[str], Tokenizer]) -> None:
+    tokenizer = real(name)
+    assert tokenizer.roles.eos == tuple(tokenizer.vocabulary[token] for token in eos)
+    for role, token in others.items():
+        expected = None if token is None else tokenizer.vocabulary[token]
+        assert getattr(tokenizer.roles, role) == expected, role
+    for token in tokenizer.roles.eos:
+        assert tokenizer.surfaces[token] == b""
+
+
+def test_a_list_of_ends_in_the_generation_config(shared: Path, tmp_path: Path) -> None:
+    from spectool.tokenization import open_tokenizer
+
+    source = shared / "tokenizers" / "bielik-4.5b-v3-apt4" / "tokenizer.json"
+    (tmp_path / "tokenizer.json").write_bytes(source.read_bytes())
+    before = open_tokenizer(tmp_path).roles.eos
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [2, 7, 4]}')
+    assert open_tokenizer(tmp_path).roles.eos == (2, 4, 7)
+    assert before == (2, 4)

@@ -1,0 +1,162 @@
+"""Surfaces against the backend's own decoding, on small and on real tokenizers."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
+
+from spectool import TokenizerError
+from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.surfaces import byte_symbols
+
+LOSSLESS_BYTE_LEVEL = ("gpt2", "gpt4o-o200k", "llama-3.2")
+SENTENCE_PIECE = ("bielik-11b-v2.5", "mistral-7b-v0.1", "gemma-3", "phi-3-mini")
+
+
+def test_byte_symbols_name_every_byte_once() -> None:
+    symbols = byte_symbols()
+    assert sorted(symbols.values()) == list(range(256))
+    assert symbols["A"] == 0x41
+    assert symbols["Ġ"] == 0x20
+    assert symbols["Ċ"] == 0x0A
+    assert symbols["Ń"] == 0xAD
+    assert symbols["é"] == 0xE9
+
+
+def test_the_same_bytes_from_both_families(byte_level: Backend, sentence_piece: Backend) -> None:
+    left, right = open_tokenizer(byte_level), open_tokenizer(sentence_piece)
+    assert left.surfaces[left.vocabulary["Ġkot"]] == right.surfaces[right.vocabulary["▁kot"]] == b" kot"
+    assert left.surfaces[left.vocabulary["Ċ"]] == right.surfaces[right.vocabulary["<0x0A>"]] == b"\n"
+    assert left.surfaces[left.vocabulary["Ã"]] == right.surfaces[right.vocabulary["<0xC3>"]] == b"\xc3"
+
+
+def test_specials_have_no_surface_and_other_added_tokens_have_one(byte_level: Backend) -> None:
+    tokenizer = open_tokenizer(byte_level)
+    assert tokenizer.surfaces[tokenizer.vocabulary["<|endoftext|>"]] == b""
+    assert tokenizer.surfaces[tokenizer.vocabulary["<think>"]] == b"<think>"
+    assert tokenizer.kind == "byte-level BPE"
+
+
+def test_edges(sentence_piece: Backend, byte_level: Backend) -> None:
+    tokenizer = open_tokenizer(sentence_piece)
+    assert tokenizer.kind == "SentencePiece BPE"
+    assert tokenizer.edges.leading_space
+    assert not tokenizer.edges.trailing_space
+    assert not open_tokenizer(byte_level).edges.leading_space
+    ids = tokenizer.encode("kot kot")
+    assert ids == [tokenizer.vocabulary["▁kot"]] * 2
+    assert tokenizer.bytes_of(ids) == b"kot kot"
+
+
+def test_word_end_marks_become_spaces() -> None:
+    backend = Backend(models.BPE({"k": 0, "kot</w>": 1, "ot</w>": 2}, [("k", "ot</w>")]))
+    backend.decoder = decoders.BPEDecoder("</w>")
+    tokenizer = open_tokenizer(backend)
+    assert tokenizer.surfaces == [b"k", b"kot ", b"ot "]
+    assert tokenizer.bytes_of([1, 1]) == b"kot kot"
+    assert backend.decode([1, 1]) == "kot kot"
+
+
+def test_word_pieces() -> None:
+    backend = Backend(models.WordPiece({"[UNK]": 0, "kot": 1, "##ek": 2}, unk_token="[UNK]"))
+    backend.decoder = decoders.WordPiece("##", cleanup=False)
+    tokenizer = open_tokenizer(backend)
+    assert tokenizer.surfaces == [b"", b" kot", b"ek"]
+    assert tokenizer.bytes_of([1, 2, 1]) == backend.decode([1, 2, 1]).encode() == b"kotek kot"
+
+
+def test_an_unknown_decoder_is_named() -> None:
+    backend = Backend(models.WordLevel({"kot": 0}, unk_token="kot"))
+    backend.decoder = decoders.CTC()
+    with pytest.raises(
+        TokenizerError,
+        match=r"^\(loaded tokenizer\): decoder step 'CTC' is not supported; expected .*ByteLevel, .*give another",
+    ):
+        _ = open_tokenizer(backend).surfaces
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=60))
+def test_any_text_survives_the_small_byte_level(text: str) -> None:
+    tokenizer = _byte_level()
+    ids = tokenizer.encode(text)
+    assert not set(ids) & tokenizer.specials or "<|endoftext|>" in text
+    if "<|endoftext|>" not in text:
+        assert tokenizer.bytes_of(ids).decode() == text == tokenizer.backend.decode(ids)
+
+
+def _byte_level() -> Tokenizer:
+    backend = Backend(models.BPE({name: place for place, name in enumerate(byte_symbols())}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    return open_tokenizer(backend)
+
+
+@pytest.mark.parametrize("name", [*LOSSLESS_BYTE_LEVEL, *SENTENCE_PIECE])
+def test_random_ids_spell_what_the_backend_decodes(name: str, real: Callable[[str], Tokenizer]) -> None:
+    """Also ids that no text encodes to, and half characters: what a model may sample."""
+    tokenizer = real(name)
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    usable = [i for i in range(tokenizer.size) if tokenizer.surfaces[i]]
+    # A whole character first: the backend's byte fallback shows broken bytes one mark each, Python one a run.
+    plain = [i for i in usable if _is_utf8(tokenizer.surfaces[i])]
+    for _ in range(300):
+        ids = rng.choices(plain, k=rng.randint(1, 8))
+        assert tokenizer.bytes_of(ids).decode() == tokenizer.backend.decode(ids, skip_special_tokens=False), ids
+    if name in LOSSLESS_BYTE_LEVEL:
+        for _ in range(300):
+            ids = rng.choices(usable, k=rng.randint(1, 8))
+            assert tokenizer.bytes_of(ids).decode("utf-8", "replace") == tokenizer.backend.decode(ids), ids
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*LOSSLESS_BYTE_LEVEL, *SENTENCE_PIECE, "qwen2.5", "mistral-nemo", "t5-small"])
+def test_surface_is_what_a_token_adds_in_context(name: str, real: Callable[[str], Tokenizer]) -> None:
+    """decode([a, t]) begins with decode([a]), and the rest is the surface of t."""
+    tokenizer = real(name)
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    before = tokenizer.encode("a")[-1]
+    start = tokenizer.backend.decode([before], skip_special_tokens=False)
+    sample = rng.sample(range(tokenizer.size), 20_000)
+    checked = 0
+    for token in sample:
+        surface = tokenizer.surfaces[token]
+        if not surface or not _is_utf8(surface):
+            continue
+        both = tokenizer.backend.decode([before, token], skip_special_tokens=False)
+        assert both.startswith(start)
+        assert both[len(start) :].encode() == surface, token
+        checked += 1
+    assert checked > 10_000
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_one_artificial_space_is_taken_off_each_edge() -> None:
+    backend = Backend(models.WordLevel({"?": 0, "▁": 1, "▁a": 2, "b": 3, "▁▁": 4}, unk_token="?"))
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    tokenizer = open_tokenizer(backend)
+    for ids, expected in (([2, 2], b"a a"), ([1, 2], b" a"), ([3, 2], b"b a"), ([4], b" "), ([1], b""), ([], b"")):
+        assert tokenizer.bytes_of(ids) == expected == backend.decode(ids).encode()
+
+
+def test_what_is_stripped_before_fusing_is_stripped_from_every_token() -> None:
+    backend = Backend(models.WordLevel({"?": 0, "_a_": 1, "__b": 2, "_": 3, "c_d": 4}, unk_token="?"))
+    for start, stop in ((1, 0), (2, 0), (0, 1)):
+        backend.decoder = decoders.Sequence([decoders.Strip("_", start, stop), decoders.Fuse()])
+        tokenizer = open_tokenizer(Backend.from_str(backend.to_str()))
+        for ids in ([1, 2], [3], [3, 4, 1]):
+            assert tokenizer.bytes_of(ids).decode() == backend.decode(ids), (ids, start, stop)

@@ -1,0 +1,302 @@
+"""Opening tokenizers from every form, and what is said where nothing usable is."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import models
+
+from spectool import TokenizerError
+from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import read_tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path: Path, byte_level: Backend) -> Path:
+    """A model's folder with a tokenizer, as transformers writes it."""
+    directory = tmp_path / "model"
+    directory.mkdir()
+    byte_level.save(str(directory / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    return directory
+
+
+def copy_with_class(shared: Path, name: str, class_name: str, out: Path) -> Path:
+    """Copy a real tokenizer's folder, declaring another class."""
+    out.mkdir()
+    source = shared / "tokenizers" / name
+    shutil.copyfile(source / "tokenizer.json", out / "tokenizer.json")
+    config = json.loads((source / "tokenizer_config.json").read_text(encoding="utf-8"))
+    (out / "tokenizer_config.json").write_text(json.dumps(config | {"tokenizer_class": class_name}), encoding="utf-8")
+    return out
+
+
+def test_every_form_is_the_same_tokenizer(folder: Path, byte_level: Backend) -> None:
+    from mlx_lm.tokenizer_utils import TokenizerWrapper
+    from transformers import AutoTokenizer
+
+    loaded = AutoTokenizer.from_pretrained(folder)
+    forms = [folder, str(folder), folder / "tokenizer.json", loaded, TokenizerWrapper(loaded), byte_level]
+    opened = [open_tokenizer(form) for form in forms]
+    assert len({tokenizer.fingerprint for tokenizer in opened}) == 1
+    assert {tokenizer.size for tokenizer in opened} == {261}
+    end = byte_level.token_to_id("<|endoftext|>")
+    assert [tokenizer.roles.eos for tokenizer in opened] == [(end,)] * len(forms)
+    assert all(tokenizer.notes == () for tokenizer in opened)
+    assert [t.name for t in opened[:3]] == [str(folder), str(folder), str(folder / "tokenizer.json")]
+    assert opened[3].name == str(folder)
+    assert opened[-1].name == "(loaded tokenizer)"
+    assert open_tokenizer(opened[0]) is opened[0]
+
+
+def test_the_wrapper_of_mlx_lm_brings_its_ends_of_text(folder: Path, byte_level: Backend) -> None:
+    from mlx_lm.tokenizer_utils import TokenizerWrapper
+    from transformers import AutoTokenizer
+
+    loaded = AutoTokenizer.from_pretrained(folder)
+    wrapper = TokenizerWrapper(loaded, eos_token_ids=[7, byte_level.token_to_id("<|endoftext|>")])
+    assert open_tokenizer(wrapper).roles.eos == (byte_level.token_to_id("<|endoftext|>"), 7)
+
+
+def test_a_folder_with_nothing_but_the_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer_config.json").unlink()
+    (folder / "generation_config.json").write_text('{"eos_token_id": [3, 5]}')
+    tokenizer = open_tokenizer(folder)
+    assert tokenizer.name == str(folder)
+    assert tokenizer.roles.eos == (3, 5, 259)  # the well-known name among them
+
+
+@pytest.mark.parametrize("form", ["folder", "file"])
+def test_ends_of_text_of_a_model(folder: Path, form: str) -> None:
+    (folder / "generation_config.json").write_text('{"eos_token_id": [9, 4, "x", 99999]}')
+    tokenizer = open_tokenizer(folder if form == "folder" else folder / "tokenizer.json")
+    assert tokenizer.roles.eos == (259, 4, 9)
+    (folder / "generation_config.json").write_text('{"eos_token_id": 12}')
+    assert open_tokenizer(folder).roles.eos == (259, 12)
+
+
+def test_truncation_and_padding_change_nothing(byte_level: Backend, tmp_path: Path) -> None:
+    text = "kot " * 50
+    whole = open_tokenizer(byte_level).encode(text)
+    assert len(whole) > 10
+    byte_level.enable_truncation(10)
+    byte_level.enable_padding(length=500)
+    byte_level.save(str(tmp_path / "tokenizer.json"))
+    for source in (byte_level, tmp_path / "tokenizer.json"):
+        tokenizer = open_tokenizer(source)
+        assert tokenizer.encode(text) == whole
+        assert tokenizer.encode_batch([text, "a"]) == [whole, tokenizer.encode("a")]
+    assert byte_level.truncation is not None, "the caller's own tokenizer must stay as it is"
+
+
+def test_mistral_rebuilt_by_transformers(shared: Path, real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
+    directory = copy_with_class(shared, "mistral-7b-v0.1", "LlamaTokenizer", tmp_path / "mistral")
+    rebuilt, plain = open_tokenizer(directory), real("mistral-7b-v0.1")
+    check_rebuilt(rebuilt, plain, "LlamaTokenizer", directory)
+    # Two leading spaces: one token in tokenizer.json, kept apart by the rebuilt one.
+    assert rebuilt.encode("  dwa") != plain.encode("  dwa")
+
+
+@pytest.mark.slow
+def test_gpt4o_rebuilt_by_transformers(shared: Path, real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
+    directory = copy_with_class(shared, "gpt4o-o200k", "GPT2Tokenizer", tmp_path / "gpt4o")
+    rebuilt, plain = open_tokenizer(directory), real("gpt4o-o200k")
+    check_rebuilt(rebuilt, plain, "GPT2Tokenizer", directory)
+    assert rebuilt.encode("\n\nnowy") != plain.encode("\n\nnowy")
+
+
+def check_rebuilt(rebuilt: Tokenizer, plain: Tokenizer, name: str, directory: Path) -> None:
+    from transformers import AutoTokenizer
+
+    (note,) = rebuilt.notes
+    assert f"rebuilds this tokenizer as {name}" in note
+    assert "0 of" not in note
+    assert "give the file instead of the directory" in note
+    assert rebuilt.fingerprint != plain.fingerprint
+    assert open_tokenizer(directory / "tokenizer.json").fingerprint == plain.fingerprint
+    loaded = AutoTokenizer.from_pretrained(directory)
+    for text in ("  dwa  spacje", "\n\nnowy", "HTTPServer2 don't", "Zażółć"):
+        assert rebuilt.encode(text) == loaded.encode(text, add_special_tokens=False)
+        assert open_tokenizer(loaded).encode(text) == rebuilt.encode(text)
+
+
+def test_a_real_folder_that_is_not_rebuilt(shared: Path, real: Callable[[str], Tokenizer]) -> None:
+    tokenizer = open_tokenizer(shared / "tokenizers" / "bielik-11b-v2.5")
+    assert tokenizer.notes == ()
+    assert tokenizer.fingerprint == real("bielik-11b-v2.5").fingerprint
+
+
+def check_as_transformers_loads_it(directory: Path) -> Tokenizer:
+    """Hold a directory's tokenizer against what transformers makes of it; return it."""
+    from transformers import AutoTokenizer
+
+    opened, loaded = open_tokenizer(directory), open_tokenizer(AutoTokenizer.from_pretrained(directory))
+    assert (opened.spec, opened.fingerprint) == (loaded.spec, loaded.fingerprint)
+    assert (opened.roles, opened.rebuilt_as, opened.source) == (loaded.roles, loaded.rebuilt_as, loaded.source)
+    assert opened.notes == loaded.notes
+    return opened
+
+
+@pytest.mark.system
+def test_real_folders_are_what_transformers_makes_of_them(shared: Path) -> None:
+    directories = [path.parent for path in sorted((shared / "tokenizers").glob("*/tokenizer.json"))]
+    assert len(directories) >= 17
+    for directory in directories:
+        check_as_transformers_loads_it(directory)
+
+
+def test_transformers_is_not_imported_where_the_files_say_all(shared: Path) -> None:
+    look = "import sys; from spectool.tokenization import open_tokenizer; open_tokenizer(sys.argv[1])"
+    look += "; sys.exit('transformers' in sys.modules)"
+    directory = shared / "tokenizers" / "bielik-11b-v2.5"
+    subprocess.run([sys.executable, "-c", look, str(directory)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<new>"}),
+        ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "mask_token": "the"}),
+        ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "image_token": "<image>"}),
+        ("special_tokens_map.json", {"pad_token": "<new>"}),
+        ("added_tokens.json", {"<new>": 5000}),
+    ],
+)
+def test_transformers_is_asked_where_other_files_or_keys_may_add_tokens(
+    folder: Path, name: str, content: dict[str, str | int]
+) -> None:
+    plain = check_as_transformers_loads_it(folder)
+    (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    assert check_as_transformers_loads_it(folder).spec["added_tokens"] != plain.spec["added_tokens"]
+
+
+def test_padding_of_the_file_names_the_padding_token(folder: Path, byte_level: Backend) -> None:
+    byte_level.enable_padding(pad_id=5, pad_token=str(byte_level.id_to_token(5)))
+    byte_level.save(str(folder / "tokenizer.json"))
+    assert check_as_transformers_loads_it(folder).roles.pad == 5
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(
+        TokenizerError, match=r"/no-such: no such file or directory, and not a hub id .*Give a directory"
+    ):
+        open_tokenizer(tmp_path / "no-such")
+    with pytest.raises(TokenizerError, match=r"xxx.*: cannot be read \(File name too long\)"):
+        open_tokenizer(str(tmp_path / ("x" * 300)))
+    for wrong in (None, 7, ["a"]):
+        with pytest.raises(TokenizerError, match=f"{type(wrong).__name__}: not backed by the `tokenizers` library"):
+            open_tokenizer(wrong)
+
+
+def test_a_folder_without_a_fast_tokenizer(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(b"\x00")
+    with pytest.raises(TokenizerError, match=r"no tokenizer\.json in this directory.*AutoTokenizer") as caught:
+        open_tokenizer(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", [b"{", b"", b"[]", b'{"model": 5}', b"\xff\xfe\x00"])
+def test_a_damaged_tokenizer_json(folder: Path, damage: bytes) -> None:
+    (folder / "tokenizer.json").write_bytes(damage)
+    with pytest.raises(
+        TokenizerError, match=r"model/tokenizer\.json: not a tokenizer\.json that the tokenizers library"
+    ):
+        open_tokenizer(folder)
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json", "config.json"])
+def test_a_damaged_config(folder: Path, name: str) -> None:
+    (folder / name).write_text('{"eos_token": ')
+    with pytest.raises(TokenizerError, match=rf"model/{name}: not readable as JSON .*Download"):
+        open_tokenizer(folder)
+
+
+def test_the_hub_out_of_reach(tmp_path: Path) -> None:
+    """In a process of its own: the hub library reads the variable when it is imported."""
+    code = (
+        "from spectool import TokenizerError\n"
+        "from spectool.tokenization import open_tokenizer\n"
+        "try:\n    open_tokenizer('nobody-here/no-such-model')\n"
+        "except TokenizerError as error:\n    print(error)\n"
+    )
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("nobody-here/no-such-model: no such directory; as a hub id, not found (")
+    assert "If the hub cannot be reached, download it first and give its directory" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "format_name"),
+    [
+        ("tekken.json", b'{"config": {"pattern": "x", "default_num_special_tokens": 1000}, "vocab": []}', "tekken"),
+        ("tokenizer.model", b"IQ== 0\nIg== 1\n", "tiktoken"),
+        ("tokenizer.model", b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02", "SentencePiece"),
+        ("model.gguf", b"GGUF\x03\0\0\0", "GGUF"),
+    ],
+)
+def test_other_formats_are_named_with_the_way_out(file: str, data: bytes, format_name: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_bytes(data)
+    with pytest.raises(TokenizerError, match=rf"{file}: this is a {format_name} .*, expected tokenizer\.json\. Give"):
+        open_tokenizer(tmp_path / file)
+
+
+def test_a_directory_without_tokenizer_json_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
+    import sentencepiece
+
+    text = tmp_path / "text"
+    text.write_text("Ala ma kota, a kot ma Alę.\nWczoraj wieczorem poszliśmy do kina.\n" * 50, encoding="utf-8")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(folder / "tokenizer"), vocab_size=330, model_type="bpe", byte_fallback=True
+    )
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}', encoding="utf-8")
+    tokenizer = open_tokenizer(folder)
+    assert tokenizer.notes == (
+        "transformers converts tokenizer.model, a SentencePiece model, as it does when mlx-lm loads it.",
+    )
+    assert tokenizer.bytes_of(tokenizer.encode("Ala ma 🙂 kota")) == "Ala ma 🙂 kota".encode()
+    with pytest.raises(TokenizerError, match=r"tokenizer\.model: this is a SentencePiece model, expected"):
+        open_tokenizer(folder / "tokenizer.model")
+
+
+def test_what_transformers_cannot_convert_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}', encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"tokenizer\.model: transformers makes an empty LlamaTokenizer"):
+        open_tokenizer(tmp_path)
+
+
+def test_a_model_that_stops_at_unknown_text_has_an_identity(tmp_path: Path) -> None:
+    """Commands that compare files with what transformers loads must get as far as naming the fault."""
+    Backend(models.Unigram([("a", -1.0)])).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>"}'
+    )
+    assert open_tokenizer(tmp_path / "tokenizer.json").identity["file"]
+    assert open_tokenizer(tmp_path).identity["sources"]
+
+
+def test_a_model_that_leaves_out_merges_at_random_is_refused(tmp_path: Path, byte_level: Backend) -> None:
+    byte_level.model.dropout = 0.1
+    with pytest.raises(TokenizerError, match=r'dropout 0\.1.*Set "dropout" to null'):
+        open_tokenizer(byte_level)
+
+
+def test_a_file_on_which_the_library_panics_is_refused_by_name(tmp_path: Path, byte_level: Backend) -> None:
+    spec = json.loads(byte_level.to_str())
+    spec["model"]["continuing_subword_prefix"] = "@@@@@@@@"
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(spec))
+    for opened in (open_tokenizer, lambda path: read_tokenizer(str(path), ["a"])):
+        with pytest.raises(TokenizerError, match=r"tokenizer\.json: not a tokenizer\.json that the tokenizers library"):
+            opened(file)

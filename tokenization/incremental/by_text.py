@@ -1,0 +1,168 @@
+"""Canonical ids of a growing text where no lemma helps: Unigram, WordPiece, BPE with word-end marks.
+
+The end of the text is encoded again, from some tokens back. Where to begin is not taken for granted (pieces may
+cross spaces, scripts and words): the tokenizer says whether a cut holds.
+
+    text        ... w w w w w w w | data
+    ids         ... i i i i i i i              of the text so far
+    cut            [x x i i i i i]             the end of it alone: has come to the same ids after x x
+    with data      [x x i i i i j j j]         these ids stay behind x x, so that nothing before them changes
+
+Where it does not hold, the cut is made further back, twice as far each time.
+"""
+
+import codecs
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
+
+from spectool.tokenization.incremental.by_ids import Change, agreement
+from spectool.tokenization.surfaces import Surfaces
+from spectool.tokenization.tokenizer import Tokenizer
+
+REACH = 640  # bytes of a text that are read at most: those of 160 characters of any kind
+_BACK = 6  # tokens to go back at first
+_SURE = 3  # ids on which two encodings must agree
+_LONG = 3  # times as many where no word begins among them
+_CROSSING = 2  # times as many of both where tokens go on behind a space: there words do not begin alike
+_REMEMBERED = 32  # encodings: what was encoded with new text is asked for again without it
+_SIGNS = (b"&", b"~", b"\n", b"q", b"x", b"0")  # stand for what was cut off; letters, where a word goes on
+
+
+class CanonicalText:
+    """Encodes the end of a text again and again. Holds no text of its own.
+
+    Attributes:
+        string_calls: How often text was encoded.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Prepare for ``tokenizer``; special tokens are not looked for in text."""
+        self.string_calls = 0
+        self._surfaces = tokenizer.surfaces
+        self._backend = tokenizer.plain_backend
+        self._encoded = lru_cache(_REMEMBERED)(self.encode)
+        text = Surfaces.of(tokenizer.surfaces)
+        spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1
+        crosses = bool(len(spaces)) and not np.isin(spaces, text.offsets).all()
+        self._back, self._sure = (_CROSSING * _BACK, _CROSSING * _SURE) if crosses else (_BACK, _SURE)
+
+    def join(self, ids: Sequence[int], so_far: bytes, data: bytes, begin: int = 0) -> Change:
+        """Append ``data`` to a text.
+
+        Args:
+            ids: The text's ids so far.
+            so_far: Its bytes, or the `recent` ones.
+            data: What follows; both are whole characters.
+            begin: ``ids[:begin]`` belong to an earlier text.
+
+        Returns:
+            ``start, tail`` such that ``ids[:start] + tail`` are the ids of the whole text.
+        """
+        # With much new text, a long window costs least: nothing is encoded twice.
+        for window in self._windows(ids, so_far, begin, self._back // 2) if len(data) < REACH else (so_far,):
+            old, new = self._encoded(window), self._encoded(window + data)
+            known = agreement(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
+            kept = agreement(old, new)
+            agreed = old[len(old) - known : kept]
+            if len(agreed) >= self._sure and (len(agreed) >= _LONG * self._sure or any(map(self._opens, agreed))):
+                break
+        return max(begin, len(ids) - len(old) + kept), new[kept:]
+
+    def following(self, ids: Sequence[int], so_far: bytes, data: bytes) -> tuple[list[int], bool]:
+        """Return the ids of ``data`` after ``so_far``, and whether a boundary between the two holds.
+
+        Where it does not, ``data`` is spelled by itself, as inside a text.
+
+        Args:
+            ids: The text's last ids; they need not be canonical.
+            so_far: Their bytes.
+            data: What follows.
+        """
+        place: int | None = 0
+        for window in self._windows(ids, so_far, 0, 1):
+            new = self._encoded(window + data)
+            surfaces = list(map(self._surfaces.__getitem__, new))
+            ends = list(accumulate(map(len, surfaces), initial=0))
+            place, frontier = self._frontier(window, data, new, surfaces, ends)
+            if place is not None and agreement(ids[::-1], new[:place][::-1]) >= self._sure:
+                break
+            before = zip(new, (end - frontier for end in ends[1:]), strict=True)
+            if len(self._ending(ids[-len(new) - 1 :]).intersection(before)) >= self._sure:
+                break
+        return (self.inside(data), False) if place is None else (list(new[place:]), True)
+
+    def inside(self, data: bytes) -> list[int]:
+        """Return the ids of bytes inside a text, without the space that some tokenizers put before all they encode."""
+        found = None
+        for sign in _SIGNS:
+            before, ids = self._encoded(sign), self._encoded(sign + data)
+            place = len(before)
+            if ids[:place] == before:
+                found = found or ids[place:]
+                if b"".join(map(self._surfaces.__getitem__, ids[place:])) == data:
+                    return list(ids[place:])
+        return list(found or self.encode(data))
+
+    def _opens(self, token: int) -> bool:
+        """Return whether a token begins with a space, as words do."""
+        return bool(self._surfaces[token].startswith(b" "))
+
+    def _windows(self, ids: Sequence[int], so_far: bytes, begin: int, step: int) -> Iterator[bytes]:
+        """Yield ever longer ends of a text, the last one all that is known of it.
+
+        They begin at every ``step``-th id, so that the next ones of a growing text begin there too.
+        """
+        back = self._back
+        while back < len(ids) - begin:
+            first = max(begin, (len(ids) - back) // step * step)
+            size = sum(map(len, map(self._surfaces.__getitem__, ids[first:])))
+            if size >= len(so_far):
+                break
+            start = len(so_far) - size
+            while 0 < start < len(so_far) and so_far[start] & 0xC0 == 0x80:
+                start -= 1
+            yield so_far[start:]
+            back, step = 2 * back, 2 * step
+        yield so_far
+
+    def _frontier(
+        self, before: bytes, data: bytes, ids: Sequence[int], surfaces: Sequence[bytes], ends: Sequence[int]
+    ) -> tuple[int | None, int]:
+        """Return where ``data`` begins in the ids of ``before + data``, and in their bytes.
+
+        The former is None where one id stands for both.
+        """
+        spelled = b"".join(surfaces)
+        artificial = len(spelled) - len(before + data) if spelled.endswith(before + data) else 0
+        if not before or spelled.startswith(before, artificial):
+            frontier = artificial + len(before) if before else 0
+        else:  # text that does not come back as it was
+            old = self._encoded(before)
+            frontier = sum(len(self._surfaces[token]) for token in old)
+            if ids[: len(old)] == old:
+                return len(old), frontier
+        return (ends.index(frontier) if frontier in ends[:-1] else None), frontier
+
+    def _ending(self, ids: Sequence[int]) -> set[tuple[int, int]]:
+        """Return each id with the bytes between its end and that of all, as a number below 0."""
+        lengths = [len(self._surfaces[token]) for token in reversed(ids)]
+        return {(token, -end) for token, end in zip(reversed(ids), accumulate(lengths, initial=0), strict=False)}
+
+    def encode(self, data: bytes) -> list[int]:
+        """Encode bytes as a text; what is no UTF-8 is left out."""
+        self.string_calls += 1
+        ids: list[int] = self._backend.encode(data.decode("utf-8", "ignore"), add_special_tokens=False).ids
+        return ids
+
+
+def recent(data: bytes) -> bytes:
+    """Return the end of a text that `CanonicalText.join` may read; all of a short text."""
+    return data if len(data) <= 2 * REACH else data[-REACH:]
+
+
+def whole_characters(data: bytes) -> int:
+    """Return how many bytes are whole characters, or can never become any: all but an unfinished end."""
+    return codecs.utf_8_decode(data, "ignore")[1]
