@@ -32,7 +32,6 @@ _PURPOSES = {
         "bench": "spectool.commands.bench:bench",
         "report": "spectool.commands.report:report",
         "fairness": "spectool.lab.fairness.command:fairness",
-        "advise": "spectool.commands.advise:advise",
     },
     "Draft models": {
         "train-draft": "spectool.lab.training.command:train_draft",

@@ -82,7 +82,7 @@ def test_the_check_can_fail() -> None:
         ["--help"],
         ["--version"],
         *([name, "--help"] for name in ("build-dict", "align", "generate", "emulate", "demo")),
-        *([name, "--help"] for name in ("train-draft", "tune-draft", "bench", "report", "fairness", "advise")),
+        *([name, "--help"] for name in ("train-draft", "tune-draft", "bench", "report", "fairness")),
     ],
 )
 def test_help_is_light(arguments: list[str]) -> None:

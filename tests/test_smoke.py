@@ -63,7 +63,6 @@ COMMANDS = {
         f"--target {TARGET} --draft d={DRAFT} --task pl=W/pl.txt --task uk=W/uk.txt --rows 4 --length 16 -o W/f",
         "pl",
     ),
-    "advise": (f"--target {TARGET} --draft {DRAFT} --bandwidth 200 --num-draft-tokens 2", "draft"),
     "train-draft": (f"--tokenizer {TARGET} --corpus sample:pl {STEPS} -o W/draft", "bits"),
     "tune-draft": (f"--draft {DRAFT} --target {TARGET} {TUNE} -o W/tuned", ""),
     "demo": ("--max-tokens 8", "differs from plain decoding"),

@@ -1,4 +1,4 @@
-"""Formulas for what drafting yields and costs, for reports and advice.
+"""Formulas for what drafting yields and costs, for reports.
 
     speedup(alpha, k) = (1 + alpha k) / ((k + 1) r + 1 + beta k^2)      published break-even: r + beta k
 

@@ -11,7 +11,7 @@ from spectool.cli import _PURPOSES, main
 from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
-    *("advise", "align", "bench", "build-dict", "chat", "count", "demo", "emulate", "export-dict", "fairness"),
+    *("align", "bench", "build-dict", "chat", "count", "demo", "emulate", "export-dict", "fairness"),
     *("generate", "import-dict", "inspect", "merge-dict", "report", "restrict-dict", "serve", "train-draft"),
     *("tune-draft", "verify"),
 ]
