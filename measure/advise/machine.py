@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from spectool import ArtifactError, SpectoolError
+from spectool.artifacts.describe import needing_figures
 from spectool.artifacts.formats.benchmark import PLAIN, Benchmark
 from spectool.measure.advise.expect import Figure, Verification, computed, fitted, measured, stated, unknown
 from spectool.measure.bench.machine import memory_bytes, processor
@@ -69,7 +70,9 @@ def verification_of(path: Path, target: str, weights: float | None) -> Verificat
         ArtifactError: It is no whole run, has no such model, or too few passes to tell.
     """
     run = Benchmark(path)
-    name = _model(run, target, weights)
+    run.check()  # of a stranger's run, cycles and generations may not belong together
+    with needing_figures(f"{path}: this run"):
+        name = _model(run, target, weights)
     mine = run.generations.filter(pc.field("model") == name).select(["block", "order", "drafter", "passes", "seconds"])
     plain = mine.filter((pc.field("drafter") == PLAIN) & (pc.field("passes") > 0)).to_pandas().set_index("block")
     later = run.cycles.filter(pc.field("cycle") > 0)  # the first one waits for the prompt

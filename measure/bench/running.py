@@ -27,14 +27,12 @@ from spectool import ArtifactError
 from spectool.artifacts.console import progress, say
 from spectool.artifacts.formats.benchmark import (
     FORMAT,
-    GENERATIONS,
     PLAIN,
     VERSION,
     Benchmark,
     Row,
     join_blocks,
     read_block,
-    read_rows,
     write_block,
 )
 from spectool.artifacts.manifest import MANIFEST, Manifest, read_manifest, seal
@@ -185,7 +183,8 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause
         }
         with writing(out) as partial:
             join_blocks([_block(work, job) for job in jobs], partial)
-            statistics |= count(read_rows(partial / "generations.parquet", GENERATIONS))
+            generations, _ = read_block(partial)
+            statistics |= count(generations)
             seal(
                 partial,
                 Manifest(FORMAT, VERSION, experiment.model_dump(mode="json"), roles, {"identity": now}, statistics),
