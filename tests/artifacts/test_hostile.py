@@ -14,6 +14,7 @@ from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
+from spectool.measure.advise.machine import verification_of
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -24,6 +25,7 @@ from . import hostile
 
 DRAFTED = 300  # tokens
 TRIES = "spectool.tests.artifacts.marisa_file:CHANGES"
+LINES = "spectool.tests.artifacts.json_lines_changes:CHANGES"
 
 
 def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
@@ -95,6 +97,7 @@ def benchmark(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
     yield lambda: hostile.command("inspect", path)
     yield lambda: hostile.command("verify", path)
     yield lambda: hostile.command("report", path, "-o", scratch / "report")
+    yield lambda: verification_of(path, "target", None)
 
 
 @pytest.fixture(scope="session")
@@ -105,12 +108,12 @@ def example_benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.system
 def test_benchmarks(example_benchmark: Path, tmp_path: Path) -> None:
-    assert_harmless("benchmark", example_benchmark, 200, tmp_path)
+    assert_harmless("benchmark", example_benchmark, 200, tmp_path, LINES)
 
 
 @pytest.mark.slow
 def test_many_benchmarks(example_benchmark: Path, tmp_path: Path) -> None:
-    assert_harmless("benchmark", example_benchmark, 10_000, tmp_path)
+    assert_harmless("benchmark", example_benchmark, 10_000, tmp_path, LINES)
 
 
 @pytest.fixture(scope="session")
