@@ -121,7 +121,10 @@ class Benchmark(Artifact):
         for row in wrong.slice(0, 1).to_pylist():
             place = f"block {row['block']}, generation {row['order']}, cycle {row['cycle']}"
             got = f"{row['proposed']} proposed and {row['accepted']} accepted"
-            yield "cycles.jsonl", f"{place}: expected at most {MOST_DRAFT_TOKENS} draft tokens proposed, got {got}"
+            yield (
+                "cycles.jsonl",
+                f"{place}: expected at most {MOST_DRAFT_TOKENS} draft tokens proposed, all accepted at most, got {got}",
+            )
         aggregates = [("proposed", "sum"), ("accepted", "sum"), ("committed", "sum"), ("cycle", "count")]
         summed = self.cycles.group_by(["block", "order"]).aggregate(aggregates).to_pylist()
         sums = {(row.pop("block"), row.pop("order")): tuple(row.values()) for row in summed}
@@ -138,8 +141,9 @@ class Benchmark(Artifact):
             if not row["tokens"] or not row["passes"] or seconds - reading < _SHORTEST:
                 got = f"{row['tokens']} in {row['passes']} passes and {seconds - reading:g} seconds"
                 yield "generations.jsonl", f"{place}: expected tokens that took passes and time, got {got}"
-            if (k or 0) > MOST_DRAFT_TOKENS:
-                yield "generations.jsonl", f"{place}: expected at most {MOST_DRAFT_TOKENS} num_draft_tokens, got {k}"
+            if k is not None and not (drafter != PLAIN) <= k <= MOST_DRAFT_TOKENS:
+                problem = f"{place}: expected 1 to {MOST_DRAFT_TOKENS} num_draft_tokens or null, got {k}"
+                yield "generations.jsonl", problem
             if drafter != PLAIN and (found := sums.pop((block, order), (0, 0, 0, 0))) != tuple(counts):
                 what = "proposed, accepted and committed tokens and passes"
                 yield "", f"{place}: its cycles have {found} {what}, expected {tuple(counts)}"

@@ -117,6 +117,7 @@ def write_run(
     told = {"machine": machine, "began": "2026-01-02T03:04:05+00:00", "seconds": 90.0}
     names = [model["name"] for model in models]
     told |= {"sizes": dict.fromkeys(names, 11 * 10**9), "draft_sizes": {name: {"qwen": 8 * 10**8} for name in names}}
+    told |= {"prompts": len({row["prompt"] for row in generations}), "generations": len(generations)}
     told |= {"different": None if temperature else 0, "power": {"source": "none", "watts": None}, **statistics}
     with writing(path) as directory:
         write_block(directory, [{**UNMEASURED, "temperature": temperature, **row} for row in generations], cycles)
