@@ -1,15 +1,16 @@
 """The benchmark format: generations that were timed, and every cycle of theirs. Tables need nothing else.
 
-    generations.parquet   a row for each generation, in the order in which they ran; columns as in `GENERATIONS`
-    cycles.parquet        a row for each cycle of each drafted generation; columns as in `CYCLES`
-    manifest.json         arguments: the experiment; inputs: prompts; statistics: the machine, times, counts
+    generations.jsonl   a row for each generation, in the order in which they ran; fields as in `GENERATIONS`
+    cycles.jsonl        a row for each cycle of each drafted generation; fields as in `CYCLES`
+    manifest.json       arguments: the experiment; inputs: prompts; statistics: the machine, times, counts
+
+Rows are JSON objects, one on each line.
 
 A *block* is one prompt at one temperature, once in every configuration. These are plain decoding, which is the host's
 own loop, and every combination of drafter, strategy and draft length of a model. Their order changes from block to
 block. Configurations of one block are compared with each other, so that a busy machine slows all alike.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,15 +18,24 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
-from spectool.artifacts import parquet_rows
+from spectool.artifacts import json_lines
 from spectool.artifacts.manifest import Artifact
 
 FORMAT = "spectool-benchmark"
-VERSION = 3  # 1 had no temperatures: they are read from its manifest; 1 and 2 read prompts before the clock
+VERSION = 4
 PLAIN = "plain"  # the drafter of plain decoding
+MOST_DRAFT_TOKENS = 64  # in a cycle
+MOST_TOKENS = 1 << 16  # of an output: their ids fit on a line
 Row: TypeAlias = dict[str, Any]
+
+_NULLABLE = ("strategy", "num_draft_tokens", "joules", "first_difference", "gap")
+
+
+def _schema(types: Mapping[str, pa.DataType]) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, name in _NULLABLE) for name, kind in types.items()])
+
 
 _CONFIGURATION = {
     "model": pa.string(),  # as the experiment names it
@@ -34,7 +44,7 @@ _CONFIGURATION = {
     "num_draft_tokens": pa.int32(),  # k; 0 for plain decoding, null for as many as pay
     "temperature": pa.float64(),  # 0: the most probable tokens, which are compared with plain decoding's
 }
-GENERATIONS = pa.schema(
+GENERATIONS = _schema(
     {
         "block": pa.int32(),
         "order": pa.int32(),  # place in the block
@@ -51,7 +61,7 @@ GENERATIONS = pa.schema(
         "accepted": pa.int32(),
         "prompt_seconds": pa.float64(),  # the target reads the prompt, once for the block: equal in all its rows
         "draft_prompt_seconds": pa.float64(),  # the drafter reads it
-        "first_token_seconds": pa.float64(),  # the drafter reads it, and the target's first pass; null in older runs
+        "first_token_seconds": pa.float64(),  # the drafter reads it, and the target's first pass
         "seconds": pa.float64(),  # the drafter reads it, and from the first cycle to the last token
         "draft_seconds": pa.float64(),  # of those, in the drafter
         "pass_seconds": pa.float64(),  # of those, in the target's passes
@@ -60,10 +70,9 @@ GENERATIONS = pa.schema(
         "first_difference": pa.int32(),  # tokens equal to plain decoding's before one that is not; null: all, or drawn
         "gap": pa.float64(),  # there, between the two best logits in one pass over all before; null likewise
         "output": pa.list_(pa.field("element", pa.int32())),  # token ids
-    },
-    {"spectool-benchmark": str(VERSION)},
+    }
 )
-CYCLES = pa.schema(
+CYCLES = _schema(
     {
         "block": pa.int32(),
         "order": pa.int32(),
@@ -76,10 +85,10 @@ CYCLES = pa.schema(
         "draft_seconds": pa.float64(),
         "pass_seconds": pa.float64(),
         "seconds": pa.float64(),  # from the end of the cycle before
-    },
-    {"spectool-benchmark": str(VERSION)},
+    }
 )
-_FILES = {"generations.parquet": GENERATIONS, "cycles.parquet": CYCLES}
+_SHORTEST = 1e-9  # seconds that decoding takes at least: speeds stay finite
+_FILES = {"generations.jsonl": GENERATIONS, "cycles.jsonl": CYCLES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,42 +102,49 @@ class Block:
 class Benchmark(Artifact):
     """An open run, read when asked for."""
 
-    format, versions, again = FORMAT, (1, 2, VERSION), "Measure the run again"
+    format, versions, again = FORMAT, (VERSION,), "Measure the run again"
 
     @cached_property
     def generations(self) -> pa.Table:
         """All generations, columns as in `GENERATIONS`."""
-        return self._rows("generations.parquet")
+        return read_rows(self._file("generations.jsonl"))
 
     @cached_property
     def cycles(self) -> pa.Table:
         """All cycles, columns as in `CYCLES`."""
-        return self._rows("cycles.parquet")
-
-    def _rows(self, name: str) -> pa.Table:
-        """Read a file; a run of version 1 has one temperature, which its manifest names."""
-        schema, version = _FILES[name], self.manifest.version
-        lacks: dict[str, float | None] = {} if version == VERSION else {"first_token_seconds": None}
-        if version == 1:
-            lacks["temperature"] = float(self.manifest.arguments.get("temperature") or 0)
-        old = pa.schema([each for each in schema if each.name not in lacks], {"spectool-benchmark": str(version)})
-        table = read_rows(self.path / name, old)
-        columns = [
-            pa.array([lacks[column]] * len(table), pa.float64()) if column in lacks else table[column]
-            for column in schema.names
-        ]
-        return pa.Table.from_arrays(columns, schema=schema)
+        return read_rows(self._file("cycles.jsonl"))
 
     def _problems(self) -> Iterator[tuple[str, str]]:
-        """Compare the sums of cycles with their generations."""
+        """Look for figures that no run has, and compare the sums of cycles with their generations."""
+        proposed = pc.field("proposed")
+        wrong = self.cycles.filter((pc.field("accepted") > proposed) | (proposed > MOST_DRAFT_TOKENS))
+        for row in wrong.slice(0, 1).to_pylist():
+            place = f"block {row['block']}, generation {row['order']}, cycle {row['cycle']}"
+            got = f"{row['proposed']} proposed and {row['accepted']} accepted"
+            yield (
+                "cycles.jsonl",
+                f"{place}: expected at most {MOST_DRAFT_TOKENS} draft tokens proposed, all accepted at most, got {got}",
+            )
         aggregates = [("proposed", "sum"), ("accepted", "sum"), ("committed", "sum"), ("cycle", "count")]
         summed = self.cycles.group_by(["block", "order"]).aggregate(aggregates).to_pylist()
         sums = {(row.pop("block"), row.pop("order")): tuple(row.values()) for row in summed}
-        columns = ["drafter", "block", "order", "proposed", "accepted", "tokens", "passes"]
-        for row in self.generations.select(columns).to_pylist():
-            drafter, block, order, *counts = row.values()
+        counted = ["proposed", "accepted", "tokens", "passes"]
+        columns = ["block", "order", "model", "drafter", "num_draft_tokens", "seconds", "draft_prompt_seconds"]
+        seen = set[tuple[Any, ...]]()
+        for row in self.generations.select([*columns, *counted]).to_pylist():
+            block, order, model, drafter, k, seconds, reading, *counts = row.values()
+            place = f"block {block}, generation {order}"
+            names = [(block, order), (block, model, PLAIN)] if drafter == PLAIN else [(block, order)]
+            if not seen.isdisjoint(names):
+                yield "generations.jsonl", f"{place}: expected it once, with plain decoding once a block, got it twice"
+            seen.update(names)
+            if not row["tokens"] or not row["passes"] or seconds - reading < _SHORTEST:
+                got = f"{row['tokens']} in {row['passes']} passes and {seconds - reading:g} seconds"
+                yield "generations.jsonl", f"{place}: expected tokens that took passes and time, got {got}"
+            if k is not None and not (drafter != PLAIN) <= k <= MOST_DRAFT_TOKENS:
+                problem = f"{place}: expected 1 to {MOST_DRAFT_TOKENS} num_draft_tokens or null, got {k}"
+                yield "generations.jsonl", problem
             if drafter != PLAIN and (found := sums.pop((block, order), (0, 0, 0, 0))) != tuple(counts):
-                place = f"block {block}, generation {order}"
                 what = "proposed, accepted and committed tokens and passes"
                 yield "", f"{place}: its cycles have {found} {what}, expected {tuple(counts)}"
         if sums:
@@ -136,40 +152,37 @@ class Benchmark(Artifact):
 
 
 def write_block(directory: Path, generations: Iterable[Mapping[str, Any]], cycles: Iterable[Mapping[str, Any]]) -> None:
-    """Write the two files of some generations into ``directory``, which must exist, down to the disk."""
+    """Write the two files of some generations into ``directory``, which must exist, down to the disk.
+
+    Raises:
+        ArtifactError: A value does not fit its column.
+    """
     for (name, schema), rows in zip(_FILES.items(), (generations, cycles), strict=True):
-        with (directory / name).open("wb") as file:
-            pq.write_table(pa.Table.from_pylist(list(rows), schema), file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
+        json_lines.write_rows(directory / name, schema, rows)
 
 
 def read_block(directory: Path) -> tuple[pa.Table, pa.Table]:
-    """Read the generations and the cycles that `write_block` wrote.
+    """Read the generations and the cycles that `write_block` or `join_blocks` wrote.
 
     Raises:
-        ArtifactError: A file is missing, damaged, or has other columns.
+        ArtifactError: A file is missing, damaged, or has other fields.
     """
-    generations, cycles = (read_rows(directory / name, schema) for name, schema in _FILES.items())
+    generations, cycles = (read_rows(directory / name) for name in _FILES)
     return generations, cycles
 
 
 def join_blocks(blocks: Sequence[Path], out: Path) -> None:
-    """Write the two files of all ``blocks`` into ``out``, one block after the other.
-
-    Raises:
-        ArtifactError: As `read_block`.
-    """
-    for name, schema in _FILES.items():
-        with pq.ParquetWriter(out / name, schema, compression="zstd") as writer:
+    """Write the two files of all ``blocks`` into ``out``, one block after the other, down to the disk."""
+    for name in _FILES:
+        with json_lines.synced(out / name) as stream:
             for block in blocks:
-                writer.write_table(read_rows(block / name, schema))
+                stream.write((block / name).read_bytes())
 
 
-def read_rows(file: Path, schema: pa.Schema) -> pa.Table:
-    """Read one of the files.
+def read_rows(file: Path) -> pa.Table:
+    """Read one of the two files.
 
     Raises:
-        ArtifactError: It is missing, damaged, or has other columns.
+        ArtifactError: It is missing, damaged, or has other fields.
     """
-    return parquet_rows.read_rows(file, schema, "Copy or measure the run again")
+    return json_lines.read_rows(file, _FILES[file.name], "Copy or measure the run again")

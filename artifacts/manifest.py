@@ -174,7 +174,7 @@ class Artifact:
             command = self.rebuild.format_map({name: shlex.quote(str(value)) for name, value in known.items()})
             raise ArtifactError(
                 f"{path}: {self.format} version {manifest.version} (written by {manifest.tool}); this spectool "
-                f"{spectool.__version__} reads version {self.versions[-1]}. Build it again with this version"
+                f"{spectool.__version__} reads version {self.versions[-1]}. {self.again} with this version"
                 f"{command and f': {command}'}"
             )
         self._require(*self.roles)

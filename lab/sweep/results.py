@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spectool.artifacts.benchmark import read_rows
+from spectool import ArtifactError
 from spectool.artifacts.replacing import renaming
 
 RUNS = "runs.parquet"
@@ -80,5 +80,12 @@ def read_runs(path: Path) -> list[Row]:
     Raises:
         ArtifactError: It is no such file, of another version, or damaged.
     """
-    rows: list[Row] = read_rows(path, SCHEMA).to_pylist()
+    again = "Measure the runs again"
+    try:
+        table = pq.read_table(path, memory_map=False, partitioning=None)
+    except (pa.ArrowException, OSError) as error:
+        raise ArtifactError(f"{path}: not a readable Parquet file ({error}). {again}") from error
+    if not table.schema.equals(SCHEMA, check_metadata=True):
+        raise ArtifactError(f"{path}: columns {table.schema.names}, expected {SCHEMA.names}. {again}")
+    rows: list[Row] = table.to_pylist()
     return rows

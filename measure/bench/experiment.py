@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, PositiveInt, Strict, model_validator
 
-from spectool.artifacts.benchmark import PLAIN
+from spectool.artifacts.benchmark import MOST_DRAFT_TOKENS, MOST_TOKENS, PLAIN
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.measure.settings_file import Several, Table, check_settings, read_settings, read_toml
@@ -21,7 +21,6 @@ LANGUAGES = ("pl", "uk", "en", "crh", "crh-cyrl")  # of the built-in prompts
 KINDS = ("encyclopaedic", "instruction", "composition", "question", "list")  # likewise
 CHATTED = ("instruction", "composition", "question")  # kinds for the chat template, where nothing else is said
 COUNT = 12  # prompts of a corpus, where nothing else is said
-_LONGEST = 64  # draft tokens
 _HINT = "docs/measuring.md shows an experiment"
 _PATHS = ("path", "draft_model", "alignment", "dictionary", "source")  # keys that name something on disk
 
@@ -29,8 +28,8 @@ _PATHS = ("path", "draft_model", "alignment", "dictionary", "source")  # keys th
 def _draft_length(given: Any) -> int | None:
     if given in ("auto", None):
         return None
-    if type(given) is not int or not 0 < given <= _LONGEST:
-        raise ValueError(f"expected 1 to {_LONGEST} or auto, got {given}")
+    if type(given) is not int or not 0 < given <= MOST_DRAFT_TOKENS:
+        raise ValueError(f"expected 1 to {MOST_DRAFT_TOKENS} or auto, got {given}")
     return given
 
 
@@ -150,7 +149,7 @@ class Experiment(Table):
     prompts: Several[Prompts]
     name: str = "benchmark"
     num_draft_tokens: Several[DraftLength] = (None,)
-    tokens: PositiveInt = 128  # generated after each prompt, at most
+    tokens: Annotated[PositiveInt, Field(le=MOST_TOKENS)] = 128  # generated after each prompt, at most
     repetitions: PositiveInt = 1  # of every prompt
     temperature: Temperatures = (0.0,)  # 0: the most probable tokens, compared with plain decoding's
     seed: NonNegativeInt = 0  # of the order in a block, of sampling, and of prompts drawn at random

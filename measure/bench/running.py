@@ -26,14 +26,12 @@ from mlx.utils import tree_flatten
 from spectool import ArtifactError
 from spectool.artifacts.benchmark import (
     FORMAT,
-    GENERATIONS,
     PLAIN,
     VERSION,
     Benchmark,
     Row,
     join_blocks,
     read_block,
-    read_rows,
     write_block,
 )
 from spectool.artifacts.console import progress, say
@@ -185,7 +183,8 @@ def run_experiment(experiment: Experiment, out: Path, watts: float | None, pause
         }
         with writing(out) as partial:
             join_blocks([_block(work, job) for job in jobs], partial)
-            statistics |= count(read_rows(partial / "generations.parquet", GENERATIONS))
+            generations, _ = read_block(partial)
+            statistics |= count(generations)
             seal(
                 partial,
                 Manifest(FORMAT, VERSION, experiment.model_dump(mode="json"), roles, {"identity": now}, statistics),

@@ -55,7 +55,7 @@ class _Generated:
     cycles: list[Row] = field(default_factory=list)
     began: float = 0.0  # by the clock: the first pass, or the drafting for it
     draft_prompt_seconds: float = 0.0
-    first_token_seconds: float | None = None
+    first_token_seconds: float = 0.0
     seconds: float = 0.0
     joules: float | None = None
 

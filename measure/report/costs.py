@@ -110,13 +110,13 @@ def time_spent(trials: Trials) -> dict[str, Frame]:
         if some.drafter.iloc[0] == PLAIN:
             parts = dict.fromkeys(parts, NONE)
         names = ("prompt_seconds", "draft_prompt_seconds", "first_token_seconds")
-        reading, drafter_reading, first = (some[name].sum(skipna=False) / some.outputs.sum() for name in names)
+        reading, drafter_reading, first = (some[name].sum() / some.outputs.sum() for name in names)
         return parts | {
             "cycle": _ms(cycle.sum()),
             "in plain steps": cell(cycle.sum() / step),
             "target reads the prompt": _ms(reading),
             "drafter reads it": _ms(drafter_reading) if drafter_reading else NONE,
-            "first token": NONE if pd.isna(first) else _ms(reading + first),
+            "first token": _ms(reading + first),
         }
 
     return by_model(trials.every, lambda here: per(here, "label", row))

@@ -77,13 +77,11 @@ def _tokenizer(identity: Mapping[str, Any] | None) -> Tokenizer | None:
     return tokenizer if tokenizer.fingerprint == identity["fingerprint"] else None
 
 
-def kinds_of(cycles: Frame) -> list[str]:
-    """Return the kind of every committed token, from the cycles of a generation in their order."""
-    kinds: list[str] = []
+def kinds_of(cycles: Frame) -> Iterator[str]:
+    """Yield the kind of every committed token, from the cycles of a generation in their order."""
     for proposed, accepted, committed in zip(cycles.proposed, cycles.accepted, cycles.committed, strict=True):
         last = UNDRAFTED if not proposed else CORRECTED if accepted < proposed else BONUS
-        kinds += [*[ACCEPTED] * accepted, last][:committed]  # an end of the text may cut a cycle short
-    return kinds
+        yield from [*[ACCEPTED] * accepted, last][:committed]  # an end of the text may cut a cycle short
 
 
 def picture(pieces: Sequence[tuple[str, str]]) -> str:

@@ -12,8 +12,8 @@ prompt ran beside, and then averaged over repetitions. A trial is a row of these
     row                                 the label, behind the target where there are several
     scope                               the language, and the target where several have prompts in it
     tokens, passes, proposed, accepted  sums over repetitions, as all that follows but where it says otherwise
-    seconds, draft_seconds, pass_seconds, prompt_seconds, draft_prompt_seconds
-    joules, first_token_seconds         NaN where nothing measures them
+    seconds, draft_seconds, pass_seconds, prompt_seconds, draft_prompt_seconds, first_token_seconds
+    joules                              NaN where nothing measures them
     peak_memory                         the most
     outputs, repetitions                how many; fewer repetitions than outputs where prompts share a name
     speedup                             plain seconds per token / these, geometric mean over repetitions
@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from spectool import ArtifactError
-from spectool.artifacts.benchmark import PLAIN, VERSION, Benchmark
+from spectool.artifacts.benchmark import PLAIN, Benchmark
 from spectool.measure.intervals import geometric_mean
 
 _GRAM = 4  # tokens that count as a repetition when they come again
@@ -42,6 +42,7 @@ _ORDER = ["model", "language", "drafter", "strategy", "temperature", "k", "kind"
 _SUMS = (
     *("tokens", "passes", "proposed", "accepted"),
     *("seconds", "draft_seconds", "pass_seconds", "prompt_seconds", "draft_prompt_seconds"),
+    "first_token_seconds",
 )
 Frame: TypeAlias = Any  # pandas ships no types
 
@@ -79,12 +80,6 @@ def read_trials(run: Benchmark) -> Trials:
         ArtifactError: Nothing to compare: no drafted generation has plain decoding beside it.
     """
     every = _generations(run)
-    if run.manifest.version < VERSION:
-        # Drafters read the prompt before the clock, and only the first draft length in a block read all of it.
-        reader = every.groupby(["block", "model", "drafter", "strategy"], dropna=False)
-        every["draft_prompt_seconds"] = reader.draft_prompt_seconds.transform("max")
-        every["seconds"] += every.draft_prompt_seconds
-        every["step"] = every.seconds / every.tokens
     block = ["block", "model"]
     plain = every.loc[every.drafter == PLAIN, [*block, "step"]].rename(columns={"step": "plain_step"})
     rows = every[every.groupby(block).tokens.transform("min") >= LEAST].merge(plain, on=block)
@@ -160,7 +155,7 @@ def repeated_share(output: Sequence[int]) -> float:
 def _generations(run: Benchmark) -> Frame:
     """Return the generations, with the names of their configurations and their seconds per token."""
     rows = run.generations.to_pandas().rename(columns={"num_draft_tokens": "k"})
-    rows["language"] = rows.language.fillna("").replace("", "unnamed")
+    rows["language"] = rows.language.replace("", "unnamed")
     rows["step"] = rows.seconds / rows.tokens
     rows["repeated"] = rows.output.map(repeated_share)
     translated = rows.drafter + (", " + rows.strategy).fillna("")
@@ -178,7 +173,7 @@ def _generations(run: Benchmark) -> Frame:
 def _trials(rows: Frame) -> Frame:
     trials = rows.groupby([*PROMPT, *_CONFIGURATION], sort=False, dropna=False, as_index=False).agg(
         **{name: (name, "sum") for name in _SUMS},
-        **{name: (name, _sum_if_known) for name in ("joules", "first_token_seconds")},
+        joules=("joules", lambda values: values.sum(skipna=False)),
         peak_memory=("peak_memory", "max"),
         outputs=("tokens", "size"),
         repetitions=("repetition", "nunique"),
@@ -187,10 +182,6 @@ def _trials(rows: Frame) -> Frame:
         repeated=("repeated", "mean"),
     )
     return trials.assign(rate=trials.tokens / trials.seconds, acceptance=trials.accepted / trials.proposed)
-
-
-def _sum_if_known(values: Frame) -> float:
-    return float(values.sum(skipna=False))
 
 
 def _sorted(trials: Frame, arguments: Mapping[str, Any]) -> Frame:

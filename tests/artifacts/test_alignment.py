@@ -181,7 +181,7 @@ def test_other_versions(path: Path, version: int) -> None:
     manifest = Alignment(path).manifest
     (path / "manifest.json").unlink()
     seal(path, Manifest(FORMAT, version, {}, manifest.tokenizers, {}, manifest.statistics))
-    with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 5\. Build it again"):
+    with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 5\. Align again with"):
         Alignment(path)
 
 

@@ -1,26 +1,18 @@
-"""Files that declare more than they hold: arrays, columns and rows."""
+"""Files that declare more than they hold: arrays and columns."""
 
 import json
-import random
-import resource
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from spectool import ArtifactError
 from spectool.artifacts.arrays import map_array, save_array
-from spectool.artifacts.benchmark import CYCLES, write_block
 from spectool.artifacts.columns import read_columns, write_columns
-from spectool.artifacts.parquet_rows import read_rows
 from spectool.lab.training.saved import RECORD, verify_draft
 
 WORD = {"word": pa.large_string()}
-AGAIN = "Measure again"
 
 
 def header(text: str, version: int = 1) -> bytes:
@@ -110,46 +102,6 @@ def test_one_batch_and_nothing_else(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"columns word: large_string, expected word: int32"):
         write_columns(tmp_path / "x", {"word": batch.column(0)})
         read_columns(tmp_path / "x", {"word": pa.int32()})
-
-
-def rows(number: int, source: str, zero: Callable[[], float] = lambda: 0.0) -> list[dict[str, Any]]:
-    kinds = {pa.int32(): 0, pa.float64(): 0.0, pa.string(): source}
-    return [{field.name: kinds[field.type] for field in CYCLES} | {"seconds": zero()} for _ in range(number)]
-
-
-def test_rows_are_read_back(tmp_path: Path) -> None:
-    rng = random.Random(3)
-    written = rows(20_000, "history", rng.random)
-    write_block(tmp_path, [], written)
-    assert read_rows(tmp_path / "cycles.parquet", CYCLES, AGAIN).to_pylist() == written
-    assert len(read_rows(tmp_path / "cycles.parquet", CYCLES, AGAIN)) == 20_000
-
-
-@pytest.mark.parametrize(
-    ("number", "source", "options", "reason"),
-    [
-        (1_000_000, "", {}, "its pages take"),
-        (1_000, "x" * 100_000, {}, "its text takes"),
-        (100, "x" * 1_000_000, {"use_dictionary": False}, "its pages take"),
-    ],
-)
-def test_rows_that_expand_are_refused(
-    tmp_path: Path, number: int, source: str, options: dict[str, Any], reason: str
-) -> None:
-    (row,) = rows(1, source)
-    columns = [pa.array(np.full(number, row[field.name])) for field in CYCLES if field.type != pa.string()]
-    columns.insert(CYCLES.names.index("source"), pa.repeat(source, number))
-    pq.write_table(
-        pa.Table.from_arrays(columns, CYCLES.names).cast(CYCLES), tmp_path / "x", compression="zstd", **options
-    )
-    del columns
-    pa.default_memory_pool().release_unused()
-    size = (tmp_path / "x").stat().st_size
-    assert size < 200_000
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ArtifactError, match=reason):
-        read_rows(tmp_path / "x", CYCLES, AGAIN)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,9 @@ def test_other_formats_versions_and_roles(artifact: Path) -> None:
         ArtifactError, match=r"is a spectool-test, expected a other\. `spectool inspect .*` explains it"
     ):
         Other(artifact)
-    with pytest.raises(ArtifactError, match=r"version 3 \(written by spectool .*reads version 4\. Build it again"):
+    with pytest.raises(
+        ArtifactError, match=r"version 3 \(written by spectool .*reads version 4\. Test again with this version"
+    ):
         Newer(artifact)
     with pytest.raises(ArtifactError, match=r"manifest\.json: names no draft tokenizer"):
         Pair(artifact)

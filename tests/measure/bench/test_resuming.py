@@ -1,15 +1,14 @@
 """Runs that are killed, interrupted, changed or damaged: what is kept, and what is measured again."""
 
+import json
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from io import BytesIO
 from pathlib import Path
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
 from spectool.artifacts.benchmark import Benchmark
@@ -37,7 +36,7 @@ def test_a_finished_run_is_not_measured_again(work: Path, measured: Path) -> Non
 def test_a_killed_run_goes_on_and_says_the_same(work: Path, measured: Path) -> None:
     out = work / "killed.bench"
     first = killed_after_a_block(work, out)
-    kept = (first / "generations.parquet").read_bytes()
+    kept = (first / "generations.jsonl").read_text(encoding="utf-8")
     assert not out.exists()
     result = run("bench", work / "experiment.toml", "-o", out)
     assert result.exit_code == 0, result.output
@@ -45,7 +44,7 @@ def test_a_killed_run_goes_on_and_says_the_same(work: Path, measured: Path) -> N
     assert untimed(resumed) == untimed(Benchmark(measured))
     assert not first.exists()
     block = pc.field("block") == 0
-    assert pq.read_table(BytesIO(kept)).to_pylist() == resumed.generations.filter(block).to_pylist()
+    assert [json.loads(line) for line in kept.splitlines()] == resumed.generations.filter(block).to_pylist()
     assert "going on: 5 of 15 generations" in result.stderr
 
 
@@ -107,7 +106,7 @@ def test_two_processes_do_not_measure_one_run(work: Path) -> None:
 def test_a_damaged_block_is_measured_again(work: Path, measured: Path) -> None:
     out, folder = work / "damaged.bench", work_path(work / "damaged.bench")
     killed_after_a_block(work, out)
-    (folder / "block-00000" / "cycles.parquet").write_bytes(b"")
+    (folder / "block-00000" / "cycles.jsonl").write_bytes(b"{")
     result = run("bench", work / "experiment.toml", "-o", out)
     assert result.exit_code == 0, result.output
     assert "measuring again" in result.stderr

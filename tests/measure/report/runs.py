@@ -11,10 +11,17 @@ from spectool.artifacts.benchmark import FORMAT, PLAIN, VERSION, Row, write_bloc
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.runtime.draft_length.cost_model import CostModel
-from spectool.tests.measure.old_runs import as_version
 
 STEP = 0.05  # seconds of a plain step
 READING, DRAFT_READING = 0.1, 0.004  # seconds of the prompt: the target's and a draft model's
+
+UNMEASURED = {
+    **dict.fromkeys(("strategy", "joules", "first_difference", "gap")),
+    **dict.fromkeys(("proposed", "accepted", "drafted_passes", "prompt_tokens", "peak_memory", "repetition"), 0),
+    **dict.fromkeys(("prompt_seconds", "draft_prompt_seconds", "first_token_seconds"), 0.0),
+    **dict.fromkeys(("draft_seconds", "pass_seconds"), 0.0),
+}
+"""What a generation has where a test says nothing else."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,6 @@ def write_run(
     cycles: Sequence[Row],
     temperature: float = 0.0,
     tokenizers: Mapping[str, Any] | None = None,
-    version: int = VERSION,
     **statistics: Any,
 ) -> Path:
     """Write a whole run as `spectool bench` does."""
@@ -111,11 +117,11 @@ def write_run(
     told = {"machine": machine, "began": "2026-01-02T03:04:05+00:00", "seconds": 90.0}
     names = [model["name"] for model in models]
     told |= {"sizes": dict.fromkeys(names, 11 * 10**9), "draft_sizes": {name: {"qwen": 8 * 10**8} for name in names}}
+    told |= {"prompts": len({row["prompt"] for row in generations}), "generations": len(generations)}
     told |= {"different": None if temperature else 0, "power": {"source": "none", "watts": None}, **statistics}
     with writing(path) as directory:
-        write_block(directory, [{"temperature": temperature, **row} for row in generations], cycles)
-        as_version(directory, version)
-        seal(directory, Manifest(FORMAT, version, arguments, tokenizers or {}, {}, told))
+        write_block(directory, [{**UNMEASURED, "temperature": temperature, **row} for row in generations], cycles)
+        seal(directory, Manifest(FORMAT, VERSION, arguments, tokenizers or {}, {}, told))
     return path
 
 

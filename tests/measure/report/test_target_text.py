@@ -25,7 +25,7 @@ def test_every_committed_token_has_its_kind() -> None:
         [(0, 0, 1), (3, 3, 4), (3, 1, 2), (2, 0, 1), (4, 4, 2), (2, 2, 2)],
         columns=["proposed", "accepted", "committed"],
     )
-    assert kinds_of(cycles) == [
+    assert list(kinds_of(cycles)) == [
         *("undrafted", "accepted", "accepted", "accepted", "bonus", "accepted", "corrected", "corrected"),
         *("accepted", "accepted", "accepted", "accepted"),  # the text ended inside two drafts
     ]
@@ -37,7 +37,7 @@ def test_kinds_are_as_many_as_tokens() -> None:
     for row in generations:
         if row["drafter"] != "plain":
             seen = frame[(frame.block == row["block"]) & (frame.order == row["order"])]
-            kinds = kinds_of(seen)
+            kinds = list(kinds_of(seen))
             assert len(kinds) == row["tokens"] and kinds.count("accepted") == row["accepted"]
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.benchmark import VERSION, Benchmark, Row
+from spectool.artifacts.benchmark import Benchmark, Row
 from spectool.measure.report.tables import agreement, bucket, expected_tokens
 from spectool.measure.report.trials import (
     Trials,
@@ -37,14 +37,8 @@ def row(block: int, drafter: str, seconds: float, **columns: object) -> Row:
     return {"model": "target", "output": [1], **configuration, **names, **counts, **times, **columns}
 
 
-def trials_of(path: Path, generations: list[Row], cycles: list[Row] | None = None, version: int = VERSION) -> Trials:
-    return read_trials(
-        Benchmark(
-            write_run(
-                path / ("x.bench" if version == VERSION else "old.bench"), generations, cycles or [], version=version
-            )
-        )
-    )
+def trials_of(path: Path, generations: list[Row], cycles: list[Row] | None = None) -> Trials:
+    return read_trials(Benchmark(write_run(path / "x.bench", generations, cycles or [])))
 
 
 def test_speed_ups_are_taken_inside_a_block(tmp_path: Path) -> None:
@@ -77,21 +71,6 @@ def test_repetitions_are_counted_by_their_numbers(tmp_path: Path) -> None:
     rows = [row(block, drafter, 1.0, repetition=block // 2) for block in range(4) for drafter in ("plain", "qwen")]
     (trial,) = trials_of(tmp_path, rows).drafted.itertuples()
     assert (trial.outputs, trial.repetitions) == (4, 2)
-
-
-def test_reading_the_prompt_counts_in_runs_whose_clock_began_after_it(tmp_path: Path) -> None:
-    rows = [row(0, "plain", 1.0), row(0, "qwen", 1.0, draft_prompt_seconds=0.01)]
-    rows.append(row(0, "qwen", 1.0, order=2, num_draft_tokens=4, draft_prompt_seconds=0.5))
-    rows.append(row(0, "qwen", 1.0, order=3, strategy="naive", draft_prompt_seconds=0.25))
-    found = {}
-    for version in (2, 3):
-        trials = trials_of(tmp_path, rows, version=version)
-        found[version] = {(one.strategy, one.k): (one.seconds, one.speedup) for one in trials.drafted.itertuples()}
-        assert set(trials.plain.seconds) == {1.0}
-    # In a run of version 2 the first draft length in the block had read the prompt for the others.
-    slower = (1.5, pytest.approx(1 / 1.5))
-    assert found[2] == {("naive", 2): (1.25, pytest.approx(0.8)), ("anchored", 2): slower, ("anchored", 4): slower}
-    assert found[3] == dict.fromkeys(found[2], (1.0, 1.0))
 
 
 def test_plain_decoding_beside_is_of_the_same_prompts_and_target(tmp_path: Path) -> None:
