@@ -5,6 +5,7 @@ Command modules are light: what they need is imported when a command runs, so th
 """
 
 import importlib
+from typing import Any
 
 import click
 
@@ -45,8 +46,34 @@ _PURPOSES = {
 _COMMANDS = {name: place for commands in _PURPOSES.values() for name, place in commands.items()}
 
 
+_SAME = (
+    ("--model", "--target", "--tokenizer"),
+    ("--draft-model", "--draft", "--drafter"),
+    ("--dict", "--dictionary"),
+    ("--alignment", "--align"),
+    ("--corpus", "--text", "--data", "--prompts"),
+    ("--max-tokens", "--tokens", "--max-new-tokens"),
+    ("--temp", "--temperature"),
+    ("--num-draft-tokens", "--draft-length", "--gamma"),
+    ("--out", "--output"),
+)
+"""Options of different commands that users take for one another."""
+
+
 class _LazyGroup(click.Group):
     """Imports the module of a command when it is needed."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; where it has no such option, suggest what it calls the same thing."""
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            parameters = error.ctx.command.params if error.ctx else []
+            (same,) = [names for names in _SAME if error.option_name in names] or [()]
+            meant = next((name for each in parameters for name in each.opts if name in same), None)
+            if meant is None:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{meant}'?", error.ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by what they are for."""

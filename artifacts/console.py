@@ -4,9 +4,10 @@ import json
 import math
 import os
 import re
+import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from itertools import zip_longest
@@ -47,6 +48,17 @@ class Source(Protocol[Item]):
 def say(message: str) -> None:
     """Write a note to stderr."""
     click.echo(message, err=True)
+
+
+def say_next(command: Sequence[str], ending: str = "--prompt …") -> None:
+    """Write to stderr the command to give next: its arguments, quoted for a shell, and an ``ending`` to fill in."""
+    say(f"next: spectool {shlex.join(command)} {ending}".rstrip())
+
+
+def model_of(tokenizer: str, otherwise: str) -> str:
+    """The model that a tokenizer was opened from, or a placeholder where it is only a tokenizer."""
+    path = Path(tokenizer)
+    return otherwise if path.exists() and not (path / "config.json").is_file() else tokenizer
 
 
 def say_notes(tokenizer: "Tokenizer") -> None:

@@ -9,9 +9,11 @@ import click
 from spectool.artifacts.console import (
     guarded,
     json_option,
+    model_of,
     out_option,
     reading,
     say,
+    say_next,
     say_notes,
     show,
     stage,
@@ -34,8 +36,9 @@ from spectool.artifacts.options import draft_option, target_option
 def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[str, Any], as_json: bool) -> None:
     """Prepare a draft of another family for a target, and report on the pair.
 
-    Only the tokenizers are read, so the report helps to choose a draft model before you download one. The part to look
-    at is the ceiling: tokens per pass with a draft that is always right, for every strategy of translating its tokens.
+    Only the tokenizers are read, so the report helps to choose a draft model before you download one. It ends with a
+    verdict: how much of the draft's text is handed over without strings, and what translation leaves of a draft that is
+    always right (the ceiling). `spectool inspect` shows all the figures of an alignment, and --json prints them.
 
     What joins ids is proven on the text and on text made to break it. A side whose merges are not those of its
     tokenizer is encoded as text in every cycle, and the report says why. This draft and this target rely
@@ -53,7 +56,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     from spectool.artifacts.alignment import FORMAT as ALIGNMENT
     from spectool.build.alignment.proof import require_proven
     from spectool.build.alignment.stage import build_alignment
-    from spectool.commands.describe import describe, describe_left_out
+    from spectool.commands.align_summary import judge, summarize
     from spectool.corpora import open_corpus
     from spectool.measure.ceiling import measure_ceiling
     from spectool.tokenization.opening import open_tokenizer
@@ -71,9 +74,13 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     path = out or default_path(f"{drafting[:8]}-{targeted[:8]}.align")
     with stage(path, ALIGNMENT, as_json, {"draft": drafting, "target": targeted}) as finish:
         manifest = build_alignment(*sides, source, path, say, reading, measure=measure_ceiling)
+        verdict = judge(manifest)
         if not as_json:
-            show({name: fact for name, fact in describe(manifest).items() if name != "bytes"}, as_json=False)
-        if left_out := describe_left_out(manifest):
-            say(left_out)
-        finish(manifest)
+            show(summarize(manifest), as_json=False)
+        finish(manifest, {"verdict": verdict.sentence} | ({"usable": verdict.usable} if as_json else {}))
         require_proven(path, manifest, say)
+    if not as_json:
+        say(f"all figures: spectool inspect {shlex.quote(str(path))}")
+        if verdict.usable:
+            models = ["--model", model_of(target, "MODEL"), "--draft-model", model_of(draft, "DRAFT")]
+            say_next(["generate", *models, "--alignment", str(path)])

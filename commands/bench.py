@@ -96,6 +96,7 @@ def bench(
     from spectool import ArtifactError, has_extra
     from spectool.measure.bench.experiment import make_experiment, read_keys
     from spectool.measure.bench.running import run_experiment
+    from spectool.measure.sample_size import LEAST, too_short
 
     keys = {} if experiment is None else read_keys(experiment, paths)
     planned = make_experiment(_changed(keys, options), experiment)
@@ -114,11 +115,13 @@ def bench(
             return
         click.echo(totals_table(run) + "\n")
         show(facts, as_json)
+        if short := too_short(min(each["prompts"] for each in totals(run))):
+            say(short)
         say(f"for intervals, a verdict and plots: pip install 'spectool[report]', then: spectool report {out}")
         return
 
     from spectool.measure.report.summary import main_figures, verdicts
-    from spectool.measure.report.trials import LEAST, read_trials
+    from spectool.measure.report.trials import read_trials
 
     try:
         trials = read_trials(run)
@@ -230,7 +233,7 @@ def figures_table(figures: Sequence[Mapping[str, Any]]) -> str:
         if drawn:
             row["temperature"] = f"{each['temperature']:g}"
         row["k"] = "auto" if each["num_draft_tokens"] is None else str(each["num_draft_tokens"])
-        row["speed-up"] = f"{each['speedup']:.2f}"
+        row["speed-up"] = "—" if each["low"] is None else f"{each['speedup']:.2f}"  # one that means nothing misleads
         row["95% interval"] = "" if each["low"] is None else f"{each['low']:.2f} to {each['high']:.2f}"
         row["acceptance"] = "" if each["acceptance"] is None else f"{each['acceptance']:.0%}"
         row["tokens per pass"] = f"{each['tokens_per_pass']:.2f}"

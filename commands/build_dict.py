@@ -1,6 +1,5 @@
 """The command ``build-dict``."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -9,7 +8,17 @@ from typing import Any, Literal
 import click
 from click.core import ParameterSource
 
-from spectool.artifacts.console import guarded, json_option, out_option, say, say_notes, stage, text_options
+from spectool.artifacts.console import (
+    guarded,
+    json_option,
+    model_of,
+    out_option,
+    say,
+    say_next,
+    say_notes,
+    stage,
+    text_options,
+)
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.artifacts.options import options_of, path_option, tokenizer_option
 from spectool.build.counting.options import Resources
@@ -113,9 +122,7 @@ def build_dict(
             manifest = count_and_build(target, source, path, options, limits, say)
         finish(manifest, _what_to_expect(manifest.statistics, as_json))
     if not as_json:
-        alone = Path(tokenizer).exists() and not (Path(tokenizer) / "config.json").is_file()
-        model = "MODEL" if alone else shlex.quote(tokenizer)
-        say(f"next: spectool generate --model {model} --dict {shlex.quote(str(path))} --prompt …")
+        say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
 
 
 def _what_to_expect(statistics: Mapping[str, Any], as_json: bool) -> dict[str, Any]:

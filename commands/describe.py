@@ -213,26 +213,6 @@ def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def describe_left_out(manifest: Manifest) -> str:
-    """Say why most texts of an alignment's sample were left out of its figures; nothing where most were counted."""
-    statistics = manifest.statistics
-    counts = statistics["draft_to_target"]
-    left_out, every = counts["lossy_texts"], counts["texts"] + counts["lossy_texts"]
-    if left_out <= counts["texts"]:
-        return ""
-    reasons = [
-        f"the {side}'s tokenizer ({'; '.join(statistics[side]['limits'])})"
-        for side, _ in _SIDES
-        if statistics[side]["limits"]
-    ]
-    return (
-        f"{left_out:,} of {every:,} texts ({left_out / every:.1%}) were left out, because "
-        f"{' or '.join(reasons) or 'one of the tokenizers'} does not keep their bytes. The figures above say "
-        f"{'nothing' if left_out == every else 'little'} about this pair: drafts that differ from the target's text in "
-        "this way are never accepted. Try a corpus that both tokenizers keep, or another draft"
-    )
-
-
 def _absorption(figures: Mapping[str, Any]) -> list[str]:
     """Say how often following text replaces a side's last token, and which frequent ones it replaces most often."""
     last, replaced = figures["last"], figures["replaced"]

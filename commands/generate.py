@@ -16,6 +16,7 @@ from spectool.commands.option_sections import SectionedCommand, under
 from spectool.commands.saved_prompt import check_opening, check_saving, names_of, open_prompt, save_prompt
 from spectool.runtime.decoding.drafter import Cycle
 
+_TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
 _prompt = under("Prompt")
 _cache = under("Cache")
 
@@ -148,6 +149,8 @@ def _say_figures(facts: dict[str, Any]) -> None:
         facts["draft length"] = (
             f"{known['draft_length']} in the end, by its own timings" if known else "too few drafts to choose"
         )
+    if facts["tokens"] < _TIMED:
+        facts["tokens per second"] = f"too few tokens to tell (from {_TIMED} on)"
     for key, value in facts.items():
         say(f"{key:<24}  {value}")
 

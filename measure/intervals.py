@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 LEVEL = 0.95
-FEWEST = 6  # observations of an interval at this level: 5 have 31 subsets, and none of their means bounds 2.5%
-ENOUGH = 20  # observations to ask for
 _DIMENSIONS = 13  # there are 2 ** 13 - 1 subsets, or all of them where that is less
 
 

@@ -213,8 +213,9 @@ def require_model(name: str, models: Sequence[str]) -> None:
         RequestRefused: The server was not started with it.
     """
     if name not in models:
-        expected = " or ".join(models)
-        raise wrong_field("model", f"expected {expected}, got {_short(name)}", status=404, code="model_not_found")
+        served = f"{' or '.join(models)}, which this server has, or {DEFAULT_MODEL} for {models[0]}"
+        problem = f"expected {served}, got {_short(name)}"
+        raise wrong_field("model", problem, status=404, code="model_not_found")
 
 
 def _text(content: str | list[dict[str, str]] | None) -> str:

@@ -151,6 +151,11 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
             self.loaded.set_result(None)
             super()._generate()
 
+    def _log_cache_stats(self) -> None:
+        """Log the size of the prompt cache, which mlx-lm does for every request, only for who debugs."""
+        if logging.getLogger().isEnabledFor(logging.DEBUG):
+            super()._log_cache_stats()
+
     def _is_batchable(self, args: Any) -> bool:
         return False
 

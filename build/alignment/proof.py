@@ -326,10 +326,8 @@ def require_proven(path: Path, manifest: Manifest, note: Callable[[str], object]
     Raises:
         ArtifactError: One of the two differed at more than that share of places.
     """
-    for side, name, proof, sample in _recorded(manifest):
-        used = proof.used(side)
-        if side == "draft":  # the sample was joined as committed text is
-            used = max(used, sample, key=lambda compared: compared.share)
+    for side, name, proof, used in relied_on(manifest):
+        if side == "draft":
             what, elsewhere = "committed text in ids of the draft", f"as a target: {proof.proposals}"
         else:
             what, elsewhere = "proposals in ids of the target", f"as a draft: {proof.commits}"
@@ -345,14 +343,22 @@ def require_proven(path: Path, manifest: Manifest, note: Callable[[str], object]
         note(f"{message}. The output stays the target's own; at these places drafts are lost")
 
 
-def _recorded(manifest: Manifest) -> list[tuple[str, str, Proof, Compared]]:
-    """Return each side, its name, its proof and how much of the sample came out otherwise in its ids."""
+def relied_on(manifest: Manifest) -> list[tuple[str, str, Proof, Compared]]:
+    """Each side of an alignment: its role, name and proof, and the part of what was compared that generation uses.
+
+    Raises:
+        ArtifactError: The manifest lacks a figure.
+    """
     found, statistics = [], manifest.statistics
     try:
         for other, side in SIDES:
             replayed = statistics[f"{other}_to_{side}"]
             sample = Compared(int(replayed["other_tokens"]), int(replayed["different_tokens"]))
-            found.append((side, manifest.tokenizers[side]["name"], Proof.of(statistics[side]["proof"]), sample))
+            proof = Proof.of(statistics[side]["proof"])
+            used = proof.used(side)
+            if side == "draft":  # the sample was joined as committed text is
+                used = max(used, sample, key=lambda compared: compared.share)
+            found.append((side, manifest.tokenizers[side]["name"], proof, used))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArtifactError(
             f"the manifest of this alignment lacks a figure of its proof ({error}). Align again"

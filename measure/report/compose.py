@@ -7,10 +7,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from spectool.artifacts.replacing import naming
-from spectool.measure.intervals import ENOUGH, FEWEST
 from spectool.measure.page import MARKDOWN, page_files
 from spectool.measure.report import costs, plots, summary, tables, target_text
-from spectool.measure.report.trials import LEAST, PROMPT, Frame, Trials
+from spectool.measure.report.trials import PROMPT, Frame, Trials
+from spectool.measure.sample_size import ENOUGH, FEWEST, LEAST
 
 _LINKED = re.compile(r"\(<(figure-\d+\.svg)>\)")
 _TABLES: tuple[Callable[[Trials], Any], ...] = (

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from spectool import ArtifactError
-from spectool.measure.intervals import ENOUGH, LEVEL, Estimate, speedup_interval
+from spectool.measure.intervals import LEVEL, Estimate, speedup_interval
 from spectool.measure.report.costs import cycle_seconds, plain_step
 from spectool.measure.report.tables import speedup
 from spectool.measure.report.trials import SCOPE, Frame, Trials, pooled_acceptance, pooled_tokens_per_pass
+from spectool.measure.sample_size import ENOUGH, too_short
 
 _NOTABLE = 500  # prompts: what needs more to be told is too small a difference to matter
 
@@ -47,15 +48,13 @@ class Verdict(NamedTuple):
     @property
     def sentence(self) -> str:
         """The verdict as one sentence, target and language first."""
+        if self.speedup.low is None:
+            return f"{self.scope}: {too_short(self.speedup.n)}."
         says = {True: "drafting pays", False: "drafting does not pay", None: "it cannot be told whether drafting pays"}
         several, found = len(self.every) > 1, self.speedup
         which = f"the fastest of {len(self.every)} configurations" if several else "the only one measured"
-        prompts = "1 prompt" if found.n == 1 else f"{found.n} prompts"
-        if found.low is None:
-            interval = f"{prompts}, too few for an interval: take {ENOUGH} or more"
-        else:
-            interval = f"95% interval {found.ends} over {prompts}"
-            interval += f"; {self.allowing.ends} allowing for the choice of the fastest" if several else ""
+        interval = f"95% interval {found.ends} over {found.n} prompts"
+        interval += f"; {self.allowing.ends} allowing for the choice of the fastest" if several else ""
         return (
             f"{self.scope}: {says[self.pays]}; {which}, {self.label}, is {found.value:.2f} times as fast as "
             f"plain decoding ({interval})."

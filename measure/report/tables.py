@@ -9,7 +9,6 @@ from itertools import pairwise
 import pandas as pd
 
 from spectool.measure.intervals import (
-    ENOUGH,
     BreakEven,
     Estimate,
     break_even,
@@ -28,6 +27,7 @@ from spectool.measure.report.trials import (
     pooled_tokens_per_pass,
     table_of,
 )
+from spectool.measure.sample_size import ENOUGH
 from spectool.runtime.draft_length.cost_model import geometric_tokens
 
 NEAR_TIE = 0.125  # between neighbouring bfloat16 numbers from 16 to 32, where the best logits often lie

@@ -32,9 +32,9 @@ import pandas as pd
 from spectool import ArtifactError
 from spectool.artifacts.benchmark import PLAIN, Benchmark
 from spectool.measure.intervals import geometric_mean
+from spectool.measure.sample_size import LEAST
 
 _GRAM = 4  # tokens that count as a repetition when they come again
-LEAST = 8  # tokens: the speed of a shorter output is chance
 SCOPE = ["model", "language"]  # there all configurations decode the same prompts, at each temperature
 PROMPT = ["model", "temperature", "language", "kind", "prompt"]
 _CONFIGURATION = ["drafter", "strategy", "k", "name", "label", "same", "row", "scope"]

@@ -20,6 +20,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     aligned = run("align", "--draft", OTHER, "--target", TOKENIZER, *few, "-o", folder / "x.align", "--json")
     for result, name in ((built, "uk.dict"), (aligned, "x.align")):
         assert result.exit_code == 0, result.output
+        (folder / f"{name}.json").write_text(result.stdout)
         facts = json.loads(result.stdout)
         assert facts["path"] == str(folder / name)
         assert facts["bytes"] == sum(f.stat().st_size for f in (folder / name).iterdir() if f.name != "manifest.json")

@@ -168,6 +168,16 @@ def test_models_are_those_it_was_started_with(server: Server) -> None:
         with pytest.raises(NotFoundError) as refused:
             client(server).completions.create(model=name, prompt="a")
         assert refused.value.code == "model_not_found"
+        assert f"expected {TARGET}" in str(refused.value) and "default_model" in str(refused.value)
+
+
+def test_the_cache_is_logged_for_debugging_alone(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        complete(server, PROMPTS[0])
+    assert "Prompt Cache" not in caplog.text
+    with caplog.at_level("DEBUG"):
+        complete(server, PROMPTS[0])
+    assert "Prompt Cache" in caplog.text
 
 
 def test_another_model_takes_the_place_where_it_is_allowed() -> None:

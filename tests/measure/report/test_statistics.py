@@ -11,7 +11,6 @@ from scipy import stats
 from statsmodels.stats._delta_method import NonlinearDeltaCov
 
 from spectool.measure.intervals import (
-    FEWEST,
     break_even,
     fit_line,
     geometric_mean,
@@ -20,6 +19,7 @@ from spectool.measure.intervals import (
     speedup_interval,
 )
 from spectool.measure.report.costs import fit_cost
+from spectool.measure.sample_size import FEWEST
 
 SEED = 7
 RUNS = 200

@@ -1,0 +1,136 @@
+"""An alignment on one screen: the figures that a user needs, and whether the pair is fine to use.
+
+`spectool inspect` shows all the others.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from spectool.artifacts.manifest import Manifest
+from spectool.build.alignment.proof import LOST, relied_on
+
+_K = "4"  # draft tokens a cycle that the verdict is about
+_FINE = 0.7  # of the tokens per pass that a draft could give if nothing were lost in translation
+_POOR = 0.4  # likewise
+_NAMED = 2  # of a tokenizer's limits in a sentence
+_DIRECTIONS = (("draft", "target"), ("target", "draft"))
+
+
+class Verdict(NamedTuple):
+    """Whether a draft of one tokenizer can serve a target of the other."""
+
+    usable: bool | None  # None where the text does not tell
+    sentence: str
+
+
+def summarize(manifest: Manifest) -> dict[str, Any]:
+    """The figures of an alignment that `spectool align` prints, in reading order."""
+    s, inputs = manifest.statistics, manifest.inputs
+    draft, target = (s[side]["coverage"] for side in ("draft", "target"))
+    facts = {
+        f"{side} tokenizer": f"{found['name']}: {s[side]['kind']}, {found['size']:,} ids"
+        for side, found in manifest.tokenizers.items()
+    }
+    facts["text"] = f"{inputs['corpus']}: {inputs['documents']:,} documents, {inputs['characters']:,} characters"
+    if left_out := s["draft_to_target"]["lossy_texts"]:
+        facts["text"] += f"; {left_out:,} of the sample are left out, which one of the tokenizers does not keep"
+    facts["shared ids"] = f"{draft['by_vocabulary']:.1%} of the draft's, {target['by_vocabulary']:.1%} of the target's"
+    facts["shared in the text"] = (
+        f"{draft['by_occurrence']:.1%} of the draft's tokens, {target['by_occurrence']:.1%} of the target's"
+    )
+    for side, other in _DIRECTIONS:
+        facts[f"{side} to {other}"] = _direction(s, side, other)
+    facts["riskiest tokens"] = _riskiest(s["absorption"])
+    facts["ceiling"] = _ceiling(s)
+    return facts
+
+
+def judge(manifest: Manifest) -> Verdict:
+    """Whether a pair is fine to use, in one or two sentences.
+
+    It is not where drafts are lost on the way (`LOST`), or where no text of the sample survives in both tokenizers.
+    Otherwise the tokens per pass of a draft that is always right decide: the share that translation leaves of them.
+    """
+    s = manifest.statistics
+    if lost := [(side, used) for side, _, _, used in relied_on(manifest) if used.share > LOST]:
+        where = " and ".join(f"at {used.share:.1%} of places in the {side}'s ids" for side, used in lost)
+        return Verdict(
+            False, f"do not use this pair: translated tokens are not those that the tokenizer writes, {where}"
+        )
+    draft, target = (s[f"{side}_to_{other}"] for side, other in _DIRECTIONS)
+    if _mostly_left_out(s):
+        return Verdict(None if draft["texts"] else False, _left_out(s))
+    if not (reached := s["ceiling"][s["default"]][_K]):
+        return Verdict(None, "nothing can be said about this pair: the text is empty")
+    share = reached / (1 + int(_K) * target["tokens"] / draft["tokens"])
+    handed, returned = (_free(counts) for counts in (draft, target))
+    how = (
+        f"{handed} of the draft's text is handed over without strings, and {returned} of the target's comes back "
+        f"without them. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, {share:.0%} of what it "
+        "would give if nothing were lost in translation"
+    )
+    if share < _POOR:
+        return Verdict(False, f"this pair is hardly worth using: {how}. Choose a draft whose tokenizer is closer")
+    fine = (
+        "the tokenizers fit, and this pair is fine to use" if share >= _FINE else "this pair can be used, with losses"
+    )
+    return Verdict(True, f"{fine}: {how}. `spectool bench` measures how often a real draft is right")
+
+
+def _direction(statistics: Mapping[str, Any], side: str, other: str) -> str:
+    """How tokens of one side become those of the other, and how often without strings."""
+    share = f"{_free(statistics[f'{side}_to_{other}'])} without strings"
+    joined = "ids are joined by merges" if statistics[other]["lemma"] else "text is encoded again in every cycle"
+    return f"{joined}; {share}"
+
+
+def _free(counts: Mapping[str, Any]) -> str:
+    """The share of one side's text, in runs of four tokens, that becomes the other's without strings."""
+    return "an unknown share" if counts["string_free"] is None else f"{counts['string_free']:.1%}"
+
+
+def _riskiest(absorption: Mapping[str, Any]) -> str:
+    """The tokens that following text replaces most often."""
+    found = [
+        f"{side} " + ", ".join(f"{each['text']!r} {each['risk']:.0%}" for each in absorption[side]["riskiest"][:3])
+        for side in ("draft", "target")
+        if absorption[side]["riskiest"]
+    ]
+    return "; ".join(found) + ": so often the next token replaces them" if found else "none"
+
+
+def _ceiling(statistics: Mapping[str, Any]) -> str:
+    """Tokens per pass with a perfect draft, of the default strategy and of the best one."""
+    ceiling, default = statistics["ceiling"], statistics["default"]
+    if _mostly_left_out(statistics) or any(None in by_length.values() for by_length in ceiling.values()):
+        return "not counted: hardly any text of the sample is kept by both tokenizers"
+
+    def reached(name: str) -> str:
+        return ", ".join(f"{tokens:.2f}" for tokens in ceiling[name].values())
+
+    lengths = ", ".join(ceiling[default])
+    found = f"{reached(default)} tokens per pass with a perfect draft of {lengths} tokens ({default}, the default)"
+    best = max(ceiling, key=lambda name: ceiling[name][_K])
+    return f"{found}; {reached(best)} with --strategy {best}" if ceiling[best][_K] > ceiling[default][_K] else found
+
+
+def _mostly_left_out(statistics: Mapping[str, Any]) -> bool:
+    counts = statistics["draft_to_target"]
+    return bool(counts["lossy_texts"] > counts["texts"])
+
+
+def _left_out(statistics: Mapping[str, Any]) -> str:
+    """Why most texts of the sample were left out."""
+    counts = statistics["draft_to_target"]
+    left_out, every = counts["lossy_texts"], counts["texts"] + counts["lossy_texts"]
+    reasons = [
+        f"the {side}'s tokenizer ({'; '.join(limits[:_NAMED])}{'; …' if len(limits) > _NAMED else ''})"
+        for side in ("draft", "target")
+        if (limits := statistics[side]["limits"])
+    ]
+    begin = "little can be said about this pair" if counts["texts"] else "do not use this pair for such text"
+    return (
+        f"{begin}: {left_out:,} of {every:,} texts ({left_out / every:.1%}) were left out, because "
+        f"{' or '.join(reasons) or 'one of the tokenizers'} does not keep their bytes. Where a draft differs in this way "
+        "from the target's text, it is never accepted. Choose another draft, or text that both tokenizers keep"
+    )
