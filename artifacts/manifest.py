@@ -14,6 +14,7 @@ import math
 import os
 import re
 import shlex
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ MANIFEST = "manifest.json"
 _MODEL_FILES = ("config.json", "tokenizer*", "tekken.json", "*.model", "*.tiktoken", "*.safetensors", "*.gguf", "*.npz")
 _MAX_MANIFEST_BYTES = 4 * 2**20
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+_NO_FILES = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +87,16 @@ def read_manifest(path: Path) -> Manifest:
     if not path.is_dir():
         raise ArtifactError(f"{path}: no such artifact (expected a directory with {MANIFEST}){_advice(path)}")
     file = path / MANIFEST
-    if not file.is_file() and holds_model(path):
-        raise ArtifactError(
-            f"{path}: a model directory, and no spectool artifact. `inspect` reads its tokenizer where tokenizer.json "
-            "is in it; mlx-lm checks its weights when it loads them"
-        )
-    if not file.is_file():
+    if plain_size(file) is None:
+        if holds_model(path):
+            raise ArtifactError(
+                f"{path}: a model directory, and no spectool artifact. `inspect` reads its tokenizer where "
+                "tokenizer.json is in it; mlx-lm checks its weights when it loads them"
+            )
         raise IncompleteArtifact(
             f"{path}: no {MANIFEST}: the build did not finish, or this is no spectool artifact. Run the command that "
             "builds it again"
         )
-    if file.is_symlink():
-        raise ArtifactError(f"{file}: is a link, expected a plain file. Copy the artifact with its files")
     manifest = parse_manifest(file)
     for name, entry in manifest.files.items():
         check_size(path, name, entry)
@@ -239,9 +239,10 @@ def read_json(file: Path, largest: int = _MAX_MANIFEST_BYTES) -> Any:
     """Read a JSON file that may come from anyone: its size, its numbers and its text are bounded.
 
     Raises:
+        ArtifactError: It is missing, or no plain file.
         ValueError: It is too large, no JSON, or holds numbers or text that JSON's readers do not agree on.
     """
-    size = file.stat().st_size
+    size = _require_file(file)
     if size > largest:
         raise ValueError(f"{size:,} bytes, expected at most {largest:,}")
     text = file.read_text(encoding="utf-8")
@@ -304,16 +305,36 @@ def check_size(path: Path, name: str, entry: Mapping[str, Any]) -> None:
     Raises:
         ArtifactError: It is not.
     """
-    file = path / name
-    if file.is_symlink():
-        raise ArtifactError(f"{file}: is a link, expected a plain file. Copy the artifact with its files")
-    if not file.is_file():
-        raise ArtifactError(f"{file}: missing, but the manifest names it. Copy or build the artifact again")
-    if file.stat().st_size != entry["bytes"]:
+    size = _require_file(path / name)
+    if size != entry["bytes"]:
+        reason = "The copy was cut short" if size < entry["bytes"] else "The file was changed or damaged"
         raise ArtifactError(
-            f"{file}: {file.stat().st_size} bytes, the manifest says {entry['bytes']}. The copy was cut short: "
-            "copy or build the artifact again"
+            f"{path / name}: {size} bytes, the manifest says {entry['bytes']}. {reason}: copy or build the artifact "
+            "again"
         )
+
+
+def plain_size(file: Path) -> int | None:
+    """Size of a plain file in bytes; None where there is nothing of this name.
+
+    Raises:
+        ArtifactError: It is a link, a directory, or something whose reading may never end, such as a named pipe.
+    """
+    try:
+        status = file.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        kind = _NO_FILES.get(stat.S_IFMT(status.st_mode), "a device or a socket")
+        raise ArtifactError(f"{file}: is {kind}, expected a plain file. Copy the artifact with its files")
+    return status.st_size
+
+
+def _require_file(file: Path) -> int:
+    size = plain_size(file)
+    if size is None:
+        raise ArtifactError(f"{file}: missing, but the manifest names it. Copy or build the artifact again")
+    return size
 
 
 def _advice(path: Path) -> str:

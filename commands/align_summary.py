@@ -66,8 +66,8 @@ def judge(manifest: Manifest) -> Verdict:
     handed, returned = (_free(counts) for counts in (draft, target))
     how = (
         f"{handed} of the draft's text is handed over without strings, and {returned} of the target's comes back "
-        f"without them. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, {share:.0%} of what it "
-        "would give if nothing were lost in translation"
+        f"without them. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, {share:.0%} of "
+        "what it would give if nothing were lost in translation"
     )
     if share < _POOR:
         return Verdict(False, f"this pair is hardly worth using: {how}. Choose a draft whose tokenizer is closer")
@@ -131,6 +131,6 @@ def _left_out(statistics: Mapping[str, Any]) -> str:
     begin = "little can be said about this pair" if counts["texts"] else "do not use this pair for such text"
     return (
         f"{begin}: {left_out:,} of {every:,} texts ({left_out / every:.1%}) were left out, because "
-        f"{' or '.join(reasons) or 'one of the tokenizers'} does not keep their bytes. Where a draft differs in this way "
-        "from the target's text, it is never accepted. Choose another draft, or text that both tokenizers keep"
+        f"{' or '.join(reasons) or 'one of the tokenizers'} does not keep their bytes. Where a draft differs in this "
+        "way from the target's text, it is never accepted. Choose another draft, or text that both tokenizers keep"
     )

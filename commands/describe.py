@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.console import repairs, table
-from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.manifest import MANIFEST, Manifest
 from spectool.tokenization.fingerprint import short
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.round_trips import NO_LIMITS
@@ -14,13 +15,14 @@ from spectool.tokenization.round_trips import NO_LIMITS
 _SIDES = (("draft", "target"), ("target", "draft"))
 
 
-def describe(manifest: Manifest) -> dict[str, Any]:
+def describe(manifest: Manifest, path: Path | None = None) -> dict[str, Any]:
     """Return what a person wants to know of an artifact, in reading order.
 
     Raises:
-        ArtifactError: The manifest lacks a figure that its format has.
+        ArtifactError: The manifest lacks a figure that its format has. The message names ``path``, the artifact's.
     """
-    with needing_figures(f"the manifest of this {manifest.format}"):
+    where = f"{path / MANIFEST}: " if path else ""
+    with needing_figures(f"{where}the manifest of this {manifest.format}"):
         return _describe(manifest)
 
 

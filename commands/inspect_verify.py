@@ -75,13 +75,13 @@ def inspect(
     if text is not None or as_loaded:
         raise click.UsageError(f"--text and --as-loaded work on tokenizers; {path} is an artifact")
     manifest = read_manifest(directory)
-    facts: dict[str, Any] = describe(manifest)
-    if as_json:
-        facts = read_json(directory / MANIFEST)
     if lookup is not None and manifest.format != "spectool-dictionary":
         raise click.UsageError(f"--lookup works on dictionaries; {path} is a {manifest.format}")
     if manifest.format in _READERS:  # figures of a damaged one would look like any others
         opened = resolve_name(_READERS[manifest.format])(directory)
+    facts: dict[str, Any] = describe(manifest, directory)
+    if as_json:
+        facts = read_json(directory / MANIFEST)
     if manifest.format == "spectool-dictionary":
         verify_files(directory, manifest)  # entries of a damaged dictionary would be read as if they were true
         sample = _sample(opened, lookup, entries, tokenizer, as_json)
@@ -159,7 +159,7 @@ def _verified(path: Path, proving: Mapping[str, str | None] | None, seed: int | 
     verify_files(path, manifest)  # before the reader, which would name a consequence
     artifact = resolve_name(_READERS[manifest.format])(path)
     artifact.check()
-    describe(manifest)  # every figure that is shown must be there
+    describe(manifest, path)  # every figure that is shown must be there
     facts |= {"format": manifest.format, "version": manifest.version, "bytes": manifest.total_bytes}
     yield facts | {"line": f"{path}: whole ({manifest.format} {manifest.version}, {manifest.total_bytes:,} bytes)"}
     if manifest.format == "spectool-alignment":

@@ -80,6 +80,7 @@ sampling_options = together(
 )
 """The options of sampling and of the text's end."""
 _LONGEST_ID = 20  # digits
+_MOST_QUOTED = 60  # characters
 _PENALTIES = ("repetition", "presence", "frequency")
 _MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
 
@@ -124,7 +125,7 @@ def _biases(model: Any, tokenizer: Any, given: tuple[str, ...]) -> dict[int, flo
         except click.UsageError:
             value = None
         if not token or value is None:
-            raise click.UsageError(f"--logit-bias: expected ID=BIAS such as 13=-5, got {entry!r}")
+            raise click.UsageError(f"--logit-bias: expected ID=BIAS such as 13=-5, got {_quoted(entry)}")
         biases[_token_id(model, tokenizer, token, "--logit-bias")] = value
     return biases
 
@@ -134,11 +135,17 @@ def _token_id(model: Any, tokenizer: Any, token: str, option: str) -> int:
     from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 
     vocabulary, size = tokenizer.get_vocab(), vocabulary_size(model)
-    is_number = token.isdecimal() and len(token) < _LONGEST_ID
+    is_number = token.isascii() and token.isdecimal() and len(token) < _LONGEST_ID  # "７" is a token of its own
     found = int(token) if is_number else vocabulary.get(token)  # a number is an id, as in mlx-lm
     if found is None or (found >= size and found not in vocabulary.values()):
         raise SpectoolError(
-            f"{option}: {token!r} is no token of this model, nor the id of one. Give it as tokenizer.json spells it"
+            f"{option}: {_quoted(token)} is no token of this model, nor the id of one. Give it as tokenizer.json "
+            "spells it"
         )
     require_tokens(option, [found], size, tokenizer)
     return int(found)
+
+
+def _quoted(text: str) -> str:
+    """Quote what was typed, cut to a length that fits an error."""
+    return repr(text) if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]!r}… ({len(text):,} characters)"

@@ -111,7 +111,10 @@ RULES: dict[str, _Rule] = {
     "xtc_threshold": _number(0, 0.5),
     "logit_bias": (
         "an object from token ids to numbers",
-        dict[Annotated[str, Field(pattern=r"^\d+$")], Annotated[FiniteFloat, Strict(), Field(ge=-1e30, le=1e30)]],
+        dict[
+            Annotated[str, Field(pattern=r"^[0-9]{1,19}$")],
+            Annotated[FiniteFloat, Strict(), Field(ge=-1e30, le=1e30)],
+        ],
     ),
     "logprobs": _FLAG,
     "top_logprobs": _whole(0, 11),

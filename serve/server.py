@@ -17,7 +17,7 @@ from typing import Any
 
 from spectool import SpectoolError
 from spectool.runtime.caches.leaves import lengths
-from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.decoding.sampling import Sampling, WrongSetting, make_logits_processors
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.decoding.token_ids import TokenOutOfRange, require_tokens, vocabulary_size
@@ -194,8 +194,11 @@ class DraftingGenerator(ResponseGenerator):  # type: ignore[misc]
             for name, tokens in ((field_name, request.tokens), ("logit_bias", list(args.logits.logit_bias or ()))):
                 require_tokens(name, tokens, vocabulary_size(provider.model), tokenizer)
             _sampler(args.sampling, tokenizer)
+            make_logits_processors(**vars(args.logits))
         except TokenOutOfRange as error:
             raise RequestRefused(400, str(error), param=error.name) from error
+        except WrongSetting as error:
+            raise wrong_field("temperature" if error.name == "temp" else error.name, error.problem) from error
         except SpectoolError as error:
             raise RequestRefused(400, str(error)) from error
         context, given = _context_length(provider.model, tokenizer), self.cli_args.max_prompt_tokens

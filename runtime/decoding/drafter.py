@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from spectool.tokenization.incremental.common_prefix import common_prefix
+
 if TYPE_CHECKING:
     import mlx.core as mx
 
@@ -123,15 +125,5 @@ class Cycle(NamedTuple):
     pass_seconds: float = 0.0
 
 
-def accepted_length(draft: Sequence[object], target: Sequence[object]) -> int:
-    """Return how many leading tokens of ``draft`` are equal to those of ``target``.
-
-    >>> accepted_length([4, 5, 6], [4, 5, 9, 1])
-    2
-    """
-    count = 0
-    for guess, truth in zip(draft, target, strict=False):
-        if guess != truth:
-            break
-        count += 1
-    return count
+accepted_length = common_prefix
+"""Number of leading tokens of a draft, the first argument, that equal the target's tokens, the second."""

@@ -5,6 +5,7 @@ not known. `Sampling` is made from the same numbers and states it.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,20 +24,41 @@ _LARGEST_BIAS = 1e30  # with the least temperature, still a float32
 _LEAST_TEMPERATURE = 1e-6  # logits divided by less than this leave float32
 # Settings with their least and largest value; float("inf") for no limit.
 _NUMBERS: dict[str, tuple[float, float]] = {
-    "temp": (0, math.inf),
+    "temp": (0, sys.float_info.max),
     "top_p": (0, 1),
     "min_p": (0, 1),
     "xtc_probability": (0, 1),
     "xtc_threshold": (0, 0.5),
 }
 _COUNTS = {"min_tokens_to_keep": 1, "top_k": 0}
+# Logits with the largest bias stay a float32 under any of these.
+_PENALTIES = {
+    "repetition_penalty": (1e-6, 1e6),
+    "presence_penalty": (-1e6, 1e6),
+    "frequency_penalty": (-1e6, 1e6),
+}
+_MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
+
+
+class WrongSetting(RuntimeUnsupported):
+    """A setting of sampling that means nothing.
+
+    Attributes:
+        name: The setting, such as ``top_p``.
+        problem: What was expected, and what was given.
+    """
+
+    def __init__(self, name: str, problem: str) -> None:
+        """Say what is wrong with the setting ``name``."""
+        super().__init__(f"{name}: {problem}")
+        self.name, self.problem = name, problem
 
 
 @dataclass(frozen=True)
 class Sampling:
     """A sampler like those of mlx-lm's ``make_sampler``, whose distribution is known.
 
-    All settings are checked when it is made; a wrong one is a `RuntimeUnsupported` that names it.
+    All settings are checked when it is made; a wrong one is a `WrongSetting`, a `RuntimeUnsupported` that names it.
 
     Attributes:
         temp: Temperature; 0 takes the most probable token, whatever the rest says.
@@ -65,13 +87,13 @@ class Sampling:
             value = _number(name, getattr(self, name), Real, "a number", least, most)
             object.__setattr__(self, name, float(value))
         if 0 < self.temp < _LEAST_TEMPERATURE:
-            raise RuntimeUnsupported(f"temp: expected 0 or at least {_LEAST_TEMPERATURE:f}, got {self.temp!r}")
+            raise WrongSetting("temp", f"expected 0 or at least {_LEAST_TEMPERATURE:f}, got {self.temp!r}")
         for name, least in _COUNTS.items():
             value = _number(name, getattr(self, name), Integral, "a whole number", least, math.inf)
             object.__setattr__(self, name, int(value))
         special = self.xtc_special_tokens
         if isinstance(special, str) or not isinstance(special, Iterable):
-            raise RuntimeUnsupported(f"xtc_special_tokens: expected token ids, got {special!r}")
+            raise WrongSetting("xtc_special_tokens", f"expected token ids, got {special!r}")
         ids = [_number("xtc_special_tokens", token, Integral, "token ids", 0, math.inf) for token in special]
         object.__setattr__(self, "xtc_special_tokens", tuple(map(int, ids)))
 
@@ -141,7 +163,7 @@ def _number(name: str, value: Any, kind: Any, expected: str, least: float, most:
     right = isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most and value != math.inf
     if not right:
         bounds = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
-        raise RuntimeUnsupported(f"{name}: expected {expected} {bounds}, got {value!r}")
+        raise WrongSetting(name, f"expected {expected} {bounds}, got {value!r}")
     return value
 
 
@@ -170,9 +192,10 @@ class LogitBias:
         for token, bias in biases.items():
             whole = isinstance(token, Integral) and not isinstance(token, bool)
             if not whole or not isinstance(bias, Real) or math.isnan(bias) or bias > _LARGEST_BIAS:
-                raise RuntimeUnsupported(
-                    f"logit_bias: expected token ids and numbers up to {_LARGEST_BIAS:g} to add, such as {{13: -5.0}}, "
-                    f"got {{{token!r}: {bias!r}}}"
+                raise WrongSetting(
+                    "logit_bias",
+                    f"expected token ids and numbers up to {_LARGEST_BIAS:g} to add, such as {{13: -5.0}}, "
+                    f"got {{{token!r}: {bias!r}}}",
                 )
         self.tokens = [int(token) for token in biases]
         self._values = mx.array([float(bias) for bias in biases.values()])
@@ -192,7 +215,7 @@ class LogitBias:
 
 
 def make_logits_processors(logit_bias: Mapping[int, float] | None = None, **penalties: Any) -> list[LogitsProcessor]:
-    """Return the processors that mlx-lm's function of this name makes, with biases that are checked.
+    """Return the processors that mlx-lm's function of this name makes, with biases and penalties that are checked.
 
     `generate_step` looks into mlx-lm's own as well. Inside a function of yours it cannot, and there only these check.
 
@@ -201,8 +224,14 @@ def make_logits_processors(logit_bias: Mapping[int, float] | None = None, **pena
         **penalties: ``repetition_penalty``, ``presence_penalty``, ``frequency_penalty`` and their ``_context_size``.
 
     Raises:
-        RuntimeUnsupported: A bias is no number. A token that the model does not have is refused when it generates.
+        RuntimeUnsupported: A bias is no number, or a penalty or its context size is out of range. A token that the
+            model does not have is refused when it generates.
     """
+    for name, value in penalties.items():
+        if name.endswith("_context_size"):
+            _number(name, value, Integral, "a whole number", 0, _MOST_RECENT)
+        elif name in _PENALTIES and value is not None and value != 0:  # 0 is none, as in mlx-lm
+            _number(name, value, Real, "0 or a number", *_PENALTIES[name])
     biases: list[LogitsProcessor] = [LogitBias(logit_bias)] if logit_bias else []
     return [*biases, *sample_utils.make_logits_processors(**penalties)]
 

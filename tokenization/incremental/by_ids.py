@@ -19,6 +19,7 @@ import numpy as np
 
 from spectool.tokenization.added_tokens import AddedTokens
 from spectool.tokenization.incremental.boundaries import Boundaries
+from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.incremental.merges import SYMBOL, Merges, MergeTable
 from spectool.tokenization.incremental.pretokens import LOOK, SPLIT, BoundaryTable, PreTokens
 from spectool.tokenization.surfaces import text_of
@@ -328,7 +329,7 @@ class CanonicalIds:
                 return None
             if start == begin or back >= _FARTHEST or len(before) >= _MUCH:
                 break
-            same = agreement(ids[start:], found)
+            same = common_prefix(ids[start:], found)
             if same >= back // 2 and len(before) > self._added.longest:
                 break
             back *= 2
@@ -354,13 +355,3 @@ class CanonicalIds:
     def _ends(self, tokens: Iterable[int]) -> list[int]:
         """Return 0 and the byte at which each token ends."""
         return list(accumulate((len(self.surfaces[token]) for token in tokens), initial=0))
-
-
-def agreement(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the number of ids that two sequences have in common at their beginning."""
-    count = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
-            break
-        count += 1
-    return count

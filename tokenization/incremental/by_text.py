@@ -18,7 +18,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from spectool.tokenization.incremental.by_ids import Change, agreement
+from spectool.tokenization.incremental.by_ids import Change
+from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.surfaces import Surfaces
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -64,8 +65,8 @@ class CanonicalText:
         # With much new text, a long window costs least: nothing is encoded twice.
         for window in self._windows(ids, so_far, begin, self._back // 2) if len(data) < REACH else (so_far,):
             old, new = self._encoded(window), self._encoded(window + data)
-            known = agreement(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
-            kept = agreement(old, new)
+            known = common_prefix(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
+            kept = common_prefix(old, new)
             agreed = old[len(old) - known : kept]
             if len(agreed) >= self._sure and (len(agreed) >= _LONG * self._sure or any(map(self._opens, agreed))):
                 break
@@ -87,7 +88,7 @@ class CanonicalText:
             surfaces = list(map(self._surfaces.__getitem__, new))
             ends = list(accumulate(map(len, surfaces), initial=0))
             place, frontier = self._frontier(window, data, new, surfaces, ends)
-            if place is not None and agreement(ids[::-1], new[:place][::-1]) >= self._sure:
+            if place is not None and common_prefix(ids[::-1], new[:place][::-1]) >= self._sure:
                 break
             before = zip(new, (end - frontier for end in ends[1:]), strict=True)
             if len(self._ending(ids[-len(new) - 1 :]).intersection(before)) >= self._sure:

@@ -1,16 +1,22 @@
 """Kneser-Ney smoothing over counted windows against a twin that counts in dictionaries."""
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from spectool import ArtifactError
 from spectool.artifacts import Counts
+from spectool.artifacts.counts import Level, write_level
+from spectool.artifacts.manifest import seal
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
+from spectool.build.dictionary.backoff import CandidateEntries
 from spectool.build.dictionary.smoothing import conditional_followers, open_windows, smooth
 from spectool.corpora import open_corpus
 from spectool.tokenization import Tokenizer
@@ -146,3 +152,61 @@ def test_conditional_followers_equal_counting_place_by_place(counted: tuple[Coun
             compared += 1
     print(f"{compared} windows compared")
     assert compared > 2000
+
+
+def without(counts: Counts, path: Path, dropped: dict[int, set[tuple[int, ...]]]) -> Counts:
+    """A copy of counts without some n-grams by their order, and without all that begin with them."""
+    shutil.copytree(counts.path, path)
+    statistics = {**counts.manifest.statistics, "orders": {}}
+    renumbered = np.zeros(1, np.int64)
+    for order in range(1, counts.orders + 1):
+        level = counts.level(order)
+        spelled = map(tuple, counts.spelled(order, np.arange(len(level.count))).tolist())
+        kept = np.array([ngram not in dropped.get(order, ()) for ngram in spelled]) & (renumbered[level.prefix] >= 0)
+        prefix = renumbered[level.prefix[kept]].astype(np.int32)
+        (path / f"n{order}.arrow").unlink()
+        write_level(path, order, Level(prefix, level.symbol[kept], level.count[kept]))
+        renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
+        statistics["orders"][str(order)] = {"kept": int(kept.sum()), "distinct": None}
+    seal(path, replace(counts.manifest, statistics=statistics))
+    return Counts(path)
+
+
+def test_counts_that_lack_the_end_of_a_window_are_refused(
+    counted: tuple[Counts, list[list[int]]], tmp_path: Path
+) -> None:
+    """Whatever was filtered out: an error that names the file, or probabilities as of any other counts."""
+    counts, _ = counted
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng, outcomes = random.Random(seed), Counter[str]()
+    longest = counts.spelled(ORDERS, np.arange(len(counts.level(ORDERS).count))).tolist()
+    for number in range(12):
+        window = tuple(rng.choice(longest))
+        order = rng.randrange(1, ORDERS + 1)
+        ends = {tuple(each) for each in (window[-order:], rng.choice(longest)[:order])}
+        filtered = without(counts, tmp_path / str(number), {order: ends})
+        filtered.check()
+        try:
+            windows = open_windows(filtered)
+        except ArtifactError as error:
+            outcomes["refused"] += 1
+            assert f"n{order + 1}.arrow: the end of a window is not in order {order}. Count again" in str(error)
+            continue
+        outcomes["used"] += 1
+        for kept in CandidateEntries(windows, DISCOUNT, filtered.symbols).best_entries(10**6):
+            stated = kept.stated[kept.kept]
+            assert np.isfinite(stated).all() and (stated >= 0).all() and (stated <= 1).all()
+    print(dict(outcomes))
+    assert outcomes["refused"]
+
+
+def test_counts_without_any_window(counted: tuple[Counts, list[list[int]]], tmp_path: Path) -> None:
+    """Orders that a filter has emptied have no contexts, and no entries."""
+    counts, _ = counted
+    for order in range(1, ORDERS + 1):
+        every = set(map(tuple, counts.spelled(order, np.arange(len(counts.level(order).count))).tolist()))
+        windows = open_windows(without(counts, tmp_path / str(order), {order: every}))
+        chosen = CandidateEntries(windows, DISCOUNT, counts.symbols).best_entries(10**6)
+        assert len(chosen) == ORDERS - 1
+        assert not any(each.kept.any() for each in chosen[order - 1 :])
