@@ -170,6 +170,8 @@ def _without_ends(part: TrieFile, rng: random.Random) -> None:
 
 
 def _change_cache(part: TrieFile, rng: random.Random) -> None:
+    if not part.cache:  # another change took all of it
+        return
     edge = rng.choice(part.cache)
     nodes = len(part.bases)
     edge[rng.randrange(3)] = rng.choice([0, 1, nodes - 1, nodes, 2**32 - 1, rng.randrange(nodes), rng.getrandbits(32)])

@@ -13,7 +13,7 @@ import pytest
 from spectool.artifacts.manifest import Manifest, read_manifest
 from spectool.commands.align_summary import judge, summarize
 
-from ..commands import OTHER, TOKENIZER, run
+from ..running import OTHER, TOKENIZER, run
 
 
 @pytest.fixture
