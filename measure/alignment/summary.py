@@ -20,7 +20,7 @@ class Verdict(NamedTuple):
     """Whether a draft of one tokenizer can serve a target of the other."""
 
     usable: bool | None  # None where the text does not tell
-    sentence: str
+    verdict: str  # in one or two sentences
 
 
 def summarize(manifest: Manifest) -> dict[str, Any]:
@@ -66,8 +66,8 @@ def judge(manifest: Manifest) -> Verdict:
     handed, returned = (_free(counts) for counts in (draft, target))
     how = (
         f"{handed} of the draft's text is handed over without strings, and {returned} of the target's comes back "
-        f"without them. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, {share:.0%} of what it "
-        "would give if nothing were lost in translation"
+        f"without them. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, {share:.0%} of "
+        "what it would give if nothing were lost in translation"
     )
     if share < _POOR:
         return Verdict(False, f"this pair is hardly worth using: {how}. Choose a draft whose tokenizer is closer")
@@ -96,7 +96,7 @@ def _riskiest(absorption: Mapping[str, Any]) -> str:
         for side in ("draft", "target")
         if absorption[side]["riskiest"]
     ]
-    return "; ".join(found) + ": so often the next token replaces them" if found else "none"
+    return f"{'; '.join(found)} (how often the next token replaces them)" if found else "none"
 
 
 def _ceiling(statistics: Mapping[str, Any]) -> str:
@@ -131,6 +131,6 @@ def _left_out(statistics: Mapping[str, Any]) -> str:
     begin = "little can be said about this pair" if counts["texts"] else "do not use this pair for such text"
     return (
         f"{begin}: {left_out:,} of {every:,} texts ({left_out / every:.1%}) were left out, because "
-        f"{' or '.join(reasons) or 'one of the tokenizers'} does not keep their bytes. Where a draft differs in this way "
-        "from the target's text, it is never accepted. Choose another draft, or text that both tokenizers keep"
+        f"{' or '.join(reasons) or 'one of the tokenizers'} does not keep their bytes. Where a draft differs in this "
+        "way from the target's text, it is never accepted. Choose another draft, or text that both tokenizers keep"
     )
