@@ -12,6 +12,7 @@ from spectool.artifacts.proof import LOST, relied_on
 _K = "4"  # draft tokens a cycle that the verdict is about
 _FINE = 0.7  # of the tokens per pass that a draft could give if nothing were lost in translation
 _POOR = 0.4  # likewise
+_STRING_FREE = 0.99  # of the text of either side: what is left is not worth a word
 _NAMED = 2  # of a tokenizer's limits in a sentence
 _DIRECTIONS = (("draft", "target"), ("target", "draft"))
 
@@ -64,9 +65,11 @@ def judge(manifest: Manifest) -> Verdict:
         return Verdict(None, "nothing can be said about this pair: the text is empty")
     share = reached / (1 + int(_K) * target["tokens"] / draft["tokens"])
     handed, returned = (_free(counts) for counts in (draft, target))
+    through_text = min(counts["string_free"] or 0 for counts in (draft, target)) < _STRING_FREE
+    rest = "; the rest goes as text, which is as right and takes longer" if through_text else ""
     how = (
         f"{handed} of the draft's text is handed over without strings, and {returned} of the target's comes back "
-        f"without them. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, {share:.0%} of "
+        f"without them{rest}. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, {share:.0%} of "
         "what it would give if nothing were lost in translation"
     )
     if share < _POOR:
