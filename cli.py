@@ -46,7 +46,7 @@ _PURPOSES = {
 _COMMANDS = {name: place for commands in _PURPOSES.values() for name, place in commands.items()}
 
 
-_SAME = (
+_SAME: tuple[tuple[str, ...], ...] = (
     ("--model", "--target", "--tokenizer"),
     ("--draft-model", "--draft", "--drafter"),
     ("--dict", "--dictionary"),
@@ -69,7 +69,7 @@ class _LazyGroup(click.Group):
             return super().invoke(ctx)
         except click.NoSuchOption as error:
             parameters = error.ctx.command.params if error.ctx else []
-            (same,) = [names for names in _SAME if error.option_name in names] or [()]
+            same = next((names for names in _SAME if error.option_name in names), ())
             meant = next((name for each in parameters for name in each.opts if name in same), None)
             if meant is None:
                 raise

@@ -2,6 +2,7 @@
 
 import shlex
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import click
@@ -22,6 +23,8 @@ from spectool.artifacts.console import (
 from spectool.artifacts.default_paths import default_path
 from spectool.artifacts.options import draft_option, target_option
 
+_WIDTH = 100  # characters of a line of the verdict
+
 
 @click.command("align")
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
@@ -41,7 +44,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     always right (the ceiling). `spectool inspect` shows all the figures of an alignment, and --json prints them.
 
     What joins ids is proven on the text and on text made to break it. A side whose merges are not those of its
-    tokenizer is encoded as text in every cycle, and the report says why. This draft and this target rely
+    tokenizer is encoded as text in every cycle, and `spectool inspect` says why. This draft and this target rely
     on some of what is compared. If more than 1% of that differs even so, the exit status is 1. The output stays the
     target's own, but drafts are lost.
 
@@ -77,7 +80,8 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
         verdict = judge(manifest)
         if not as_json:
             show(summarize(manifest), as_json=False)
-        finish(manifest, {"verdict": verdict.sentence} | ({"usable": verdict.usable} if as_json else {}))
+        said = verdict._asdict() if as_json else {"verdict": wrap(verdict.verdict, _WIDTH)}
+        finish(manifest, said)
         require_proven(path, manifest, say)
     if not as_json:
         say(f"all figures: spectool inspect {shlex.quote(str(path))}")

@@ -12,6 +12,7 @@ from spectool.build.alignment.proof import LOST, relied_on
 _K = "4"  # draft tokens a cycle that the verdict is about
 _FINE = 0.7  # of the tokens per pass that a draft could give if nothing were lost in translation
 _POOR = 0.4  # likewise
+_STRING_FREE = 0.99  # of the text of either side: what is left is not worth a word
 _NAMED = 2  # of a tokenizer's limits in a sentence
 _DIRECTIONS = (("draft", "target"), ("target", "draft"))
 
@@ -20,7 +21,7 @@ class Verdict(NamedTuple):
     """Whether a draft of one tokenizer can serve a target of the other."""
 
     usable: bool | None  # None where the text does not tell
-    sentence: str
+    verdict: str  # in one or two sentences
 
 
 def summarize(manifest: Manifest) -> dict[str, Any]:
@@ -64,9 +65,12 @@ def judge(manifest: Manifest) -> Verdict:
         return Verdict(None, "nothing can be said about this pair: the text is empty")
     share = reached / (1 + int(_K) * target["tokens"] / draft["tokens"])
     handed, returned = (_free(counts) for counts in (draft, target))
+    through_text = min(counts["string_free"] or 0 for counts in (draft, target)) < _STRING_FREE
+    rest = "; the rest goes as text, which is as right and takes longer" if through_text else ""
     how = (
         f"{handed} of the draft's text is handed over without strings, and {returned} of the target's comes back "
         f"without them. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, {share:.0%} of "
+        f"without them{rest}. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, {share:.0%} of "
         "what it would give if nothing were lost in translation"
     )
     if share < _POOR:
@@ -96,7 +100,7 @@ def _riskiest(absorption: Mapping[str, Any]) -> str:
         for side in ("draft", "target")
         if absorption[side]["riskiest"]
     ]
-    return "; ".join(found) + ": so often the next token replaces them" if found else "none"
+    return f"{'; '.join(found)} (how often the next token replaces them)" if found else "none"
 
 
 def _ceiling(statistics: Mapping[str, Any]) -> str:

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.benchmark import Benchmark
+from spectool.commands.bench import figures_table
+from spectool.measure.bench.totals import totals, totals_table
 from spectool.measure.intervals import Estimate, geometric_mean
 from spectool.measure.report.costs import fit_cost, fixed_lengths
-from spectool.measure.report.summary import Verdict, verdicts
+from spectool.measure.report.summary import Verdict, main_figures, verdicts
 from spectool.measure.report.trials import read_trials
+from spectool.measure.sample_size import FEWEST, LEAST
 from spectool.runtime.draft_length.cost_model import CostModel
 from spectool.tests.measure.report.pages import call, page_of
 from spectool.tests.measure.report.runs import Truth, rows_of, write_run
@@ -64,6 +67,27 @@ def test_one_prompt_gives_no_verdict(tmp_path: Path) -> None:
     told = call(str(write_run(tmp_path / "x.bench", generations, cycles)))
     assert "too short to tell whether drafting pays: it has 1 prompt with" in told and "--count 20" in told
     assert "times as fast" not in told
+
+
+@pytest.mark.parametrize(
+    ("prompts", "tokens", "told"), [(FEWEST, 64, True), (FEWEST - 1, 64, False), (20, LEAST, True)]
+)
+def test_a_run_with_too_few_prompts_has_no_speed_up_in_any_table(
+    tmp_path: Path, prompts: int, tokens: int, told: bool
+) -> None:
+    generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=prompts, tokens=tokens)
+    run = Benchmark(write_run(tmp_path / "x.bench", generations, cycles))
+    trials = read_trials(run)
+    tables = figures_table(main_figures(trials)), totals_table(run)
+    assert [bool(re.search(r" —( |$)", table, re.MULTILINE)) for table in tables] == [not told] * 2
+    assert all(each["speedup"] > 0 for each in main_figures(trials)), "programs get it"
+    assert all(("too short to tell" in verdict.sentence) is not told for verdict in verdicts(trials))
+
+
+def test_outputs_too_short_to_time_do_not_count_as_prompts(tmp_path: Path) -> None:
+    generations, cycles = rows_of(languages=["pl"], kinds=["list"], prompts=20, tokens=LEAST - 1)
+    found = totals(Benchmark(write_run(tmp_path / "x.bench", generations, cycles)))
+    assert {each["prompts"] for each in found} == {0}
 
 
 def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
