@@ -49,6 +49,8 @@ class CanonicalText:
         spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1
         crosses = bool(len(spaces)) and not np.isin(spaces, text.offsets).all()
         self._back, self._sure = (_CROSSING * _BACK, _CROSSING * _SURE) if crosses else (_BACK, _SURE)
+        # A word that gets longer than this becomes one unknown token, so its beginning has to be in sight.
+        self._whole_words = "max_input_chars_per_word" in tokenizer.spec["model"]
 
     def join(self, ids: Sequence[int], so_far: bytes, data: bytes, begin: int = 0) -> Change:
         """Append ``data`` to a text.
@@ -68,7 +70,8 @@ class CanonicalText:
             known = common_prefix(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
             kept = common_prefix(old, new)
             agreed = old[len(old) - known : kept]
-            if len(agreed) >= self._sure and (len(agreed) >= _LONG * self._sure or any(map(self._opens, agreed))):
+            long = len(agreed) >= _LONG * self._sure and not self._whole_words
+            if len(agreed) >= self._sure and (long or any(map(self._opens, agreed))):
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]
 
