@@ -43,9 +43,19 @@ class Speller:
             return " ".join(map(str, tokens))
         return b"".join(self.bytes_of(tokens)).decode("utf-8", "replace")
 
-    def split(self, tokens: Iterable[int]) -> str:
-        """Tokens with the boundaries between them, such as ``▁w | ▁trak``; parts of characters as ``\\xd0``."""
-        return " | ".join(map(_shown, self.bytes_of(tokens)))
+    def split(self, tokens: Sequence[int]) -> str:
+        """Tokens with the boundaries between them, such as ``▁w | ▁trak``; parts of characters as ``\\xd0``.
+
+        Special tokens, which stand for no text, are named.
+        """
+        return " | ".join(
+            _shown(raw) or str(self._name(token)) for token, raw in zip(tokens, self.bytes_of(tokens), strict=True)
+        )
+
+    def _name(self, token: int) -> str | None:
+        """How tokenizer.json names a token, such as ``<unk>``."""
+        assert self.tokenizer is not None
+        return self.tokenizer.backend.id_to_token(token)
 
     @cached_property
     def known(self) -> Mapping[int, bytes]:
@@ -113,8 +123,11 @@ def _reason(speller: Speller, text: str, context: Sequence[int]) -> str:
     if not context:
         return "the text has no token. Give one of some words"
     last = speller.split(context[-1:])
-    if not last:
+    assert speller.tokenizer is not None
+    if context[-1] == speller.tokenizer.unknown:
         return "the tokenizer has no token for the end of the text. Give other words, as in the sample entries"
+    if context[-1] in speller.tokenizer.specials:
+        return f"the text ends in the special token {last}, which stands for no text. Give words after it"
     reason = f"no entry ends in {last}"
     if text != text.rstrip():
         return f"{reason}. Tokens begin with the space before a word: leave out the space at the end"

@@ -25,6 +25,7 @@ _STOPS = "stops with an error at what it cannot spell"
 _DROPS_SPACES = "keeps no spaces, and writes one between any two words or signs"
 _DROPS_PIECES = "drops what its pre-tokenizer splits at"
 _ADDS_SPACE = "writes a space before every text"
+_ADDS_SPACES = "writes a space before every piece that its pre-tokenizer splits off"
 _LEAVES_OUT = "leaves out what it has no token for"
 _NO_DECODER = "has no decoder: a space is written between any two tokens"
 LIMITS_READ = ("a", *LETTERS)
@@ -162,8 +163,13 @@ def _dropped(tokenizer: Tokenizer, text: str) -> Iterator[str]:
     """Yield what a pre-tokenizer does not keep of a text."""
     if any(step["type"] in _WITHOUT_SPACES for step in tokenizer.steps("pre_tokenizer")):
         yield _DROPS_SPACES
-    elif tokenizer.drops(text):
+        return
+    if tokenizer.drops(text):
         yield _DROPS_PIECES
+    splits = tokenizer.steps("pre_tokenizer")
+    spaced = any(step.get("prepend_scheme") == "always" or step.get("add_prefix_space") for step in splits[1:])
+    if spaced or (splits and "WordPiece" in _types(tokenizer)):
+        yield _ADDS_SPACES
 
 
 def _adds_space(tokenizer: Tokenizer) -> bool:

@@ -5,8 +5,8 @@ not known. `Sampling` is made from the same numbers and states it.
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from numbers import Integral, Real
@@ -24,7 +24,7 @@ _LARGEST_BIAS = 1e30  # with the least temperature, still a float32
 _LEAST_TEMPERATURE = 1e-6  # logits divided by less than this leave float32
 # Settings with their least and largest value; float("inf") for no limit.
 _NUMBERS: dict[str, tuple[float, float]] = {
-    "temp": (0, sys.float_info.max),
+    "temp": (0, math.inf),
     "top_p": (0, 1),
     "min_p": (0, 1),
     "xtc_probability": (0, 1),
@@ -85,17 +85,17 @@ class Sampling:
         """Check the settings, and make them numbers of Python's own, which is what mlx-lm takes."""
         for name, (least, most) in _NUMBERS.items():
             value = _number(name, getattr(self, name), Real, "a number", least, most)
-            object.__setattr__(self, name, float(value))
+            object.__setattr__(self, name, value)
         if 0 < self.temp < _LEAST_TEMPERATURE:
             raise WrongSetting("temp", f"expected 0 or at least {_LEAST_TEMPERATURE:f}, got {self.temp!r}")
         for name, least in _COUNTS.items():
             value = _number(name, getattr(self, name), Integral, "a whole number", least, math.inf)
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, value)
         special = self.xtc_special_tokens
         if isinstance(special, str) or not isinstance(special, Iterable):
             raise WrongSetting("xtc_special_tokens", f"expected token ids, got {special!r}")
         ids = [_number("xtc_special_tokens", token, Integral, "token ids", 0, math.inf) for token in special]
-        object.__setattr__(self, "xtc_special_tokens", tuple(map(int, ids)))
+        object.__setattr__(self, "xtc_special_tokens", tuple(ids))
 
     def __call__(self, logprobs: mx.array) -> mx.array:
         """Draw a token from each row of log-probabilities [rows, vocabulary], with mlx-lm's own sampler; lazy."""
@@ -160,11 +160,14 @@ class Sampling:
 
 def _number(name: str, value: Any, kind: Any, expected: str, least: float, most: float) -> Any:
     """Return a setting that is a number of this kind in these bounds; NaN and infinity never are."""
-    right = isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most and value != math.inf
-    if not right:
-        bounds = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
+    plain: float = math.nan
+    if isinstance(value, kind) and not isinstance(value, bool):
+        with suppress(OverflowError):  # a whole number that is larger than any float
+            plain = int(value) if kind is Integral else float(value)
+    if not least <= plain <= most or plain == math.inf:
+        bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of at least {least}"
         raise WrongSetting(name, f"expected {expected} {bounds}, got {value!r}")
-    return value
+    return plain
 
 
 def total(weights: mx.array) -> mx.array:

@@ -1,5 +1,6 @@
 """The alignment format: what is written is read, and broken ones are named."""
 
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.incremental.pretokens import JOIN, BoundaryTable
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.surfaces import Surfaces
+
+from ...commands import error_of, run
 
 # Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; no lemma for it.
 FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
@@ -183,6 +186,21 @@ def test_other_versions(path: Path, version: int) -> None:
     seal(path, Manifest(FORMAT, version, {}, manifest.tokenizers, {}, manifest.statistics))
     with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 5\. Align again with"):
         Alignment(path)
+
+
+@pytest.mark.parametrize("version", [0, 4, 6])
+@pytest.mark.parametrize("tokenizers", [{}, None, [], "gone", {"draft": None}, {"draft": {"name": "d"}}])
+def test_other_versions_without_their_tokenizers(path: Path, version: int, tokenizers: Any) -> None:
+    value = json.loads((path / "manifest.json").read_text()) | {"version": version, "tokenizers": tokenizers}
+    if tokenizers == "gone":
+        del value["tokenizers"]
+    (path / "manifest.json").write_text(json.dumps(value))
+    with pytest.raises(ArtifactError, match=rf"^{path}") as raised:
+        Alignment(path)
+    if tokenizers == {}:
+        assert f"version {version} " in str(raised.value) and "align --draft DRAFT --target TARGET" in str(raised.value)
+    for command in ("inspect", "verify"):
+        assert str(raised.value).replace("\n", " ") in error_of(run(command, path)), "before any missing figure"
 
 
 @pytest.mark.parametrize(

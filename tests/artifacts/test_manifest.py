@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +18,8 @@ from spectool import ArtifactError, IncompleteArtifact, __version__
 from spectool.artifacts import Manifest, read_manifest
 from spectool.artifacts.manifest import Artifact, seal, verify_files
 from spectool.artifacts.replacing import writing
+
+from ..commands import run
 
 DATA = bytes(range(256)) * 4
 
@@ -34,6 +38,12 @@ def build(out: Path, data: bytes = DATA, note: str = "") -> Manifest:
 def artifact(tmp_path: Path) -> Path:
     build(tmp_path / "x.test")
     return tmp_path / "x.test"
+
+
+def bind(path: Path) -> None:
+    """Make a socket."""
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
 
 
 def edit(artifact: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -156,12 +166,64 @@ def test_a_changed_size(artifact: Path) -> None:
         read_manifest(artifact)
 
 
-def test_a_link_in_place_of_a_file(artifact: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").write_bytes(DATA)
-    (artifact / "data.bin").unlink()
-    (artifact / "data.bin").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ArtifactError, match=r"x\.test/data\.bin: is a link, expected a plain file"):
+@pytest.mark.parametrize(
+    "target", ["elsewhere", "/dev/zero", "nowhere", "x.test/data.bin", "x.test/manifest.json", "x.test"]
+)
+@pytest.mark.parametrize("name", ["data.bin", "manifest.json"])
+def test_a_link_in_place_of_a_file(artifact: Path, tmp_path: Path, name: str, target: str) -> None:
+    """To a file outside, to one without an end, to nothing, to itself and to a directory: it is not followed."""
+    shutil.copy(artifact / name, tmp_path / "elsewhere")
+    (artifact / name).unlink()
+    (artifact / name).symlink_to(tmp_path / target)
+    for look in (read_manifest, Artifact):
+        with pytest.raises(ArtifactError, match=rf"x\.test/{name}: is a link, expected a plain file"):
+            look(artifact)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"), [(Path.mkdir, "a directory"), (os.mkfifo, "a named pipe"), (bind, "a device or a socket")]
+)
+@pytest.mark.parametrize("name", ["data.bin", "manifest.json"])
+def test_something_else_in_place_of_a_file(
+    artifact: Path, name: str, make: Callable[[Path], object], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe that nobody writes to would be waited for without an end."""
+    monkeypatch.chdir(artifact)  # a socket's path is short
+    Path(name).unlink()
+    make(Path(name))
+    with pytest.raises(ArtifactError, match=rf"x\.test/{name}: is {kind}, expected a plain file"):
         read_manifest(artifact)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+@pytest.mark.parametrize("name", ["data.bin", "manifest.json"])
+def test_a_file_that_may_not_be_read(artifact: Path, name: str) -> None:
+    (artifact / name).chmod(0)
+    with pytest.raises(PermissionError, match=name):
+        verify_files(artifact, read_manifest(artifact))
+
+
+def test_sizes_are_compared_before_anything_is_hashed(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hashlib.file_digest", None)
+    os.truncate(artifact / "data.bin", 8 << 30)
+    with pytest.raises(ArtifactError, match=r"data\.bin: 8589934592 bytes, the manifest says 1024\. The file was ch"):
+        read_manifest(artifact)
+
+
+def test_hashing_a_large_file_can_be_interrupted(artifact: Path) -> None:
+    """A file that is as large as the manifest says takes its time, which Ctrl-C ends."""
+    os.truncate(artifact / "data.bin", 64 << 30)  # minutes
+    edit(artifact, lambda m: m["files"]["data.bin"].update(bytes=64 << 30))
+    edit(artifact, lambda m: m.update(format="spectool-dictionary"))
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        result = run("verify", artifact)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "Interrupted. Nothing was left half-written.\n"
 
 
 def test_a_flipped_byte(artifact: Path) -> None:

@@ -39,6 +39,29 @@ def test_generate_refuses(arguments: list[str], message: str) -> None:
     assert message in result.output
 
 
+NUMBERS = ["9" * 5000, "-" + "9" * 5000, "0" * 5000 + "7", "²", "1e2", "0x10", "nan", "", "+-1", "7\x00", "7\udcff"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_what_is_no_number_is_a_usage_error(number: str) -> None:
+    for option in ("seed", "num-draft-tokens", "max-tokens", "top-k", "repetition-context-size", "max-kv-size"):
+        result = CliRunner().invoke(main, ["generate", "--model", "/nowhere", "-p", "a", f"--{option}={number}"])
+        assert result.exit_code == 2 and f"--{option}'" in result.stderr, result.output
+
+
+def test_an_id_is_written_in_the_digits_of_ascii() -> None:
+    command = ["generate", "--model", str(demo_path("target")), "-p", "a", "-m", "1"]
+    for token in (*NUMBERS[:6], "+7", "1_0", " 7", "７", "٧", "7.0"):
+        for option in (f"--logit-bias={token}=1", f"--extra-eos-token={token}"):
+            result = CliRunner().invoke(main, [*command, option])
+            assert result.exit_code == 1 and "is no token of this model" in result.stderr, result.output
+            assert len(result.stderr) < 250
+    for bias in ("9" * 5000, "nan", "", "1=", "²"):
+        result = CliRunner().invoke(main, [*command, f"--logit-bias=7={bias}"])
+        assert result.exit_code == 2 and "--logit-bias: expected ID=BIAS" in result.stderr
+        assert len(result.stderr) < 350
+
+
 @pytest.mark.parametrize("option", [["--logit-bias", "999999=1"], ["--extra-eos-token", "nonesuch"]])
 def test_a_token_that_there_is_not_names_its_option(option: list[str]) -> None:
     result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "a", *option])

@@ -1,16 +1,22 @@
 """Look-ups explained: how a text was split, what would be drafted, and why there is nothing."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts import Dictionary
 from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.commands.look_ups import Speller, explain
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.roles import Roles
+
+from ..commands import run
 
 
 def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, float]]) -> Dictionary:
@@ -68,3 +74,36 @@ def test_other_reasons(shared: Path, tmp_path: Path, name: str) -> None:
     assert facts["lookup"].endswith("(10%)  below 20%, so not drafted by default")
     assert facts["proposal"] == "nothing: the first token is below 20%, so not drafted by default"
     assert "\\x" in explain(speller, "𒀀", as_json=False)["tokens"], "parts of a character are bytes"
+
+
+UNKNOWN = {"a": 0, "l": 1, "m": 2, "▁": 3, "al": 4, "ala": 5, "▁ala": 6, "ma": 7, "▁ma": 8}
+MERGES = [("a", "l"), ("al", "a"), ("▁", "ala"), ("m", "a"), ("▁", "ma")]
+
+
+@pytest.mark.parametrize("unknown", [None, "<unk>"])
+def test_text_that_the_tokenizer_cannot_spell(tmp_path: Path, unknown: str | None) -> None:
+    backend = Backend(models.BPE(UNKNOWN | ({unknown: 9} if unknown else {}), MERGES, unk_token=unknown))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    backend.add_special_tokens(["<s>"])
+    tokenizer = Tokenizer("small", backend, Roles())
+    path = dictionary_of(tmp_path / "x.dict", tokenizer, [("ala", " ma", 0.5)]).path
+    speller = Speller(Dictionary(path), tokenizer)
+
+    def reason(text: str) -> str:
+        json.dumps(explain(speller, text, as_json=True))
+        facts = explain(speller, text, as_json=False)
+        assert facts["lookup"] == "nothing"
+        return str(facts["tokens"].split(" → ")[1] + ": " + facts["reason"])
+
+    assert reason("") == "none: the text has no token. Give one of some words"
+    assert reason("<s>").startswith("<s>: the text ends in the special token <s>, which stands for no text")
+    for text in ("𒀀", "\x00", "ala ж", "\ufeff", "\n\n𒀀"):
+        if unknown:
+            assert "<unk>: the tokenizer has no token for the end of the text" in reason(text)
+        else:
+            assert "no entry ends in ▁" in reason(text)
+
+
+def test_half_a_surrogate_is_a_usage_error() -> None:
+    result = run("inspect", "x.dict", "--lookup", "ala\udcc5")
+    assert result.exit_code == 2 and "'--lookup': not UTF-8 at byte 3" in result.stderr

@@ -1,5 +1,6 @@
 """What a request may ask of the model: tokens that it has, settings that mean something, answers that fit."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,42 @@ def test_a_tokenizer_that_lacks_tokens_of_the_model(tmp_path: Path) -> None:
         answer = client(running).completions.create(model=path, prompt="Most", max_tokens=4, logit_bias={"1300": 100})
         assert answer.choices[0].text == "" and answer.usage is not None
         assert answer.usage.completion_tokens == 4
+
+
+STRANGE = [2**63, 2**64, 10**400, -(10**400), 1e308, -1e308, 5e-324, -1, True, "1", "", [], {}, [1], {"a": 1}, 0.5]
+FIELDS = ["temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "presence_penalty", "frequency_penalty"]
+FIELDS += ["repetition_penalty", "repetition_context_size", "logit_bias", "logprobs", "top_logprobs", "stop"]
+FIELDS += ["num_draft_tokens", "xtc_probability", "xtc_threshold"]
+KEYS = ["-1", "+1", "1_0", "５", "٣", " 5", "5 ", "1e1", "1.0", "", "²", str(2**31), str(2**64), "9" * 400, "9" * 5000]
+
+
+def test_whatever_a_field_holds_the_answer_is_clean(server: Server) -> None:
+    """Every answer is JSON without NaN, 200 or a 400 that names the field, and the next request finds all as before."""
+
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        status, _, data = exchange(server, post(TEXT, body))
+        return status, json.loads(data, parse_constant=lambda name: pytest.fail(f"{name} in an answer to {body}"))
+
+    good = {"prompt": PROMPTS[0], "max_tokens": 2}
+    before = answer(good)[1]["choices"]
+    bodies = [(name, {**good, name: value}) for name in FIELDS for value in STRANGE]
+    bodies += [(name, {**body, "temperature": 0.7}) for name, body in bodies if name != "temperature"]
+    bodies += [("logit_bias", {**good, "logit_bias": {key: 1}}) for key in KEYS]
+    bodies += [("logit_bias", {**good, "logit_bias": {"5": value}}) for value in STRANGE]
+    bodies += [("stop", {**good, "stop": [value]}) for value in STRANGE]
+    shown = {"logprobs": True, "top_logprobs": 5}
+    for penalty in (1e-300, 1e-6, 1e6):
+        bodies += [("repetition_penalty", {**good, **shown, "repetition_penalty": penalty, "logit_bias": {"5": 1e30}})]
+    refused = set()
+    for name, body in bodies:
+        status, found = answer({**body, "stop": body.get("stop", ["a", "e", "i", "o"])})
+        assert status in (200, 400), (body, found)
+        if status == 400:
+            refused.add(name)
+            assert (found["error"]["param"], name in found["error"]["message"]) == (name, True), (body, found)
+    assert refused == set(FIELDS)
+    for name in ("temperature", "top_p", "seed", "logit_bias"):
+        for constant in ("NaN", "Infinity", "-Infinity", "1e999"):
+            data = f'{{"prompt": "a", "max_tokens": 1, "{name}": {constant}}}'.encode()
+            assert refusal(server, post(TEXT, data))[0] == 400
+    assert answer(good)[1]["choices"] == before

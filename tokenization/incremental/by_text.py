@@ -49,6 +49,8 @@ class CanonicalText:
         spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1
         crosses = bool(len(spaces)) and not np.isin(spaces, text.offsets).all()
         self._back, self._sure = (_CROSSING * _BACK, _CROSSING * _SURE) if crosses else (_BACK, _SURE)
+        # WordPiece writes a longer word as one unknown token: more than this has to be in sight to know.
+        self._longest_word: int = tokenizer.spec["model"].get("max_input_chars_per_word", 0)  # characters
 
     def join(self, ids: Sequence[int], so_far: bytes, data: bytes, begin: int = 0) -> Change:
         """Append ``data`` to a text.
@@ -125,7 +127,9 @@ class CanonicalText:
             start = len(so_far) - size
             while 0 < start < len(so_far) and so_far[start] & 0xC0 == 0x80:
                 start -= 1
-            yield so_far[start:]
+            window = so_far[start:]
+            if not self._longest_word or len(window.decode("utf-8", "ignore")) > self._longest_word:
+                yield window
             back, step = 2 * back, 2 * step
         yield so_far
 

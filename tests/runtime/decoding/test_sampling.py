@@ -12,8 +12,11 @@ from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.rejection import Draw
-from spectool.runtime.decoding.sampling import Sampling, log_probabilities, processed, total
+from spectool.runtime.decoding.sampling import Sampling, WrongSetting, log_probabilities, processed, total
+from spectool.runtime.decoding.sampling import make_logits_processors as checked_processors
 from spectool.tests.runtime.distributions import FALSE_ALARM, filtered, p_value
+
+from ..distributions import FALSE_ALARM, filtered, p_value
 
 VOCABULARY = 12
 DRAWS = 100_000
@@ -206,7 +209,7 @@ def test_cost_on_a_large_vocabulary(name: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "wrong"),
     [
-        ("temp", [-0.1, math.nan, math.inf, "1", None, 1e-9, 1e-320, True]),
+        ("temp", [-0.1, math.nan, math.inf, 10**400, "1", None, 1e-9, 1e-320, True]),
         ("top_p", [-0.1, 1.1, math.nan, None]),
         ("min_p", [-1, 2.0, math.nan]),
         ("min_tokens_to_keep", [0, -1, 1.0, "2", True]),
@@ -239,3 +242,35 @@ def test_settings_at_their_limits_and_numbers_of_numpy() -> None:
         assert mx.allclose(total(sampling.probabilities(logits)), mx.ones(2))
     everything = Sampling(0.9, top_k=10**9).probabilities(logits)
     assert mx.array_equal(everything, Sampling(0.9).probabilities(logits))
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong"),
+    [
+        ("repetition_penalty", [-1, 1e-300, 5e-324, 1e7, 10**400, math.nan, math.inf, "1", True]),
+        ("presence_penalty", [-1e7, 1e308, -(10**400), math.nan, -math.inf, "1", [1]]),
+        ("frequency_penalty", [-1e7, 1e308, 10**400, math.nan, math.inf]),
+        ("repetition_context_size", [-1, 2**31, 10**400, 1.5, None, "1", True]),
+        ("logit_bias", [{5: math.nan}, {5: 1e31}, {5: "1"}, {5: None}, {"5": 1}, {True: 1}, {5.0: 1}]),
+    ],
+)
+def test_wrong_penalties_and_biases_are_named(setting: str, wrong: list[Any]) -> None:
+    for value in wrong:
+        with pytest.raises(WrongSetting, match=rf"^{setting}: expected .*, got ") as raised:
+            checked_processors(**{setting: value})
+        assert raised.value.name == setting
+
+
+def test_the_largest_biases_and_penalties_together_leave_probabilities() -> None:
+    extremes: list[dict[str, Any]] = [
+        {"repetition_penalty": penalty, "presence_penalty": other, "frequency_penalty": other, "logit_bias": {3: bias}}
+        for penalty in (1e-6, 1e6, None)
+        for other in (-1e6, 1e6, 0)
+        for bias in (1e30, -1e30)
+    ]
+    tokens = mx.array([3] * 30 + [1, 2])
+    for settings in extremes:
+        logits = processed(mx.random.normal((1, 16)), checked_processors(**settings), tokens)
+        assert mx.isfinite(log_probabilities(logits)).all(), settings
+        for temperature in (1e-6, 1.0, 1e308):
+            assert mx.allclose(total(Sampling(temperature).probabilities(logits)), mx.ones(1)), settings

@@ -3,6 +3,8 @@
 import json
 import random
 from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,9 @@ from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.by_text import CanonicalText, recent
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.roles import Roles
+from spectool.tokenization.round_trips import round_trip
 
 NAMES = ("t5-small", "bert-base-uncased")
 SLOW = ("herbert-base-cased", "xlm-roberta-base")
@@ -151,3 +155,53 @@ def test_inside_a_word_no_space_is_written(real: Callable[[str], Tokenizer], sam
         for before, data in ((b"organiz", b"at"), (b"the gro", b"und is"), (b"po", b"le")):
             ids, _ = engine.following(whole(tokenizer, before.decode()), before, data)
             assert b"".join(map(tokenizer.surfaces.__getitem__, ids)) == data, (before, data)
+
+
+PRE_TOKENIZERS = {
+    "UnicodeScripts": pre_tokenizers.UnicodeScripts(),
+    "UnicodeScripts and Metaspace": pre_tokenizers.Sequence(
+        [pre_tokenizers.UnicodeScripts(), pre_tokenizers.Metaspace()]
+    ),
+    "BertPreTokenizer": pre_tokenizers.BertPreTokenizer(),
+    "Metaspace": pre_tokenizers.Metaspace(),
+    "ByteLevel": pre_tokenizers.ByteLevel(add_prefix_space=False),
+}
+ODD = ["", " ", "  a", "\n\n", "a\tb", "##", "a ##b", "##a##", "...", "Къырым", "漢字かな", "𒀀", "e\u0301", "\u200d"]
+ODD += ["ala##ma", "a , b .", "1234567", "«ї»", "\u00a0x", "🙂🙂", "ł" * 260, "x" * 150, "ї" * 120, "qırım"]
+
+
+@pytest.fixture(scope="module")
+def three_languages(shared: Path) -> list[str]:
+    corpora = (open_corpus(str(shared / "corpora" / f"{name}.valid.txt.zst")) for name in ("pl", "uk", "crh"))
+    return [document.text[:200] for corpus in corpora for document in islice(corpus, 60)]
+
+
+@pytest.mark.parametrize("splits", PRE_TOKENIZERS)
+@pytest.mark.parametrize("model", ["BPE", "BPE ##", "WordPiece ##"])
+def test_any_text_in_any_pieces(model: str, splits: str, three_languages: list[str], rng: random.Random) -> None:
+    """Joined piece by piece as the tokenizer itself encodes all of it, or not understood without the text."""
+    prefix = "##" if model.endswith("##") else ""
+    marks = {"continuing_subword_prefix": prefix} if prefix else {}
+    wordpiece = model.startswith("WordPiece")
+    backend = Backend((models.WordPiece if wordpiece else models.BPE)(unk_token="[UNK]", **marks))
+    backend.pre_tokenizer = PRE_TOKENIZERS[splits]
+    backend.decoder = decoders.WordPiece() if prefix else decoders.Fuse()
+    settings: Any = {"special_tokens": ["[UNK]"], "show_progress": False, "vocab_size": 1200, **marks}
+    trainer = (trainers.WordPieceTrainer if wordpiece else trainers.BpeTrainer)(**settings)
+    backend.train_from_iterator(three_languages, trainer)
+    tokenizer = Tokenizer("trained", backend, Roles())
+    if prefix or "Scripts" in splits:
+        assert reasons_for_text(tokenizer)
+    engine = CanonicalText(tokenizer)
+    texts = [*rng.sample(three_languages, 6), *ODD, *(f" {text[:60]}" for text in rng.sample(three_languages, 2))]
+    texts += ["".join(rng.choices(ODD, k=3)) for _ in range(4)]
+    for text in texts:
+        outcome = round_trip(tokenizer, text)
+        assert outcome.lossless or "unexplained" not in outcome.reasons, text
+        ids: list[int] = []
+        end = 0
+        while end < len(text):
+            begin, end = end, end + rng.randrange(1, 12)
+            start, tail = engine.join(ids, recent(text[:begin].encode()), text[begin:end].encode())
+            ids[start:] = tail
+            assert ids == whole(tokenizer, text[:end]), text[:end]
