@@ -19,7 +19,7 @@ from spectool.artifacts import Manifest, read_manifest
 from spectool.artifacts.manifest import Artifact, seal, verify_files
 from spectool.artifacts.replacing import writing
 
-from ..commands import run
+from ..running import run
 
 DATA = bytes(range(256)) * 4
 
@@ -152,9 +152,6 @@ def test_a_negative_size(artifact: Path) -> None:
 def test_a_missing_file(artifact: Path) -> None:
     (artifact / "data.bin").unlink()
     with pytest.raises(ArtifactError, match=r"x\.test/data\.bin: missing, but the manifest names it"):
-        read_manifest(artifact)
-    (artifact / "data.bin").mkdir()
-    with pytest.raises(ArtifactError, match=r"x\.test/data\.bin: is a directory, expected a plain file"):
         read_manifest(artifact)
 
 

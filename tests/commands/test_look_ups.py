@@ -16,7 +16,7 @@ from spectool.commands.look_ups import Speller, explain
 from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.roles import Roles
 
-from ..commands import run
+from ..running import run
 
 
 def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, float]]) -> Dictionary:

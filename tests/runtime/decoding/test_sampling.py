@@ -16,8 +16,6 @@ from spectool.runtime.decoding.sampling import Sampling, WrongSetting, log_proba
 from spectool.runtime.decoding.sampling import make_logits_processors as checked_processors
 from spectool.tests.runtime.distributions import FALSE_ALARM, filtered, p_value
 
-from ..distributions import FALSE_ALARM, filtered, p_value
-
 VOCABULARY = 12
 DRAWS = 100_000
 SETTINGS: dict[str, dict[str, Any]] = {
