@@ -69,8 +69,8 @@ def judge(manifest: Manifest) -> Verdict:
     rest = "; the rest goes as text, which is as right and takes longer" if through_text else ""
     how = (
         f"{handed} of the draft's text is handed over without strings, and {returned} of the target's comes back "
-        f"without them{rest}. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, {share:.0%} of "
-        "what it would give if nothing were lost in translation"
+        f"without them{rest}. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, "
+        f"{share:.0%} of what it would give if nothing were lost in translation"
     )
     if share < _POOR:
         return Verdict(False, f"this pair is hardly worth using: {how}. Choose a draft whose tokenizer is closer")
