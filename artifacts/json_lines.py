@@ -17,6 +17,7 @@ from spectool import ArtifactError
 
 LONGEST = 1 << 20  # bytes of a line
 LARGEST = 1e15  # of numbers that need not be whole: their products and sums stay finite
+LONGEST_TEXT = 1000  # characters: what is drawn and laid out in tables
 _BATCH = 1 << 18  # bytes of lines that become columns at once: as Python objects they take several times as much
 _SHOWN = 60  # characters of a value in a message
 
@@ -157,4 +158,9 @@ def _kind(kind: pa.DataType) -> tuple[str, Callable[[Any], bool]]:
         return f"a whole number from 0 to {most}", lambda value: type(value) is int and 0 <= value <= most
     if pa.types.is_floating(kind):  # of a NaN no comparison holds
         return f"a number from 0 to {LARGEST:g}", lambda value: type(value) in (int, float) and 0 <= value <= LARGEST
-    return "text", lambda value: type(value) is str and value.encode(errors="ignore").decode() == value
+    return f"text of at most {LONGEST_TEXT:,} characters", _is_text
+
+
+def _is_text(value: Any) -> bool:
+    """Return whether a value is text, short enough and without lone surrogates."""
+    return type(value) is str and len(value) <= LONGEST_TEXT and value.encode(errors="ignore").decode() == value

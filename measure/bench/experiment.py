@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, Po
 from spectool.artifacts.benchmark import MOST_DRAFT_TOKENS, MOST_TOKENS, PLAIN
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import MIN_PROBABILITY
+from spectool.artifacts.json_lines import LONGEST_TEXT
 from spectool.measure.settings_file import Several, Table, check_settings, read_settings, read_toml
 from spectool.runtime.translation.factory import STRATEGIES
 
@@ -37,8 +38,9 @@ def _as_list(given: Any) -> Any:
     return given if isinstance(given, list | tuple) else [given]
 
 
-Texts = Annotated[tuple[str, ...], Strict(False)]
-Text = Annotated[str, Field(min_length=1)]
+AnyText = Annotated[str, Field(max_length=LONGEST_TEXT)]
+Text = Annotated[AnyText, Field(min_length=1)]
+Texts = Annotated[tuple[AnyText, ...], Strict(False)]
 DraftLength = Annotated[
     int | None, BeforeValidator(_draft_length), PlainSerializer(lambda k: "auto" if k is None else k)
 ]
@@ -49,7 +51,7 @@ class Prompts(Table):
     """A source of prompts."""
 
     source: Text = BUILT_IN  # or a corpus, as for --corpus
-    language: str = ""  # its code
+    language: AnyText = ""  # its code
     kinds: Texts = ()  # of built-in prompts those that are wanted; of a corpus the one name of all its prompts
     # prompts in all, the first ones, spread evenly over kinds; by default all built-in ones, or `COUNT` of a corpus
     count: PositiveInt | None = None

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from spectool import ArtifactError
 from spectool.measure.intervals import LEVEL, Estimate, speedup_interval
 from spectool.measure.report.costs import cycle_seconds, plain_step
 from spectool.measure.report.tables import speedup
@@ -136,8 +135,8 @@ def answers(trials: Trials) -> list[dict[str, Any]]:
 
 def generate_command(trial: Any, arguments: Mapping[str, Any]) -> str:
     """Return the command that generates with the configuration of a trial."""
-    model = _named(arguments["models"], trial.model)
-    drafter = _named(model["drafters"], trial.drafter)
+    model = next(model for model in arguments["models"] if model["name"] == trial.model)
+    drafter = next(drafter for drafter in model["drafters"] if drafter["name"] == trial.drafter)
     options = {
         "--model": model["path"],
         "--dict": drafter.get("dictionary"),
@@ -152,19 +151,3 @@ def generate_command(trial: Any, arguments: Mapping[str, Any]) -> str:
     }
     given = [part for name, value in options.items() if value for part in ((name,) if value is True else (name, value))]
     return f'spectool generate {shlex.join(given)} --prompt "…"'
-
-
-def _named(parts: Sequence[Any], name: str) -> Any:
-    """Return the part of an experiment with a name.
-
-    Raises:
-        ArtifactError: There is none: rows and manifest do not belong together.
-    """
-    for part in parts:
-        if part["name"] == name:
-            return part
-    known = ", ".join(repr(part["name"]) for part in parts)
-    raise ArtifactError(
-        f"the rows of this run are of {name!r}, expected {known}, which its manifest names. Copy or measure the run "
-        "again"
-    )

@@ -77,9 +77,21 @@ def read_trials(run: Benchmark) -> Trials:
     """Gather the generations of a run.
 
     Raises:
-        ArtifactError: Nothing to compare: no drafted generation has plain decoding beside it.
+        ArtifactError: Nothing to compare: no drafted generation has plain decoding beside it; or generations are of
+            a model or a drafter that the manifest does not name.
     """
     every = _generations(run)
+    named = {
+        (model["name"], drafter)
+        for model in run.manifest.arguments["models"]
+        for drafter in (PLAIN, *(each["name"] for each in model["drafters"]))
+    }
+    if strangers := set(zip(every.model, every.drafter, strict=True)) - named:
+        model, drafter = min(strangers)
+        raise ArtifactError(
+            f"{run.path}: has generations of model {model!r} with drafter {drafter!r}, expected models and drafters "
+            f"that its manifest names. {run.again}"
+        )
     block = ["block", "model"]
     plain = every.loc[every.drafter == PLAIN, [*block, "step"]].rename(columns={"step": "plain_step"})
     rows = every[every.groupby(block).tokens.transform("min") >= LEAST].merge(plain, on=block)

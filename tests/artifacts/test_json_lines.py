@@ -91,9 +91,10 @@ def test_any_tool_may_write_a_file(tmp_path: Path) -> None:
         ("seconds", "9" * 400, "a number from 0 to 1e+15", f"{'9' * 60}…"),
         ("seconds", "false", "a number from 0 to 1e+15", "false"),
         ("joules", '""', "a number from 0 to 1e+15 or null", '""'),
-        ("name", "7", "text", "7"),
-        ("name", r'"a\ud800"', "text", r'"a\ud800"'),
-        ("name", '["a"]', "text", "another list"),
+        ("name", "7", "text of at most 1,000 characters", "7"),
+        ("name", r'"a\ud800"', "text of at most 1,000 characters", r'"a\ud800"'),
+        ("name", '["a"]', "text of at most 1,000 characters", "another list"),
+        ("name", json.dumps("x" * 1001), "text of at most 1,000 characters", f'"{"x" * 59}…'),
         ("output", "[1, -1]", "a list of which each item is a whole number from 0 to 2147483647", "another list"),
         ("output", "[[1]]", "a list of which each item is a whole number from 0 to 2147483647", "another list"),
         ("output", "{}", "a list of which each item is a whole number from 0 to 2147483647", "an object"),
@@ -147,11 +148,11 @@ def test_other_fields(tmp_path: Path, line: str, got: str) -> None:
 
 def test_long_lines_are_not_parsed(tmp_path: Path) -> None:
     """The longest line is read, a byte more is refused, and of a huge one no more than that is in memory."""
-    file, room = tmp_path / "x.jsonl", LONGEST - len(with_value("name", '""')) - 1
-    file.write_bytes(with_value("name", f'"{"x" * room}"') + b"\n")
+    file, padding = tmp_path / "x.jsonl", b" " * (LONGEST - len(LINE.encode()) - 1)
+    file.write_bytes(LINE.encode() + padding + b"\n")
     assert file.stat().st_size == LONGEST and len(read_rows(file, SCHEMA, AGAIN)) == 1
     expected = "line 1: expected a line of at most 1,048,576 bytes, got a longer one"
-    assert refusal(file, with_value("name", f'"{"x" * (room + 1)}"') + b"\n") == expected
+    assert refusal(file, LINE.encode() + padding + b" \n") == expected
     with file.open("wb") as stream:
         stream.truncate(1 << 30)
     tracemalloc.start()

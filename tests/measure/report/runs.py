@@ -95,9 +95,8 @@ def write_run(
 ) -> Path:
     """Write a whole run as `spectool bench` does."""
     drafters = dict.fromkeys((row["model"], row["drafter"]) for row in generations if row["drafter"] != PLAIN)
-    models: list[dict[str, Any]] = [
-        {"name": model, "path": "nowhere", "drafters": []} for model in dict.fromkeys(model for model, _ in drafters)
-    ]
+    names = list(dict.fromkeys(row["model"] for row in generations))
+    models: list[dict[str, Any]] = [{"name": name, "path": "nowhere", "drafters": []} for name in names]
     for of, name in drafters:
         drafter = {"name": name, "strategies": ["naive", "anchored"], "draft_model": None, "dictionary": None}
         next(model for model in models if model["name"] == of)["drafters"].append(drafter)
@@ -115,7 +114,6 @@ def write_run(
     }
     machine = {"system": "Test", "processor": "none", "cores": 2, "memory_bytes": 8 * 10**9, "device": "cpu"}
     told = {"machine": machine, "began": "2026-01-02T03:04:05+00:00", "seconds": 90.0}
-    names = [model["name"] for model in models]
     told |= {"sizes": dict.fromkeys(names, 11 * 10**9), "draft_sizes": {name: {"qwen": 8 * 10**8} for name in names}}
     told |= {"prompts": len({row["prompt"] for row in generations}), "generations": len(generations)}
     told |= {"different": None if temperature else 0, "power": {"source": "none", "watts": None}, **statistics}

@@ -156,4 +156,7 @@ def test_generations_that_the_manifest_does_not_name(tmp_path: Path) -> None:
     manifest = (run / MANIFEST).read_text(encoding="utf-8")
     (run / MANIFEST).write_text(manifest.replace('"name": "qwen"', '"name": "gemma"'), encoding="utf-8")
     report = said(run)[2]
-    assert "the rows of this run are of 'qwen', expected 'history', 'gemma', which its manifest names" in report
+    assert (
+        "has generations of model 'target' with drafter 'qwen', expected models and drafters that its manifest"
+        in report
+    )
