@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from spectool import __version__
-from spectool.artifacts.console import guarded
+from spectool.commands.console import guarded
 
 _PURPOSES = {
     "Use": {

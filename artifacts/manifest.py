@@ -5,7 +5,7 @@
       manifest.json                           format, version, inputs, and size and SHA-256 of each file
 
 A manifest holds no time stamps: equal inputs and arguments give equal bytes. How a directory gets
-into its place is `artifacts.replacing`.
+into its place is `artifacts.atomic`.
 """
 
 import hashlib

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import guarded, require_utf8, say
+from spectool.commands.console import guarded, require_utf8, say
 from spectool.commands.model_options import model_options, open_model, template_variables
 from spectool.commands.option_sections import SectionedCommand
 

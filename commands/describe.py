@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError, SpectoolError
-from spectool.artifacts.console import repairs, table
 from spectool.artifacts.manifest import MANIFEST, Manifest
+from spectool.commands.console import repairs, table
 from spectool.tokenization.fingerprint import short
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.round_trips import NO_LIMITS

@@ -11,19 +11,10 @@ import click
 from click.core import ParameterSource
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.console import (
-    guarded,
-    json_option,
-    progress,
-    reading,
-    say,
-    say_notes,
-    show,
-    table,
-    text_options,
-)
+from spectool.commands.console import guarded, progress, reading, say, say_notes, show, table
 from spectool.commands.model_options import DraftLength, min_draft_prob_option
 from spectool.commands.option_sections import SectionedCommand, under
+from spectool.commands.options import json_option, text_options
 from spectool.lab.sweep.command import OF_SWEEP, sweep, sweep_options
 from spectool.runtime.translation.factory import STRATEGIES
 from spectool.runtime.translation.strings import WINDOW

@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import Text, guarded, say, show
+from spectool.commands.console import guarded, say, show
 from spectool.commands.display import COLOURS, MARKS, Display, by_source, legend, spelled
 from spectool.commands.model_options import model_options, open_model, template_variables
 from spectool.commands.option_sections import SectionedCommand, under
+from spectool.commands.options import Text
 from spectool.commands.saved_prompt import check_opening, check_saving, names_of, open_prompt, save_prompt
 from spectool.runtime.decoding.drafter import Cycle
 

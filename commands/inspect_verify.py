@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool.artifacts.console import Text, guarded, in_a_line, json_option, say, show
-from spectool.artifacts.options import tokenizer_option
+from spectool.commands.console import guarded, in_a_line, say, show
+from spectool.commands.options import Text, json_option, tokenizer_option
 
 if TYPE_CHECKING:
     from spectool.artifacts.alignment import Alignment

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectool import ArtifactError, RuntimeUnsupported
-from spectool.artifacts.console import Finite, Text, say
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.manifest import read_manifest
+from spectool.commands.console import say
 from spectool.commands.option_sections import Decorator, together, under
+from spectool.commands.options import Finite, Text
 from spectool.commands.sampling_options import sampling_arguments, sampling_options
 from spectool.runtime.translation.factory import STRATEGIES
 

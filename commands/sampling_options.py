@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import Finite, Text
 from spectool.commands.option_sections import together, under
+from spectool.commands.options import Finite, Text
 
 _sampling = under("Sampling (the names and meanings of mlx-lm)")
 _ending = under("Where the text ends")

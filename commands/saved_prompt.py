@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import say
+from spectool.commands.console import say
 
 if TYPE_CHECKING:
     from spectool.runtime.prompt_cache import SavedPrompt

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, say
 from spectool.artifacts.options import options_of
+from spectool.commands.console import guarded, say
 from spectool.commands.model_options import drafting_options, model_option, take_drafting, template_variables
 from spectool.commands.option_sections import SectionedCommand, under
 from spectool.serve.options import ServerOptions

@@ -17,9 +17,9 @@ from spectool import ArtifactError, FingerprintMismatch
 from spectool.artifacts import Alignment, Manifest, alignment_checks
 from spectool.artifacts.alignment import FORMAT, VERSION, Side, Spellings, write_alignment
 from spectool.artifacts.arrays import save_array
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.columns import read_columns, write_columns
 from spectool.artifacts.manifest import seal
-from spectool.artifacts.replacing import writing
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.alphabet import Alphabet
 from spectool.tokenization.incremental.by_ids import CanonicalIds

@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from spectool import ArtifactError
-from spectool.artifacts.replacing import naming, renaming
+from spectool.artifacts.atomic import naming, renaming
 
 _MOST_NAMED = 4  # differences in a message
 
