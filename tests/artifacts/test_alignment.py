@@ -29,7 +29,7 @@ from spectool.tokenization.incremental.pretokens import JOIN, BoundaryTable
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.surfaces import Surfaces
 
-from ...running import error_of, run
+from ..running import error_of, run
 
 # Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; no lemma for it.
 FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
