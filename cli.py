@@ -97,7 +97,9 @@ def _imported(module: str, name: str) -> click.Command:
 
 
 @click.group(
-    cls=_LazyGroup, commands=dict.fromkeys(_COMMANDS), context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_LazyGroup,
+    commands=dict.fromkeys(_COMMANDS),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="spectool")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from spectool.commands.console import show
-from spectool.commands.option_sections import together, under
+from spectool.commands.options import together, under
 
 OF_SWEEP = {"out", "workers", "tokenizers", "corpora", "readings"}
 _grid = under("Grids of dictionaries")
