@@ -39,8 +39,8 @@ _PURPOSES = {
         "tune-draft": "spectool.lab.tuning.command:tune_draft",
     },
     "Any artifact": {
-        "inspect": "spectool.commands.inspect_verify:inspect",
-        "verify": "spectool.commands.inspect_verify:verify",
+        "inspect": "spectool.commands.inspect:inspect",
+        "verify": "spectool.commands.verify:verify",
     },
 }
 _COMMANDS = {name: place for commands in _PURPOSES.values() for name, place in commands.items()}

@@ -19,7 +19,8 @@ from spectool.commands.console import require_utf8
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _OTHERS = "Other options"
-_EXPLAIN_ALL = "spectool.explain_all"  # in the context of a command whose help lists every option
+EXPLAIN_ALL = "spectool.explain_all"
+"""Key in the `meta` of a command's context whose help explains every option."""
 
 
 class Text(click.types.StringParamType):
@@ -171,7 +172,7 @@ class SectionedCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {}
         rare: list[str] = []
         for parameter in self.get_params(ctx):
-            if getattr(parameter, "rare", False) and _EXPLAIN_ALL not in ctx.meta:
+            if getattr(parameter, "rare", False) and EXPLAIN_ALL not in ctx.meta:
                 rare.append(parameter.opts[0])
             elif (record := parameter.get_help_record(ctx)) is not None:
                 sections.setdefault(getattr(parameter, "heading", _OTHERS), []).append(record)
@@ -188,7 +189,7 @@ class SectionedCommand(click.Command):
 
 def _explain_all(context: click.Context, parameter: click.Parameter, given: bool) -> None:
     if given:
-        context.meta[_EXPLAIN_ALL] = True
+        context.meta[EXPLAIN_ALL] = True
         click.echo(context.get_help(), color=context.color)
         context.exit()
 
