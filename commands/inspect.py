@@ -49,7 +49,7 @@ def inspect(
         spectool inspect ./Bielik-11B
     """
     from spectool.artifacts.default_paths import find_artifact
-    from spectool.artifacts.manifest import MANIFEST, holds_model, read_json, read_manifest, verify_files
+    from spectool.artifacts.manifest import MANIFEST, holds_model, read_bounded_json, read_manifest, verify_files
     from spectool.commands.look_ups import sample
 
     directory = find_artifact(Path(path).expanduser())
@@ -67,7 +67,7 @@ def inspect(
         opened = resolve_name(READERS[manifest.format])(directory)
     facts: dict[str, Any] = describe(manifest, directory)
     if as_json:
-        facts = read_json(directory / MANIFEST)
+        facts = read_bounded_json(directory / MANIFEST)
     if manifest.format == "spectool-dictionary":
         verify_files(directory, manifest)  # nor must entries of a damaged one be shown
         sampled = sample(opened, lookup, entries, tokenizer, as_json)
