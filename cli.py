@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from spectool import __version__
-from spectool.artifacts.console import guarded
+from spectool.commands.console import guarded
 
 _PURPOSES = {
     "Use": {
@@ -39,8 +39,8 @@ _PURPOSES = {
         "tune-draft": "spectool.lab.tuning.command:tune_draft",
     },
     "Any artifact": {
-        "inspect": "spectool.commands.inspect_verify:inspect",
-        "verify": "spectool.commands.inspect_verify:verify",
+        "inspect": "spectool.commands.inspect:inspect",
+        "verify": "spectool.commands.verify:verify",
     },
 }
 _COMMANDS = {name: place for commands in _PURPOSES.values() for name, place in commands.items()}
@@ -97,7 +97,9 @@ def _imported(module: str, name: str) -> click.Command:
 
 
 @click.group(
-    cls=_LazyGroup, commands=dict.fromkeys(_COMMANDS), context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_LazyGroup,
+    commands=dict.fromkeys(_COMMANDS),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="spectool")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")

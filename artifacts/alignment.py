@@ -259,7 +259,7 @@ def alignments_of(
 
 
 def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: NDArray[np.int32]) -> None:
-    """Write the data files of an alignment into the scratch directory of `replacing.writing`."""
+    """Write the data files of an alignment into the scratch directory of `atomic.writing`."""
 
     def write(file: str, types: dict[str, Any], *columns: Any) -> None:
         arrays = {name: pa.array(values, kind) for (name, kind), values in zip(types.items(), columns, strict=True)}

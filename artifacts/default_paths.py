@@ -1,4 +1,4 @@
-"""Where an artifact goes when the command names no place: the user's cache, under a name that says what it is."""
+"""Names of artifacts in the user's cache, where commands without ``-o`` write them."""
 
 import hashlib
 import re
@@ -9,23 +9,23 @@ from spectool import ArtifactError
 
 
 def default_path(name: str) -> Path:
-    """Return a path in the user's cache."""
+    """A path in the user's cache."""
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("spectool")) / name
 
 
 def find_artifact(path: Path, suffix: str = "") -> Path:
-    """Return where an artifact lies: at ``path``, or else in the user's cache under a name that begins or is made so.
+    """The path of an artifact: ``path`` itself, or an artifact in the user's cache that is named so in part.
 
-    ``pl`` finds ``sample-pl.8d3f21ab.backoff-0c55d1.dict``.
+    For example, ``pl`` finds ``sample-pl.8d3f21ab.backoff-0c55d1.dict``. If nothing is found, ``path`` is returned.
 
     Args:
-        path: As the user gave it; what has a folder in it is a path and no name.
-        suffix: What names of its kind end with, such as ``.dict``; of any kind by default.
+        path: As the user gave it; with a folder in it, it is not looked up in the cache.
+        suffix: Suffix of its kind, such as ``.dict``.
 
     Raises:
-        ArtifactError: Several are there.
+        ArtifactError: Several artifacts have that name.
     """
     if path.exists() or len(path.parts) != 1 or not path.name:
         return path
@@ -40,10 +40,10 @@ def find_artifact(path: Path, suffix: str = "") -> Path:
 
 
 def digest(*values: Any) -> str:
-    """Tell settings apart in a file name."""
+    """A few characters that tell settings apart in a file name."""
     return hashlib.sha256(repr(values).encode()).hexdigest()[:6]
 
 
 def slug(source: str) -> str:
-    """Make a file name of a corpus' or artifact's name."""
+    """A file name made of the name of a corpus or an artifact."""
     return "".join(char if char.isalnum() or char in "-." else "-" for char in Path(source).name)[:60].strip("-.")

@@ -293,7 +293,7 @@ def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = 
     """Write the data files of a dictionary.
 
     Args:
-        directory: Scratch directory of `replacing.writing`.
+        directory: Scratch directory of `atomic.writing`.
         entries: What to write; contexts are unique.
         chained: Whether a proposal goes on after its first continuation.
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from spectool import ArtifactError
-from spectool.artifacts.replacing import renaming
+from spectool.artifacts.atomic import renaming
 
 LONGEST = 4  # tokens of an n-gram
 STATIC = 2  # tokens of the n-grams of a static cache

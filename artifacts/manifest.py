@@ -4,8 +4,8 @@
       alphabet.npy  contexts.marisa  ...      data files, flat, no subdirectories
       manifest.json                           format, version, inputs, and size and SHA-256 of each file
 
-A manifest holds no time stamps: equal inputs and arguments give equal bytes. How a directory gets
-into its place is `artifacts.replacing`.
+A manifest has no time stamps, so that equal inputs and arguments give equal bytes. `artifacts.atomic` moves a finished
+directory to its path.
 """
 
 import hashlib
@@ -36,13 +36,13 @@ class Manifest:
 
     Attributes:
         format: Name of the format, such as ``spectool-dictionary``.
-        version: Version of the format; a reader accepts exactly the versions it knows.
+        version: Version of the format.
         tool: Name and version of the writing program.
-        arguments: The stage's arguments that shaped the content.
+        arguments: Arguments of the stage that the content depends on.
         tokenizers: Role -> ``{"name", "fingerprint", "size"}``.
-        inputs: Text sources with names, sizes and hashes.
+        inputs: The corpus, with its size.
         statistics: Counts and figures of the content.
-        files: File name -> ``{"bytes", "sha256"}``; filled in when the artifact is written.
+        files: File name -> ``{"bytes", "sha256"}``; filled in by `seal`.
     """
 
     format: str
@@ -56,17 +56,17 @@ class Manifest:
 
     @property
     def total_bytes(self) -> int:
-        """Size of the data files together."""
+        """Total size of the data files."""
         return sum(int(entry["bytes"]) for entry in self.files.values())
 
 
 def file_entries(directory: Path) -> dict[str, dict[str, Any]]:
-    """Return size and SHA-256 of every file in ``directory``, by name."""
+    """Size and SHA-256 of every file in ``directory``, by name."""
     return {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(directory.iterdir())}
 
 
 def seal(directory: Path, manifest: Manifest) -> Manifest:
-    """Hash every file in ``directory`` and write the manifest, the last file of an artifact, in place of any other."""
+    """Hash every file in ``directory``, write the manifest with these hashes, and return it."""
     (directory / MANIFEST).unlink(missing_ok=True)
     sealed = replace(manifest, files=file_entries(directory))
     text = json.dumps(asdict(sealed), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
@@ -78,23 +78,22 @@ def seal(directory: Path, manifest: Manifest) -> Manifest:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read and check the manifest of the artifact at ``path``; file sizes are compared, contents not.
+    """The manifest of the artifact at ``path``, after checking it and the sizes of the files, but not their contents.
 
     Raises:
-        IncompleteArtifact: No manifest: the build did not finish.
+        IncompleteArtifact: There is no manifest, because the build did not finish.
         ArtifactError: The manifest or a file is damaged, missing or unsafe.
     """
     if not path.is_dir():
         raise ArtifactError(f"{path}: no such artifact (expected a directory with {MANIFEST}){_advice(path)}")
     file = path / MANIFEST
-    if plain_size(file) is None:
+    if _plain_size(file) is None:
         if holds_model(path):
             raise ArtifactError(
-                f"{path}: a model directory, and no spectool artifact. `inspect` reads its tokenizer where "
-                "tokenizer.json is in it; mlx-lm checks its weights when it loads them"
+                f"{path}: is a model directory, not a spectool artifact. `spectool inspect` explains its tokenizer"
             )
         raise IncompleteArtifact(
-            f"{path}: no {MANIFEST}: the build did not finish, or this is no spectool artifact. Run the command that "
+            f"{path}: no {MANIFEST}: the build did not finish, or this is not an artifact. Run the command that "
             "builds it again"
         )
     manifest = parse_manifest(file)
@@ -104,20 +103,20 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def holds_model(path: Path) -> bool:
-    """Return whether a directory holds a model or a tokenizer, which no artifact does."""
+    """Whether a directory holds a model or a tokenizer, which no artifact does."""
     return any(next(path.glob(pattern), None) for pattern in _MODEL_FILES)
 
 
 def previous_path(out: Path) -> Path:
-    """Where an old artifact waits while a new one takes its place."""
+    """Path of an old artifact while a new one replaces it."""
     return out.with_name(f".{out.name}.previous")
 
 
 def verify_files(path: Path, manifest: Manifest, record: str = MANIFEST) -> None:
-    """Compare the SHA-256 of every file with the manifest, read from ``record``, and look for files it does not name.
+    """Compare the SHA-256 of every file with the manifest, which was read from the file ``record``.
 
     Raises:
-        ArtifactError: The first file that differs, with both hashes.
+        ArtifactError: A file differs, or the manifest does not name it.
     """
     found = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")}  # .DS_Store and the like
     strangers = sorted(found - set(manifest.files) - {record})
@@ -137,14 +136,14 @@ def _verify_file(path: Path, manifest: Manifest, name: str) -> None:
 
 
 class Artifact:
-    """An artifact that is opened to be read; every format is a class of its own.
+    """An open artifact; each format is a subclass.
 
     Attributes:
         format: Name of the format.
-        versions: Those that are read, the present one last.
+        versions: Versions that can be read, the current one last.
         roles: Tokenizers that the manifest must name.
-        again: What errors ask for.
-        rebuild: Command that builds one again, with ``{path}``, ``{corpus}`` and the roles for their names.
+        again: Advice of errors, such as ``Build the dictionary again``.
+        rebuild: Command that builds it again, with ``{path}``, ``{corpus}`` and ``{role}`` for each role.
         path: Its directory.
         manifest: Its manifest.
     """
@@ -156,10 +155,10 @@ class Artifact:
     rebuild: ClassVar[str] = ""
 
     def __init__(self, path: Path) -> None:
-        """Open the artifact at ``path``. Sizes and types are checked; `verify` checks contents.
+        """Open the artifact at ``path`` after checking sizes and types; `verify` checks contents.
 
         Raises:
-            ArtifactError: Not a whole artifact of this format and version.
+            ArtifactError: It is not a whole artifact of this format and version.
         """
         self.path = path
         self.manifest = manifest = read_manifest(path)
@@ -180,7 +179,7 @@ class Artifact:
         self._require(*self.roles)
 
     def verify(self) -> None:
-        """Prove the artifact whole: checksums first, then every invariant of the format.
+        """Check the checksums of all files, then every invariant of the format.
 
         Raises:
             ArtifactError: The first thing that is wrong.
@@ -189,31 +188,31 @@ class Artifact:
         self.check()
 
     def check(self) -> None:
-        """Check every invariant of the format that opening does not check.
+        """Check the invariants of the format that opening does not check.
 
         Raises:
-            ArtifactError: The first that does not hold.
+            ArtifactError: The first one that does not hold.
         """
         for file, problem in self._problems():
             self._expect(False, problem, file)
 
     def _problems(self) -> Iterable[tuple[str, str]]:
-        """Yield every invariant that does not hold: the file, and what is wrong."""
+        """Invariants that do not hold, each as a file and what is wrong with it."""
         return ()
 
     def _expect(self, holds: bool, problem: str, file: str = MANIFEST) -> None:
-        """Raise an error that says what is wrong with a file unless something holds."""
+        """Raise an error about a file unless a condition holds."""
         if not holds:
             raise ArtifactError(f"{self.path / file}: {problem}. {self.again}")
 
     def _require(self, *roles: str) -> None:
-        """Check that the manifest names some tokenizers."""
+        """Check that the manifest names the tokenizers of these roles."""
         for role in roles:
             if role not in self.manifest.tokenizers:
                 raise ArtifactError(f"{self.path / MANIFEST}: names no {role} tokenizer. Build the artifact again")
 
     def _file(self, name: str, hashed: bool = False) -> Path:
-        """Return the path of a file that the manifest must name, and compare its SHA-256 where that is asked for."""
+        """The path of a file that the manifest must name; its SHA-256 is compared if ``hashed``."""
         self._expect(name in self.manifest.files, f"the manifest does not name {name}", "")
         if hashed:
             _verify_file(self.path, self.manifest, name)
@@ -221,13 +220,13 @@ class Artifact:
 
 
 def parse_manifest(file: Path) -> Manifest:
-    """Read a manifest file by itself: types and names are checked, the files it names are not.
+    """A manifest, after checking its types and names but not the files.
 
     Raises:
         ArtifactError: It is damaged, unsafe, or the manifest of something else.
     """
     try:
-        manifest = Manifest(**read_json(file))
+        manifest = Manifest(**read_bounded_json(file))
         _check_types(manifest)
     except (ValueError, TypeError, RecursionError) as error:
         raise ArtifactError(f"{file}: not a spectool manifest ({error}). Build the artifact again") from error
@@ -235,12 +234,12 @@ def parse_manifest(file: Path) -> Manifest:
     return manifest
 
 
-def read_json(file: Path, largest: int = _MAX_MANIFEST_BYTES) -> Any:
-    """Read a JSON file that may come from anyone: its size, its numbers and its text are bounded.
+def read_bounded_json(file: Path, largest: int = _MAX_MANIFEST_BYTES) -> Any:
+    """A JSON file that may come from anyone, so its size, its numbers and its text are bounded.
 
     Raises:
-        ArtifactError: It is missing, or no plain file.
-        ValueError: It is too large, no JSON, or holds numbers or text that JSON's readers do not agree on.
+        ArtifactError: It is missing, or not a plain file.
+        ValueError: It is too large, not JSON, or has numbers or text that readers of JSON do not agree on.
     """
     size = _require_file(file)
     if size > largest:
@@ -265,10 +264,10 @@ def _finite(digits: str) -> float:
 
 
 def check_names(record: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check that the files which a record names are plain names in its own folder, with sizes.
+    """Check that a record names only files in its own folder.
 
     Raises:
-        ArtifactError: One is not.
+        ArtifactError: A name or size is unsafe.
     """
     for name, entry in files.items():
         if not _FILE_NAME.match(name) or name == record.name or entry["bytes"] < 0:
@@ -278,7 +277,7 @@ def check_names(record: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _check_types(manifest: Manifest) -> None:
-    """Raise TypeError unless every part that readers rely on is there, with its type."""
+    """Raise TypeError if a part that readers rely on is missing or has another type."""
     parts = dict.fromkeys(("arguments", "tokenizers", "inputs", "statistics", "files"), dict)
     _expect_types("the manifest", asdict(manifest), {"format": str, "version": int, "tool": str, **parts})
     for role, tokenizer in manifest.tokenizers.items():
@@ -300,7 +299,7 @@ def _expect_types(what: str, value: Any, types: Mapping[str, type], optional: bo
 
 
 def check_size(path: Path, name: str, entry: Mapping[str, Any]) -> None:
-    """Check that a file of an artifact is there, a plain file of the size that the manifest says.
+    """Check that a file of an artifact is a plain file of the size in the manifest.
 
     Raises:
         ArtifactError: It is not.
@@ -314,11 +313,11 @@ def check_size(path: Path, name: str, entry: Mapping[str, Any]) -> None:
         )
 
 
-def plain_size(file: Path) -> int | None:
-    """Size of a plain file in bytes; None where there is nothing of this name.
+def _plain_size(file: Path) -> int | None:
+    """Size of a plain file in bytes, None if nothing is there.
 
     Raises:
-        ArtifactError: It is a link, a directory, or something whose reading may never end, such as a named pipe.
+        ArtifactError: It is a link, a directory, a named pipe, or a device.
     """
     try:
         status = file.lstat()
@@ -331,7 +330,7 @@ def plain_size(file: Path) -> int | None:
 
 
 def _require_file(file: Path) -> int:
-    size = plain_size(file)
+    size = _plain_size(file)
     if size is None:
         raise ArtifactError(f"{file}: missing, but the manifest names it. Copy or build the artifact again")
     return size
@@ -344,7 +343,7 @@ def _advice(path: Path) -> str:
     if path.is_file():
         return ". This is a file; to make a dictionary of a text: spectool build-dict --tokenizer MODEL --corpus FILE"
     if (path.parent / f".{path.name}.work").is_dir():
-        return ". It was begun and is unfinished; give the command that writes it once more, and it goes on"
+        return ". It was begun and is unfinished; the command that writes it resumes it"
     if path.suffix == ".dict":
         return f". To build one: spectool build-dict --tokenizer MODEL --corpus FILE -o {path}"
     return ". `spectool --help` lists the commands that write artifacts"

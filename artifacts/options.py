@@ -4,32 +4,15 @@
     class CountOptions:
         min_count: int = option(click.IntRange(1), "Leave out n-grams that occur less often.", 2)
 
-`options_of` gives them to the command. Options by which several commands name what they read and write stand here as
-well; each takes further arguments of `click.option`.
+`options_of` gives them to the command.
 """
 
 from collections.abc import Callable
 from dataclasses import MISSING, field, fields
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
-
-tokenizer_option = partial(click.option, "--tokenizer", "--model", "tokenizer", metavar="T")
-"""A tokenizer: directory, tokenizer.json or hub id."""
-
-draft_option = partial(click.option, "--draft", "--draft-model", "draft", required=True)
-"""A draft model, or its tokenizer."""
-
-target_option = partial(click.option, "--target", "--model", "target", required=True)
-"""The target, likewise."""
-
-corpora_option = partial(click.option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
-"""Corpora, each with a name or without."""
-
-path_option = partial(click.option, type=click.Path(path_type=Path))
-"""A file or directory."""
 
 
 def option(kind: Any, text: str, default: Any = MISSING, shown: str | None = None, **attributes: Any) -> Any:

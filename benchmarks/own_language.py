@@ -20,7 +20,7 @@ from mlx_lm.sample_utils import make_sampler
 from py3langid import classify
 from real_models import real_model
 
-from spectool.artifacts.console import table
+from spectool.commands.console import table
 from spectool.lab.fairness.saved import Fairness
 from spectool.runtime.models import load_model
 

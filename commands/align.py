@@ -7,21 +7,9 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import (
-    guarded,
-    json_option,
-    model_of,
-    out_option,
-    reading,
-    say,
-    say_next,
-    say_notes,
-    show,
-    stage,
-    text_options,
-)
 from spectool.artifacts.default_paths import default_path
-from spectool.artifacts.options import draft_option, target_option
+from spectool.commands.console import guarded, model_of, reading, say, say_next, say_notes, show, stage
+from spectool.commands.options import draft_option, json_option, out_option, target_option, text_options
 
 _WIDTH = 100  # characters of a line of the verdict
 

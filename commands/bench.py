@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import Finite, guarded, json_option, say, show, table
 from spectool.artifacts.options import option, options_of, several
+from spectool.commands.console import guarded, say, show, table
 from spectool.commands.model_options import DraftLength, min_draft_prob_option, model_option, verify_option
+from spectool.commands.options import Finite, json_option
 from spectool.runtime.translation.factory import STRATEGIES
 
 _PROMPTS = (

@@ -8,21 +8,12 @@ from typing import Any, Literal
 import click
 from click.core import ParameterSource
 
-from spectool.artifacts.console import (
-    guarded,
-    json_option,
-    model_of,
-    out_option,
-    say,
-    say_next,
-    say_notes,
-    stage,
-    text_options,
-)
 from spectool.artifacts.default_paths import default_path, digest, slug
-from spectool.artifacts.options import options_of, path_option, tokenizer_option
+from spectool.artifacts.options import options_of
 from spectool.build.counting.options import Resources
 from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
+from spectool.commands.console import guarded, model_of, say, say_next, say_notes, stage
+from spectool.commands.options import json_option, out_option, path_option, text_options, tokenizer_option
 
 _SMALL = 4_000_000  # bytes on disk: windows that occurred once find room in a dictionary of such a text
 

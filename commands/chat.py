@@ -4,14 +4,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import guarded, require_utf8, say
-from spectool.commands.model_options import model_options, open_model, template_variables
-from spectool.commands.option_sections import SectionedCommand
+from spectool.commands.console import guarded, require_utf8, say
+from spectool.commands.load_model import open_model
+from spectool.commands.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
+from spectool.commands.options import SectionedCommand
 
 _HELP = """/reset   forget the conversation so far
 /quit    end the conversation, as Ctrl-D does
@@ -22,35 +24,43 @@ Ctrl-C stops an answer. End a line with \\ to continue it on the next one."""
 @click.command("chat", cls=SectionedCommand)
 @model_options
 @guarded
-def chat(system_prompt: str | None, chat_template_config: str | None, **options: Any) -> None:
-    """Talk with a target model: the same answers that it would give alone, in less time.
+def chat(
+    model: str,
+    adapter_path: Path | None,
+    drafting: DraftingChoice,
+    system_prompt: str | None,
+    template_variables: dict[str, Any],
+    sampling: SamplingChoice,
+    cache: CacheChoice,
+) -> None:
+    """Talk with a model: the same answers as without drafts, in less time.
 
-    The conversation stays in the model's cache: a turn costs what is new in it. Ctrl-C stops an answer, Ctrl-D
-    ends the conversation, and /help shows the rest. From a pipe, each line is a turn.
+    Each turn only costs what is new in it, because the conversation stays in the model's cache. Ctrl-C stops an
+    answer, Ctrl-D ends the conversation, and /help shows the rest. From a pipe, each line is a turn.
 
     \b
     Examples:
         spectool chat --model ./Bielik-11B --dict pl.dict
-        spectool chat --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 --system-prompt "Odpowiadaj krótko."
+        spectool chat --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7
     """
     if sys.stdin is None:
         raise click.UsageError("a conversation needs standard input, which is closed")
-    variables = template_variables(chat_template_config)
-    name, drafting = options["model"], _drafting(options)
-    model, tokenizer, arguments = open_model(options)
+    target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
     from spectool.commands.blas import blas_hint
     from spectool.commands.conversation import Conversation
 
-    if hint := blas_hint(model):
+    if hint := blas_hint(target):
         say(hint)
 
     try:
-        conversation = Conversation(model, tokenizer, system_prompt=system_prompt, variables=variables, **arguments)
+        conversation = Conversation(
+            target, tokenizer, system_prompt=system_prompt, variables=template_variables, **arguments
+        )
     except SpectoolError as error:
-        raise SpectoolError(f"{name}: {error}") from error
+        raise SpectoolError(f"{model}: {error}") from error
     if sys.stdin.isatty():
-        say(f"You are talking to {name}. {drafting}")
+        say(f"You are talking to {model}. {_drafters(drafting)}")
         say("Type a message and press Enter. Ctrl-C stops an answer, Ctrl-D ends the conversation, /help shows more.")
     for line in _turns():
         match line.strip():
@@ -70,7 +80,7 @@ def chat(system_prompt: str | None, chat_template_config: str | None, **options:
 
 
 def _answer(conversation: Any, line: str) -> None:
-    """Stream an answer; Ctrl-C, and what is not UTF-8 or refused by the template, end it, not the conversation."""
+    """Stream an answer; Ctrl-C and errors end the answer, not the conversation."""
     response, began = None, time.perf_counter()
     try:
         require_utf8(line, "this turn: ")
@@ -88,28 +98,28 @@ def _answer(conversation: Any, line: str) -> None:
 
 
 def _figures(response: Any, seconds: float) -> str:
-    """Sum up an answer that took this long, the reading of the new part of the conversation included."""
+    """Figures of an answer; ``seconds`` include reading the new part of the conversation."""
     return (
         f"{response.generation_tokens} tokens in {seconds:.1f} s, {response.generation_tps:.1f} per second, "
         f"{response.drafting.tokens_per_pass:.2f} tokens per pass"
     )
 
 
-def _drafting(options: dict[str, Any]) -> str:
-    """Say in a sentence what drafts, going by the command's options."""
+def _drafters(drafting: DraftingChoice) -> str:
+    """A sentence about what drafts."""
     named = [
-        "the conversation so far" if options["history"] else None,
-        f"the dictionary {options['dictionary'].name}" if options["dictionary"] else None,
-        f"the draft model {options['draft_model']}" if options["draft_model"] else None,
+        "the conversation so far" if drafting.history else "",
+        f"the dictionary {drafting.dictionary.name}" if drafting.dictionary else "",
+        f"the draft model {drafting.draft_model}" if drafting.draft_model else "",
     ]
-    sources = [source for source in named if source is not None]
-    if options["num_draft_tokens"] == 0 or not sources:
+    drafters = list(filter(None, named))
+    if drafting.num_draft_tokens == 0 or not drafters:
         return "Nothing is drafted."
-    return f"Drafts come from {' and '.join(filter(None, [', '.join(sources[:-1]), sources[-1]]))}."
+    return f"Drafts come from {' and '.join(filter(None, [', '.join(drafters[:-1]), drafters[-1]]))}."
 
 
 def _turns() -> Iterator[str]:
-    """Yield what is typed or piped in, turn by turn; lines that end in a backslash are joined."""
+    """Turns that are typed or piped in; lines that end in a backslash are joined."""
     begun = ""
     while (line := _line("… " if begun else "> ")) is not None:
         if line.endswith("\\"):
@@ -122,7 +132,7 @@ def _turns() -> Iterator[str]:
 
 
 def _line(prompt: str) -> str | None:
-    """Read a line without its end, bytes that are not UTF-8 as lone surrogates; None at the end of the input."""
+    """The next line without its end, None at the end of the input; bytes that are not UTF-8 are lone surrogates."""
     if not sys.stdin.isatty():
         line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")
         return line.rstrip("\r\n") if line else None

@@ -5,10 +5,11 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, json_option, out_option, say, say_notes, stage, text_options
 from spectool.artifacts.default_paths import default_path, digest, slug
-from spectool.artifacts.options import options_of, tokenizer_option
+from spectool.artifacts.options import options_of
 from spectool.build.counting.options import CountOptions
+from spectool.commands.console import guarded, say, say_notes, stage
+from spectool.commands.options import json_option, out_option, text_options, tokenizer_option
 
 
 @click.command("count")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, say, table
+from spectool.commands.console import guarded, say, table
 
 _DRAFT_TOKENS = 4
 _SHOWN_TOKENS = 48  # of the text that shows its drafts

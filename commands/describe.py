@@ -6,12 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError, SpectoolError
-from spectool.artifacts.console import repairs, table
 from spectool.artifacts.manifest import MANIFEST, Manifest
+from spectool.commands.console import repairs, table
 from spectool.tokenization.fingerprint import short
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.round_trips import NO_LIMITS
 
+READERS = {
+    "spectool-dictionary": "spectool.artifacts.dictionary:Dictionary",
+    "spectool-alignment": "spectool.artifacts.alignment:Alignment",
+    "spectool-counts": "spectool.artifacts.counts:Counts",
+    "spectool-benchmark": "spectool.artifacts.benchmark:Benchmark",
+    "spectool-fairness": "spectool.lab.fairness.saved:Fairness",
+}
+"""The class that opens each format, imported when it is needed."""
 _SIDES = (("draft", "target"), ("target", "draft"))
 
 
@@ -276,7 +284,7 @@ def _ceiling(statistics: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-# Formats by name: to import what reads them all takes longer than to read a manifest.
+# A dictionary of formats, because importing all their readers takes longer than reading a manifest.
 _FIGURES = {
     "spectool-dictionary": _dictionary,
     "spectool-alignment": _alignment,

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool.artifacts.console import Finite, guarded, json_option, say, show, stage
-from spectool.artifacts.options import options_of, path_option, tokenizer_option
+from spectool.artifacts.options import options_of
 from spectool.build.dictionary.options import Limits
 from spectool.build.editing.scripts import ALPHABETS, SCRIPTS
+from spectool.commands.console import guarded, say, show, stage
+from spectool.commands.options import Finite, json_option, path_option, tokenizer_option
 
 if TYPE_CHECKING:
     from spectool.artifacts.dictionary import Dictionary

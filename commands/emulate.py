@@ -11,19 +11,9 @@ import click
 from click.core import ParameterSource
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.console import (
-    guarded,
-    json_option,
-    progress,
-    reading,
-    say,
-    say_notes,
-    show,
-    table,
-    text_options,
-)
+from spectool.commands.console import guarded, progress, reading, say, say_notes, show, table
 from spectool.commands.model_options import DraftLength, min_draft_prob_option
-from spectool.commands.option_sections import SectionedCommand, under
+from spectool.commands.options import SectionedCommand, json_option, section, text_options, under
 from spectool.lab.sweep.command import OF_SWEEP, sweep, sweep_options
 from spectool.runtime.translation.factory import STRATEGIES
 from spectool.runtime.translation.strings import WINDOW
@@ -61,7 +51,7 @@ _text, _lookup, _draft = (
     help="In place of --history: n-grams of the document so far by vLLM's rule, with --dict only where that is silent, "
     "as in the DictSpec paper.",
 )
-@min_draft_prob_option(_lookup, help="End proposals before they get less probable than this: fewer and surer tokens.")
+@min_draft_prob_option(**section("Drafts from a dictionary and the text so far"))
 @_lookup(
     "--num-draft-tokens",
     "lengths",

@@ -3,22 +3,24 @@
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import Text, guarded, say, show
+from spectool.commands.console import guarded, say, show
 from spectool.commands.display import COLOURS, MARKS, Display, by_source, legend, spelled
-from spectool.commands.model_options import model_options, open_model, template_variables
-from spectool.commands.option_sections import SectionedCommand, under
+from spectool.commands.load_model import open_model
+from spectool.commands.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
+from spectool.commands.options import SectionedCommand, Text, section, under
 from spectool.commands.saved_prompt import check_opening, check_saving, names_of, open_prompt, save_prompt
 from spectool.runtime.decoding.drafter import Cycle
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
-_prompt = under("Prompt")
-_cache = under("Cache")
+_prompt, _rare_prompt = under("Prompt"), section("Prompt", rare=True)
+_cache = section("Cache", rare=True)
 
 
 @click.command("generate", cls=SectionedCommand)
@@ -29,67 +31,77 @@ _cache = under("Cache")
     metavar="FILE",
     help="Read the prompt from a file.",
 )
-@_prompt("--prefill-response", type=Text(), metavar="TEXT", help="Beginning of the answer, which the model continues.")
-@_prompt("--ignore-chat-template", is_flag=True, help="Give the prompt to the model as it is.")
+@click.option(
+    "--prefill-response",
+    type=Text(),
+    metavar="TEXT",
+    help="Beginning of the answer, which the model continues.",
+    **_rare_prompt,
+)
+@click.option(
+    "--ignore-chat-template", is_flag=True, help="Give the prompt to the model without its template.", **_rare_prompt
+)
 @model_options
-@_cache(
+@click.option(
     "--prompt-cache-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Go on after the prompt that --save-prompt-cache or `mlx_lm.cache_prompt` has saved there.",
+    help="Continue after the prompt that --save-prompt-cache or `mlx_lm.cache_prompt` has saved there.",
+    **_cache,
 )
-@_cache(
+@click.option(
     "--save-prompt-cache",
     "saved_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Save the prompt as the model and the draft model have read it, and end without an answer.",
+    help="Save the caches of the model and the draft model after the prompt, without generating an answer.",
+    **_cache,
 )
-@click.option("--show-drafts", is_flag=True, help="Colour (in files: mark) tokens by what became of their drafts.")
-@click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON at the end instead of streaming.")
+@click.option("--show-drafts", is_flag=True, help="Colour tokens (in files: mark them) by what became of their drafts.")
+@click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON at the end.")
 @guarded
 def generate(
     prompt: str | None,
     prompt_file: Path | None,
     prefill_response: str | None,
     ignore_chat_template: bool,
+    model: str,
+    adapter_path: Path | None,
+    drafting: DraftingChoice,
     system_prompt: str | None,
-    chat_template_config: str | None,
+    template_variables: dict[str, Any],
+    sampling: SamplingChoice,
+    cache: CacheChoice,
     prompt_cache_file: Path | None,
     saved_file: Path | None,
     show_drafts: bool,
     as_json: bool,
-    **options: Any,
 ) -> None:
-    """Generate text with a target model: the same output that it would give alone, in less time.
+    """Generate text faster, with the same output.
 
-    At temperature 0 the output is token for token the same; above, it is drawn from the same
-    distribution. A prompt file and standard input lose one final line end.
+    At temperature 0 the output is token for token that of the model alone; above, it is drawn from the same
+    distribution. One line end at the end of a prompt file or of standard input is left out.
 
     \b
     Examples:
         spectool generate --model ./Bielik-11B --dict pl.dict --prompt "Napisz list do sąsiada."
-        spectool generate --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 --top-p 0.9 --prompt-file list.txt
+        spectool generate --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 --prompt-file list.txt
         spectool generate --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B --alignment qwen-bielik.align -p "Hej"
-        spectool generate --model ./Bielik-11B --prompt-file statute.txt --save-prompt-cache statute.safetensors
-        spectool generate --model ./Bielik-11B --prompt-cache-file statute.safetensors -p "Co mówi artykuł 5?"
     """
     if as_json and show_drafts:
-        raise click.UsageError("--json prints JSON alone: leave out --show-drafts")
-    if ignore_chat_template and (system_prompt is not None or prefill_response is not None):
-        raise click.UsageError("--system-prompt and --prefill-response need the chat template that is ignored")
+        raise click.UsageError("--json prints JSON only: leave out --show-drafts")
+    templated = {"--system-prompt": system_prompt, "--prefill-response": prefill_response}
+    needing = [option for option, text in templated.items() if text is not None]
+    if ignore_chat_template and needing:
+        raise click.UsageError(f"{needing[0]} needs the chat template, which --ignore-chat-template leaves out")
     if saved_file is not None:
         check_saving(saved_file, prompt_cache_file, prefill_response, show_drafts)
-        options |= {"dictionary": None, "history": False}  # which have no cache
+        drafting = replace(drafting, dictionary=None, history=False)  # neither has a cache
     elif prompt_cache_file is not None:
-        check_opening(options["max_kv_size"])
+        check_opening(cache.max_kv_size)
     text = _read_prompt(prompt, prompt_file)
-    variables = template_variables(chat_template_config)
-    name = options["model"]
-    only_history = options["dictionary"] is None and options["draft_model"] is None and options["history"]
-    made_with = names_of(options)
-    target, tokenizer, arguments = open_model(options)
-    if saved_file is None and only_history and not as_json:
+    target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
+    if drafting.history and drafting.dictionary is None and drafting.draft_model is None and not as_json:
         say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
     from spectool.commands.blas import blas_hint
@@ -98,18 +110,16 @@ def generate(
 
     if not as_json and (hint := blas_hint(target)):
         say(hint)
-    templated = tokenizer.has_chat_template and not ignore_chat_template
-    if not templated and (system_prompt is not None or prefill_response is not None):
-        raise SpectoolError(f"{name}: no chat template, so --system-prompt and --prefill-response have no place")
+    made_with = names_of(model, drafting)
     if prompt_cache_file is not None:
         arguments |= open_prompt(prompt_cache_file, target, arguments, made_with)
-    if templated:
+    if tokenizer.has_chat_template and not ignore_chat_template:
         render = rendered_up_to if saved_file else rendered_after if prompt_cache_file else rendered
-        encoded = render(tokenizer, messages_of(text, system_prompt, prefill_response), variables)
-    elif prompt_cache_file is not None:
-        encoded = encode(tokenizer, text)
+        encoded = render(tokenizer, messages_of(text, system_prompt, prefill_response), template_variables)
+    elif needing:
+        raise SpectoolError(f"{model}: has no chat template, which {needing[0]} needs. Leave it out")
     else:
-        encoded = encode_prompt(tokenizer, text)
+        encoded = (encode if prompt_cache_file else encode_prompt)(tokenizer, text)
     if saved_file is not None:
         show(save_prompt(saved_file, target, tokenizer, encoded, arguments, made_with), as_json)
         return
@@ -121,7 +131,7 @@ def generate(
         click.echo(display.render(cycle), nl=False)
 
     styles = COLOURS if sys.stdout.isatty() else MARKS
-    display = Display(decode, encoded, styles, arguments.get("stop_strings", ()))
+    display = Display(decode, encoded, styles, arguments["stop_strings"])
     if show_drafts:
         say(legend(styles))
     pieces: list[str] = []
@@ -138,7 +148,7 @@ def generate(
 
 
 def _say_figures(facts: dict[str, Any]) -> None:
-    """Say what `_figures` returns."""
+    """Write the figures of `_figures` to stderr."""
     sources = facts.pop("sources")
     if sources:
         facts["accepted by source"] = spelled(sources)
@@ -183,10 +193,10 @@ def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
-    """Return the prompt from where it was given; files and standard input lose one final line end.
+    """The prompt; one line end at the end of a file or of standard input is left out.
 
     Raises:
-        SpectoolError: It is empty or not UTF-8.
+        SpectoolError: The prompt is empty or not UTF-8.
     """
     if prompt is not None and prompt_file is not None:
         raise click.UsageError("give --prompt or --prompt-file, not both")
@@ -206,5 +216,5 @@ def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
         ) from error
     text = text if prompt == text else re.sub(r"\r?\n\Z", "", text)
     if not text:
-        raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to go on from")
+        raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to continue")
     return text

@@ -10,8 +10,9 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from spectool import ArtifactError
+from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
+from spectool.commands.console import say
 
 if TYPE_CHECKING:
     from spectool.tokenization.tokenizer import Tokenizer
@@ -72,6 +73,33 @@ class Speller:
         """The same for JSON."""
         text = {} if self.tokenizer is None else {"text": [self.text(context), self.text(tokens)]}
         return {"context": context, "continuation": tokens, "probability": probability, **text}
+
+
+def sample(dictionary: Dictionary, lookup: str | None, count: int, source: str | None, as_json: bool) -> dict[str, Any]:
+    """Sample entries, and the answer to ``--lookup``, spelled with the dictionary's tokenizer."""
+    tokenizer = _tokenizer_of(dictionary, source, required=lookup is not None)
+    speller = Speller(dictionary, tokenizer)
+    facts = {} if lookup is None or tokenizer is None else explain(speller, lookup, as_json)
+    step = max(1, len(dictionary) // max(1, count))
+    chosen = map(dictionary.entry, range(0, len(dictionary), step)[:count])
+    line = speller.record if as_json else speller.line
+    facts["sample entries"] = [line(entry.context, entry.continuation, entry.probability) for entry in chosen]
+    return facts
+
+
+def _tokenizer_of(dictionary: Dictionary, source: str | None, required: bool) -> "Tokenizer | None":
+    from spectool.tokenization.opening import open_named
+
+    recorded = dictionary.tokenizer
+    try:
+        tokenizer = open_named(source, recorded, "the dictionary's")
+    except TokenizerError:
+        if source or required:
+            raise
+        say(f"{recorded['name']}: tokenizer not found, showing ids; give it with --tokenizer to see text")
+        return None
+    tokenizer.require(recorded, str(dictionary.path), f"spectool build-dict --tokenizer {tokenizer.name} …")
+    return tokenizer
 
 
 def explain(speller: Speller, text: str, as_json: bool) -> dict[str, Any]:

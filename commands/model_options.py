@@ -1,47 +1,91 @@
-"""The options that ``generate`` and ``chat`` share beside those of sampling: model, drafting, template, cache.
+"""The options of commands that run a model: what it is, what drafts for it, how tokens are chosen, and its cache.
 
-``serve`` has those of drafting, too, and commands that measure have some of them: `model_option` and its like.
+``generate`` and ``chat`` have them all, ``serve`` and the commands that measure have some.
 """
 
-import json
-import sys
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import click
 
-from spectool import ArtifactError, RuntimeUnsupported
-from spectool.artifacts.console import Finite, Text, say
+from spectool import ArtifactError
 from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.manifest import read_manifest
-from spectool.commands.option_sections import Decorator, together, under
-from spectool.commands.sampling_options import sampling_arguments, sampling_options
+from spectool.commands.options import Finite, JsonObject, Text, gathered, section, together, under
 from spectool.runtime.translation.factory import STRATEGIES
 
-if TYPE_CHECKING:
-    from spectool.runtime.decoding.drafter import Drafter
+GROUP_SIZES = (32, 64, 128)
+"""Group sizes that MLX can quantise."""
 
 
 class DraftLength(click.IntRange):
-    """A number of draft tokens, or ``auto``: None."""
+    """A number of draft tokens, or ``auto``, which becomes None."""
 
     name = "draft length"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number."""
+        """The number, or None."""
         try:
             return None if value == "auto" else super().convert(value, param, ctx)
         except click.BadParameter as error:
             self.fail(f"expected auto or a number: {error.message}", param, ctx)
 
 
-def _the_dictionary(context: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Path | None:
-    """Return where the dictionary lies; None where none is given."""
+@dataclass(frozen=True, kw_only=True)
+class DraftingChoice:
+    """What drafts, and how much: the options of `drafting_options`."""
+
+    dictionary: Path | None = None
+    history: bool = True
+    draft_model: str | None = None
+    alignment: Path | None = None
+    strategy: str | None = None
+    num_draft_tokens: int | None = None  # None for the number that is fastest
+    min_draft_prob: float
+    verify: Literal["exact", "rejection"] = "rejection"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingChoice:
+    """How tokens are chosen, and where the text ends: the options of `_sampling_options`."""
+
+    temp: float
+    top_p: float
+    top_k: int
+    min_p: float
+    min_tokens_to_keep: int
+    xtc_probability: float
+    xtc_threshold: float
+    seed: int | None
+    logit_bias: tuple[str, ...]
+    repetition_penalty: float | None
+    repetition_context_size: int
+    presence_penalty: float | None
+    presence_context_size: int
+    frequency_penalty: float | None
+    frequency_context_size: int
+    max_tokens: int
+    stop_strings: tuple[str, ...]
+    extra_eos_tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheChoice:
+    """How the prompt is read and the key-value cache is kept: the options of `_cache_options`."""
+
+    max_kv_size: int | None
+    prefill_step_size: int
+    kv_bits: str | None
+    kv_group_size: str
+    quantized_kv_start: int
+
+
+def _one_dictionary(context: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Path | None:
+    """The path of the dictionary, None without one; click would silently take the last of several."""
     if len(values) > 1:
         raise click.BadParameter(
-            f"expected one dictionary, got {len(values)}. Make one of them: spectool merge-dict "
+            f"expected one dictionary, got {len(values)}. Merge them into one: spectool merge-dict "
             f"{' '.join(map(str, values))} -o NEW.dict",
             context,
             parameter,
@@ -52,24 +96,8 @@ def _the_dictionary(context: click.Context, parameter: click.Parameter, values: 
         raise click.BadParameter(str(error), context, parameter) from error
 
 
-GROUP_SIZES = (32, 64, 128)
-"""Numbers that MLX can quantise together."""
-
-
-def _shared(*names: str, **settings: Any) -> Callable[..., Decorator]:
-    """Return a function that makes an option of several commands.
-
-    It takes what makes it, `click.option` by default, and settings in the place of these.
-    """
-
-    def make(option: Callable[..., Any] = click.option, **others: Any) -> Decorator:
-        made: Decorator = option(*names, **(settings | others))
-        return made
-
-    return make
-
-
-model_option = _shared(
+model_option = partial(
+    click.option,
     "--model",
     "--target",
     "model",
@@ -77,206 +105,199 @@ model_option = _shared(
     metavar="M",
     help="Target model: directory or hub id, as for mlx-lm.",
 )
-min_draft_prob_option = _shared(
+min_draft_prob_option = partial(
+    click.option,
     "--min-draft-prob",
     type=Finite(0, 1),
+    metavar="P",
     default=0.2,
     show_default=True,
-    help="End proposals that get less probable than this: fewer, surer tokens.",
+    help="End a proposal when its probability falls below this.",
 )
-verify_option = _shared(
+verify_option = partial(
+    click.option,
     "--verify",
     type=click.Choice(["exact", "rejection"]),
     default="rejection",
     show_default=True,
-    help="Above temperature 0: exact keeps drafts that equal what is drawn; rejection keeps more of a model's, "
-    "from the same distribution.",
+    help="Above temperature 0, exact keeps draft tokens that equal the drawn ones; rejection keeps more tokens of a "
+    "draft model, with the same distribution.",
+)
+template_variables_option = partial(
+    click.option,
+    "--chat-template-config",
+    "template_variables",
+    type=JsonObject(),
+    default=dict,
+    metavar="JSON",
+    help='Variables of the chat template, such as {"enable_thinking": false}.',
 )
 
+_drafting, _rare_drafting = under("Drafting"), section("Drafting", rare=True)
+_sampling, _rare_sampling = under("Sampling"), partial(click.option, **section("Sampling, as in mlx-lm", rare=True))
+_prompt = under("Prompt")
+_cache = partial(click.option, **section("Cache", rare=True))
 
-_model = under("Model")
-_drafting = under("Drafting")
-_template = under("Chat template")
-_cache = under("Cache")
-drafting_options = together(
+drafting_options = gathered(
+    DraftingChoice,
+    "drafting",
     _drafting(
         "--dict",
         "dictionary",
         type=click.Path(path_type=Path),
-        multiple=True,  # to see a second one, which click would take in place of the first
-        callback=_the_dictionary,
+        multiple=True,  # so that a second one is an error
+        callback=_one_dictionary,
         metavar="DIR",
         help="Dictionary for the model's tokenizer, or its name (pl) if build-dict was given no -o.",
     ),
     _drafting(
-        "--history/--no-history",
-        default=True,
-        show_default=True,
-        help="Draft from what the prompt and the answer already said.",
+        "--history/--no-history", default=True, show_default=True, help="Draft from the prompt and the answer so far."
     ),
     _drafting("--draft-model", "--draft", "draft_model", metavar="M2", help="Draft model: directory or hub id."),
     _drafting(
         "--alignment",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Alignment of M2's tokenizer with the model's, from `spectool align`; needed where they differ.",
+        help="Alignment from `spectool align`, if M2 has another tokenizer than the model.",
     ),
-    _drafting("--strategy", type=click.Choice(STRATEGIES), help="How drafts are translated then; anchored by default."),
     _drafting(
         "--num-draft-tokens",
         type=DraftLength(0),
         default="auto",
         show_default=True,
-        metavar="auto|INTEGER",
-        help="Draft tokens per verification at most; 0 decodes plainly, auto takes as many as pay.",
+        metavar="auto|N",
+        help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
     ),
-    min_draft_prob_option(_drafting),
-    verify_option(_drafting),
+    click.option(
+        "--strategy",
+        type=click.Choice(STRATEGIES),
+        help="How drafts of another tokenizer are translated; anchored by default.",
+        **_rare_drafting,
+    ),
+    min_draft_prob_option(**_rare_drafting),
+    verify_option(**_rare_drafting),
 )
-"""The options that say what drafts, and how much."""
+"""Options that say what drafts, which a command gets as ``drafting``."""
 
-model_options = together(
-    model_option(_model),
-    _model("--adapter-path", type=click.Path(path_type=Path), metavar="DIR", help="Trained adapter of the model."),
-    drafting_options,
-    _template("--system-prompt", type=Text(), metavar="TEXT", help="What the model is told before anything else."),
-    _template(
-        "--chat-template-config", metavar="JSON", help='Variables of the template, such as {"enable_thinking": false}.'
+_RECENT = "Number of recent tokens that it counts."
+_count = click.IntRange(1)
+_sampling_options = gathered(
+    SamplingChoice,
+    "sampling",
+    _sampling(
+        "-m",
+        "--max-tokens",
+        type=_count,
+        metavar="N",
+        default=256,
+        show_default=True,
+        help="Maximum number of tokens to generate.",
     ),
-    sampling_options,
-    _cache("--max-kv-size", type=click.IntRange(1), help="Keep only so many tokens in the cache."),
-    _cache("--prefill-step-size", type=click.IntRange(1), default=2048, help="Prompt tokens in one pass."),
+    _sampling(
+        "--temp",
+        type=Finite(0),
+        metavar="T",
+        default=0.0,
+        show_default=True,
+        help="Temperature; 0 always takes the most probable token.",
+    ),
+    _sampling(
+        "--seed",
+        type=click.IntRange(0, 2**64 - 1),
+        metavar="N",
+        help="Seed of the sampler; the same text also needs a fixed draft length.",
+    ),
+    _sampling(
+        "--stop",
+        "stop_strings",
+        type=Text(empty=False),
+        multiple=True,
+        metavar="TEXT",
+        help="End before this text, in which \\n and \\t stand for a line end and a tab; may be repeated.",
+    ),
+    _rare_sampling(
+        "--top-p", type=Finite(0, 1), default=1.0, help="Sample from the most probable tokens up to this mass."
+    ),
+    _rare_sampling(
+        "--top-k", type=click.IntRange(0), default=0, help="Sample from this many tokens, the most probable; 0 for all."
+    ),
+    _rare_sampling(
+        "--min-p",
+        type=Finite(0, 1),
+        default=0.0,
+        help="Leave out tokens whose probability is below this share of the best one's.",
+    ),
+    _rare_sampling("--min-tokens-to-keep", type=_count, default=1, help="Number of tokens that --min-p always keeps."),
+    _rare_sampling(
+        "--xtc-probability",
+        type=Finite(0, 1),
+        default=0.0,
+        help="How often to leave out all tokens above --xtc-threshold but the least probable of them.",
+    ),
+    _rare_sampling(
+        "--xtc-threshold", type=Finite(0, 0.5), default=0.1, show_default=True, help="See --xtc-probability."
+    ),
+    _rare_sampling(
+        "--logit-bias", multiple=True, metavar="ID=BIAS", help="Add this to the logit of a token; may be repeated."
+    ),
+    _rare_sampling(
+        "--repetition-penalty", type=Finite(0, min_open=True), help="Divide the logits of recent tokens by this."
+    ),
+    _rare_sampling("--repetition-context-size", type=_count, default=20, help=_RECENT),
+    _rare_sampling(
+        "--presence-penalty", type=Finite(-100, 100), help="Subtract this from the logits of recent tokens."
+    ),
+    _rare_sampling("--presence-context-size", type=_count, default=20, help=_RECENT),
+    _rare_sampling(
+        "--frequency-penalty",
+        type=Finite(-100, 100),
+        help="Subtract this from the logit of a token for each time it occurred recently.",
+    ),
+    _rare_sampling("--frequency-context-size", type=_count, default=20, help=_RECENT),
+    _rare_sampling(
+        "--extra-eos-token",
+        "extra_eos_tokens",
+        multiple=True,
+        metavar="TOKEN",
+        help="Also end after this token, given as in the vocabulary or by its id; may be repeated.",
+    ),
+)
+
+_cache_options = gathered(
+    CacheChoice,
+    "cache",
+    _cache("--max-kv-size", type=_count, help="Maximum number of tokens that the cache keeps."),
+    _cache("--prefill-step-size", type=_count, default=2048, help="Number of prompt tokens in one pass."),
     _cache("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise the key-value cache."),
-    _cache("--kv-group-size", type=click.Choice(list(map(str, GROUP_SIZES))), default="64", help="Its group size."),
+    _cache(
+        "--kv-group-size",
+        type=click.Choice(list(map(str, GROUP_SIZES))),
+        default="64",
+        help="Group size of the quantised cache.",
+    ),
     _cache(
         "--quantized-kv-start",
         type=click.IntRange(0),
         default=5000,
         show_default=True,
-        help="Tokens in the cache from which on it is quantised.",
+        help="Quantise the cache once it holds this many tokens.",
     ),
 )
-"""The options of model, drafting, template, sampling and cache."""
 
-
-def take_drafting(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options that say what drafts out of ``options``; return them under the names of `load_drafter`.
-
-    Raises:
-        ArtifactError: The dictionary or the alignment is damaged. No model has been loaded yet, which takes longer.
-    """
-    drafting = {name: options.pop(name) for name in ("dictionary", "draft_model", "alignment", "strategy", "history")}
-    for artifact in (drafting["dictionary"], drafting["alignment"]):
-        if artifact is not None:
-            read_manifest(artifact)
-    return {**drafting, "min_probability": options.pop("min_draft_prob")}
-
-
-def open_target(
-    name: str,
-    make_drafter: Callable[[Any], "Drafter | None"],
-    group_size: int | None,
-    group_sizes: Sequence[int] = (),
-    adapter_path: Path | None = None,
-) -> tuple[Any, Any, "Drafter | None"]:
-    """Load a target and its drafter, and leave the target's weights on disk until ``mx.eval`` of its parameters.
-
-    So what is wrong with a drafter is told before gigabytes are read.
-
-    Args:
-        name: Directory or hub id of the target.
-        make_drafter: Gets its tokenizer.
-        group_size: Numbers of its cache that are quantised together; None where it is not quantised.
-        group_sizes: Those that the user can choose.
-        adapter_path: Directory of a trained adapter.
-
-    Returns:
-        The model, mlx-lm's ``TokenizerWrapper``, and the drafter.
-
-    Raises:
-        SpectoolError: Something that is named cannot be used.
-    """
-    from spectool.runtime.models import load_model
-
-    if sys.stderr.isatty():
-        say(f"loading {name}")
-    model, tokenizer = load_model(name, adapter_path, lazy=True)
-    if group_size is not None:
-        check_kv_bits(model, group_size, group_sizes)
-    return model, tokenizer, make_drafter(tokenizer)
-
-
-def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
-    """Take the options of `model_options` but for the template's out of ``options``, and load what they name.
-
-    Returns:
-        The model, its tokenizer, and what ``stream_generate`` takes: the drafter among it.
-
-    Raises:
-        SpectoolError: Something that is named cannot be used.
-    """
-    drafting = take_drafting(options)
-
-    import mlx.core as mx
-
-    from spectool.runtime.loading import load_drafter
-
-    kv_bits, group_size = (int(options.pop(name) or 0) for name in ("kv_bits", "kv_group_size"))
-    model, tokenizer, drafter = open_target(
-        options.pop("model"),
-        partial(load_drafter, **drafting),
-        group_size if kv_bits else None,
-        GROUP_SIZES,
-        options.pop("adapter_path"),
-    )
-    unchanged = ("num_draft_tokens", "verify", "max_kv_size", "prefill_step_size", "quantized_kv_start")
-    arguments = {
-        "drafter": drafter,
-        "kv_bits": kv_bits or None,
-        "kv_group_size": group_size,
-        **{name: options.pop(name) for name in unchanged},
-        **sampling_arguments(model, tokenizer, options),
-    }
-    mx.eval(model.parameters())
-    return model, tokenizer, arguments
-
-
-def check_kv_bits(model: Any, group_size: int, choices: Sequence[int] = GROUP_SIZES) -> None:
-    """Check that the caches of a model can be quantised in groups, before they are. Computes nothing.
-
-    Args:
-        model: An mlx-lm model.
-        group_size: Numbers that are quantised together.
-        choices: Group sizes that the user can choose.
-
-    Raises:
-        RuntimeUnsupported: The group size does not divide the size of the heads.
-    """
-    import mlx.core as mx
-
-    from spectool.runtime.host.generation import make_prompt_cache
-
-    cache = make_prompt_cache(model)
-    model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
-    arrays = [array for entry in cache if hasattr(entry, "to_quantized") for array in (entry.keys, entry.values)]
-    sizes = {array.shape[-1] for array in arrays if array is not None}
-    if all(size % group_size == 0 for size in sizes):
-        return
-    fitting = [choice for choice in choices if all(size % choice == 0 for size in sizes)]
-    group = "--kv-group-size" if choices else "the group size"
-    advice = f"Give --kv-group-size {fitting[-1]}" if fitting else "Leave out --kv-bits"
-    raise RuntimeUnsupported(
-        f"--kv-bits: expected heads whose size is a multiple of {group} {group_size}, the model's have "
-        f"{' and '.join(map(str, sorted(sizes)))} numbers. {advice}"
-    )
-
-
-def template_variables(text: str | None) -> dict[str, Any]:
-    """Read ``--chat-template-config``."""
-    try:
-        variables = json.loads(text or "{}")
-    except ValueError:
-        variables = None
-    if not isinstance(variables, dict):
-        raise click.UsageError(f"--chat-template-config: expected a JSON object, got {text!r}")
-    return variables
+model_options = together(
+    model_option(**section("Model")),
+    click.option(
+        "--adapter-path",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Trained adapter of the model.",
+        **section("Model", rare=True),
+    ),
+    drafting_options,
+    _prompt("--system-prompt", type=Text(), metavar="TEXT", help="System message of the conversation."),
+    template_variables_option(**section("Prompt", rare=True)),
+    _sampling_options,
+    _cache_options,
+)
+"""All of them: ``model``, ``adapter_path``, ``drafting``, ``system_prompt``, ``template_variables``, ``sampling``,
+and ``cache``."""

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, json_option, show
+from spectool.commands.console import guarded, show
+from spectool.commands.options import json_option
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Prompts that ``generate`` saves, read once by the target and the draft model, and goes on after."""
+"""Prompts that ``generate`` saves once the target and the draft model have read them, and continues from later."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import say
+from spectool.commands.console import say
+from spectool.commands.model_options import DraftingChoice
 
 if TYPE_CHECKING:
     from spectool.runtime.prompt_cache import SavedPrompt
 
-_RESPELLED = 2  # last draft tokens of a prompt, which depend on what follows it
+_RESPELLED = 2  # last draft tokens of a prompt, which depend on the text that follows it
 
 
 def check_saving(path: Path, opened: Path | None, prefill_response: str | None, show_drafts: bool) -> None:
-    """Refuse what does not go with --save-prompt-cache, and a file that is something else, before a model is loaded."""
+    """Refuse options that contradict --save-prompt-cache, and files that it must not replace."""
     if opened is not None or prefill_response is not None or show_drafts:
         raise click.UsageError(
-            "--save-prompt-cache saves a prompt and gives no answer: leave out --prompt-cache-file, "
+            "--save-prompt-cache saves a prompt without an answer: leave out --prompt-cache-file, "
             "--prefill-response and --show-drafts"
         )
     if path.suffix != ".safetensors" or not path.parent.is_dir():
@@ -32,28 +33,30 @@ def check_saving(path: Path, opened: Path | None, prefill_response: str | None, 
 
 
 def check_opening(max_kv_size: int | None) -> None:
-    """Refuse what does not go with --prompt-cache-file, before a model is loaded."""
+    """Refuse options that contradict --prompt-cache-file."""
     if max_kv_size is not None:
         raise click.UsageError(
-            "--max-kv-size is decided when a prompt is saved: leave it out, or save the prompt anew with it: "
+            "--max-kv-size is decided when a prompt is saved: leave it out, or save the prompt again with it: "
             "--save-prompt-cache FILE --max-kv-size N"
         )
 
 
-def names_of(options: dict[str, Any]) -> dict[str, str]:
-    """Return what a saved prompt is told to be made with."""
-    names = {name: options[name] for name in ("model", "draft_model")}
-    if options["alignment"] is not None:
+def names_of(model: str, drafting: DraftingChoice) -> dict[str, str]:
+    """What a saved prompt is made with, as its file records it."""
+    names = {"model": model}
+    if drafting.draft_model is not None:
+        names["draft_model"] = drafting.draft_model
+    if drafting.alignment is not None:
         from spectool.runtime.loading import DEFAULT_STRATEGY
 
-        names["strategy"] = options["strategy"] or DEFAULT_STRATEGY
-    return {key: name for key, name in names.items() if name is not None}
+        names["strategy"] = drafting.strategy or DEFAULT_STRATEGY
+    return names
 
 
 def save_prompt(
     path: Path, target: Any, tokenizer: Any, prompt: list[int], arguments: dict[str, Any], made_with: dict[str, str]
 ) -> dict[str, Any]:
-    """Let the target and the draft model read ``prompt`` and save their caches; return figures.
+    """Save the caches of the target and the draft model after ``prompt``, and return figures.
 
     Raises:
         SpectoolError: A model cannot read it, or the file cannot be written.
@@ -71,7 +74,7 @@ def save_prompt(
     if drafted is not None:
         drafter.start(prompt)
         drafter.propose(1)
-        # Text that follows may be spelled with these, and a recurrent state cannot be taken back once it is saved.
+        # The last draft tokens may change with the text that follows, and a saved recurrent state cannot be rewound.
         drafted.rewind(max(0, len(drafted.tokens) - _RESPELLED))
     save_prompt_cache(path, cache, drafter, {**made_with, "fingerprint": fingerprint(target)}, tokens=prompt)
     return {
@@ -83,10 +86,10 @@ def save_prompt(
 
 
 def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: dict[str, str]) -> dict[str, Any]:
-    """Load a prompt cache, and that of the draft model; return what ``stream_generate`` takes of it.
+    """Load the prompt caches of both models; return the arguments of ``stream_generate`` that they are for.
 
     Raises:
-        SpectoolError: It is none, of another model, or quantised in another way.
+        SpectoolError: The file is not a prompt cache, or one of another model or quantisation.
     """
     from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
     from spectool.runtime.prompt_cache import fingerprint, load_prompt_cache
@@ -98,7 +101,7 @@ def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: d
     if saved.metadata.get("fingerprint", ours) != ours or ("fingerprint" not in saved.metadata and known_as != model):
         raise SpectoolError(
             f"{path}: a prompt cache of {known_as}, expected one of {model}. Give the model that it was made with, "
-            "or make the cache anew: spectool generate --save-prompt-cache"
+            "or save the prompt again: spectool generate --save-prompt-cache"
         )
     found = {entry.bits for entry in saved.cache if hasattr(entry, "bits")}
     if kv_bits is not None and found - {kv_bits}:
@@ -106,12 +109,12 @@ def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: d
     require_tokens(str(path), saved.tokens, vocabulary_size(target))
     note = _slower(saved, drafter, made_with)
     if note:
-        say(f"{path}: {note}. Save the prompt anew with these options to spare that: --save-prompt-cache")
+        say(f"{path}: {note}. To avoid that, save the prompt again with these options: --save-prompt-cache")
     return {"prompt_cache": saved.cache, "cached_tokens": saved.tokens}
 
 
 def _slower(saved: "SavedPrompt", drafter: Any, made_with: dict[str, str]) -> str:
-    """Return what a drafter must do without, or do again; nothing where it goes on as if it had read the prompt."""
+    """Why a drafter is slower than if it had read the prompt itself; empty if it is not."""
     from spectool.runtime.prompt_cache import draft_cache_of
 
     if drafter is not None and not saved.tokens:
@@ -123,6 +126,4 @@ def _slower(saved: "SavedPrompt", drafter: Any, made_with: dict[str, str]) -> st
     was, now = (names.get("strategy", "no translation") for names in (saved.metadata, made_with))
     if was == now:
         return ""
-    return (
-        f"was read by the draft model for {was}; for {now} it reads again from where the two spell a text differently"
-    )
+    return f"was read by the draft model for {was}; for {now} it reads again from the first difference between the two"

@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, say
 from spectool.artifacts.options import options_of
-from spectool.commands.model_options import drafting_options, model_option, take_drafting, template_variables
-from spectool.commands.option_sections import SectionedCommand, under
+from spectool.commands.console import guarded, say
+from spectool.commands.load_model import check_drafting, make_drafter
+from spectool.commands.model_options import DraftingChoice, drafting_options, model_option, template_variables_option
+from spectool.commands.options import SectionedCommand, section, under
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import AUTOMATIC, MAX_DRAFT_TOKENS
 from spectool.tokenization.opening import looks_like_hub_id
@@ -24,16 +25,14 @@ _logging = under("Log")
 
 
 @click.command("serve", cls=SectionedCommand)
-@model_option(under("Model"))
+@model_option(**section("Model"))
 @drafting_options
 @_address("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @_address(
     "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any that is free."
 )
 @options_of(ServerOptions)
-@under("Defaults of requests that do not say")(
-    "--chat-template-config", metavar="JSON", help='Variables of the chat template, such as {"enable_thinking": false}.'
-)
+@template_variables_option(**section("Defaults of requests that do not say"))
 @under("Cache")("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise caches from 5,000 tokens on.")
 @_logging(
     "--log-level",
@@ -45,11 +44,11 @@ _logging = under("Log")
 @_logging("--json-logs", is_flag=True, help="Log a JSON object a line.")
 @guarded
 def serve(
-    num_draft_tokens: int | None,
+    drafting: DraftingChoice,
     host: str,
     port: int,
     kv_bits: str | None,
-    chat_template_config: str | None,
+    template_variables: dict[str, Any],
     log_level: str,
     json_logs: bool,
     **options: Any,
@@ -64,13 +63,15 @@ def serve(
     Example:
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
+    num_draft_tokens = drafting.num_draft_tokens
     if num_draft_tokens is not None and num_draft_tokens > MAX_DRAFT_TOKENS:
         raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {MAX_DRAFT_TOKENS}, got {num_draft_tokens}")
-    drafting = take_drafting(options)
+    check_drafting(drafting)
     started = ServerOptions(
+        verify=drafting.verify,
         num_draft_tokens=AUTOMATIC if num_draft_tokens is None else num_draft_tokens,
         kv_bits=int(kv_bits) if kv_bits else None,
-        chat_template_args=template_variables(chat_template_config),
+        chat_template_args=template_variables,
         **options,
     )
     _check_names(started)
@@ -80,15 +81,14 @@ def serve(
     logging.captureWarnings(True)
 
     from spectool.commands.blas import blas_hint
-    from spectool.runtime.loading import load_drafter
     from spectool.serve.handler import Server
 
-    def make_drafter(name: str, tokenizer: Any) -> Any:
+    def drafter_of(name: str, tokenizer: Any) -> Any:
         # A dictionary and a draft are made for one tokenizer.
-        given = drafting if name == started.model else {key: drafting[key] for key in ("history", "min_probability")}
-        return load_drafter(tokenizer, **given)
+        others = DraftingChoice(history=drafting.history, min_draft_prob=drafting.min_draft_prob)
+        return make_drafter(drafting if name == started.model else others, tokenizer)
 
-    server = Server(host, port, started, make_drafter)
+    server = Server(host, port, started, drafter_of)
     try:
         server.wait_until_loaded()
         drafter = server.generator.model_provider.drafter

@@ -22,7 +22,7 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.replacing import renaming
+from spectool.artifacts.atomic import renaming
 from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.caches.leaves import leaves, lengths
 from spectool.runtime.decoding.drafter import Drafter

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import SpectoolError
-from spectool.commands.model_options import open_target
+from spectool.commands.load_model import open_target
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.draft_length.controller import Controller

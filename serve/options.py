@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 import click
 
-from spectool.artifacts.console import Finite
 from spectool.artifacts.options import option
-from spectool.commands.option_sections import section
+from spectool.commands.options import Finite, section
 from spectool.serve.requests import AUTOMATIC
 
 _COUNT, _SHARE = click.IntRange(1), Finite(0, 1)

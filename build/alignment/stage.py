@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from spectool import TokenizerError
 from spectool.artifacts.alignment import FORMAT, SIDES, VERSION, Alignment, Side, write_alignment
 from spectool.artifacts.alignment_checks import LONGEST_SURFACE
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.replacing import writing
 from spectool.build.alignment.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences
 from spectool.build.alignment.merge_table import has_lemma, merge_table
 from spectool.build.alignment.proof import Oracle, Proof, hard_texts, prove

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.counts import COUNTS_OF_COUNTS
-from spectool.artifacts.work import Figures, load, save
+from spectool.artifacts.resumable import Figures, load, save
 
 
 def cuts(samples: int, buckets: int) -> NDArray[np.int64]:

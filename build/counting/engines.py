@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from tqdm import tqdm
 
 from spectool import SpectoolError, require_extra
-from spectool.artifacts.work import Figures, finished, perform
+from spectool.artifacts.resumable import Figures, finished, perform
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.counts import Level
-from spectool.artifacts.work import Figures, load, save
+from spectool.artifacts.resumable import Figures, load, save
 from spectool.build.counting.buckets import cuts, figures_of, records_in, rows_of, save_rows
 from spectool.build.counting.plan import SAMPLE_EVERY
 

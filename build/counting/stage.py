@@ -20,10 +20,10 @@ import numpy as np
 from tqdm import tqdm
 
 from spectool import SpectoolError, __version__
+from spectool.artifacts.atomic import check_replaceable, writing
 from spectool.artifacts.counts import FORMAT, VERSION, write_level, write_vocabulary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.replacing import check_replaceable, writing
-from spectool.artifacts.work import Figures, discard, finished, read_json, save, working, write_json
+from spectool.artifacts.resumable import Figures, discard, finished, read_json, save, working, write_json
 from spectool.build.counting import engines
 from spectool.build.counting import ngrams as count_ngrams
 from spectool.build.counting import symbols as count_symbols

@@ -29,9 +29,9 @@ import tokenizers
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
+from spectool.artifacts.atomic import renaming
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.replacing import renaming
-from spectool.artifacts.work import Figures, load, read_json, save, write_json
+from spectool.artifacts.resumable import Figures, load, read_json, save, write_json
 from spectool.build.counting.buckets import cuts, figures_of, records_in, rows_of, save_rows
 from spectool.build.counting.plan import in_blocks
 from spectool.corpora import word_runs

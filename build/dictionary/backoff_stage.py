@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spectool import SpectoolError
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.replacing import writing
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spectool import ArtifactError, SpectoolError
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.replacing import writing
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.dictspec import NestedDictSpec

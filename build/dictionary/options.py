@@ -5,9 +5,9 @@ from typing import Literal
 
 import click
 
-from spectool.artifacts.console import Finite
 from spectool.artifacts.options import option
 from spectool.build.counting.options import size_in_bytes
+from spectool.commands.options import Finite
 
 Reading = Literal["whole", "path"]
 _TOKENS = click.IntRange(1, 64)

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import SpectoolError
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.dictionary import FORMAT, PROBABILITY_STEP, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.replacing import writing
 from spectool.build.dictionary.backoff import gain_over_thresholds
 from spectool.build.dictionary.options import Limits
 from spectool.build.inputs import Progress

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, json_option, out_option, show, table, text_options
 from spectool.artifacts.options import options_of
+from spectool.commands.console import guarded, show, table
+from spectool.commands.options import json_option, out_option, text_options
 from spectool.lab.fairness.options import FairnessOptions
 from spectool.lab.training.run_options import named
 

@@ -17,11 +17,11 @@ import pandas as pd
 
 from spectool import SpectoolError
 from spectool.artifacts.alignment import alignments_of
-from spectool.artifacts.console import progress, reading, say
+from spectool.artifacts.atomic import check_replaceable
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest
-from spectool.artifacts.replacing import check_replaceable
-from spectool.artifacts.work import Figures, finished, perform, working
+from spectool.artifacts.resumable import Figures, finished, perform, working
+from spectool.commands.console import progress, reading, say
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
 from spectool.lab.fairness.options import FairnessOptions

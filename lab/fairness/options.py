@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from spectool.artifacts.console import Finite
 from spectool.artifacts.options import option, several
+from spectool.commands.options import Finite
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.replacing import writing
 from spectool.lab.fairness.plots import draw_all
 from spectool.lab.fairness.saved import FIGURES, FORMAT, VERSION
 from spectool.lab.fairness.texts import TaskText

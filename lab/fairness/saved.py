@@ -27,7 +27,7 @@ from functools import cached_property
 from typing import Any
 
 from spectool import ArtifactError
-from spectool.artifacts.manifest import Artifact, read_json
+from spectool.artifacts.manifest import Artifact, read_bounded_json
 
 FORMAT = "spectool-fairness"
 VERSION = 1
@@ -51,7 +51,7 @@ class Fairness(Artifact):
         """
         file = self._file(FIGURES, hashed=True)
         try:
-            figures: dict[str, Any] = read_json(file, _MOST_BYTES)
+            figures: dict[str, Any] = read_bounded_json(file, _MOST_BYTES)
         except (ValueError, RecursionError) as error:
             raise ArtifactError(f"{file}: not readable ({error}). {self.again}") from error
         missing = [part for part in _PARTS if not isinstance(figures, dict) or part not in figures]

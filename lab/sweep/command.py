@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import show
-from spectool.commands.option_sections import together, under
+from spectool.commands.console import show
+from spectool.commands.options import together, under
 
 OF_SWEEP = {"out", "workers", "tokenizers", "corpora", "readings"}
 _grid = under("Grids of dictionaries")
@@ -87,7 +87,7 @@ def write_page(rows: Sequence[dict[str, Any]], out: Path) -> list[str]:
     """Write tables and plots of some runs into ``out``; return the files' names."""
     import pandas as pd
 
-    from spectool.artifacts.replacing import renaming
+    from spectool.artifacts.atomic import renaming
     from spectool.lab.sweep import tables
     from spectool.lab.sweep.paper import figures
     from spectool.lab.sweep.plots import draw_all

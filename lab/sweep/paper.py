@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from spectool import SpectoolError
-from spectool.artifacts.console import say
 from spectool.build.dictionary.options import Reading
+from spectool.commands.console import say
 from spectool.lab.sweep.grid import DictSpecAxes, Grid, Language
 
 PAPER = "paper"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spectool import ArtifactError
-from spectool.artifacts.replacing import renaming
+from spectool.artifacts.atomic import renaming
 
 RUNS = "runs.parquet"
 Row: TypeAlias = dict[str, Any]

@@ -4,7 +4,7 @@
     DIR/report.html report.md  tables and plots of them
 
 A group of runs is measured in one go by one process. What a killed sweep had finished waits in the work directory
-(`artifacts.work`) and is not measured again.
+(`artifacts.resumable`) and is not measured again.
 
 A method (`_METHODS`) takes a tokenizer, the text of a language, and its documents to replay. It also takes the rows of
 a group, in the order of their settings. It yields each row with what was built, and the counts of its replay.
@@ -26,10 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.console import progress
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.work import Figures, finished, work_path, working
+from spectool.artifacts.resumable import Figures, finished, work_path, working
 from spectool.build.counting.engines import Runner, Task, embedded
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
@@ -39,6 +38,7 @@ from spectool.build.dictionary.dictspec_stage import ORDERS
 from spectool.build.dictionary.held_out import passes, split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.inputs import quiet
+from spectool.commands.console import progress
 from spectool.lab.sweep.grid import Grid
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, Row, key, read_runs, write_runs
 from spectool.lab.sweep.text import SweptText

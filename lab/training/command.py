@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
-from spectool.artifacts.options import corpora_option, options_of, tokenizer_option
+from spectool.artifacts.options import options_of
+from spectool.commands.console import guarded, reading, say, show
+from spectool.commands.options import Finite, corpora_option, json_option, out_option, text_options, tokenizer_option
 from spectool.lab.training.options import SIZES, TrainOptions, shape_of
 from spectool.lab.training.run_options import named
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spectool.artifacts.replacing import renaming
+from spectool.artifacts.atomic import renaming
 
 CURVE = "curve.parquet"
 Row = TypeVar("Row", bound=tuple[Any, ...])

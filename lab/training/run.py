@@ -29,11 +29,11 @@ from mlx.utils import tree_flatten, tree_unflatten
 from tqdm import tqdm
 
 from spectool import ArtifactError, SpectoolError, __version__, has_extra
-from spectool.artifacts.console import say
+from spectool.artifacts.atomic import check_replaceable, renaming
 from spectool.artifacts.manifest import file_entries
-from spectool.artifacts.replacing import check_replaceable, renaming
-from spectool.artifacts.work import differences, work_path, write_json
+from spectool.artifacts.resumable import differences, work_path, write_json
 from spectool.build.inputs import Progress
+from spectool.commands.console import say
 from spectool.lab.training.curves import CURVE, Point, read_rows, write_rows
 from spectool.lab.training.run_options import RunOptions
 from spectool.lab.training.saved import FORMAT, RECORD

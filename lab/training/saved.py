@@ -6,7 +6,7 @@ In ``training.json``, ``files`` is name -> ``{"bytes", "sha256"}``; `docs/format
 from pathlib import Path
 
 from spectool import ArtifactError
-from spectool.artifacts.manifest import Manifest, check_names, check_size, read_json, verify_files
+from spectool.artifacts.manifest import Manifest, check_names, check_size, read_bounded_json, verify_files
 
 FORMAT = "spectool-draft"
 RECORD = "training.json"
@@ -19,7 +19,7 @@ def verify_draft(path: Path) -> int:
         ArtifactError: A file differs or is missing, or the record has no hashes.
     """
     try:
-        files = {name: dict(entry) for name, entry in read_json(path / RECORD)["files"].items()}
+        files = {name: dict(entry) for name, entry in read_bounded_json(path / RECORD)["files"].items()}
         manifest = Manifest(FORMAT, 1, {}, {}, {}, {}, files=files)
         check_names(path / RECORD, files)
         for name, entry in manifest.files.items():

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import guarded, json_option, out_option, reading, say, show, text_options
-from spectool.artifacts.options import corpora_option, draft_option, options_of, target_option
+from spectool.artifacts.options import options_of
+from spectool.commands.console import guarded, reading, say, show
+from spectool.commands.options import corpora_option, draft_option, json_option, out_option, target_option, text_options
 from spectool.lab.training.run_options import named
 from spectool.lab.tuning.options import TuneOptions
 

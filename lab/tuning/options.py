@@ -6,8 +6,8 @@ from typing import Literal
 import click
 
 from spectool import SpectoolError
-from spectool.artifacts.console import Finite
 from spectool.artifacts.options import option
+from spectool.commands.options import Finite
 from spectool.lab.training.run_options import RunOptions
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.utils import value_and_grad
 
-from spectool.artifacts.work import working
+from spectool.artifacts.resumable import working
 from spectool.build.inputs import Progress, Reader
 from spectool.corpora import Corpus
 from spectool.lab.training.curves import CURVE, Point

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spectool.artifacts.console import table
+from spectool.commands.console import table
 from spectool.lab.tuning.corrective import unfairness
 from spectool.lab.tuning.divergence import Divergence
 

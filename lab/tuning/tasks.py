@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from spectool import CorpusError
-from spectool.artifacts.work import load, read_json, save, write_json
+from spectool.artifacts.resumable import load, read_json, save, write_json
 from spectool.build.inputs import Progress, Reader, describe_corpus
 from spectool.corpora import Corpus
 from spectool.lab.training.curves import write_rows

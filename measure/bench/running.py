@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from mlx.utils import tree_flatten
 
 from spectool import ArtifactError
+from spectool.artifacts.atomic import check_replaceable, naming, writing
 from spectool.artifacts.benchmark import (
     FORMAT,
     PLAIN,
@@ -34,10 +35,9 @@ from spectool.artifacts.benchmark import (
     read_block,
     write_block,
 )
-from spectool.artifacts.console import progress, say
 from spectool.artifacts.manifest import MANIFEST, Manifest, read_manifest, seal
-from spectool.artifacts.replacing import check_replaceable, naming, writing
-from spectool.artifacts.work import differences, read_json, work_path, working, write_json
+from spectool.artifacts.resumable import differences, read_json, work_path, working, write_json
+from spectool.commands.console import progress, say
 from spectool.measure.bench.energy import Meter, metering
 from spectool.measure.bench.experiment import DrafterSpec, Experiment, ModelSpec, serves
 from spectool.measure.bench.machine import machine, versions

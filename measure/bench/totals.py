@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 from spectool.artifacts.benchmark import PLAIN, Benchmark, Row
-from spectool.artifacts.console import table
+from spectool.commands.console import table
 from spectool.measure.sample_size import FEWEST, LEAST
 
 _CONFIGURATION = ("model", "temperature", "drafter", "strategy", "num_draft_tokens")

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from spectool.artifacts.replacing import naming
+from spectool.artifacts.atomic import naming
 from spectool.measure.page import MARKDOWN, page_files
 from spectool.measure.report import costs, plots, summary, tables, target_text
 from spectool.measure.report.trials import PROMPT, Frame, Trials

@@ -17,9 +17,9 @@ from spectool import ArtifactError, FingerprintMismatch
 from spectool.artifacts import Alignment, Manifest, alignment_checks
 from spectool.artifacts.alignment import FORMAT, VERSION, Side, Spellings, write_alignment
 from spectool.artifacts.arrays import save_array
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.columns import read_columns, write_columns
 from spectool.artifacts.manifest import seal
-from spectool.artifacts.replacing import writing
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.alphabet import Alphabet
 from spectool.tokenization.incremental.by_ids import CanonicalIds
@@ -29,7 +29,7 @@ from spectool.tokenization.incremental.pretokens import JOIN, BoundaryTable
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.surfaces import Surfaces
 
-from ...running import error_of, run
+from ..running import error_of, run
 
 # Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; no lemma for it.
 FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]

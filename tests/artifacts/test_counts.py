@@ -11,9 +11,9 @@ import pytest
 
 from spectool import ArtifactError, IncompleteArtifact
 from spectool.artifacts import Counts, Manifest
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.counts import FORMAT, VERSION, Level, write_level, write_vocabulary
 from spectool.artifacts.manifest import seal
-from spectool.artifacts.replacing import writing
 from spectool.cli import main
 
 Columns = tuple[list[int], list[int], list[int]]

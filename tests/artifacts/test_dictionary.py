@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from spectool import ArtifactError, FingerprintMismatch, IncompleteArtifact
 from spectool.artifacts import Dictionary, Manifest, Match
 from spectool.artifacts.arrays import save_array
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.dictionary import (
     FORMAT,
     START,
@@ -25,7 +26,6 @@ from spectool.artifacts.dictionary import (
     write_dictionary,
 )
 from spectool.artifacts.manifest import seal
-from spectool.artifacts.replacing import writing
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions

@@ -16,8 +16,8 @@ import pytest
 
 from spectool import ArtifactError, IncompleteArtifact, __version__
 from spectool.artifacts import Manifest, read_manifest
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.manifest import Artifact, seal, verify_files
-from spectool.artifacts.replacing import writing
 
 from ..running import run
 

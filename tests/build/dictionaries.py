@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from spectool.artifacts import Dictionary, Manifest
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
-from spectool.artifacts.replacing import writing
 
 SMALL: dict[str, Any] = {"name": "small", "fingerprint": "a" * 64, "size": 1000}
 Row = tuple[Sequence[int], Sequence[int], float, int]

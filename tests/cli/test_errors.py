@@ -139,7 +139,7 @@ def test_a_damaged_alignment_is_not_described(work: Path, tmp_path: Path) -> Non
 def test_a_model_directory_is_no_unfinished_build(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path))
-    assert "a model directory, and no spectool artifact" in error_of(run("verify", tmp_path))
+    assert "is a model directory, not a spectool artifact" in error_of(run("verify", tmp_path))
 
 
 def test_a_mistyped_command_gets_a_suggestion() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from spectool.artifacts.console import show, table
 from spectool.cli import main
+from spectool.commands.console import show, table
 from spectool.tests.running import TOKENIZER, process, run
 from spectool.tokenization import open_tokenizer
 

@@ -16,6 +16,7 @@ from spectool import RuntimeUnsupported, SpectoolError
 from spectool.cli import main
 from spectool.commands import chat as chat_command
 from spectool.commands.conversation import Conversation
+from spectool.commands.model_options import DraftingChoice
 from spectool.runtime.chat_template import rendered
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.demo_models import demo_path
@@ -157,12 +158,7 @@ def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str,
     ],
 )
 def test_the_greeting_says_what_drafts(options: dict[str, Any], said: str) -> None:
-    assert (
-        chat_command._drafting(
-            {"history": True, "dictionary": None, "draft_model": None, "num_draft_tokens": None} | options
-        )
-        == said
-    )
+    assert chat_command._drafters(DraftingChoice(**{"min_draft_prob": 0.2} | options)) == said
 
 
 def test_a_chat_without_a_template_names_the_model() -> None:
@@ -243,10 +239,10 @@ def test_generate_goes_on_after_a_saved_prompt(path: str, loaded: tuple[Any, Any
     [
         (["--alignment", "no.align"], "no.align"),
         (["--strategy", "naive"], "strategy: is about a draft model"),
-        (["--extra-eos-token", "<nonsense>"], "no token of this model"),
+        (["--extra-eos-token", "<nonsense>"], "not a token of this model"),
         (["--logit-bias", "100"], "expected ID=BIAS"),
         (["--chat-template-config", "[]"], "expected a JSON object"),
-        (["--ignore-chat-template", "--system-prompt", "x"], "need the chat template"),
+        (["--ignore-chat-template", "--system-prompt", "x"], "needs the chat template"),
         (["--draft-model", str(demo_path("draft")), "--strategy", "naive"], "need no translation"),
     ],
 )

@@ -30,7 +30,10 @@ def test_only_finite_numbers(value: str) -> None:
         (["--prompt", "a", "--prefill-response", "\udcff"], "'--prefill-response': not UTF-8 at byte 0"),
         (["--prompt", "a", "--stop", ""], "'--stop': expected a text, got nothing"),
         (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': expected auto or a number"),
-        (["--prompt", "a", "--dict", "x", "--dict", "y"], "expected one dictionary, got 2. Make one of them: spectool"),
+        (
+            ["--prompt", "a", "--dict", "x", "--dict", "y"],
+            "expected one dictionary, got 2. Merge them into one: spectool",
+        ),
     ],
 )
 def test_generate_refuses(arguments: list[str], message: str) -> None:
@@ -54,7 +57,7 @@ def test_an_id_is_written_in_the_digits_of_ascii() -> None:
     for token in (*NUMBERS[:6], "+7", "1_0", " 7", "７", "٧", "7.0"):
         for option in (f"--logit-bias={token}=1", f"--extra-eos-token={token}"):
             result = CliRunner().invoke(main, [*command, option])
-            assert result.exit_code == 1 and "is no token of this model" in result.stderr, result.output
+            assert result.exit_code == 1 and "is not a token of this model" in result.stderr, result.output
             assert len(result.stderr) < 250
     for bias in ("9" * 5000, "nan", "", "1=", "²"):
         result = CliRunner().invoke(main, [*command, f"--logit-bias=7={bias}"])
@@ -66,7 +69,7 @@ def test_an_id_is_written_in_the_digits_of_ascii() -> None:
 def test_a_token_that_there_is_not_names_its_option(option: list[str]) -> None:
     result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "a", *option])
     token = option[1].partition("=")[0]
-    assert result.exit_code == 1 and f"{option[0]}: {token!r} is no token of this model" in result.stderr
+    assert result.exit_code == 1 and f"{option[0]}: {token!r} is not a token of this model" in result.stderr
 
 
 def test_a_model_without_its_tokenizer_is_told_so(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts import Dictionary
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.replacing import writing
 from spectool.commands.look_ups import Speller, explain
 from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.roles import Roles

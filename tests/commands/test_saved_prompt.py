@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_refused(drafters: dict[str, list[str]], tmp_path: 
         (drafters["anchored"], TARGET, 1, ("its draft cache is of model", DRAFT, "--save-prompt-cache")),
         ([], DRAFT, 1, (f"a prompt cache of {TARGET}, expected one of {DRAFT}",)),
         (["--save-prompt-cache", file], TARGET, 2, ("leave out --prompt-cache-file",)),
-        (["--max-kv-size", "64"], TARGET, 2, ("--max-kv-size is decided", "save the prompt anew")),
+        (["--max-kv-size", "64"], TARGET, 2, ("--max-kv-size is decided", "save the prompt again")),
     )
     for options, model, code, messages in cases:
         result = run("-p", REST, "--prompt-cache-file", file, *options, model=model)

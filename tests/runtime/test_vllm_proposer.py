@@ -17,9 +17,9 @@ import pytest
 
 from spectool import FingerprintMismatch, SpectoolError
 from spectool.artifacts import Dictionary, Manifest
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
-from spectool.artifacts.replacing import writing
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.demo_models import demo_path

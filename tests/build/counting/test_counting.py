@@ -17,7 +17,7 @@ from tokenizers import models, pre_tokenizers
 
 from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts import Counts
-from spectool.artifacts.work import load, save, work_path
+from spectool.artifacts.resumable import load, save, work_path
 from spectool.build import CountOptions, count
 from spectool.build.counting import ngrams as count_ngrams
 from spectool.build.counting import symbols as count_symbols

@@ -14,7 +14,7 @@ import pytest
 
 from spectool import SpectoolError
 from spectool.artifacts import Counts
-from spectool.artifacts.work import work_path
+from spectool.artifacts.resumable import work_path
 from spectool.build import CountOptions, count
 from spectool.build.counting.plan import Plan
 from spectool.corpora import open_corpus

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from scipy import stats
 
 from spectool import ArtifactError
-from spectool.artifacts.work import work_path
+from spectool.artifacts.resumable import work_path
 from spectool.cli import main
 from spectool.lab.fairness.formulas import least_by_divergence, speedup
 from spectool.lab.fairness.measuring import Measurement

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spectool.artifacts import Dictionary
-from spectool.artifacts.work import work_path
+from spectool.artifacts.resumable import work_path
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.dictspec_stage import build_dictspec, count_corpus

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spectool.artifacts.work import work_path
+from spectool.artifacts.resumable import work_path
 from spectool.lab.training.run import Run
 from spectool.tests.lab.training.tiny import TINY, curve, run, started, trained
 from spectool.tests.running import error_of

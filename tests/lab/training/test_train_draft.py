@@ -17,7 +17,7 @@ import mlx_lm
 import pytest
 from click.testing import CliRunner
 
-from spectool.artifacts.work import work_path
+from spectool.artifacts.resumable import work_path
 from spectool.cli import main
 from spectool.corpora import in_valid, open_corpus
 from spectool.tests.lab.training.tiny import CONFIG, OTHER, TINY, TOKENIZER, curve, run, trained

@@ -13,7 +13,7 @@ import mlx_lm
 import numpy as np
 import pytest
 
-from spectool.artifacts.work import work_path
+from spectool.artifacts.resumable import work_path
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.lab.training.curves import CURVE, Point, read_rows

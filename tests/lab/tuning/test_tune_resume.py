@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spectool.artifacts.work import work_path
+from spectool.artifacts.resumable import work_path
 from spectool.lab.training.curves import CURVE, Point, read_rows
 from spectool.lab.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint
 from spectool.tests.lab.training.tiny_pair import CORPORA, TINY, run, stored, tuned

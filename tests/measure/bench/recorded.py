@@ -10,7 +10,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from spectool.artifacts.benchmark import Benchmark, Row
-from spectool.artifacts.work import work_path
+from spectool.artifacts.resumable import work_path
 from spectool.cli import main
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.demo_models import demo_path

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from spectool.artifacts.benchmark import Benchmark
-from spectool.artifacts.work import work_path
+from spectool.artifacts.resumable import work_path
 from spectool.tests.measure.bench.recorded import (
     TARGET,
     TOKENS,

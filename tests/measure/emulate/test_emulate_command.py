@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from mlx.utils import tree_flatten
 
-from spectool.artifacts import console
 from spectool.cli import main
+from spectool.commands import console
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.tests.measure.emulate.emulating import OTHER, TARGET, figures, run

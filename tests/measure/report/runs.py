@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.benchmark import FORMAT, PLAIN, VERSION, Row, write_block
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.replacing import writing
 from spectool.runtime.draft_length.cost_model import CostModel
 
 STEP = 0.05  # seconds of a plain step

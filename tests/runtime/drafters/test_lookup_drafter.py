@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts import Dictionary, Manifest
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
-from spectool.artifacts.replacing import writing
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions

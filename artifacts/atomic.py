@@ -1,8 +1,8 @@
-"""Getting an artifact into its place, so that no kill and no error leaves half of one.
+"""Atomic directories and files, so that neither a kill nor an error leaves half of an artifact.
 
-Everything is written to a sibling ``.OUT.<pid>.partial`` and renamed. Whenever the process is killed, OUT is absent,
-the old artifact, or the whole new one. An old artifact waits as ``.OUT.previous`` between the two renames of a
-replacement; the next build puts it back.
+An artifact is written to a sibling ``.OUT.<pid>.partial`` and then renamed. At any time, OUT is absent, the old
+artifact, or the whole new one. Replacing takes two renames, between which the old artifact is ``.OUT.previous``; if the
+process is killed there, the next build puts it back.
 """
 
 import errno
@@ -23,10 +23,10 @@ _NO_ROOM = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def naming(out: Path) -> Iterator[None]:
-    """Name what was being written in an error of a full disk, which names no file itself.
+    """Turn the error of a full disk, which names no file, into one that names ``out``.
 
     Raises:
-        ArtifactError: There is no room.
+        ArtifactError: The disk is full.
     """
     try:
         yield
@@ -41,16 +41,16 @@ def naming(out: Path) -> Iterator[None]:
 
 @contextmanager
 def writing(out: Path) -> Iterator[Path]:
-    """Give a scratch directory that becomes ``out`` when the block ends well.
+    """A scratch directory that becomes ``out`` when the block ends.
 
-    The block writes its data files into the directory and calls `seal` as its last act. If it
-    raises, nothing of it remains and ``out`` is untouched.
+    The block writes its data files into the directory and finally calls `seal`. If it raises, the directory is removed
+    and ``out`` is untouched.
 
     Raises:
-        ArtifactError: ``out`` cannot be replaced (`check_replaceable`), or no directory can be made there, or
-            there is no room (`naming`).
+        ArtifactError: ``out`` cannot be replaced (`check_replaceable`), the directory cannot be created, or the disk is
+            full.
     """
-    out = out.resolve()  # behind a link lies the artifact to replace, not the link
+    out = out.resolve()  # the artifact that a link points to is replaced, not the link
     previous = previous_path(out)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -64,7 +64,7 @@ def writing(out: Path) -> Iterator[Path]:
         with naming(out):
             yield partial
         if not (partial / MANIFEST).is_file():
-            raise ArtifactError(f"{out}: the build ended without a manifest; this is a defect of the stage")
+            raise ArtifactError(f"{out}: the build ended without a manifest; this is a bug of the stage")
         sealed = parse_manifest(partial / MANIFEST)
         check_replaceable(out, sealed.format, {role: side["fingerprint"] for role, side in sealed.tokenizers.items()})
         if out.exists():  # a directory cannot replace a non-empty one in one step
@@ -77,7 +77,7 @@ def writing(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def renaming(path: Path, suffix: str = ".partial") -> Iterator[Path]:
-    """Give another name beside ``path``; the file written there gets its own name when the block ends well."""
+    """A temporary path next to ``path``; the file that is written there is renamed when the block ends."""
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{suffix}")
     try:
         yield partial
@@ -89,20 +89,20 @@ def renaming(path: Path, suffix: str = ".partial") -> Iterator[Path]:
 def check_replaceable(
     out: Path, format_name: str | None = None, fingerprints: Mapping[str, str] | None = None
 ) -> dict[str, Any] | None:
-    """Check, before any work, that ``out`` can be written and that nothing but its like would be lost.
+    """Check that ``out`` can be written, and that at most an artifact of the same kind is replaced.
 
     Args:
-        out: Directory of an artifact to write.
-        format_name: The format that will be written; an artifact of another one is not replaced.
-        fingerprints: Those of its tokenizers by role; an artifact of other ones is not replaced.
+        out: Directory of the artifact to write.
+        format_name: Its format.
+        fingerprints: Fingerprints of its tokenizers, by role.
 
     Returns:
-        Arguments and inputs of the artifact that is to be replaced; None where there is none.
+        Arguments and inputs of the artifact that will be replaced; None if nothing is there.
 
     Raises:
         ArtifactError: Something else is there, or nothing can be written there.
     """
-    above = out.resolve().parents or (out.resolve(),)  # nothing is above the root
+    above = out.resolve().parents or (out.resolve(),)  # the root has no parents
     folder = next(parent for parent in above if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise ArtifactError(f"{out}: cannot be written there ({folder} is no writable directory). Choose another -o")
@@ -111,7 +111,7 @@ def check_replaceable(
     if not out.is_dir() or not (out / MANIFEST).is_file():
         raise ArtifactError(f"{out}: exists and is not a spectool artifact. Choose another -o, or remove it first")
     try:
-        found = parse_manifest(out / MANIFEST)  # a manifest of something else is refused as well
+        found = parse_manifest(out / MANIFEST)  # refuses the manifest of something else
     except ArtifactError as error:
         raise ArtifactError(f"{error}. It is not replaced: choose another -o, or remove it first") from error
     if format_name is not None and found.format != format_name:
@@ -133,14 +133,14 @@ def _sides(fingerprints: Mapping[str, str]) -> str:
 
 
 def _discard(previous: Path, scratch: Path) -> None:
-    """Remove ``previous`` under another name: one that is there is whole, even if this is killed."""
+    """Remove ``previous`` under another name, so that it is whole as long as it has its own."""
     if previous.exists():
         previous.rename(scratch)
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _recover(out: Path, previous: Path, scratch: Path) -> None:
-    """Undo what a killed build left: an old artifact moved aside, and scratch directories of dead processes."""
+    """Clean up after killed builds: put an old artifact back, and remove scratch directories of dead processes."""
     if previous.exists():
         if out.exists():
             _discard(previous, scratch)
@@ -157,6 +157,6 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except PermissionError:
         return True
-    except (ProcessLookupError, OverflowError):  # no process has a number as large as that
+    except (ProcessLookupError, OverflowError):  # the number is too large for a process
         return False
     return True

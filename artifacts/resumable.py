@@ -1,13 +1,13 @@
-"""The scratch directory of a long run: finished work and what it hands on, so that a killed run goes on.
+"""The work directory of a long run, which keeps finished tasks so that a killed run can be resumed.
 
     .OUT.work/
       key.json            what the result depends on
       lock                held while a process works there
-      done/TASK.json      what a finished task returned; a task that has one is never run again
-      NAME.npy  NAME.arrow  NAME.text      data between tasks, each written under another name and renamed
+      done/TASK.json      what a finished task returned; such a task is not run again
+      NAME.npy  NAME.arrow  NAME.text      data that tasks hand on, each file written atomically
 
-A task is a top-level function of the directory and of small arguments; it reads files, writes files
-of fixed names and returns numbers. Running one twice, or on another machine, gives the same files.
+A task is a top-level function of the directory and of small arguments. It reads files, writes files with fixed names,
+and returns numbers; running it again gives the same files.
 """
 
 import json
@@ -22,16 +22,16 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from spectool import ArtifactError
-from spectool.artifacts.replacing import naming, renaming
+from spectool.artifacts.atomic import naming, renaming
 
 _MOST_NAMED = 4  # differences in a message
 
 Figures = dict[str, Any]
-"""What a task returns: numbers by name, as JSON holds them."""
+"""What a task returns: JSON values by name."""
 
 
 def work_path(out: Path) -> Path:
-    """Where the work for the artifact ``out`` lies."""
+    """The work directory of the artifact ``out``."""
     out = out.resolve()
     return out.with_name(f".{out.name}.work")
 
@@ -45,20 +45,19 @@ def working(
     keep: Sequence[str] = ("done/*",),
     begin_anew: bool = True,
 ) -> Iterator[Path]:
-    """Give the work directory of an artifact, locked, with what an earlier run with the same key has finished.
+    """The work directory of an artifact, locked, with the finished tasks of an earlier run that has the same key.
 
-    It is removed when the block ends well; else it stays, if it has any of the files to keep.
+    It is removed when the block ends. If the block raises, it stays as long as it has a file worth keeping.
 
     Args:
         out: The artifact.
         key: What the result depends on, as JSON values.
-        what: The kind of run, for messages: ``another COUNT is writing there``.
-        keep: Patterns of files that are kept for a later run.
-        begin_anew: Discard the work of a run with another key; else that is an error.
+        what: The kind of run, for messages.
+        keep: Patterns of files that are worth keeping.
+        begin_anew: Whether to discard the work of a run with another key, which is otherwise an error.
 
     Raises:
-        ArtifactError: Another process works there, there is no room (`naming`), or a run with another key has left
-            something and ``begin_anew`` is not set.
+        ArtifactError: Another process works there, the disk is full, or there is work of a run with another key.
     """
     work = work_path(out)
     work.mkdir(parents=True, exist_ok=True)
@@ -68,7 +67,7 @@ def working(
             if not begin_anew and _any(work, keep):
                 raise ArtifactError(
                     f"{out}: another {what} was begun there: {differences(there or {}, key)}. Give its command again "
-                    f"to go on with it, choose another -o, or remove {work} to begin anew"
+                    f"to go on with it, choose another -o, or remove {work} to start again"
                 )
             for path in work.iterdir():
                 if path.name != "lock":
@@ -88,11 +87,7 @@ def working(
 
 @contextmanager
 def _locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file until the block ends.
-
-    Raises:
-        ArtifactError: Another process holds it; the message begins with ``busy``.
-    """
+    """Hold a lock file; the error says ``busy`` if another process holds it."""
     try:
         with FileLock(path, blocking=False):
             yield
@@ -105,7 +100,7 @@ def _any(work: Path, patterns: Sequence[str]) -> bool:
 
 
 def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Name the values in which two keys differ, at most a few of them."""
+    """The first few values in which two keys differ, in words."""
     one, two = _flat(there), _flat(now)
     names = [name for name in {**one, **two} if one.get(name) != two.get(name)]
     said = [f"{name} is {_short(one.get(name))} there and {_short(two.get(name))} now" for name in names[:_MOST_NAMED]]
@@ -114,7 +109,7 @@ def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay out nested values by dotted names."""
+    """Nested values by dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         inner = _flat(value) if isinstance(value, dict) else None
@@ -128,42 +123,42 @@ def _short(value: Any) -> str:
 
 
 def perform(function: Callable[..., Figures], work: Path, task: str, *arguments: Any) -> Figures:
-    """Run a task and record that it is finished."""
+    """Run a task, record its figures, and return them."""
     figures = function(work, *arguments)
     write_json(work / "done" / f"{task}.json", figures)
     return figures
 
 
 def finished(work: Path, task: str) -> Figures | None:
-    """Return the figures of a task that is finished, or None."""
+    """The figures of a finished task, None if it is not finished."""
     figures: Figures | None = read_json(work / "done" / f"{task}.json")
     return figures
 
 
 def save(work: Path, name: str, values: NDArray[Any]) -> None:
-    """Write an array as ``NAME.npy``, in one step."""
+    """Write an array as ``NAME.npy``, atomically."""
     path = work / f"{name}.npy"
     with renaming(path) as partial, partial.open("wb") as stream:
         try:
             np.save(stream, values, allow_pickle=False)
-        except OSError as error:  # NumPy's own has neither a number nor a name
+        except OSError as error:  # NumPy's error has neither number nor file name
             raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def load(work: Path, name: str, mapped: bool = False) -> NDArray[Any]:
-    """Read the array of `save`, or map it into memory."""
+    """An array of `save`, read or mapped into memory."""
     values: NDArray[Any] = np.load(work / f"{name}.npy", mmap_mode="r" if mapped else None, allow_pickle=False)
     return values
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON, in one step."""
+    """Write a value as JSON, atomically."""
     with renaming(path) as partial:
         partial.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
-    """Read a value of `write_json`; None where there is no such file."""
+    """A value of `write_json`, None if there is no such file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -171,7 +166,7 @@ def read_json(path: Path) -> Any:
 
 
 def discard(work: Path, *patterns: str) -> None:
-    """Remove files that no task needs any more."""
+    """Remove the files that match patterns."""
     for pattern in patterns:
         for path in work.glob(pattern):
             path.unlink(missing_ok=True)

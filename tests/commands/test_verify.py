@@ -8,10 +8,10 @@ import pytest
 
 from spectool.artifacts import Manifest
 from spectool.artifacts.arrays import save_array
+from spectool.artifacts.atomic import writing
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
-from spectool.artifacts.replacing import writing
 from spectool.tests.artifacts.hostile import reseal
 from spectool.tests.running import TOKENIZER, error_of, run
 from spectool.tokenization import open_tokenizer

@@ -1,0 +1,204 @@
+"""Options that several commands share, the types of their values, and how help texts list options.
+
+The shared options are decorators of `click.option` that take further arguments, such as ``help`` or ``required``.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial, wraps
+from pathlib import Path
+from textwrap import TextWrapper
+from typing import Any
+
+import click
+
+from spectool import SpectoolError
+from spectool.commands.console import require_utf8
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+_OTHERS = "Other options"
+EXPLAIN_ALL = "spectool.explain_all"
+"""Key in the `meta` of a command's context whose help explains every option."""
+
+
+class Text(click.types.StringParamType):
+    """Text that is valid UTF-8."""
+
+    def __init__(self, empty: bool = True) -> None:
+        """Accept an ``empty`` text or not."""
+        self._empty = empty
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text, checked."""
+        text = super().convert(value, param, ctx)
+        if not text and not self._empty:
+            self.fail("expected a text, got nothing.", param, ctx)
+        try:
+            require_utf8(text)
+        except SpectoolError as error:
+            self.fail(f"{error}.", param, ctx)
+        return text
+
+
+class Finite(click.FloatRange):
+    """A range of numbers without ``nan`` and ``inf``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, checked."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+class JsonObject(click.types.StringParamType):
+    """A JSON object, as a dictionary."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The dictionary."""
+        try:
+            found = value if isinstance(value, dict) else json.loads(value)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            self.fail(f"expected a JSON object, got {value!r}", param, ctx)
+        return found
+
+
+tokenizer_option = partial(click.option, "--tokenizer", "--model", "tokenizer", metavar="T")
+"""A tokenizer: directory, tokenizer.json or hub id."""
+
+draft_option = partial(click.option, "--draft", "--draft-model", "draft", required=True)
+"""A draft model, or its tokenizer."""
+
+target_option = partial(click.option, "--target", "--model", "target", required=True)
+"""The target, likewise."""
+
+corpora_option = partial(click.option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
+"""Corpora, each with a name or without."""
+
+path_option = partial(click.option, type=click.Path(path_type=Path))
+"""A file or directory."""
+
+out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+def together(*options: Decorator) -> Decorator:
+    """One decorator that adds several options, in their order."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def gathered(kind: type, name: str, *options: Decorator) -> Decorator:
+    """A decorator that adds options whose values a command gets as one argument.
+
+    Args:
+        kind: A dataclass with a field for each option.
+        name: Name of the argument.
+        options: The options.
+    """
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def run(*args: Any, **values: Any) -> Any:
+            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            return command(*args, **values)
+
+        return together(*options)(run)
+
+    return add
+
+
+def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every command that reads text; it gets them as ``reads``, arguments of `open_corpus`."""
+
+    @wraps(command)
+    def run(*args: Any, text_field: str | None, encoding: str | None, on_error: str, **others: Any) -> Any:
+        reads = {"text_field": text_field, "encoding": encoding, "on_error": on_error}
+        return command(*args, reads=reads, **others)
+
+    options = together(
+        click.option("--text-field", metavar="NAME", help="Column with the text, in JSONL, Parquet and hub data sets."),
+        click.option(
+            "--encoding",
+            metavar="NAME",
+            help="Encoding of text files, such as cp1250, cp1251, koi8-u or utf-16; by default UTF-8, or what a byte "
+            "order mark says.",
+        ),
+        click.option(
+            "--on-error",
+            type=click.Choice(["stop", "repair"]),
+            default="stop",
+            show_default=True,
+            help="At damaged characters, stop and name the place, or drop and count them.",
+        ),
+    )
+    return options(run)
+
+
+class _Option(click.Option):
+    """An option that the help lists under a heading, or among those that only ``--help-all`` explains."""
+
+    def __init__(self, *args: Any, heading: str, rare: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.heading, self.rare = heading, rare
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists options by heading, in the order in which the headings come."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if any(getattr(parameter, "rare", False) for parameter in self.params):
+            text = "Explain every option."
+            self.params.append(
+                click.Option(
+                    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_explain_all, help=text
+                )
+            )
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections; options without a heading come last, and rare ones are only named."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        rare: list[str] = []
+        for parameter in self.get_params(ctx):
+            if getattr(parameter, "rare", False) and EXPLAIN_ALL not in ctx.meta:
+                rare.append(parameter.opts[0])
+            elif (record := parameter.get_help_record(ctx)) is not None:
+                sections.setdefault(getattr(parameter, "heading", _OTHERS), []).append(record)
+        sections[_OTHERS] = sections.pop(_OTHERS, [])
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+        if rare:
+            with formatter.section("Explained by --help-all"):
+                indent = " " * formatter.current_indent
+                lines = TextWrapper(formatter.width, indent, indent, break_on_hyphens=False).wrap(", ".join(rare))
+                formatter.write("\n".join(lines) + "\n")
+
+
+def _explain_all(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        context.meta[EXPLAIN_ALL] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+def section(heading: str, rare: bool = False) -> dict[str, Any]:
+    """Arguments of `click.option` that put an option under a heading; a ``rare`` one is explained by --help-all."""
+    return {"cls": _Option, "heading": heading, "rare": rare}
+
+
+def under(heading: str) -> Callable[..., Decorator]:
+    """`click.option` for options under a heading."""
+    return partial(click.option, **section(heading))

@@ -1,0 +1,119 @@
+"""The command ``verify``."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spectool import ArtifactError, SpectoolError
+from spectool.commands.console import guarded, in_a_line, say
+from spectool.commands.describe import READERS, describe
+from spectool.commands.options import json_option
+
+if TYPE_CHECKING:
+    from spectool.artifacts.alignment import Alignment
+
+
+@click.command("verify")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--recheck",
+    "--proof",
+    "recheck",
+    is_flag=True,
+    help="Of alignments: compare the joined ids with both tokenizers again.",
+)
+@click.option("--draft", "--draft-model", metavar="D", help="With --recheck: the draft's tokenizer, if it has moved.")
+@click.option("--target", "--model", metavar="T", help="With --recheck: the target's tokenizer, likewise.")
+@click.option("--seed", type=int, help="With --recheck: seed of its texts; by default that of `align`.")
+@json_option
+@guarded
+def verify(
+    paths: tuple[Path, ...], recheck: bool, draft: str | None, target: str | None, seed: int | None, as_json: bool
+) -> None:
+    """Check that artifacts are whole: checksums of all files, then every invariant of the format.
+
+    All of them are checked, even if one is damaged; the exit status is then 1.
+
+    \b
+    Examples:
+        spectool verify pl.dict qwen-bielik.align pl.counts
+        spectool verify qwen-bielik.align --recheck --seed 12
+    """
+    found: list[dict[str, Any]] = []
+    for path in paths:
+        facts: dict[str, Any] = {"path": str(path)}
+        found.append(facts)
+        try:
+            for line in _verified(path, facts, {"draft": draft, "target": target} if recheck else None, seed):
+                if not as_json:
+                    click.echo(line)
+            facts["whole"] = True
+        except (SpectoolError, OSError) as error:
+            if click.get_current_context().find_root().params.get("debug"):
+                raise
+            facts |= {"whole": False, "error": in_a_line(error)}
+            if not as_json:
+                say(f"Error: {facts['error']}")
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False, indent=1))
+    if not all(facts["whole"] for facts in found):
+        sys.exit(1)
+
+
+def _verified(
+    path: Path, facts: dict[str, Any], tokenizers: Mapping[str, str | None] | None, seed: int | None
+) -> Iterator[str]:
+    """Verify an artifact step by step: yields a line for each step and adds what was found to ``facts``.
+
+    Raises:
+        SpectoolError: The first thing that is wrong.
+    """
+    from spectool.artifacts.default_paths import find_artifact
+    from spectool.artifacts.manifest import read_manifest, verify_files
+    from spectool.build.alignment.proof import require_proven
+
+    path = find_artifact(path)
+    facts["path"] = str(path)
+    if (path / "training.json").is_file():
+        size = resolve_name("spectool.lab.training.saved:verify_draft")(path)
+        facts |= {"format": "spectool-draft", "bytes": size}
+        yield f"{path}: whole (spectool-draft, {size:,} bytes)"
+        return
+    manifest = read_manifest(path)
+    if manifest.format not in READERS:
+        raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(READERS)}")
+    verify_files(path, manifest)  # first, because the reader would name a consequence
+    artifact = resolve_name(READERS[manifest.format])(path)
+    artifact.check()
+    describe(manifest, path)  # requires every figure that `inspect` shows
+    facts |= {"format": manifest.format, "version": manifest.version, "bytes": manifest.total_bytes}
+    yield f"{path}: whole ({manifest.format} {manifest.version}, {manifest.total_bytes:,} bytes)"
+    if manifest.format == "spectool-alignment":
+        require_proven(path, manifest, say)
+        for side, line in _checked_again(artifact, tokenizers, seed) if tokenizers else ():
+            facts[f"{side}_proof"] = line
+            yield f"{path}: {line}"
+
+
+def _checked_again(
+    opened: "Alignment", tokenizers: Mapping[str, str | None], seed: int | None
+) -> Iterator[tuple[str, str]]:
+    """Repeat the check of an alignment: yields each side and what was found."""
+    from spectool.build.alignment.proof import LOST, prove_again
+    from spectool.tokenization.opening import open_tokenizer
+
+    recorded = opened.manifest.tokenizers
+    draft, target = (open_tokenizer(tokenizers[role] or str(recorded[role]["name"])) for role in ("draft", "target"))
+    seed = int(opened.manifest.arguments["seed"]) if seed is None else seed
+    for side, found in prove_again(opened, draft, target, seed).items():
+        line = f"{side} ids are {found} (seed {seed})"
+        if found.used(side).share > LOST:
+            raise ArtifactError(
+                f"{opened.path}: {line}. Align again; if that says the same, please report the tokenizer"
+            )
+        yield side, line
