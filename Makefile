@@ -20,11 +20,12 @@ test-real: .venv/installed       ## the main job with pretrained models, where t
 test-slow: .venv/installed       ## everything, randomised tests of an hour included
 	$(BIN)/python -m pytest -n auto --dist loadfile -m ''
 
-check: .venv/installed           ## lint, format, types, import arrows
+check: .venv/installed           ## lint, format, types, import arrows, workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/zizmor --offline --quiet .github
 
 format: .venv/installed          ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix .
