@@ -31,9 +31,8 @@ format: .venv/installed          ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/installed            ## write docs/cli.md and the pages of tables anew, and the site into .scratch/site; broken links are errors
+docs: .venv/installed            ## write docs/cli.md, and the site into .scratch/site; broken links are errors
 	$(BIN)/python docs/write_cli_reference.py
-	$(BIN)/python docs/write_tables.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open .scratch/site/index.html"
