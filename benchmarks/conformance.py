@@ -29,7 +29,8 @@ import click
 import numpy as np
 from conformance_sources import fetched, sources
 from frontiers import Oracle, check_document, check_split_tokens
-from real_data import SHARED, real_corpus
+from real_data import real_corpus
+from real_models import SHARED
 from tqdm import tqdm
 
 from spectool import TokenizerError

@@ -23,8 +23,7 @@ from typing import Any
 import click
 import numpy as np
 from lockstep import Lockstep, Row, row_length
-from real_artifacts import alignment_of
-from real_data import SHARED, encoded, real_corpus
+from real_data import alignment_of, encoded, real_corpus, tokenizer_of
 from real_models import PACKAGES, real_model
 from real_text import Written, read_text, repeated_4_grams, text_path
 from tqdm import tqdm
@@ -71,9 +70,8 @@ def main(
 ) -> None:
     """Replay with every strategy and step; save and print."""
     model, loaded = load_model(real_model(draft))
-    where = Path(real_model(target)) if target in PACKAGES else SHARED / "tokenizers" / target
-    sides = open_tokenizer(loaded), open_tokenizer(str(where))
-    alignment = Alignment(alignment_of(f"{draft}-{target}-{language}", Path(real_model(draft)), where, language))
+    sides = open_tokenizer(loaded), open_tokenizer(str(tokenizer_of(target)))
+    alignment = Alignment(alignment_of(draft, target, language))
     if target in PACKAGES:
         texts = read_text(text_path(target, language, temperature))
     else:

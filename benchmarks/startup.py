@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
-from real_artifacts import ARTIFACTS, made
-from real_data import SHARED
+from real_data import made
+from real_models import SHARED
 
 RESULTS = Path(__file__).parent / "results" / "startup.jsonl"
 TEXT = SHARED / "corpora" / "crh.train.txt.zst"  # small enough to count in a minute, for any tokenizer
@@ -81,8 +81,8 @@ def _artifacts(draft: str, target: str) -> dict[str, str]:
     """Make what a pair needs; return where everything is."""
     folders = {side: str(SHARED / "tokenizers" / name) for side, name in (("draft", draft), ("target", target))}
     builds = _builds(**folders)
-    pair = made(ARTIFACTS / f"startup-{draft}-{target}.align", *builds["align"])
-    dictionary = made(ARTIFACTS / f"startup-{target}.dict", *builds["build-dict"])
+    pair = made(f"startup-{draft}-{target}.align", *builds["align"])
+    dictionary = made(f"startup-{target}.dict", *builds["build-dict"])
     return {**folders, "alignment": str(pair), "dictionary": str(dictionary)}
 
 
