@@ -1,4 +1,4 @@
-"""Real tokenizers and corpora for the benchmarks, from the folder named by SPECTOOL_SHARED, and what is built from them.
+"""Real tokenizers and corpora, from the folder named by SPECTOOL_SHARED, and what is built from them.
 
 Dictionaries and alignments are made by the commands once and kept in .scratch/artifacts.
 """
@@ -70,6 +70,7 @@ def _corpus(language: str) -> tuple[str, Path]:
 
 
 def made(name: str, *command: object) -> Path:
+    """Return an artifact, made by a command of spectool if it is not there yet."""
     out = Path(__file__).parent.parent / ".scratch" / "artifacts" / name
     if not out.exists():
         out.parent.mkdir(parents=True, exist_ok=True)
