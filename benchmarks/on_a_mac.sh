@@ -2,15 +2,15 @@
 # The papers' experiments on this machine, from nothing to one page: models, artifacts, a run, a report.
 #
 #     benchmarks/on_a_mac.sh [FOLDER]           the papers' models: 40 GB to fetch, 20 GB on disk, a night
-#     benchmarks/on_a_mac.sh --small [FOLDER]   the models of real_models.py in their place: whether it works
+#     benchmarks/on_a_mac.sh --quick [FOLDER]   small models instead, in minutes: whether it works, and first figures
 #
 # What is there already is not made again, so it may be stopped at any time and given again. Within the run, plain
 # decoding and all configurations take turns in an order drawn anew for each prompt; before each prompt the machine
 # rests for PAUSE seconds (20 by default). Close other programs, and keep the machine on mains power.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-small=no
-if [ "${1:-}" = --small ]; then small=yes; shift; fi
+quick=no
+if [ "${1:-}" = --quick ]; then quick=yes; shift; fi
 folder=${1:-.scratch/on-a-mac}
 pause=${PAUSE:-20}
 text_pl=wiki-pl text_uk=wiki-uk options=() experiment=benchmarks/experiments/mac.toml
@@ -29,7 +29,7 @@ have() {
 }
 fetch() { have "$1" "$bin/mlx_lm.convert" --hf-path "$2" --mlx-path "$folder/$1" -q --q-bits "$3"; }
 
-if [ $small = yes ]; then
+if [ $quick = yes ]; then
   cache=${SPECTOOL_MODELS:-$("$bin/python" -c 'from platformdirs import user_cache_path as p; print(p("spectool-models"))')}
   "$bin/python" benchmarks/real_models.py smollm2-135m gemma3-270m qwen2.5-coder-0.5b
   link() { have "$1" ln -s "$cache/$2" "$folder/$1"; }
@@ -40,7 +40,7 @@ if [ $small = yes ]; then
   link gemma-3-4b gemma3-270m
   text_pl=sample:pl text_uk=sample:uk pause=0
   experiment=$folder/small.toml  # the page must not pass for the large models'
-  sed '0,/^name = "/s//name = "Small models in the place of the large ones. /' benchmarks/experiments/mac.toml >"$experiment"
+  sed 's/^name = "/name = "Small models instead of the large ones. /' benchmarks/experiments/mac.toml >"$experiment"
   options=(--prompts pl:question --prompts uk:question --count 2 --tokens 16 --num-draft-tokens 2)
 else
   fetch bielik-11b speakleash/Bielik-11B-v3.0-Instruct 8

@@ -1,14 +1,19 @@
-"""Real tokenizers and corpora for the benchmarks, from the folder named by SPECTOOL_SHARED."""
+"""Real tokenizers and corpora, from the folder named by SPECTOOL_SHARED, and what is built from them.
 
-import os
+Dictionaries and alignments are made by the commands once and kept in .scratch/artifacts.
+"""
+
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from real_models import PACKAGES, SHARED, real_model
+
 from spectool.corpora import Corpus, open_corpus
 from spectool.tokenization import Tokenizer, open_tokenizer
 
-SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 _BATCH = 512  # documents encoded at once
 
 
@@ -31,3 +36,43 @@ def encoded(tokenizer: Tokenizer, corpus: Corpus, tokens: int) -> Iterator[list[
             tokens -= len(ids)
             if tokens <= 0:
                 return
+
+
+def tokenizer_of(name: str) -> Path:
+    """Where a model is, or a tokenizer without one."""
+    shared = SHARED / "tokenizers" / name
+    return shared if name not in PACKAGES and shared.is_dir() else Path(real_model(name))
+
+
+def dictionary_of(model: str, language: str, *options: object) -> Path:
+    """The dictionary for a real model's tokenizer from the training text of a language."""
+    return made(
+        f"{model}-{language}.dict", "build-dict", "--tokenizer", tokenizer_of(model), *_corpus(language), *options
+    )
+
+
+def dictspec_of(model: str, language: str) -> Path:
+    """The DictSpec paper's compact dictionary (section 4.5), likewise."""
+    options = "--method", "dictspec", "--orders", "n123", "--entries", 200_000, "--min-prob", 0.8
+    tokenizer = "--tokenizer", tokenizer_of(model)
+    return made(f"dictspec-{model}-{language}.dict", "build-dict", *options, *tokenizer, *_corpus(language))
+
+
+def alignment_of(draft: str, target: str, language: str) -> Path:
+    """The alignment from one real model's tokenizer to another's."""
+    sides = "--draft", tokenizer_of(draft), "--target", tokenizer_of(target)
+    return made(f"{draft}-{target}-{language}.align", "align", *sides, *_corpus(language))
+
+
+def _corpus(language: str) -> tuple[str, Path]:
+    train, valid = (SHARED / "corpora" / f"{language}.{part}.txt.zst" for part in ("train", "valid"))
+    return "--corpus", train if train.exists() else valid  # of English there is little
+
+
+def made(name: str, *command: object) -> Path:
+    """Return an artifact, made by a command of spectool if it is not there yet."""
+    out = Path(__file__).parent.parent / ".scratch" / "artifacts" / name
+    if not out.exists():
+        out.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([sys.executable, "-m", "spectool.cli", *map(str, command), "-o", str(out)], check=True)
+    return out

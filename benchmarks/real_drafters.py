@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from real_artifacts import dictionary_of, dictspec
+from real_data import dictionary_of, dictspec_of
 from real_ladder import interval
-from real_models import real_model
 from real_text import FOLDER, read_text, repeated_4_grams
 
 from spectool.artifacts import Dictionary
@@ -35,8 +34,8 @@ _TEXT = re.compile(r"(?P<language>\w+)\.t(?P<temperature>[\d.]+?)(\.p(?P<penalty
 
 def drafters(model: str, language: str) -> Iterator[tuple[str, Drafter]]:
     """Yield every drafter by name."""
-    ours = Dictionary(dictionary_of(f"{model}-{language}", Path(real_model(model)), language))
-    theirs = Dictionary(dictspec(f"{model}-{language}-dictspec", Path(real_model(model)), language))
+    ours = Dictionary(dictionary_of(model, language))
+    theirs = Dictionary(dictspec_of(model, language))
     yield "prompt look-up (vLLM)", PromptLookupDrafter()
     yield "DictSpec", LookupDrafter(theirs)
     yield "DictSpec and prompt look-up", with_prompt_lookup(LookupDrafter(theirs, False))

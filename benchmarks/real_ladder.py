@@ -15,16 +15,12 @@ Prints a Markdown table and adds to ``benchmarks/results/real_ladder.jsonl``. Pr
 import json
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
-from lockstep import Lockstep, Row, row_length
-from real_artifacts import alignment_of
-from real_data import SHARED, encoded, real_corpus
+from real_data import alignment_of, encoded, real_corpus, tokenizer_of
 from real_models import PACKAGES, real_model
 from real_text import Written, read_text, repeated_4_grams, text_path
 from tqdm import tqdm
@@ -47,8 +43,6 @@ _RESAMPLED = 2000
 _MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
 _DOCUMENT = 160  # target tokens of a document that stands in for an answer, after as many of prompt
 
-Job = tuple[str, Written, DraftStatistics]  # a strategy, a text, and where its cycles are counted
-
 
 @click.command()
 @click.option("--draft", default="gemma3-270m", show_default=True)
@@ -57,7 +51,6 @@ Job = tuple[str, Written, DraftStatistics]  # a strategy, a text, and where its 
 @click.option("--temperature", default=0.0, show_default=True, help="Of the text that the target wrote.")
 @click.option("--num-draft-tokens", "lengths", type=int, multiple=True, default=(4,), show_default=True)
 @click.option("--tokens", default=5000, show_default=True, help="Target tokens to replay.")
-@click.option("--together", default=48, show_default=True, help="Texts that are replayed at once.")
 @click.option("--strategy", "only", multiple=True, help="These rows only; all by default.")
 def main(
     draft: str,
@@ -66,44 +59,30 @@ def main(
     temperature: float,
     lengths: tuple[int, ...],
     tokens: int,
-    together: int,
     only: tuple[str, ...],
 ) -> None:
     """Replay with every strategy and step; save and print."""
     model, loaded = load_model(real_model(draft))
-    where = Path(real_model(target)) if target in PACKAGES else SHARED / "tokenizers" / target
-    sides = open_tokenizer(loaded), open_tokenizer(str(where))
-    alignment = Alignment(alignment_of(f"{draft}-{target}-{language}", Path(real_model(draft)), where, language))
+    sides = open_tokenizer(loaded), open_tokenizer(str(tokenizer_of(target)))
+    alignment = Alignment(alignment_of(draft, target, language))
     if target in PACKAGES:
         texts = read_text(text_path(target, language, temperature))
     else:
         documents = encoded(sides[1], real_corpus(language, "valid"), tokens * 8)
         texts = [Written(ids[:_DOCUMENT], ids[_DOCUMENT : 2 * _DOCUMENT]) for ids in documents if len(ids) > _DOCUMENT]
     texts = list(islice(texts, _enough(texts, tokens)))
-    length_of_row = row_length(([*text.prompt, *text.output] for text in texts), *sides)
-    lockstep = Lockstep(model, min(together, len(texts)), length_of_row)
-
-    @cache
-    def translators(row: int) -> dict[str, Translator]:
-        return strategies(alignment, *sides)
-
-    names = only or tuple(translators(0))
+    source = ModelSource(model, bos=sides[0].roles.bos, size=sides[0].size)
+    made = strategies(alignment, *sides)
+    names = only or tuple(made)
     for length in lengths:
-        runs = {name: [DraftStatistics() for _ in texts] for name in names}
+        runs: dict[str, list[DraftStatistics]] = {name: [] for name in names}
         passes: Counter[str] = Counter()
-        jobs = [(name, *pair) for name in names for pair in zip(texts, runs[name], strict=True)]
-        progress = tqdm(total=len(jobs), desc=f"k = {length}", unit="texts", mininterval=30)
-
-        def go(length: int, passes: Counter[str], progress: Any, job: Job, row: Row) -> None:
-            name, text, statistics = job
-            source = ModelSource(row, bos=sides[0].roles.bos, size=sides[0].size)
-            drafter = TranslatedDrafter(source, translators(row.index)[name], length)
-            most = length * _MOST_IDS_A_DRAFT_TOKEN
-            replay([text.output], drafter, most, prompts=[text.prompt], statistics=statistics)
-            passes[name] += source.passes
-            progress.update()
-
-        lockstep.run(partial(go, length, passes, progress, job) for job in jobs)
+        for text in tqdm(texts, desc=f"k = {length}", unit="texts", mininterval=30):
+            for name in names:
+                drafter, before = TranslatedDrafter(source, made[name], length), source.passes
+                most = length * _MOST_IDS_A_DRAFT_TOKEN
+                runs[name].append(replay([text.output], drafter, most, prompts=[text.prompt]))
+                passes[name] += source.passes - before
         rows = [
             {
                 "draft": draft,

@@ -29,10 +29,10 @@ import click
 import mlx.core as mx
 import numpy as np
 from platformdirs import user_cache_path
-from real_data import SHARED
 from tqdm import tqdm
 
 FOLDER = Path(os.environ.get("SPECTOOL_MODELS", user_cache_path("spectool-models")))
+SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 _BLOCK = 1 << 22
 
 

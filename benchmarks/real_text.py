@@ -27,8 +27,7 @@ import click
 import mlx.core as mx
 from mlx_lm.generate import batch_generate
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
-from real_data import SHARED
-from real_models import BASE, real_model
+from real_models import BASE, SHARED, real_model
 
 from spectool.runtime.models import load_model
 

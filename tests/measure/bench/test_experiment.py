@@ -189,7 +189,7 @@ def test_paths_are_replaced_where_they_are_named(tmp_path: Path) -> None:
         read_keys(tmp_path / "experiment.toml", file)
 
 
-@pytest.mark.parametrize("name", ["bielik-cross-family", "dictspec", "mac", "small"])
+@pytest.mark.parametrize("name", ["bielik-cross-family", "dictspec", "mac"])
 def test_the_bundled_experiments_are_valid(name: str) -> None:
     file = Path(__file__).parents[3] / "benchmarks" / "experiments" / f"{name}.toml"
     assert make_experiment(read_keys(file), file).models

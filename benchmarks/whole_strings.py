@@ -1,62 +1,24 @@
-"""Zero mismatches: the anchored translator against whole-string encoding, at every frontier of real text.
+"""Joining and translating compared with whole strings, which the tokenizers themselves encode; for `conformance.py`.
 
-    python benchmarks/frontiers.py --characters 60000
-
-For each pair of tokenizers, text is committed token by token. At each frontier two things must hold. The draft's view
-equals what the draft's tokenizer encodes for the text so far. The translation of a right draft of 1 to 8 tokens equals
-what the target's tokenizer encodes beyond the frontier. Counted apart are frontiers that the drafted text would move,
-since they are no boundary of the whole text. So are committed ids that are not canonical, made by splitting tokens at
-random. There, committed ids must stay and the bytes must agree.
-
-Prints a Markdown table and keeps one row for each pair in ``benchmarks/results/frontiers.jsonl``; leaves with
-status 1 on a mismatch. Tokenizers and corpora come from the folder named by SPECTOOL_SHARED.
+A text is committed token by token. At each place two things must hold. The draft's view equals what the draft's
+tokenizer encodes for the text so far, and the translation of a right draft of 1 to 8 tokens equals what the target's
+tokenizer encodes beyond the place. Counted apart are places that the drafted text would move, since they are no
+boundary of the whole text, and committed ids made by splitting tokens at random: there, committed ids must stay and
+the bytes must agree.
 """
 
-import json
 import random
-import sys
-import tempfile
-import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
-from pathlib import Path
-from typing import Any
 
-import click
-from real_data import SHARED, real_corpus, real_tokenizer
 from tqdm import tqdm
 
-from spectool.artifacts import Alignment
-from spectool.build import build_alignment
-from spectool.corpora import open_corpus
 from spectool.runtime.translation.anchored import AnchoredTranslator, whole_characters
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
-
-RESULTS = Path(__file__).parent / "results" / "frontiers.jsonl"
-PAIRS = [
-    ("qwen2.5", "bielik-11b-v2.5"),
-    ("bielik-11b-v2.5", "qwen2.5"),
-    ("qwen2.5", "llama-3.2"),
-    ("xlm-roberta-base", "bielik-11b-v2.5"),
-    ("llama-3.2", "bielik-11b-v2.5"),
-    ("bert-base-uncased", "bielik-11b-v2.5"),
-    ("bielik-4.5b-v3-apt4", "bielik-11b-v2.5"),
-    ("mistral-nemo", "phi-3-mini"),
-    ("gpt4o-o200k", "mistral-nemo"),
-    ("qwen2.5", "xlm-roberta-base"),
-    ("gemma-3", "bielik-11b-v2.5"),
-    ("llama-3.2", "gemma-3"),
-    ("herbert-base-cased", "bielik-11b-v2.5"),
-    ("t5-small", "bielik-11b-v2.5"),
-    ("falcon-7b", "bielik-11b-v2.5"),
-    ("bielik-11b-v2.5", "falcon-7b"),
-]
-LANGUAGES = ("uk", "pl", "crh", "strings")
-_LONGEST = 600  # characters of a document: every prefix of it is encoded
 
 
 class Oracle:
@@ -232,11 +194,6 @@ def check_split_tokens(
             _show("split", draft.tokenizer, view, expected)
 
 
-def _saved() -> list[dict[str, Any]]:
-    """Return the rows of earlier runs; a pair that is checked again replaces its own."""
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-
-
 _shown = Counter[str]()
 
 
@@ -246,66 +203,3 @@ def _show(kind: str, tokenizer: Tokenizer, found: Sequence[int], expected: Seque
         at = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), 0)
         pieces = [[tokenizer.surfaces[i] for i in ids[max(0, at - 2) : at + 4]] for ids in (found, expected)]
         tqdm.write(f"{kind} {tokenizer.name}: found {pieces[0]}, expected {pieces[1]}")
-
-
-def _documents(language: str, characters: int) -> Iterator[str]:
-    if language == "strings":
-        yield from (text for _, text in json.loads((SHARED / "tokenizers" / "test_strings.json").read_text()) if text)
-        return
-    for document in real_corpus(language, "valid"):
-        yield document.text[:_LONGEST]
-        characters -= len(document.text)
-        if characters <= 0:
-            return
-
-
-@click.command()
-@click.option("--characters", default=60_000, show_default=True, help="Of each corpus, for each pair.")
-@click.option("--pair", "pairs", multiple=True, metavar="DRAFT:TARGET", help="Only these pairs.")
-@click.option("--seed", default=7, show_default=True)
-def main(characters: int, pairs: tuple[str, ...], seed: int) -> None:
-    """Check every pair on every corpus; save and print."""
-    chosen = [tuple(pair.split(":")) for pair in pairs] or PAIRS
-    rows = []
-    for draft_name, target_name in tqdm(chosen):
-        sides = [real_tokenizer(name) for name in (draft_name, target_name)]
-        draft, target = map(Oracle, sides)
-        with tempfile.TemporaryDirectory() as scratch:
-            corpus = open_corpus("sample:pl")
-            build_alignment(sides[0], sides[1], corpus, Path(scratch) / "pair", lambda step: None, sample=2000)
-            translator = AnchoredTranslator(Alignment(Path(scratch) / "pair"), sides[0], sides[1])
-            counts: Counter[str] = Counter()
-            rng = random.Random(seed)
-            begun = time.perf_counter()
-            for language in LANGUAGES:
-                for text in _documents(language, characters):
-                    check_document(text, draft, target, translator, rng, counts)
-                    if rng.random() < 0.1:
-                        check_split_tokens(text, draft, target, translator, rng, counts)
-        rows.append(
-            {
-                "draft": draft_name,
-                "target": target_name,
-                "seed": seed,
-                "seconds": round(time.perf_counter() - begun),
-                **counts,
-            }
-        )
-        tqdm.write(json.dumps(rows[-1]))
-        done = {(row["draft"], row["target"]): row for row in [*_saved(), rows[-1]]}
-        RESULTS.write_text("".join(json.dumps(row) + "\n" for row in done.values()))
-    columns = ("frontiers", "mismatches", "moved frontiers", "byte mismatches", "views", "view mismatches")
-    columns += ("split views", "split view mismatches")
-    click.echo("| draft → target | " + " | ".join(columns) + " | string-free |")
-    click.echo("|---|" + "---:|" * (len(columns) + 1))
-    for row in rows:
-        free = row.get("string-free", 0) / max(1, row.get("frontiers", 0))
-        values = " | ".join(f"{row.get(column, 0):,}" for column in columns)
-        click.echo(f"| {row['draft']} → {row['target']} | {values} | {free:.1%} |")
-    wrong = sum(row.get(c, 0) for row in rows for c in columns if c.endswith("mismatches"))
-    click.echo(f"\n{sum(row.get('frontiers', 0) for row in rows):,} frontiers, {wrong:,} mismatches")
-    sys.exit(wrong > 0)
-
-
-if __name__ == "__main__":
-    main()
