@@ -4,9 +4,7 @@ import codecs
 import json
 from pathlib import Path
 
-import pyarrow
 import pytest
-from pyarrow import parquet
 
 from spectool import CorpusError
 from spectool.corpora import open_corpus
@@ -148,13 +146,17 @@ def test_tables_in_another_encoding(tmp_path: Path) -> None:
     lines = tmp_path / "a.jsonl"
     lines.write_bytes(json.dumps({"text": POLISH}, ensure_ascii=False).encode("cp1250"))
     assert texts(lines, encoding="cp1250") == [POLISH]
-    raw = pyarrow.array([POLISH.encode("cp1250"), None], pyarrow.binary())
-    for kind in ("binary", "string"):
-        path = tmp_path / f"{kind}.parquet"
-        parquet.write_table(pyarrow.table({"text": raw if kind == "binary" else raw.view(pyarrow.string())}), path)
-        assert texts(path, encoding="cp1250") == [POLISH]
-        with pytest.raises(CorpusError, match=r"row 1: .*--encoding cp1250|got binary"):
-            texts(path)
+
+
+def test_surrogates_encoded_in_utf8_are_called_so_and_not_another_encoding(tmp_path: Path) -> None:
+    """As CESU-8 writes an emoji: text in cp1250 is not the reason, and no letter is lost with it."""
+    path = tmp_path / "a.txt"
+    path.write_bytes("dom \ud83d\ude00".encode("utf-8", "surrogatepass") + b"\nkot\n")
+    with pytest.raises(CorpusError, match=r"a\.txt:1: .*ed a0 bd at byte 4, which is half a character.*CESU-8.*uconv"):
+        texts(path)
+    corpus = open_corpus(str(path), on_error="repair")
+    assert [document.text for document in corpus] == ["dom ", "kot"]
+    assert dict(corpus.counts.repaired) == {"invalid_bytes": 6}
 
 
 def test_a_mark_alone_is_no_text(tmp_path: Path) -> None:
