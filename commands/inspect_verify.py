@@ -43,7 +43,6 @@ _READERS = {
     help="With a tokenizer: check which lines of this file it can spell.",
 )
 @tokenizer_option(help="Tokenizer for showing tokens as text, if the recorded one has moved.")
-@click.option("--as-loaded", is_flag=True, help="With a tokenizer: all of it, as mlx-lm loads it, and its fingerprint.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @guarded
 def inspect(
@@ -52,7 +51,6 @@ def inspect(
     entries: int,
     text: Path | None,
     tokenizer: str | None,
-    as_loaded: bool,
     as_json: bool,
 ) -> None:
     """Explain an artifact, or a tokenizer. An artifact in the user's cache is found by its name.
@@ -70,10 +68,10 @@ def inspect(
     if not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file()):
         if lookup is not None:
             raise click.UsageError(f"--lookup works on dictionaries; {path} is not one")
-        show(_tokenizer_facts(path, text, as_loaded, as_json), as_json)
+        show(_tokenizer_facts(path, text, as_json), as_json)
         return
-    if text is not None or as_loaded:
-        raise click.UsageError(f"--text and --as-loaded work on tokenizers; {path} is an artifact")
+    if text is not None:
+        raise click.UsageError(f"--text works on tokenizers; {path} is an artifact")
     manifest = read_manifest(directory)
     if lookup is not None and manifest.format != "spectool-dictionary":
         raise click.UsageError(f"--lookup works on dictionaries; {path} is a {manifest.format}")
@@ -186,19 +184,16 @@ def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: i
         yield side, line
 
 
-def _tokenizer_facts(source: str, text: Path | None, as_loaded: bool, as_json: bool) -> dict[str, Any]:
-    from spectool.tokenization.fingerprint import file_digest
-    from spectool.tokenization.opening import open_tokenizer, read_tokenizer
-    from spectool.tokenization.round_trips import LIMITS_READ, NO_LIMITS, limits
+def _tokenizer_facts(source: str, text: Path | None, as_json: bool) -> dict[str, Any]:
+    from spectool.tokenization.opening import open_tokenizer
+    from spectool.tokenization.round_trips import NO_LIMITS, limits
 
-    read = None if as_loaded or text else read_tokenizer(source, LIMITS_READ)
-    tokenizer = read or open_tokenizer(source)
+    tokenizer = open_tokenizer(source)
     facts: dict[str, Any] = {
         "tokenizer": tokenizer.name,
         "kind": tokenizer.kind,
         "ids": tokenizer.size,
-        **({"file": file_digest(tokenizer.file)} if tokenizer.file and (read or not tokenizer.rebuilt_as) else {}),
-        **({} if read else {"fingerprint": tokenizer.fingerprint}),
+        "fingerprint": tokenizer.fingerprint,
         "roles": tokenizer.roles.as_dict() if as_json else str(tokenizer.roles),
         "limits": list(limits(tokenizer)) or ([] if as_json else NO_LIMITS),
         "notes": list(tokenizer.notes),
@@ -231,7 +226,7 @@ def _sample(
     """Sample entries, and the answer to ``--lookup``, spelled with the dictionary's tokenizer."""
     from spectool.commands.look_ups import Speller, explain
 
-    tokenizer = _tokenizer_of(dictionary, source, lookup)
+    tokenizer = _tokenizer_of(dictionary, source, required=lookup is not None)
     speller = Speller(dictionary, tokenizer)
     facts = {} if lookup is None or tokenizer is None else explain(speller, lookup, as_json)
     step = max(1, len(dictionary) // max(1, count))
@@ -241,17 +236,15 @@ def _sample(
     return facts
 
 
-def _tokenizer_of(dictionary: "Dictionary", source: str | None, lookup: str | None) -> "Tokenizer | None":
+def _tokenizer_of(dictionary: "Dictionary", source: str | None, required: bool) -> "Tokenizer | None":
     from spectool import TokenizerError
-    from spectool.tokenization.opening import open_named, read_tokenizer
+    from spectool.tokenization.opening import open_named
 
-    recorded, texts = dictionary.tokenizer, [] if lookup is None else [lookup, f" {lookup}"]
+    recorded = dictionary.tokenizer
     try:
-        if read := read_tokenizer(source or recorded["name"], texts, dictionary.alphabet.tolist(), recorded):
-            return read
         tokenizer = open_named(source, recorded, "the dictionary's")
     except TokenizerError:
-        if source or lookup is not None:
+        if source or required:
             raise
         say(f"{recorded['name']}: tokenizer not found, showing ids; give it with --tokenizer to see text")
         return None

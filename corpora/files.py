@@ -12,8 +12,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from spectool import CorpusError
 from spectool.corpora.documents import Reading
@@ -101,7 +102,7 @@ def _input_file(path: Path, name: str) -> InputFile:
 
 
 @contextmanager
-def opened(path: Path, reading: Reading) -> Iterator[BinaryIO]:
+def opened(path: Path, reading: Reading) -> Iterator[BufferedReader]:
     """Open a file that must be the one first seen at its path, by inode, size and times, until it has been read."""
     try:
         stream = path.open("rb")
@@ -168,7 +169,7 @@ class _Hashed:
 
     closed = False  # pyarrow asks for it
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BufferedReader) -> None:
         self.digest, self.position, self._stream = hashlib.sha256(), 0, stream
 
     def read(self, size: int = -1) -> bytes:

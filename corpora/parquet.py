@@ -86,7 +86,8 @@ def _columns(path: str, field: str, schema: Any) -> list[str]:
 
 def _rows_at_once(group: Any) -> int:
     """How many rows of a row group fit into `_BATCH_BYTES`, if they are about equally long."""
-    return max(1, min(_ROWS_AT_ONCE, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)))
+    fitting: int = _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)
+    return max(1, min(_ROWS_AT_ONCE, fitting))
 
 
 def _text(value: Any, place: str, reading: Reading) -> str | None:
