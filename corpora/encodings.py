@@ -136,35 +136,23 @@ def _decoded(path: str, chunks: Iterable[bytes], reading: Reading) -> Iterator[s
 def _encoding_of(path: str, head: bytes, asked: str | None) -> str:
     """What a file that begins with ``head`` is to be decoded from."""
     marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
-    wide = None if marked else _wide(head)
-    if asked is None:
-        if wide:
-            raise CorpusError(
-                f"{path}: expected UTF-8, got text that looks like {wide} without a byte order mark. "
-                f"Read it with --encoding {wide}, or convert it: {_iconv(wide)}"
-            )
-        return marked or "utf-8"
-    if marked and not asked.startswith(marked):
+    if marked and asked and not asked.startswith(marked):
         raise CorpusError(
             f"{path}: expected {asked}, got a file with the byte order mark of {marked}. Leave out --encoding {asked}"
         )
     if not marked and asked in ("utf-16", "utf-32"):
-        looks = f"looks like {wide}" if wide else f"does not look like {asked}"
         raise CorpusError(
-            f"{path}: expected {asked} with a byte order mark, got a file without one that {looks}. "
-            f"Read it with --encoding {wide or f'NAME, such as {EXAMPLES}'}"
+            f"{path}: expected {asked} with a byte order mark, got a file without one. "
+            f"Say in which order its bytes are: --encoding {asked}-le, or {asked}-be"
         )
-    return asked
-
-
-def _wide(head: bytes) -> str | None:
-    """Which UTF-16 a text without a mark looks like: its spaces and line ends have a zero byte on one side."""
-    sample = head[:_SAMPLE]
-    even, odd = sample[::2].count(0), sample[1::2].count(0)
-    few, many = sorted((even, odd))
-    if many < 2 or many < len(sample) // 100 or few > many // 10:
-        return None
-    return "utf-16-le" if odd > even else "utf-16-be"
+    even, odd = head[::2].count(0), head[1::2].count(0)  # in UTF-16, spaces and line ends have a zero byte on one side
+    if not (asked or marked) and max(even, odd) > max(1, len(head) // 200) and min(even, odd) * 10 < max(even, odd):
+        wide = "utf-16-le" if odd > even else "utf-16-be"
+        raise CorpusError(
+            f"{path}: expected UTF-8, got text that looks like {wide} without a byte order mark. "
+            f"Read it with --encoding {wide}, or convert it: {_iconv(wide)}"
+        )
+    return asked or marked or "utf-8"
 
 
 def _is_utf8(chunk: bytes) -> bool:

@@ -92,11 +92,9 @@ def test_utf16_without_a_mark_is_recognized_and_read_by_name(tmp_path: Path, tex
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode(codec))
     for how in ({}, {"on_error": "repair"}):
-        with pytest.raises(CorpusError, match=rf"looks like {codec} without a byte order mark. .*--encoding {codec}"):
+        with pytest.raises(CorpusError, match=rf"looks like {codec} without a byte order mark.*--encoding {codec}"):
             texts(path, **how)
-    with pytest.raises(
-        CorpusError, match=rf"expected utf-16 with a byte order mark.*looks like {codec}\. .*--encoding {codec}"
-    ):
+    with pytest.raises(CorpusError, match=r"expected utf-16 with a byte order mark.*--encoding utf-16-le, or utf-16-"):
         texts(path, encoding="utf-16")
     assert texts(path, encoding=codec) == text.splitlines()
 
@@ -104,9 +102,7 @@ def test_utf16_without_a_mark_is_recognized_and_read_by_name(tmp_path: Path, tex
 def test_a_wrong_encoding_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(POLISH.encode("cp1250"))
-    with pytest.raises(
-        CorpusError, match=r"expected utf-16 with a byte order mark, .* does not look like utf-16\. Read"
-    ):
+    with pytest.raises(CorpusError, match="expected utf-16 with a byte order mark"):
         texts(path, encoding="utf-16")
     path.write_bytes("добре\nЃ".encode("cp1251"))  # 0x81 is no character of cp1250
     with pytest.raises(CorpusError, match=r"a\.txt:2: expected cp1250, got the byte 81 at byte 6, which .* not define"):
