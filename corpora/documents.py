@@ -70,8 +70,8 @@ def missing_column(place: str, field: str, present: list[str]) -> CorpusError:
 def in_valid(document_id: str, share: float = 0.01, seed: int = 0) -> bool:
     """Whether a document belongs to the validation part of a corpus.
 
-    That depends on its id and the seed alone, so it is the same on every machine and whatever else is in the corpus.
-    With one seed, the validation part of a larger share contains that of a smaller one.
+    That depends on its id and the seed alone, so it is the same on every machine, and stays the same when documents are
+    added. With one seed, the validation part of a larger share contains that of a smaller one.
 
     >>> in_valid("a.txt:1", share=0.0), in_valid("a.txt:1", share=1.0)
     (False, True)

@@ -27,7 +27,7 @@ def is_clean(text: str) -> bool:
 
 
 def clean(text: str, place: str, reading: Reading) -> str:
-    """Return ``text`` in NFC, line ends as LF, without control characters.
+    """The same text in NFC, with LF as line end and without control characters.
 
     Characters that break a line (lone carriage return, vertical tab, form feed, next line) become LF, so that no two
     words grow together. The other control characters go. Both are counted as ``control_characters``.
