@@ -14,11 +14,13 @@ from spectool import CorpusError
 from spectool.corpora.documents import LONGEST, Document, Reading, missing_column, too_long
 from spectool.corpora.encodings import text_blocks
 from spectool.corpora.files import InputFile, byte_chunks
+from spectool.corpora.words import combining_marks
 
 # Tab and line feed are text. A carriage return that is left here had no line feed after it.
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _BREAKS = re.compile("[\x0b-\x0d\x85]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_MARKS_AT_ONCE = 200  # more on one letter are not text, and NFC sorts them in quadratic time
 
 
 def is_clean(text: str) -> bool:
@@ -52,6 +54,10 @@ def clean(text: str, place: str, reading: Reading) -> str:
         reading.repaired("surrogates", surrogates)
         reading.repaired("control_characters", breaks + controls)
     if not unicodedata.is_normalized("NFC", text):
+        if re.search(f"[{combining_marks()}]{{{_MARKS_AT_ONCE + 1}}}", text):
+            raise CorpusError(
+                f"{place}: expected text, got more than {_MARKS_AT_ONCE} combining marks in a row. Correct the file"
+            )
         text = unicodedata.normalize("NFC", text)
         reading.repaired("not_nfc")
     return text

@@ -1,5 +1,6 @@
 """Cleaning: what is repaired silently, what stops, and what every cleaned text has in common."""
 
+import time
 import unicodedata
 
 import pytest
@@ -95,3 +96,12 @@ def test_a_line_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPat
     for raw in (b"a\n" + b"b" * 31 + b"\nc", b"a\n" + b"b" * 31, b"a\n" + b"b" * 5000):
         with pytest.raises(CorpusError, match=r"a\.txt:2: expected at most 16 Mi characters in one line.*fold -s"):
             blocks(raw)
+
+
+def test_more_combining_marks_than_any_writing_has_are_refused() -> None:
+    accents = "\u0301\u0323"  # not in the order of NFC, so that they must be sorted
+    assert len(cleaned("a" + accents * 20)[0]) == 40  # the first pair is composed
+    started = time.process_time()
+    with pytest.raises(CorpusError, match=r"a\.jsonl:3: expected text, got more than 200 combining marks in a row"):
+        cleaned("a" + accents * 100_000)
+    assert time.process_time() - started < 2
