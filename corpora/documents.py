@@ -1,15 +1,19 @@
 """What every source yields: documents, and the counts of what was read and repaired."""
 
 import dataclasses
+import hashlib
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from spectool import CorpusError
-from spectool.corpora.files import FileVersions
 
 OnError = Literal["stop", "repair"]
-"""What to do with bytes that are no text: raise `CorpusError`, or drop them and count them."""
+"""What to do with bytes that are not text: raise `CorpusError`, or drop them and count them."""
+
+LONGEST = 16 * 2**20
+"""Maximum number of characters in one line or one value: a document is held in memory several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,25 +21,7 @@ class Document:
     """One piece of text, never cut, in NFC and without control characters."""
 
     id: str  # stable name: the source's own ``id``, or ``file:line`` and ``file:row`` (from 1)
-    text: str  # never empty and never white space alone. May hold line ends
-
-
-LONGEST = 16 * 2**20
-"""The longest line, in bytes, or text in a table, in characters: a document is held in memory several times."""
-
-
-def too_long(place: str) -> CorpusError:
-    """Return the error for a line or text above `LONGEST`."""
-    return CorpusError(
-        f"{place}: expected at most {LONGEST >> 20} MiB in one line or text, got more. Put each document on a line of "
-        "its own, or break long lines at spaces: fold -s -w 100000 FILE > NEW"
-    )
-
-
-def missing_column(place: str, field: str, present: list[str]) -> CorpusError:
-    """Return the error for a table without the column that was asked for."""
-    columns = ", ".join(present) if present else "none"
-    return CorpusError(f"{place}: expected a column {field!r}, got these: {columns}. Name the right one: SOURCE#COLUMN")
+    text: str  # never empty and never only white space; may contain line ends
 
 
 @dataclass(slots=True)
@@ -47,20 +33,54 @@ class ReadCounts:
     bytes_read: int = 0  # on disk, compressed where the file is; 0 for data sets read through `datasets`
     # What had to be changed or left out, by kind: ``invalid_bytes`` in bytes, ``surrogates`` and ``control_characters``
     # in characters, ``not_nfc`` in documents, ``null`` in rows without a text, ``empty`` in files without a document.
-    repaired: Counter[str] = field(default_factory=Counter)
+    repaired: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a source is read."""
+    """How a source is read, and which files it was when it was first read."""
 
     field: str  # column with the text; plain text has none
-    repair: bool  # drop and count what is no text, instead of raising
+    repair: bool  # drop and count what is not text, instead of raising
     counts: ReadCounts  # changed: position on disk, and repairs
-    encoding: str | None = None  # of the files; None for UTF-8, or what a byte order mark says
-    versions: FileVersions = dataclasses.field(default_factory=FileVersions)  # changed: the files that were read
+    encoding: str | None = None  # of text files; None for UTF-8, or what a byte order mark says
+    versions: dict[Path, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # changed: see `files.opened`
+    hashes: dict[Path, str] = dataclasses.field(default_factory=dict)  # changed: SHA-256 of files read to their end
 
     def repaired(self, kind: str, number: int = 1) -> None:
         """Count repairs of a kind; see `ReadCounts`."""
         if number:
             self.counts.repaired[kind] += number
+
+
+def too_long(place: str) -> CorpusError:
+    """The error for a line or value above `LONGEST`."""
+    return CorpusError(
+        f"{place}: expected at most {LONGEST >> 20} Mi characters in one line or text, got more. Put each document on "
+        "a line of its own, or break long lines at spaces: fold -s -w 100000 FILE > NEW"
+    )
+
+
+def missing_column(place: str, field: str, present: list[str]) -> CorpusError:
+    """The error for a table without the column that was asked for."""
+    columns = ", ".join(present) if present else "none"
+    return CorpusError(f"{place}: expected a column {field!r}, got these: {columns}. Name the right one: SOURCE#COLUMN")
+
+
+def in_valid(document_id: str, share: float = 0.01, seed: int = 0) -> bool:
+    """Whether a document belongs to the validation part of a corpus.
+
+    That depends on its id and the seed alone, so it is the same on every machine, and stays the same when documents are
+    added. With one seed, the validation part of a larger share contains that of a smaller one.
+
+    >>> in_valid("a.txt:1", share=0.0), in_valid("a.txt:1", share=1.0)
+    (False, True)
+
+    Raises:
+        ValueError: ``share``, the expected share of the validation part, is outside 0 to 1.
+    """
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"share: expected a number from 0 to 1, got {share}")
+    keyed = f"{seed}\0{document_id}".encode("utf-8", "surrogatepass")
+    draw = int.from_bytes(hashlib.blake2b(keyed, digest_size=8).digest(), "big")
+    return draw < share * 2**64

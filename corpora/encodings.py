@@ -1,4 +1,4 @@
-"""Text in other encodings than UTF-8: turned into UTF-8 as a stream, and guessed where a file says nothing.
+"""From bytes to lines of text: UTF-8, or another encoding that is named or marked, and a guess where it is neither.
 
 A byte order mark decides by itself. Without one, text is UTF-8 unless the caller names an encoding.
 """
@@ -6,11 +6,11 @@ A byte order mark decides by itself. Without one, text is UTF-8 unless the calle
 import codecs
 import difflib
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from spectool import CorpusError
-from spectool.corpora.documents import Reading
+from spectool.corpora.documents import LONGEST, Reading, too_long
 
 EXAMPLES = "cp1250 or iso-8859-2 (Polish, Czech), cp1251 or koi8-u (Ukrainian), cp1254 (Crimean Tatar, Turkish), utf-16"
 """Encodings that an error may propose, with the languages that used them."""
@@ -29,21 +29,16 @@ _SAMPLE = 1 << 16  # bytes looked at to guess an encoding
 _SHOWN = 40  # characters of a guess that are shown
 _DROPPED = "\udfff"  # stands for an undecodable byte; no strict decoder gives it
 codecs.register_error("spectool-drop", lambda error: (_DROPPED * (error.end - error.start), error.end))  # type: ignore[attr-defined]
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")  # half a character, written as if it were one
 
-_POLISH, _CZECH, _HUNGARIAN = "ąćęłńóśźż", "áčďéěíňóřšťúůýžäĺľôŕ", "áéíóöőúüű"
+_CENTRAL = ("ąćęłńóśźż", "áčďéěíňóřšťúůýžäĺľôŕ", "áéíóöőúüű")  # Polish; Czech and Slovak; Hungarian
 _CYRILLIC = "абвгдежзийклмнопрстуфхцчшщьюяіїєґыэъёў"
 _CANDIDATES = {
-    "cp1250": (_POLISH, _CZECH, _HUNGARIAN),
-    "iso-8859-2": (_POLISH, _CZECH, _HUNGARIAN),
-    "cp1251": (_CYRILLIC,),
-    "koi8-u": (_CYRILLIC,),
-    "cp866": (_CYRILLIC,),
-    "iso-8859-5": (_CYRILLIC,),
-    "cp852": (_POLISH, _CZECH),
-    "cp1254": ("âçğıîñöşü",),
-    "cp1252": ("àâäæçèéêëîïñòóôöùûüßåøáíúãõ",),
+    **dict.fromkeys(("cp1250", "iso-8859-2", "cp852"), _CENTRAL),
+    **dict.fromkeys(("cp1251", "koi8-u", "cp866", "iso-8859-5"), (_CYRILLIC,)),
+    **{"cp1254": ("âçğıîñöşü",), "cp1252": ("àâäæçèéêëîïñòóôöùûüßåøáíúãõ",)},
 }
-_BESIDE_LATIN = re.compile(r"(?<=[A-Za-z])[^\0-\x7f]|[^\0-\x7f](?=[A-Za-z])")  # no letters of another script
+_NEXT_TO_LATIN = re.compile(r"(?<=[A-Za-z])[^\0-\x7f]|[^\0-\x7f](?=[A-Za-z])")  # no letters of another script
 _NEUTRAL = frozenset("„”“’‘–—…«»§°№€·\u00a0\u00ad")
 
 
@@ -70,138 +65,151 @@ def known_encoding(name: str | None) -> str | None:
     return None if usual in ("utf-8", "utf-8-sig") else usual
 
 
-def as_utf8(path: str, chunks: Iterable[bytes], reading: Reading) -> Iterator[bytes]:
-    """Yield the bytes of a file as UTF-8: from `Reading.encoding`, or from UTF-16 or UTF-32 by its byte order mark.
+def text_blocks(path: str, chunks: Iterable[bytes], reading: Reading) -> Iterator[tuple[int, str]]:
+    """Decode a stream of bytes, and cut it into blocks of whole lines.
+
+    A byte order mark is removed, and CRLF becomes LF. The text is not yet clean.
+
+    Args:
+        path: The file as the user named it, for errors.
+        chunks: Its bytes, decompressed, in pieces of any size.
+        reading: The encoding; and whether damaged bytes are dropped and counted as ``invalid_bytes``.
+
+    Yields:
+        The number of a block's first line (from 1), and its lines joined by LF.
 
     Raises:
-        CorpusError: The file contradicts the encoding, by its byte order mark or because it is UTF-8. Or it has
-            bytes that the encoding does not define; under `Reading.repair` these are dropped and counted.
+        CorpusError: Bytes that are not text in the file's encoding, or a line above `LONGEST`.
     """
-    stream = iter(chunks)
-    head = b""
-    for chunk in stream:
+    line, pending = 1, ""
+    for text in _decoded(path, chunks, reading):
+        pending += text
+        first, cut = pending.find("\n"), pending.rfind("\n")
+        if (first if first >= 0 else len(pending)) > LONGEST:
+            raise too_long(f"{path}:{line}")
+        if cut >= 0:
+            yield line, pending[: cut + 1].replace("\r\n", "\n")[:-1]
+            line += pending.count("\n")
+            pending = pending[cut + 1 :]
+    if pending:
+        yield line, pending
+
+
+def _decoded(path: str, chunks: Iterable[bytes], reading: Reading) -> Iterator[str]:
+    stream, head = filter(None, chunks), b""
+    while len(head) < len(codecs.BOM_UTF32_LE) and (chunk := next(stream, b"")):
         head += chunk
-        if len(head) >= len(codecs.BOM_UTF32_LE):
-            break
     encoding = _encoding_of(path, head, reading.encoding)
-    if encoding is None:
-        yield head
-        yield from stream
-        return
-    decoder = codecs.getincrementaldecoder(encoding)("spectool-drop" if reading.repair else "strict")
-    compared = encoding.startswith("utf-")
-    line, offset = 1, 0
-    for chunk in _and_end(head, stream):
+    utf8 = encoding == "utf-8"
+    decoder = codecs.getincrementaldecoder(encoding)("spectool-drop" if reading.repair and not utf8 else "strict")
+    line, offset, compared, after_utf8 = 1, 0, encoding.startswith("utf-"), False
+    for chunk in chain([head], stream, [b""]):
         if not compared and not chunk.isascii():
             compared = True
             if _is_utf8(chunk):
                 raise CorpusError(f"{path}: expected {encoding}, got UTF-8. Leave out --encoding {reading.encoding}")
-        before = decoder.getstate()[0]
+        before = len(decoder.getstate()[0])
         try:
             text = decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as error:
-            raw = error.object[error.start : error.end]
-            line += error.object[: error.start].decode(encoding, "ignore").count("\n")
-            raise CorpusError(
-                f"{path}:{line}: expected {encoding}, got {_bytes(raw)} at byte {offset - len(before) + error.start}, "
-                f"which {encoding} does not define. Name another encoding with --encoding, such as {EXAMPLES}"
-            ) from error
-        if reading.repair:
+            raw, at = error.object, offset - before + error.start
+            place = f"{path}:{line + raw[: error.start].decode(encoding, 'ignore').count(chr(10))}"
+            if not utf8:
+                raise CorpusError(
+                    f"{place}: expected {encoding}, got {_bytes(raw[error.start : error.end])} at byte {at}, which "
+                    f"{encoding} does not define. Name another encoding with --encoding, such as {EXAMPLES}"
+                ) from error
+            if refused := not_utf8(place, error, at, reading.repair, after_utf8):
+                raise refused from error
+            decoder.errors = "spectool-drop"
+            text = decoder.decode(chunk, final=not chunk)
+            decoder.errors = "strict"
+        if reading.repair and _DROPPED in text:
             reading.repaired("invalid_bytes", text.count(_DROPPED))
             text = text.replace(_DROPPED, "")
+        after_utf8 = after_utf8 or not text.isascii()
         line += text.count("\n")
+        yield text if offset else text.removeprefix("\ufeff")
         offset += len(chunk)
-        yield text.encode()
 
 
-def _and_end(head: bytes, stream: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the pieces that are not empty, and an empty one for the end."""
-    if head:
-        yield head
-    yield from filter(None, stream)
-    yield b""
-
-
-def _encoding_of(path: str, head: bytes, asked: str | None) -> str | None:
-    """Return what a file that begins with ``head`` is to be decoded from, None for UTF-8."""
+def _encoding_of(path: str, head: bytes, asked: str | None) -> str:
+    """What a file that begins with ``head`` is to be decoded from."""
     marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
-    if asked is None:
-        if marked is None and (wide := _wide(head)):
-            raise CorpusError(
-                f"{path}: expected UTF-8, got text that looks like {wide} without a byte order mark. "
-                f"Read it with --encoding {wide}, or convert it: {_iconv(wide)}"
-            )
-        return None if marked == "utf-8" else marked
-    if marked is None and asked in ("utf-16", "utf-32"):
-        wide = _wide(head)
-        looks = f"looks like {wide}" if wide else f"does not look like {asked}"
-        step = f"Read it with --encoding {wide or 'NAME'}" + ("" if wide else f", such as {EXAMPLES}")
-        raise CorpusError(
-            f"{path}: expected {asked} with a byte order mark, got a file without one that {looks}. {step}"
-        )
-    if marked is not None and not asked.startswith(marked):
+    if marked and asked and not asked.startswith(marked):
         raise CorpusError(
             f"{path}: expected {asked}, got a file with the byte order mark of {marked}. Leave out --encoding {asked}"
         )
-    return asked
-
-
-def _wide(head: bytes) -> str | None:
-    """Return which UTF-16 a text without a mark looks like: its spaces and line ends have a zero byte on one side."""
-    sample = head[:_SAMPLE]
-    even, odd = sample[::2].count(0), sample[1::2].count(0)
-    few, many = sorted((even, odd))
-    if many < 2 or many < len(sample) // 100 or few > many // 10:
-        return None
-    return "utf-16-le" if odd > even else "utf-16-be"
+    if not marked and asked in ("utf-16", "utf-32"):
+        raise CorpusError(
+            f"{path}: expected {asked} with a byte order mark, got a file without one. "
+            f"Say in which order its bytes are: --encoding {asked}-le, or {asked}-be"
+        )
+    even, odd = head[::2].count(0), head[1::2].count(0)  # in UTF-16, spaces and line ends have a zero byte on one side
+    if not (asked or marked) and max(even, odd) > max(1, len(head) // 200) and min(even, odd) * 10 < max(even, odd):
+        wide = "utf-16-le" if odd > even else "utf-16-be"
+        raise CorpusError(
+            f"{path}: expected UTF-8, got text that looks like {wide} without a byte order mark. "
+            f"Read it with --encoding {wide}, or convert it: {_iconv(wide)}"
+        )
+    return asked or marked or "utf-8"
 
 
 def _is_utf8(chunk: bytes) -> bool:
-    """Say whether a piece of a file is beyond doubt UTF-8; its ends may cut a character."""
+    """Whether a piece of a file, whose end may cut a character, is beyond doubt UTF-8."""
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(chunk.lstrip(bytes(range(0x80, 0xC0))))
+        text = codecs.getincrementaldecoder("utf-8")().decode(chunk)
     except UnicodeDecodeError:
         return False
-    return sum(not char.isascii() for char in text[:_SAMPLE]) >= _SURE
+    return _letters(text) >= _SURE
 
 
-def undecodable(
-    place: str, raw: bytes, error: UnicodeDecodeError, offset: int, after_utf8: bool, repair: bool
-) -> CorpusError | None:
+def _letters(text: str) -> int:
+    return len(text) - len(text.encode("ascii", "ignore"))
+
+
+def not_utf8(place: str, error: UnicodeDecodeError, at: int, repair: bool, after_utf8: bool) -> CorpusError | None:
     """The error for bytes that are not UTF-8, or None where they are damage that ``repair`` allows to drop.
 
     Text in another encoding is an error even then: without its letters it would be another text.
 
     Args:
-        place: File and line of the first of them.
-        raw: What was to be decoded.
-        error: Where it failed.
-        offset: Where ``raw`` starts in the file, in bytes.
-        after_utf8: Whether the file had letters in UTF-8 before ``raw``.
-        repair: Whether damage may be repaired.
+        place: File and line of the first of them, or row.
+        error: What was to be decoded, and where it failed.
+        at: Where that is in the file, in bytes.
+        repair: Whether damage may be dropped.
+        after_utf8: Whether there were letters in UTF-8 before all this.
     """
-    sample = raw[error.start : error.start + _SAMPLE]
+    raw, start = error.object, error.start
+    sample = raw[start : start + _SAMPLE]
     letters = sample.decode(errors="ignore")
-    lost, valid = len(sample) - len(letters.encode()), sum(not char.isascii() for char in letters)
-    mixed = after_utf8 or not raw[: error.start].isascii()
-    foreign = lost > valid and not mixed
+    lost, valid = len(sample) - len(letters.encode()), _letters(letters)
+    mixed = after_utf8 or not raw[:start].isascii()
+    surrogate = _SURROGATE.match(sample)
+    foreign = lost > valid and not mixed and not surrogate
     if repair and not (foreign and lost >= _SURE):
         return None
-    bad = raw[error.start : min(error.end, error.start + 8)]
-    got = f"{place}: expected UTF-8, got {_bytes(bad)} at byte {offset + error.start}"
+    bad = raw[start : min(error.end, start + 8)]
+    got = f"{place}: expected UTF-8, got {_bytes(sample[:3] if surrogate else bad)} at byte {at}"
+    drop = "or have such bytes dropped and counted: --on-error repair"
+    if surrogate:
+        return CorpusError(
+            f"{got}, which is half a character. Programs that write CESU-8, such as older Java and Oracle, write "
+            f"emoji so. Convert the file: uconv -f CESU-8 -t UTF-8 FILE > NEW, {drop}"
+        )
     if not foreign:
         where = "before" if mixed else "after"
         return CorpusError(
             f"{got}. The text {where} it is UTF-8, so this place is damaged or in another encoding than the rest. "
-            "Correct it, or have such bytes dropped and counted: --on-error repair"
+            f"Correct it, {drop}"
         )
-    guess = guess_encoding(raw[max(0, error.start - _SAMPLE) : error.start + _SAMPLE])
+    guess = guess_encoding(raw[max(0, start - _SAMPLE) : start + _SAMPLE])
     if guess is None:
         return CorpusError(
             f"{got}. No encoding fits well enough to guess it. Name it, such as --encoding {EXAMPLES}, "
             "or convert the file with iconv"
         )
-    line = raw[raw.rfind(b"\n", 0, error.start) + 1 :].split(b"\n", 1)[0]
+    line = raw[raw.rfind(b"\n", 0, start) + 1 :].split(b"\n", 1)[0]
     shown = line[max(0, line.find(bad) - _SHOWN // 2) :].decode(guess, "replace").strip()[:_SHOWN]
     return CorpusError(
         f"{got}. It looks like {guess}, in which the place reads {shown!r}. "
@@ -222,13 +230,13 @@ def guess_encoding(raw: bytes) -> str | None:
     for name, alphabets in _CANDIDATES.items():
         text = raw.decode(name, "replace")
         if alphabets == (_CYRILLIC,):
-            text = _BESIDE_LATIN.sub("\ufffd", text)
-        found = Counter(char for char in text if not char.isascii() and char not in _NEUTRAL)
-        if found.total() < _SURE:
+            text = _NEXT_TO_LATIN.sub("\ufffd", text)
+        foreign = [char for char in text if not char.isascii() and char not in _NEUTRAL]
+        if len(foreign) < _SURE:
             continue
         for alphabet in alphabets:
-            small, large = (sum(found[letter] for letter in letters) for letters in (alphabet, alphabet.upper()))
-            share = (small + 0.5 * large) / found.total()
+            worth = {**dict.fromkeys(alphabet.upper(), 0.5), **dict.fromkeys(alphabet, 1.0)}
+            share = sum(worth.get(char, 0.0) for char in foreign) / len(foreign)
             if share > best:
                 best, likely = share, name
     return likely if best >= 0.8 else None

@@ -1,23 +1,29 @@
-"""Which local files a path stands for, what their names say about them, and whether they stay what they are.
+"""The local files of a corpus: which they are, their decompressed bytes, and that they stay the same.
 
-An artifact records the hash of its corpus. It is taken of the bytes that become words, while they are read. Every later
-look at the same path has to find the same file.
+An artifact records the hash of its corpus. It is the hash of the bytes that were counted, taken while they are read.
+Every later look at the same path has to find the same file.
 """
 
+import gzip
 import hashlib
+import lzma
 import os
-from dataclasses import dataclass, field
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from spectool import CorpusError
+from spectool.corpora.documents import Reading
 
 COMPRESSIONS = (".gz", ".zst", ".xz")
 """Suffixes that are taken off before a file's format is looked up."""
 
-Format = Literal["text", "jsonl", "parquet"]
-
-FORMATS: dict[str, Format] = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+FORMATS: dict[str, Literal["text", "jsonl", "parquet"]]
+FORMATS = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """Suffixes that say what is in a file; any other one is plain text when the file is named itself."""
 
 _NOT_READ = {
@@ -27,6 +33,8 @@ _NOT_READ = {
     ".zip": "unpack it and name the folder",
     ".bz2": "compress it again: bzcat {path} | zstd > {stem}.zst",
 }
+_CHUNK_BYTES = 1 << 20
+_COMPRESSED_CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,40 +43,9 @@ class InputFile:
 
     path: Path  # where it is, as the user named it; used in errors
     name: str  # its name in document ids and manifests: no folder above the one that was opened
-    format: Format  # what it holds
+    format: Literal["text", "jsonl", "parquet"]
     compression: str  # one of `COMPRESSIONS`, or ``""``
     size: int  # bytes on disk when the corpus was opened
-
-
-def input_files(path: Path) -> list[InputFile]:
-    """Return the files that an existing path stands for: itself, or a folder's, sorted by name.
-
-    In a folder, files with a known suffix count, at any depth; hidden files and folders do not.
-
-    Raises:
-        CorpusError: A format that is not read, or a folder without any readable file.
-    """
-    if path.is_fifo() or path.is_char_device():
-        raise CorpusError(
-            f"{path}: expected a file, got a pipe or device, which cannot be read twice. Save it to a file"
-        )
-    if not path.is_dir():
-        return [_input_file(path, path.name)]
-    found = [_input_file(inner, name) for inner, name in visible_files(path) if _has_known_suffix(inner)]
-    if not found:
-        suffixes = ", ".join(FORMATS)
-        raise CorpusError(
-            f"{path}: expected files that end in {suffixes} (or these and {', '.join(COMPRESSIONS)}), "
-            f"got a folder without any. Name a file, or rename them"
-        )
-    return found
-
-
-def visible_files(folder: Path) -> list[tuple[Path, str]]:
-    """Return all files below ``folder`` that are not hidden and in no hidden folder, sorted by their names in it."""
-    found = ((inner, inner.relative_to(folder)) for inner in folder.rglob("*") if inner.is_file())
-    visible = ((inner, name.as_posix()) for inner, name in found if not any(part[0] == "." for part in name.parts))
-    return sorted(visible, key=lambda each: each[1])
 
 
 class InputDescription(NamedTuple):
@@ -79,84 +56,36 @@ class InputDescription(NamedTuple):
     sha256: str  # of the bytes on disk, in hex
 
 
-class _Version(NamedTuple):
-    identity: tuple[int, ...]
-    sha256: str | None  # None as long as not all of it was read
+def input_files(path: Path) -> list[InputFile]:
+    """The files that an existing path stands for: itself, or those of a folder, sorted by name.
 
-
-@dataclass(frozen=True, slots=True)
-class FileVersions:
-    """The files of a corpus as they were first seen. Mutable: reading and hashing add to it."""
-
-    _seen: dict[Path, _Version] = field(default_factory=dict)
-
-    def sha256(self, path: Path) -> tuple[int, str] | None:
-        """Size and hash of a file that was read to its end, else None."""
-        version = self._seen.get(path)
-        return None if version is None or version.sha256 is None else (version.identity[2], version.sha256)
-
-    def check(self, path: Path, found: os.stat_result, sha256: str | None = None) -> None:
-        """Compare a file with what was first seen at its path: by hash where both are known.
-
-        Raises:
-            CorpusError: It is another one.
-        """
-        version = _Version(_identity(found), sha256)
-        first = self._seen.setdefault(path, version)
-        if sha256 is None or first.sha256 is None:
-            if version.identity != first.identity:
-                raise changed(path)
-            self._seen[path] = _Version(first.identity, first.sha256 or sha256)
-        elif first.sha256 != sha256:
-            raise changed(path)
-
-
-def require_unchanged(path: Path, before: os.stat_result, after: os.stat_result) -> None:
-    """Compare an open file's state before and after it was read.
-
-    Raises:
-        CorpusError: It was written to, or another one has replaced it.
+    In a folder, files with a known suffix count, at any depth; hidden files and folders do not.
     """
-    if _identity(before) != _identity(after):
-        raise changed(path)
+    if path.is_fifo() or path.is_char_device():
+        raise CorpusError(
+            f"{path}: expected a file, got a pipe or device, which cannot be read twice. Save it to a file"
+        )
+    if not path.is_dir():
+        return [_input_file(path, path.name)]
+    found = [_input_file(inner, name) for inner, name in visible_files(path) if _has_known_suffix(inner)]
+    if not found:
+        raise CorpusError(
+            f"{path}: expected files that end in {', '.join(FORMATS)} (or these and {', '.join(COMPRESSIONS)}), "
+            "got a folder without any. Name a file, or rename them"
+        )
+    return found
 
 
-def changed(path: Path) -> CorpusError:
-    """Return the error for a file that is not what it was."""
-    return CorpusError(
-        f"{path}: expected a file that stays as it is while it is read, got one that was replaced or written to in the "
-        "meantime. Nothing was written. Give the same command again when the file is complete"
-    )
-
-
-def _identity(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def describe(path: Path, name: str, versions: FileVersions) -> InputDescription:
-    """Name, size and SHA-256 of a file: of the bytes that were read from it, or of all of it, read as a stream.
-
-    Raises:
-        CorpusError: It cannot be read, or is another one than ``versions`` knows.
-    """
-    if known := versions.sha256(path):
-        return InputDescription(name, *known)
-    try:
-        with path.open("rb") as raw:
-            before = os.fstat(raw.fileno())
-            digest = hashlib.file_digest(raw, "sha256").hexdigest()
-            require_unchanged(path, before, os.fstat(raw.fileno()))
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check that it is still there.") from error
-    versions.check(path, before, digest)
-    return InputDescription(name, before.st_size, digest)
+def visible_files(folder: Path) -> list[tuple[Path, str]]:
+    """All files below ``folder``, except in hidden folders and hidden ones, with their names in it, sorted by these."""
+    found = ((inner, inner.relative_to(folder)) for inner in folder.rglob("*") if inner.is_file())
+    visible = ((inner, name.as_posix()) for inner, name in found if not any(part[0] == "." for part in name.parts))
+    return sorted(visible, key=lambda each: each[1])
 
 
 def _split_suffix(path: Path) -> tuple[str, str]:
     compression = path.suffix.lower()
-    if compression in COMPRESSIONS:
-        return Path(path.stem).suffix.lower(), compression
-    return compression, ""
+    return (Path(path.stem).suffix.lower(), compression) if compression in COMPRESSIONS else (compression, "")
 
 
 def _has_known_suffix(path: Path) -> bool:
@@ -168,6 +97,122 @@ def _input_file(path: Path, name: str) -> InputFile:
     suffix, compression = _split_suffix(path)
     if suffix in _NOT_READ:
         step = _NOT_READ[suffix].format(path=path, stem=path.stem)
-        known = ", ".join(FORMATS)
-        raise CorpusError(f"{path}: expected plain text or {known}, got a {suffix} file; {step}")
+        raise CorpusError(f"{path}: expected plain text or {', '.join(FORMATS)}, got a {suffix} file; {step}")
     return InputFile(path, name, FORMATS.get(suffix, "text"), compression, path.stat().st_size)
+
+
+@contextmanager
+def opened(path: Path, reading: Reading) -> Iterator[BufferedReader]:
+    """Open a file that must be the one first seen at its path, by inode, size and times, until it has been read."""
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check permissions and name") from error
+    with stream:
+        require_unchanged(path, os.fstat(stream.fileno()), reading)
+        yield stream
+        require_unchanged(path, os.fstat(stream.fileno()), reading)
+
+
+def require_unchanged(path: Path, found: os.stat_result, reading: Reading) -> None:
+    """Compare a file with what was first seen at its path; see `opened`."""
+    version = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    if reading.versions.setdefault(path, version) != version:
+        raise CorpusError(
+            f"{path}: expected a file that stays as it is while it is read, got one that was replaced or written to "
+            "in the meantime. Nothing was written. Give the same command again when the file is complete"
+        )
+
+
+def describe(path: Path, name: str, reading: Reading) -> InputDescription:
+    """Name, size and SHA-256 of a file: of the bytes that were read from it, or of all of it, read as a stream."""
+    if path not in reading.hashes:
+        with opened(path, reading) as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        reading.hashes[path] = digest
+    return InputDescription(name, reading.versions[path][2], reading.hashes[path])
+
+
+def byte_chunks(path: Path, compression: str, reading: Reading) -> Iterator[bytes]:
+    """Yield the bytes of a file in pieces of about 1 MiB, decompressed.
+
+    ``reading.counts.bytes_read`` follows the position on disk, and ``reading.hashes`` gets the hash of what was read.
+    An archive that is damaged, breaks off or is followed by other data is an error and never a shorter text, except
+    that a ``.zst`` file may lack the checksum that tells damage.
+    """
+    decompressed = counted = 0
+    with opened(path, reading) as stream:
+        raw = _Hashed(stream)
+        try:
+            for chunk in _DECOMPRESSORS[compression](raw):
+                reading.counts.bytes_read += raw.position - counted
+                counted = raw.position
+                decompressed += len(chunk)
+                yield chunk
+            while raw.read(_CHUNK_BYTES):  # what a decompressor leaves unread belongs to the hash
+                pass
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            if not compression:
+                raise CorpusError(f"{path}: reading failed after {decompressed} bytes ({error})") from error
+            raise CorpusError(
+                f"{path}: expected a whole {compression} archive, got one that breaks off or is damaged "
+                f"after {decompressed} bytes of text ({error}). Fetch the file again"
+            ) from error
+    if compression and not raw.position:
+        raise CorpusError(f"{path}: expected a {compression} archive, got a file of 0 bytes. Fetch it again")
+    reading.counts.bytes_read += raw.position - counted
+    reading.hashes[path] = raw.digest.hexdigest()
+
+
+class _Hashed:
+    """A file as the decompressors need it, which hashes what they read."""
+
+    closed = False  # pyarrow asks for it
+
+    def __init__(self, stream: BufferedReader) -> None:
+        self.digest, self.position, self._stream = hashlib.sha256(), 0, stream
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.digest.update(data)
+        self.position += len(data)
+        return data
+
+    def close(self) -> None:
+        """Leave the file open, because it is read to its end after the decompressor is done."""
+
+
+def _plain(stream: Any) -> Iterator[bytes]:
+    while chunk := stream.read(_CHUNK_BYTES):
+        yield chunk
+
+
+def _gzip(raw: Any) -> Iterator[bytes]:
+    return _plain(gzip.GzipFile(fileobj=raw))
+
+
+def _zstandard(raw: Any) -> Iterator[bytes]:
+    import pyarrow
+
+    return _plain(pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, "r"), "zstd"))
+
+
+def _xz(raw: Any) -> Iterator[bytes]:
+    # Not lzma.LZMAFile, which takes a damaged second stream for harmless padding and stops there.
+    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+    while data := raw.read(_COMPRESSED_CHUNK_BYTES):
+        while data or not (decompressor.needs_input or decompressor.eof):
+            if decompressor.eof:
+                data = data.lstrip(b"\0")
+                if not data:
+                    break
+                decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+            chunk = decompressor.decompress(data, _CHUNK_BYTES)
+            data = decompressor.unused_data if decompressor.eof else b""
+            if chunk:
+                yield chunk
+    if not decompressor.eof:
+        raise EOFError("the end mark is missing")
+
+
+_DECOMPRESSORS = {"": _plain, ".gz": _gzip, ".zst": _zstandard, ".xz": _xz}

@@ -1,10 +1,6 @@
-"""Data sets of the Hugging Face hub, and local ones in its layouts, through `datasets`.
-
-Streaming: nothing is downloaded before it is read.
-"""
+"""Data sets of the Hugging Face hub, and local ones in its layouts, streamed through `datasets`."""
 
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +8,12 @@ from typing import Any
 
 from spectool import CorpusError
 from spectool.corpora.documents import Document, Reading, missing_column
+from spectool.corpora.files import require_unchanged, visible_files
 from spectool.corpora.readers import documents
 
 _SOURCE = re.compile(
     r"(?P<name>[^#\[\]]+?)(?::(?P<config>[^#:/\[\]]+))?(?:\[(?P<split>[^\[\]]+)\])?(?:#(?P<field>[^#\[\]]+))?"
 )
-
 _ROWS_AT_ONCE = 256
 _PATIENCE = 3.0  # seconds for the hub's first answer
 
@@ -32,15 +28,16 @@ class HubSource:
     field: str | None  # column with the text, or None
     folder: Path | None  # the local folder, or None for the hub
 
+    def files(self) -> list[tuple[Path, str]]:
+        """The files of a local folder, with their names in it."""
+        return [] if self.folder is None else visible_files(self.folder)
+
 
 def parse_hub_source(source: str) -> HubSource:
     """Read a source with or without its ``hf:``.
 
     >>> parse_hub_source("hf:wikimedia/wikipedia:20231101.pl#text").config
     '20231101.pl'
-
-    Raises:
-        CorpusError: The source has another form, or names a local folder that is not there.
     """
     rest = source.removeprefix("hf:")
     match = _SOURCE.fullmatch(rest)
@@ -57,12 +54,18 @@ def parse_hub_source(source: str) -> HubSource:
 def read_hub(source: HubSource, reading: Reading) -> Iterator[Document]:
     """Yield the documents of a data set's split.
 
-    Raises:
-        CorpusError: The data set cannot be reached, found or read, or lacks the column.
+    `datasets` opens local files by itself, so these are compared before and after.
     """
-    rows = enumerate(_rows(source, reading.field), 1)
     name = source.folder.name if source.folder else source.name  # in ids: no folder above the data set's own
-    return documents(rows, name, f"hf:{source.name}, row ", reading)
+    rows = enumerate(_rows(source, reading.field), 1)
+    _require_files(source, reading)
+    yield from documents(rows, name, f"hf:{source.name}, row ", reading)
+    _require_files(source, reading)
+
+
+def _require_files(source: HubSource, reading: Reading) -> None:
+    for path, _ in source.files():
+        require_unchanged(path, path.stat(), reading)
 
 
 def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:
@@ -70,9 +73,9 @@ def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:
 
     # `datasets` and what it rests on (HTTP clients, pyarrow, file systems) share no base class.
     try:
-        path = str(source.folder) if source.folder else source.name
         if source.folder is None and not datasets.config.HF_HUB_OFFLINE:
-            _require_hub()
+            _require_answer(source.name)
+        path = str(source.folder or source.name)
         data = datasets.load_dataset(path, source.config, split=source.split, streaming=True)
         columns = data.column_names
         if columns is not None:
@@ -89,48 +92,39 @@ def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:
         raise _failure(source, error) from error
 
 
-def _require_hub() -> None:
-    """Ask the hub for any answer: `datasets` repeats what fails for half a minute before it says that nobody answers.
-
-    The thread bounds the look-up of the name as well, for which no client has a limit.
+def _require_answer(name: str) -> None:
+    """Ask the hub once, because `datasets` repeats what fails for half a minute before it says that nobody answers.
 
     Raises:
-        ConnectionError: No answer within `_PATIENCE`.
+        ConnectionError: No answer within `_PATIENCE`. Any answer will do; what it says is left to `datasets`.
     """
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError
 
-    reasons = [f"no answer within {_PATIENCE:g} seconds"]
-
-    def ask() -> None:
-        try:
-            get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
-            reasons.clear()
-        except Exception as error:  # the clients of different versions of the hub share no class
-            reasons[:] = [str(error) or type(error).__name__]
-
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(_PATIENCE)
-    for reason in reasons:
-        raise ConnectionError(f"{constants.ENDPOINT} cannot be reached: {reason}")
+    try:
+        HfApi().dataset_info(name, timeout=_PATIENCE)
+    except HfHubHTTPError:
+        return
+    except Exception as error:  # the clients of different versions of the hub share no class
+        reason = str(error) or type(error).__name__
+        raise ConnectionError(f"{constants.ENDPOINT} cannot be reached: {reason}") from error
 
 
 def _failure(source: HubSource, error: Exception) -> CorpusError:
-    lines = str(error).strip().splitlines()
-    reason = lines[0] if lines else type(error).__name__
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
     said = f"{type(error).__name__} {error}".lower()
+    page = f"https://huggingface.co/datasets/{source.name}"
     if source.folder is not None:
         step = "Check its files, or name one of them without hf:"
     elif re.search(r"\bgated\b|\b(401|403)\b", said):
-        step = f"Accept its terms at https://huggingface.co/datasets/{source.name}, then: hf auth login"
+        step = f"Accept its terms at {page}, then: hf auth login"
     elif isinstance(error, ConnectionError) or "offline" in said or "localentrynotfound" in said:
         step = (
             f"Check the network, or fetch it elsewhere and read the copy: "
             f"hf download --repo-type dataset {source.name} --local-dir DIR, then hf:DIR"
         )
     elif "datasetnotfound" in said:
-        step = f"Check the name at https://huggingface.co/datasets/{source.name}, or log in if it is private"
+        step = f"Check the name at {page}, or log in if it is private"
     else:
-        step = f"Check configuration and split at https://huggingface.co/datasets/{source.name}"
+        step = f"Check configuration and split at {page}"
     return CorpusError(f"hf:{source.name}: the data set cannot be read ({reason}). {step}")

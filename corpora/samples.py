@@ -1,6 +1,6 @@
 """Text with a short name: the bundled samples, and presets with their terms.
 
-Of the samples, for demonstrations and offline tests: one paragraph a line, an empty line between documents.
+The samples are for demonstrations and offline tests: a paragraph a line, and an empty line between documents.
 """
 
 from importlib.resources import files
@@ -11,20 +11,12 @@ from spectool import CorpusError
 
 
 def sample_names() -> list[str]:
-    """Return the names of the bundled samples, sorted.
-
-    >>> {"pl", "uk"} <= set(sample_names())
-    True
-    """
+    """Names of the bundled samples, sorted."""
     return sorted(path.stem for path in _folder().glob("*.txt"))
 
 
 def sample_path(name: str) -> Path:
-    """Return the file of a bundled sample.
-
-    Raises:
-        CorpusError: No such sample; names those that there are.
-    """
+    """The file of a bundled sample."""
     names = sample_names()
     if name not in names:
         known = ", ".join(f"sample:{known}" for known in names) or "none"
@@ -33,11 +25,7 @@ def sample_path(name: str) -> Path:
 
 
 def read_sample(name: str) -> list[str]:
-    """Return the documents of a bundled sample, their paragraphs joined by LF.
-
-    Raises:
-        CorpusError: No such sample.
-    """
+    """The documents of a bundled sample, their paragraphs joined by LF."""
     text = sample_path(name).read_text(encoding="utf-8")
     return [document.strip() for document in text.split("\n\n") if document.strip()]
 
@@ -60,16 +48,13 @@ _CULTURAX = (
     "ODC-By (mC4) and CC0 (OSCAR), with the terms of Common Crawl",
     "cleaned web text, very large; accept the terms on its hub page",
 )
+_QIRIM = ("CC BY 4.0", "books, press and subtitles in both scripts, one work a document; accept the terms on its "
+          "hub page")  # fmt: skip
 PRESETS = {
     "wiki-pl": Preset("hf:wikimedia/wikipedia:20231101.pl#text", "pl", *_WIKI),
     "wiki-uk": Preset("hf:wikimedia/wikipedia:20231101.uk#text", "uk", *_WIKI),
     "culturax-pl": Preset("hf:uonlp/CulturaX:pl#text", "pl", *_CULTURAX),
     "culturax-uk": Preset("hf:uonlp/CulturaX:uk#text", "uk", *_CULTURAX),
-    "qirim-crh": Preset(
-        "hf:QIRIM/crh_monocorpus#text",
-        "crh",
-        "CC BY 4.0",
-        "books, press and subtitles in both scripts, one work a document; accept the terms on its hub page",
-    ),
+    "qirim-crh": Preset("hf:QIRIM/crh_monocorpus#text", "crh", *_QIRIM),
 }
 """Every preset by the name that the user types, alone or after ``preset:``."""

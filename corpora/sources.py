@@ -5,17 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from spectool import CorpusError, require_extra
 from spectool.corpora.documents import Document, OnError, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
-from spectool.corpora.files import InputDescription, InputFile, describe, input_files, visible_files
+from spectool.corpora.files import InputDescription, InputFile, describe, input_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.readers import read_file
 from spectool.corpora.samples import PRESETS, sample_names, sample_path
-
-_Read: TypeAlias = Callable[[Reading], Iterator[Document]]
 
 
 class Corpus:
@@ -34,7 +31,7 @@ class Corpus:
     def __init__(
         self,
         spec: str,
-        read: _Read,
+        read: Callable[[Reading], Iterator[Document]],
         reading: Reading,
         inputs: Sequence[tuple[Path, str]] = (),
         total_bytes: int | None = None,
@@ -48,11 +45,7 @@ class Corpus:
         self._inputs = tuple(inputs)
 
     def __iter__(self) -> Iterator[Document]:
-        """Yield the documents.
-
-        Raises:
-            CorpusError: Damaged input, see `open_corpus`; or not one document in the whole source.
-        """
+        """Yield the documents; a source without any is an error."""
         counts = self.counts = ReadCounts()
         for document in self._read(replace(self._reading, counts=counts)):
             counts.documents += 1
@@ -70,14 +63,11 @@ class Corpus:
         return self.counts.bytes_read
 
     def describe_inputs(self) -> list[InputDescription]:
-        """Return name, size and SHA-256 of every local file, in reading order; empty for the hub.
+        """Name, size and SHA-256 of every local file, in reading order; empty for the hub.
 
-        Of files that were read to their end it is the hash of what was read. Others are read for it, as streams.
-
-        Raises:
-            CorpusError: A file cannot be read, or has changed since it was first seen.
+        For files that were read to their end it is the hash of what was read. Others are read for it, as streams.
         """
-        return [describe(path, name, self._reading.versions) for path, name in self._inputs]
+        return [describe(path, name, self._reading) for path, name in self._inputs]
 
 
 def open_corpus(
@@ -89,19 +79,19 @@ def open_corpus(
         spec: A file (plain text, ``.jsonl``, ``.ndjson``, ``.parquet``, each perhaps with ``.gz``, ``.zst`` or ``.xz``)
             or a folder of such files. Else ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``, ``sample:NAME``, or the name
             of a preset. ``#COLUMN`` after any of them names the column with the text.
-        on_error: ``stop`` raises at bytes that are no text; ``repair`` drops and counts them, and
+        on_error: ``stop`` raises at bytes that are not text; ``repair`` drops and counts them, and
             counts empty files in a folder. A broken archive and text in another encoding always raise, because too much
             would be missing.
         text_field: Column where ``spec`` names none; ``text`` if None. Plain text has no columns.
-        encoding: Encoding of the files, such as ``cp1250``, ``koi8-u`` or ``utf-16``; UTF-8 if None, and UTF-16 or
-            UTF-32 where a byte order mark says so.
+        encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``; UTF-8 if None,
+            and UTF-16 or UTF-32 where a byte order mark says so. Parquet is UTF-8 by its definition.
 
     Returns:
-        A corpus. Files are found now and read on iteration; iterating raises `CorpusError` for
-        anything in them that is not what it should be.
+        A corpus. Files are found now and read on iteration.
 
     Raises:
-        CorpusError: Nothing of that name; or a source that cannot be a corpus.
+        CorpusError: Nothing of that name, or a source that cannot be a corpus. Iterating raises it for anything in the
+            files that is not what it should be.
     """
     if on_error not in ("stop", "repair"):
         raise ValueError(f"on_error: expected 'stop' or 'repair', got {on_error!r}")
@@ -117,13 +107,21 @@ def open_corpus(
         exists = path.exists()
     except OSError as error:
         raise CorpusError(f"{spec}: cannot be read ({error.strerror}). Check name and permissions") from error
-    if spec.startswith("preset:") or not exists:
-        name, _, column = spec.removeprefix("preset:").partition("#")
-        if name not in PRESETS:
-            raise _not_found(spec, path)
-        source = parse_hub_source(PRESETS[name].source)
-        return _open_hub(spec, replace(source, field=column or source.field), reading)
-    return _open_path(spec, path, field, reading)
+    if exists and not spec.startswith("preset:"):
+        return _open_path(spec, path, field, reading)
+    name, _, column = spec.removeprefix("preset:").partition("#")
+    if name not in PRESETS:
+        raise _not_found(spec, path)
+    source = parse_hub_source(PRESETS[name].source)
+    return _open_hub(spec, replace(source, field=column or source.field), reading)
+
+
+def _split_field(spec: str) -> tuple[Path, str | None]:
+    path = Path(spec).expanduser()
+    stem, mark, field = spec.rpartition("#")
+    if path.exists() or not mark or not stem or not field:
+        return path, None
+    return Path(stem).expanduser(), field
 
 
 def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Corpus:
@@ -143,11 +141,10 @@ def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Co
 
 
 def _read_files(files: Sequence[InputFile], in_folder: bool, reading: Reading) -> Iterator[Document]:
-    counts = reading.counts
     for file in files:
-        before = counts.documents
+        before = reading.counts.documents
         yield from read_file(file, reading)
-        if counts.documents == before:
+        if reading.counts.documents == before:
             if not (in_folder and reading.repair):
                 step = "Remove it, or count it: --on-error repair" if in_folder else "Name a file with text in it"
                 raise CorpusError(f"{file.path}: expected text, found none. {step}")
@@ -161,43 +158,20 @@ def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
             f"{spec}: expected no encoding for a data set, got {reading.encoding}. Leave out --encoding, or name the "
             "files without hf:"
         )
-    inputs = [] if source.folder is None else visible_files(source.folder)
-    return Corpus(
-        spec, partial(_read_hub, source, inputs), replace(reading, field=source.field or reading.field), inputs
-    )
-
-
-def _read_hub(source: HubSource, inputs: Sequence[tuple[Path, str]], reading: Reading) -> Iterator[Document]:
-    """Read through `datasets`, which opens local files by itself: they are compared before and after."""
-    for rows in (read_hub(source, reading), ()):
-        for path, _ in inputs:
-            try:
-                reading.versions.check(path, path.stat())
-            except OSError as error:
-                raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check that it is still there") from error
-        yield from rows
-
-
-def _split_field(spec: str) -> tuple[Path, str | None]:
-    path = Path(spec).expanduser()
-    stem, mark, field = spec.rpartition("#")
-    if path.exists() or not mark or not stem or not field:
-        return path, None
-    return Path(stem).expanduser(), field
+    reading = replace(reading, field=source.field or reading.field)
+    return Corpus(spec, partial(read_hub, source), reading, source.files())
 
 
 def _not_found(spec: str, path: Path) -> CorpusError:
     known = [*PRESETS, *(f"sample:{name}" for name in sample_names())]
     if spec.startswith("preset:"):
-        name = spec.removeprefix("preset:")
-        near = difflib.get_close_matches(name, PRESETS)
-        expected = "a preset"
-    else:
-        siblings = {str(inner): inner.name for inner in path.parent.glob("*")} if path.parent.is_dir() else {}
-        names = {name: shown for shown, name in siblings.items()} | {name: name for name in known}
-        near = [names[name] for name in difflib.get_close_matches(path.name, names)]
+        expected, near = "a preset", difflib.get_close_matches(spec.removeprefix("preset:"), PRESETS)
+    elif path.parent.is_dir():
         expected = "a file, a folder or a preset"
-        if not path.parent.is_dir():
-            expected = f"a file or a folder, and there is no folder {path.parent}"
+        names = {name: name for name in known} | {inner.name: str(inner) for inner in path.parent.glob("*")}
+        near = [names[name] for name in difflib.get_close_matches(path.name, names)]
+    else:
+        expected = f"a file or a folder, and there is no folder {path.parent}"
+        near = difflib.get_close_matches(path.name, known)
     step = f"Did you mean {' or '.join(near)}?" if near else f"By name there are: {', '.join(known)}"
     return CorpusError(f"{spec}: expected {expected}, got a name that is none. {step}")

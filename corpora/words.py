@@ -31,7 +31,7 @@ _CLOSING = frozenset(".,;:!?)»”…")
 
 
 def words(text: str, language: str | None = None) -> list[str]:
-    """Return the words of ``text`` in their order, each a piece of it.
+    """The words of ``text`` in their order, each a piece of it.
 
     >>> words("«П’ять» слів, 'слово'!")
     ['П’ять', 'слів', 'слово']
@@ -86,7 +86,7 @@ def _elides(language: str | None) -> bool:
 
 @cache
 def _word(elides: bool) -> re.Pattern[str]:
-    """Return the pattern of one word."""
+    """The pattern of one word."""
     atom = f"{_LETTER}+(?:[{combining_marks()}]+{_LETTER}*)*"
     if elides:
         return re.compile(f"{atom}(?:[{_HYPHENS}]{atom})*(?:[{_APOSTROPHES}](?={_LETTER}))?")

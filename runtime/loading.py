@@ -117,8 +117,7 @@ def _from_model(
         size = len(opened.draft.surfaces)
         source = ModelSource(model, bos=draft.roles.bos, size=size, min_probability=min_probability)
         return TranslatedDrafter(source, translator)
-    from spectool.runtime.drafters.draft_model import ModelDrafter
-    from spectool.tokenization.same_vocabulary import require_same_vocabulary
+    from spectool.runtime.drafters.draft_model import ModelDrafter, require_same_vocabulary
 
     try:
         require_same_vocabulary(draft.vocabulary, target.vocabulary)

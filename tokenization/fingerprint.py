@@ -2,11 +2,11 @@
 
 A fingerprint is the SHA-256 of the tokenizer's canonical JSON: normalizer, pre-tokenizer, model, added tokens and
 decoder, as the `tokenizers` backend itself writes them. Two tokenizers with equal fingerprints give equal ids and equal
-bytes. Fields that change neither (character offsets, absent options spelled out as null or false) are left out. So
-re-saving a tokenizer does not change its fingerprint.
+bytes. Fields that change neither (character offsets, absent options spelled out as null or false) are left out, so
+saving a tokenizer again does not change its fingerprint.
 
-That takes seconds for a large vocabulary, so an artifact also records its *sources*. They are digests of the file's
-bytes and of what was made of it, found equal when it was built. A start compares these.
+A fingerprint takes seconds for a large vocabulary, so an artifact also records its *sources*: digests of the file's
+bytes and of what was loaded from them. A tokenizer with one of these sources is the same without a fingerprint.
 """
 
 import hashlib
@@ -42,19 +42,22 @@ _SAMPLE = 2048  # tokens of a loaded vocabulary that are looked at
 
 
 def source_digest(file: Path, rebuilt_as: str, backend: tokenizers.Tokenizer, spec: dict[str, Any]) -> str:
-    """Return the SHA-256 of a ``tokenizer.json`` and of what was loaded from it.
+    """SHA-256 of a ``tokenizer.json`` and of what was loaded from it, 64 hex digits; empty where it cannot be read.
 
-    The bytes of the file and the class that transformers rebuilds it with decide what is loaded. A program can change
-    that later. So steps, options and added tokens are compared as they are in memory. Vocabulary and merges are
-    compared at 2,048 places and by the ids of `PROBES`. Some 20 ms, and 1 ms for each MB of the file.
+    The bytes of the file and the class that transformers rebuilds it with decide what is loaded, but a program can
+    change that later. So steps, options and added tokens count as they are in memory, and vocabulary and merges count
+    at 2,048 places and by the ids of `PROBES`. Takes some 20 ms, and 1 ms for each MB of the file.
 
-    ``rebuilt_as`` is that class, empty where the file is taken as it is; ``spec`` are the `sections` of the backend.
-
-    Returns:
-        64 hex digits; nothing where the file cannot be read.
+    Args:
+        file: The ``tokenizer.json``.
+        rebuilt_as: The class that transformers rebuilt it as, empty where the file is taken as it is.
+        backend: What was loaded.
+        spec: Its `sections`.
     """
-    content = file_digest(file)
-    if not content:
+    try:
+        with file.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
         return ""
     size = backend.get_vocab_size(with_added_tokens=True)
     sample = [backend.id_to_token(index) or "" for index in range(0, size, 1 + size // _SAMPLE)]
@@ -72,7 +75,7 @@ def source_digest(file: Path, rebuilt_as: str, backend: tokenizers.Tokenizer, sp
 
 
 def probed(backend: tokenizers.Tokenizer) -> list[list[int] | str]:
-    """Return the ids of each of the `PROBES`; of one that the library cannot encode the error instead."""
+    """The ids of each of the `PROBES`, or the error for one that the library cannot encode."""
     found: list[list[int] | str] = []
     for text in PROBES:
         try:
@@ -82,17 +85,8 @@ def probed(backend: tokenizers.Tokenizer) -> list[list[int] | str]:
     return found
 
 
-def file_digest(file: Path) -> str:
-    """Return the SHA-256 of a file, 64 hex digits; nothing where it cannot be read. Some 20 ms for 33 MB."""
-    try:
-        with file.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
-        return ""
-
-
 def fingerprint_of_json(spec: dict[str, Any]) -> str:
-    """Return the fingerprint of a parsed ``tokenizer.json`` (as the backend writes it)."""
+    """The fingerprint of a parsed ``tokenizer.json`` (as the backend writes it)."""
     canonical = {section: _canonical(spec.get(section)) for section in _SECTIONS}
     if isinstance(canonical["decoder"], dict) and canonical["decoder"].get("type") == "ByteLevel":
         canonical["decoder"] = {"type": "ByteLevel"}  # as a decoder it ignores its options
@@ -101,7 +95,7 @@ def fingerprint_of_json(spec: dict[str, Any]) -> str:
 
 
 def short(digest: str) -> str:
-    """Abbreviate a fingerprint for messages.
+    """A fingerprint, abbreviated for messages.
 
     >>> short("3f2a91c0ffee")
     '3f2a91c0…'

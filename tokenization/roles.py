@@ -36,7 +36,7 @@ class Roles:
     unk: int | None = None  # stands for what the vocabulary cannot spell
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the roles as JSON values."""
+        """The roles as JSON values."""
         return {"bos": self.bos, "eos": list(self.eos), "pad": self.pad, "unk": self.unk}
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Roles:
 
 
 def names_control(name: str) -> bool:
-    """Return whether a token is named the way control tokens are, unlike words and punctuation.
+    """Whether a token is named the way control tokens are, unlike words and punctuation.
 
     >>> [names_control(name) for name in ("<|EOS|>", "[PAD]", "!", "▁the", "<")]
     [True, True, False, False, False]
@@ -53,7 +53,7 @@ def names_control(name: str) -> bool:
 
 
 def content_of(declared: Any) -> str | None:
-    """Return the string of a token as ``tokenizer_config.json`` declares it; None where it declares none."""
+    """The string of a token as ``tokenizer_config.json`` declares it; None where it declares none."""
     content = declared.get("content") if isinstance(declared, Mapping) else declared
     return content if isinstance(content, str) else None
 
@@ -64,7 +64,7 @@ def find_roles(
     declared: Mapping[str, Any],
     eos_ids: Iterable[int] = (),
 ) -> Roles:
-    """Work out the roles from what a tokenizer's files declare, and from well-known names for the rest.
+    """The roles that a tokenizer's files declare, and for the rest those of well-known names.
 
     Args:
         id_of: Token string -> id, None where there is none.

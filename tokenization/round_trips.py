@@ -12,24 +12,16 @@ from typing import Any
 
 import tokenizers
 
-from spectool.tokenization.added_effects import LETTERS, added_effects
+from spectool.tokenization import added_tokens
 from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.surfaces import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
 
 _SPACE = "▁"
 _UNKNOWN = "replaces what it cannot spell by an unknown token"
-_SIGNS_LEFT = "writes bytes as signs such as 'Ġ', which decoding leaves so"
-_SIGNS_MISREAD = "decodes signs such as 'Ġ' and 'é' as single bytes, which it writes for no text"
-_STOPS = "stops with an error at what it cannot spell"
 _DROPS_SPACES = "keeps no spaces, and writes one between any two words or signs"
-_DROPS_PIECES = "drops what its pre-tokenizer splits at"
 _ADDS_SPACE = "writes a space before every text"
-_ADDS_SPACES = "writes a space before every piece that its pre-tokenizer splits off"
 _LEAVES_OUT = "leaves out what it has no token for"
-_NO_DECODER = "has no decoder: a space is written between any two tokens"
-LIMITS_READ = ("a", *LETTERS)
-"""All that `limits` encodes, apart from added tokens."""
 NO_LIMITS = "none: every text survives, except names of special tokens and signs for spaces ('▁')"
 _WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"})
 
@@ -49,7 +41,7 @@ def round_trip(tokenizer: Tokenizer, text: str) -> RoundTrip:
     restored = tokenizer.bytes_of(ids)
     if restored == text.encode("utf-8"):
         return RoundTrip(True, restored, ())
-    reasons = tuple(_reasons(tokenizer, text, ids, restored)) or tuple(_added(tokenizer, ids))
+    reasons = tuple(_reasons(tokenizer, text, ids, restored)) or tuple(_cut_at(tokenizer, ids))
     return RoundTrip(False, restored, reasons or ("unexplained",))
 
 
@@ -64,22 +56,39 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     found += dict.fromkeys((*_dropped(tokenizer, probe), *_dropped(tokenizer, f" {probe}")))
     if _adds_space(tokenizer):
         found.append(_ADDS_SPACE)
-    missing = _missing_bytes(tokenizer)
-    if missing:
+    if missing := _missing_bytes(tokenizer):
         found.append(f"has no symbol for {len(missing)} of 256 bytes")
     if len(tokenizer.byte_tokens) < 256 and (tokenizer.unknown is not None or not _writes_bytes(tokenizer)):
-        found.append(_STOPS if tokenizer.lacking else _LEAVES_OUT if tokenizer.unknown is None else _UNKNOWN)
+        without_token = _LEAVES_OUT if tokenizer.unknown is None else _UNKNOWN
+        found.append("stops with an error at what it cannot spell" if tokenizer.lacking else without_token)
     found += unread(tokenizer)
     by_effect = dict[str, list[str]]()
     for effect, token in _effects(tokenizer, tokenizer.spec["added_tokens"]):
-        by_effect.setdefault(effect, []).append(token)
+        by_effect.setdefault(f"{effect} the added token", []).append(token)
     for effect, (first, *others) in by_effect.items():
-        found.append(_of_added(effect, first) + f" and {len(others):,} more" * bool(others))
+        found.append(f"{effect} {first}" + f" and {len(others):,} more" * bool(others))
     return tuple(found)
 
 
+def unread(tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield what decoding does not undo of how text is written for the model."""
+    writes = _writes_bytes(tokenizer)
+    if tokenizer.spec["decoder"] is None:
+        yield "has no decoder: a space is written between any two tokens"
+    elif writes and not _reads_bytes(tokenizer):
+        yield "writes bytes as signs such as 'Ġ', which decoding leaves so"
+    elif not writes and _reads_bytes(tokenizer):
+        yield "decodes signs such as 'Ġ' and 'é' as single bytes, which it writes for no text"
+    elif not tokenizer.reads_spaces:
+        yield f"writes {tokenizer.space_sign!r} for a space, which decoding leaves so"
+    mark = tokenizer.spec["model"].get("continuing_subword_prefix")
+    if mark and "WordPiece" not in _types(tokenizer, "decoder"):
+        yield f"writes {mark!r} inside words, which decoding leaves so"
+
+
 def _reasons(tokenizer: Tokenizer, text: str, ids: list[int], restored: bytes) -> Iterator[str]:
-    specials = (t["content"] for t in tokenizer.spec["added_tokens"] if t["id"] in tokenizer.specials)
+    added = tokenizer.spec["added_tokens"]
+    specials = (token["content"] for token in added if token["id"] in tokenizer.specials)
     special = next((content for content in specials if content in text), None)
     if special is not None:
         yield f"reads {special!r} in the text as a special token"
@@ -94,16 +103,15 @@ def _reasons(tokenizer: Tokenizer, text: str, ids: list[int], restored: bytes) -
     if tokenizer.unknown is not None and tokenizer.unknown in ids:
         yield _UNKNOWN
     yield from _dropped(tokenizer, normalized)
-    missing = _missing_bytes(tokenizer) & set(normalized.encode("utf-8"))
-    if missing:
+    if missing := _missing_bytes(tokenizer) & set(normalized.encode("utf-8")):
         yield f"has no symbol for byte 0x{min(missing):02X}"
     if tokenizer.unknown is None and len(tokenizer.byte_tokens) < 256 and not _writes_bytes(tokenizer):
         known = {char for token in ids for char in tokenizer.surfaces[token].decode("utf-8", "ignore")}
         if set(normalized) - known - {" ", tokenizer.space_sign}:
             yield _LEAVES_OUT
     yield from unread(tokenizer)
-    added = [token for token in tokenizer.spec["added_tokens"] if token["id"] in ids]
-    yield from (_of_added(*effect) for effect in _effects(tokenizer, added))
+    for effect, token in _effects(tokenizer, [token for token in added if token["id"] in ids]):
+        yield f"{effect} the added token {token}"
     if _adds_space(tokenizer) and (restored == f" {text}".encode() or not text[:1].isspace()):
         yield _ADDS_SPACE
     starts = tokenizer.edges.leading_space and text.startswith((" ", _SPACE))
@@ -111,30 +119,24 @@ def _reasons(tokenizer: Tokenizer, text: str, ids: list[int], restored: bytes) -
         yield "cannot tell a leading space from the one it adds to every text"
 
 
-def _of_added(effect: str, token: str) -> str:
-    return f"{effect} the added token {token}"
-
-
-def _added(tokenizer: Tokenizer, ids: list[int]) -> Iterator[str]:
+def _cut_at(tokenizer: Tokenizer, ids: list[int]) -> Iterator[str]:
     """Yield the added token that cuts a text in two, where nothing else explains what became of it."""
-    contents = {t["id"]: t["content"] for t in tokenizer.spec["added_tokens"] if t["id"] not in tokenizer.specials}
-    added = next((contents[token] for token in ids if token in contents), None)
-    if added is not None:
-        yield f"reads the added token {added!r} in the text, and what stands around it as texts of their own"
+    added = tokenizer.spec["added_tokens"]
+    contents = {token["id"]: token["content"] for token in added if token["id"] not in tokenizer.specials}
+    for token in [token for token in ids if token in contents][:1]:
+        yield f"reads the added token {contents[token]!r} in the text, and what stands around it as texts of their own"
 
 
 def _effects(tokenizer: Tokenizer, added: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield what added tokens change, where the tokenizer keeps spaces at all."""
     if added and not tokenizer.lacking and _DROPS_SPACES not in _dropped(tokenizer, ""):
-        yield from added_effects(tokenizer, added, _adds_space(tokenizer))
+        yield from added_tokens.effects(tokenizer, added, _adds_space(tokenizer))
 
 
 def _lossy_normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:
     """Normalizer steps that the decoder does not undo."""
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
-    undone = [{"type": "Prepend", "prepend": _SPACE}, spaces]
-    if _reads_bytes(tokenizer):
-        undone.append({"type": "ByteLevel"})
+    undone = [{"type": "Prepend", "prepend": _SPACE}, spaces, *[{"type": "ByteLevel"}] * _reads_bytes(tokenizer)]
     return [step for step in tokenizer.steps("normalizer") if step not in undone]
 
 
@@ -161,46 +163,32 @@ def _named(step: dict[str, Any]) -> str:
 
 def _dropped(tokenizer: Tokenizer, text: str) -> Iterator[str]:
     """Yield what a pre-tokenizer does not keep of a text."""
-    if any(step["type"] in _WITHOUT_SPACES for step in tokenizer.steps("pre_tokenizer")):
+    splits = tokenizer.steps("pre_tokenizer")
+    if not _WITHOUT_SPACES.isdisjoint(_types(tokenizer, "pre_tokenizer")):
         yield _DROPS_SPACES
         return
     if tokenizer.drops(text):
-        yield _DROPS_PIECES
-    splits = tokenizer.steps("pre_tokenizer")
+        yield "drops what its pre-tokenizer splits at"
     spaced = any(step.get("prepend_scheme") == "always" or step.get("add_prefix_space") for step in splits[1:])
-    if spaced or (splits and "WordPiece" in _types(tokenizer)):
-        yield _ADDS_SPACES
+    if spaced or (splits and "WordPiece" in _types(tokenizer, "decoder")):
+        yield "writes a space before every piece that its pre-tokenizer splits off"
 
 
 def _adds_space(tokenizer: Tokenizer) -> bool:
     """Whether encoding puts a space before a text that decoding leaves there."""
-    return tokenizer.bytes_of(tokenizer.encode(LIMITS_READ[0])) == b" a"
+    return tokenizer.bytes_of(tokenizer.encode("a")) == b" a"
 
 
-def unread(tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield what decoding does not undo of how text is written for the model."""
-    writes = _writes_bytes(tokenizer)
-    if tokenizer.spec["decoder"] is None:
-        yield _NO_DECODER
-    elif writes != _reads_bytes(tokenizer):
-        yield _SIGNS_LEFT if writes else _SIGNS_MISREAD
-    elif not tokenizer.reads_spaces:
-        yield f"writes {tokenizer.space_sign!r} for a space, which decoding leaves so"
-    if (mark := tokenizer.spec["model"].get("continuing_subword_prefix")) and "WordPiece" not in _types(tokenizer):
-        yield f"writes {mark!r} inside words, which decoding leaves so"
-
-
-def _types(tokenizer: Tokenizer) -> set[str]:
-    return {step["type"] for step in tokenizer.steps("decoder")}
+def _types(tokenizer: Tokenizer, section: str) -> set[str]:
+    return {step["type"] for step in tokenizer.steps(section)}
 
 
 def _writes_bytes(tokenizer: Tokenizer) -> bool:
-    steps = (*tokenizer.steps("normalizer"), *tokenizer.steps("pre_tokenizer"))
-    return any(step["type"] == "ByteLevel" for step in steps)
+    return "ByteLevel" in _types(tokenizer, "normalizer") | _types(tokenizer, "pre_tokenizer")
 
 
 def _reads_bytes(tokenizer: Tokenizer) -> bool:
-    return "ByteLevel" in _types(tokenizer)
+    return "ByteLevel" in _types(tokenizer, "decoder")
 
 
 def _missing_bytes(tokenizer: Tokenizer) -> set[int]:
@@ -212,7 +200,7 @@ def _missing_bytes(tokenizer: Tokenizer) -> set[int]:
 
 @lru_cache(maxsize=64)
 def _normalizer(step: str) -> Any:
-    """Build one normalizer step from its JSON, as pickle does."""
+    """One normalizer step, built from its JSON as pickle does."""
     built = tokenizers.normalizers.Sequence([])
     built.__setstate__(f'{{"type": "Sequence", "normalizers": [{step}]}}'.encode())
     return built

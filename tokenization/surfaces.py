@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
+from spectool.tokenization.backend import steps_of
 
 Step = Callable[[str], str | bytes]
 DECODERS = ("BPEDecoder", "ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Sequence", "Strip", "WordPiece")
-_CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}  # of a Sequence
 _FUSING = ("ByteLevel", "Fuse")  # make one string of all tokens
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
@@ -53,7 +53,7 @@ class Surfaces(Sequence[bytes]):
 
     @classmethod
     def of(cls, surfaces: Sequence[bytes]) -> "Surfaces":
-        """Lay out surfaces one after the other."""
+        """Surfaces laid out one after the other."""
         if isinstance(surfaces, Surfaces):
             return surfaces
         offsets = np.append(0, np.cumsum(list(map(len, surfaces)))).astype(np.uint32)
@@ -66,14 +66,14 @@ class Surfaces(Sequence[bytes]):
         return self._bytes[self._offsets[token] : self._offsets[token + 1]].tobytes()
 
     def first(self, surface: bytes) -> int:
-        """Return the lowest id with a surface, -1 where there is none."""
+        """The lowest id with a surface, -1 where there is none."""
         lengths = np.diff(self.offsets)
         ids = np.flatnonzero(lengths == len(surface)).tolist() if surface else []
         return next((token for token in ids if self[token] == surface), -1)
 
 
 def byte_symbols() -> dict[str, int]:
-    """Map each printable stand-in of byte-level BPE to its byte (0..255).
+    """Each printable stand-in of byte-level BPE with its byte (0..255).
 
     Bytes that print in Latin-1 stand for themselves; the others are numbered from U+0100.
     Source: GPT-2's byte-level alphabet, used by every byte-level tokenizer.
@@ -87,15 +87,12 @@ def byte_symbols() -> dict[str, int]:
 
 
 def token_surfaces(spec: Mapping[str, Any], names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
-    """Compute the surface of every token id.
+    """The surface of every token, by id: a list of length ``max(id) + 1``, empty for ids without a token.
 
     Args:
         spec: Parsed ``tokenizer.json`` as the backend writes it.
         names: Id -> token string, added tokens included.
         specials: Ids that never stand for text; their surface is empty.
-
-    Returns:
-        Surfaces indexed by id, length ``max(id) + 1``; ids without a token have an empty one.
 
     Raises:
         TokenizerError: The decoder has a step that this version does not know.
@@ -109,7 +106,7 @@ def token_surfaces(spec: Mapping[str, Any], names: Mapping[int, str], specials: 
 
 
 def edges(spec: Mapping[str, Any]) -> Edges:
-    """Return which artificial spaces the decoder removes at the ends of a text."""
+    """The artificial spaces that the decoder removes at the ends of a text."""
     leading, trailing, fused = spec.get("decoder") is None, False, False
     for step in steps_of(spec, "decoder"):
         match step["type"]:
@@ -127,18 +124,8 @@ def edges(spec: Mapping[str, Any]) -> Edges:
     return Edges(leading, trailing)
 
 
-def steps_of(spec: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
-    """List the steps of a section of a ``tokenizer.json`` in order, those of each ``Sequence`` in its place."""
-    node = spec.get(section)
-    if node is None:
-        return []
-    if node["type"] == "Sequence":
-        return [step for child in node[_CHILDREN[section]] for step in steps_of({section: child}, section)]
-    return [dict(node)]
-
-
 def text_of(surface: bytes) -> str:
-    """Return bytes as text; nothing where they are not whole characters."""
+    """Bytes as text; empty where they are not whole characters."""
     try:
         return surface.decode()
     except UnicodeDecodeError:

@@ -16,18 +16,10 @@ from typing import Any
 import tokenizers
 
 from spectool import FingerprintMismatch, TokenizerError
-from spectool.tokenization.backend import around_model, sections
-from spectool.tokenization.fingerprint import file_digest, fingerprint_of_json, short, source_digest
+from spectool.tokenization.backend import around_model, sections, steps_of
+from spectool.tokenization.fingerprint import fingerprint_of_json, short, source_digest
 from spectool.tokenization.roles import Roles, names_control
-from spectool.tokenization.surfaces import (
-    Edges,
-    Surfaces,
-    byte_symbols,
-    edges,
-    steps_of,
-    text_of,
-    token_surfaces,
-)
+from spectool.tokenization.surfaces import Edges, Surfaces, byte_symbols, edges, text_of, token_surfaces
 
 MEND = "Mend tokenizer.json, or use another tokenizer"
 
@@ -43,13 +35,15 @@ class Tokenizer:
     file: Path | None = None  # the ``tokenizer.json`` that it was read from; None where it is not known
     rebuilt_as: str = ""  # the class that transformers made of it; empty where it is as the file says
 
+    # What it is made of.
+
     @cached_property
     def spec(self) -> dict[str, Any]:
         """The sections of the backend's own ``tokenizer.json``; of the model its options alone."""
         return sections(self.backend)
 
     def steps(self, section: str) -> list[dict[str, Any]]:
-        """Return the steps of a section of the `spec`, such as ``normalizer``, those of a ``Sequence`` one by one."""
+        """The steps of a section of the `spec`, such as ``normalizer``, those of a ``Sequence`` one by one."""
         return steps_of(self.spec, section)
 
     @cached_property
@@ -57,6 +51,34 @@ class Tokenizer:
         """The model of the backend's own ``tokenizer.json``, with vocabulary and merges; a second for 262k ids."""
         model: dict[str, Any] = json.loads(self.backend.to_str())["model"]
         return model
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The options of the model; those of Unigram are in the backend's JSON alone."""
+        return self.model if self.kind == "Unigram" else self.spec["model"]
+
+    @cached_property
+    def kind(self) -> str:
+        """``byte-level BPE``, ``SentencePiece BPE``, ``BPE``, ``Unigram``, ``WordPiece`` or ``WordLevel``."""
+        model = self.spec["model"]
+        if model["type"] != "BPE":
+            return str(model["type"])
+        if any(step["type"] == "ByteLevel" for step in self.steps("decoder")):
+            return "byte-level BPE"
+        return "SentencePiece BPE" if model.get("byte_fallback") else "BPE"
+
+    @cached_property
+    def vocabulary(self) -> Mapping[str, int]:
+        """Token string -> id, added tokens included."""
+        vocabulary: dict[str, int] = self.backend.get_vocab(with_added_tokens=True)
+        return vocabulary
+
+    @property
+    def size(self) -> int:
+        """Number of ids: highest id + 1. A model's embedding may have more rows."""
+        return len(self.surfaces)
+
+    # Which one it is.
 
     @cached_property
     def fingerprint(self) -> str:
@@ -69,42 +91,56 @@ class Tokenizer:
         return source_digest(self.file, self.rebuilt_as, self.backend, self.spec) if self.file else ""
 
     @cached_property
-    def vocabulary(self) -> Mapping[str, int]:
-        """Token string -> id, added tokens included."""
-        vocabulary: dict[str, int] = self.backend.get_vocab(with_added_tokens=True)
-        return vocabulary
+    def identity(self) -> dict[str, Any]:
+        """What manifests say of this tokenizer: name, fingerprint, number of ids, and the sources that are equal to it.
+
+        Where what was loaded is the same as the file says, the file as it is is such a source, too.
+        """
+        sources = [self.source] if self.source else []
+        if self.file and self.source:
+            plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
+            if plain.source != self.source and plain.fingerprint == self.fingerprint:
+                sources.append(plain.source)
+        return {"name": self.name, "fingerprint": self.fingerprint, "size": self.size, "sources": sources}
+
+    def require(self, recorded: Mapping[str, Any], artifact: str, rebuild: str) -> None:
+        """Check that an artifact was built for this tokenizer: by its source, or where that is another by its content.
+
+        Args:
+            recorded: What the artifact's manifest says of its tokenizer.
+            artifact: The artifact's path, for the message.
+            rebuild: Command that builds it again for this tokenizer.
+
+        Raises:
+            FingerprintMismatch: It was built for another one.
+        """
+        if self.source and self.source in recorded.get("sources", ()):
+            return
+        if recorded["fingerprint"] != self.fingerprint:
+            raise FingerprintMismatch(
+                f"{artifact}: built for tokenizer {short(recorded['fingerprint'])}, {self.name} is "
+                f"{short(self.fingerprint)}. Rebuild it: {rebuild}"
+            )
+
+    def knowing(self, **derived: Any) -> "Tokenizer":
+        """The same tokenizer with derived properties that are known already, such as mapped surfaces."""
+        same = copy(self)
+        same.__dict__.update(derived)
+        return same
+
+    # What its tokens stand for.
 
     @cached_property
-    def specials(self) -> frozenset[int]:
-        """Ids that never stand for text: special added tokens, and the unknown and padding tokens.
+    def surfaces(self) -> Sequence[bytes]:
+        """Surface of every id, length ``size``; empty for special and missing ids."""
+        return self._surfaces_of(self._names(), self.specials)
 
-        A token that `is_ordinary` stands for text even if it also has one of these roles.
-        """
-        added = {t["id"] for t in self.spec["added_tokens"] if t["special"]}
-        found = added | {i for i in (self.unknown, self.roles.pad) if i is not None}
-        return frozenset(index for index in found if not self.is_ordinary(index))
-
-    def is_ordinary(self, token: int) -> bool:
-        """Return whether the model makes this token of plain text, and it is not named like a control token.
-
-        Fine-tunes declare tokens such as ``!`` as padding. These still come out of every text that has an exclamation
-        mark, so they keep their bytes.
-        """
-        name = self.backend.id_to_token(token) or ""
-        return token in self.byte_tokens or (not names_control(name) and self._makes(token, name))
-
-    def _makes(self, token: int, name: str) -> bool:
-        """Return whether the model, without added tokens, turns the text of a token into that token."""
-        model, options = self.backend.model, self.spec["model"]
-        if model.token_to_id(name) != token:
-            return False
-        if options["type"] != "BPE" or any(map(options.get, ("continuing_subword_prefix", "end_of_word_suffix"))):
-            return True
-        if [part.id for part in model.tokenize(name)] != [token]:
-            return False
-        # A vocabulary that may be used without merging has tokens that the pre-tokenizer never leaves whole.
-        text = text_of(self._surfaces_of({0: name}, frozenset())[0]) if options.get("ignore_merges") else ""
-        return not text or self.text_splits is None or len(self.text_splits.pre_tokenize_str(text)) == 1
+    def surfaces_of(self, tokens: Iterable[int]) -> list[bytes]:
+        """The surfaces of a few ids, without those of the whole vocabulary; ids without a token have none."""
+        tokens = list(tokens)
+        names = {token: name for token in tokens if (name := self.backend.id_to_token(token)) is not None}
+        found = self._surfaces_of(names, self.specials)
+        return [found[token] if token in names else b"" for token in tokens]
 
     @cached_property
     def spelled(self) -> Sequence[bytes]:
@@ -121,10 +157,72 @@ class Tokenizer:
             surfaces[token] = found[token]
         return Surfaces.of(surfaces)
 
-    @property
-    def _options(self) -> dict[str, Any]:
-        """The options of the model; those of Unigram are in the backend's JSON alone."""
-        return self.model if self.kind == "Unigram" else self.spec["model"]
+    def _surfaces_of(self, names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
+        try:
+            return token_surfaces(self.spec, names, specials)
+        except TokenizerError as error:
+            raise TokenizerError(f"{self.name}: {error}") from error
+
+    def _names(self) -> Mapping[int, str]:
+        """The one name of each id that is decoded.
+
+        That of a normalized added token is its normalized content, which is also what is looked for in text.
+        """
+        names = {index: name for name, index in self.vocabulary.items()}
+        added = {
+            token["id"]: self.backend.id_to_token(token["id"]) or token["content"]
+            for token in self.spec["added_tokens"]
+        }
+        if len(names) < len(self.vocabulary):
+            times = Counter(index for index in self.vocabulary.values() if index not in added)
+            several, count = max(times.items(), key=lambda each: each[1])
+            if count > 1:
+                tokens = ", ".join(repr(name) for name, index in sorted(self.vocabulary.items()) if index == several)
+                raise TokenizerError(
+                    f"{self.name}: id {several} has several tokens, {tokens}, so that nothing says which of them it "
+                    "stands for. Use a tokenizer with an id for each"
+                )
+        return names | added
+
+    @cached_property
+    def specials(self) -> frozenset[int]:
+        """Ids that never stand for text: special added tokens, and the unknown and padding tokens.
+
+        A token that `is_ordinary` stands for text even if it also has one of these roles.
+        """
+        added = {token["id"] for token in self.spec["added_tokens"] if token["special"]}
+        found = added | {index for index in (self.unknown, self.roles.pad) if index is not None}
+        return frozenset(index for index in found if not self.is_ordinary(index))
+
+    def is_ordinary(self, token: int) -> bool:
+        """Whether the model makes this token of plain text, and it is not named like a control token.
+
+        Fine-tunes declare tokens such as ``!`` as padding. These still come out of every text that has an exclamation
+        mark, so they keep their bytes.
+        """
+        name = self.backend.id_to_token(token) or ""
+        return token in self.byte_tokens or (not names_control(name) and self._makes(token, name))
+
+    def _makes(self, token: int, name: str) -> bool:
+        """Whether the model, without added tokens, turns the text of a token into that token."""
+        model, options = self.backend.model, self.spec["model"]
+        if model.token_to_id(name) != token:
+            return False
+        if options["type"] != "BPE" or any(map(options.get, ("continuing_subword_prefix", "end_of_word_suffix"))):
+            return True
+        if [part.id for part in model.tokenize(name)] != [token]:
+            return False
+        # A vocabulary that may be used without merging has tokens that the pre-tokenizer never leaves whole.
+        text = text_of(self._surfaces_of({0: name}, frozenset())[0]) if options.get("ignore_merges") else ""
+        return not text or self.text_splits is None or len(self.text_splits.pre_tokenize_str(text)) == 1
+
+    @cached_property
+    def byte_tokens(self) -> frozenset[int]:
+        """Ids of byte-fallback tokens (``<0x0A>``), which the tokenizer uses only when it must."""
+        if not self._options.get("byte_fallback"):
+            return frozenset()
+        found = (self.backend.token_to_id(f"<0x{byte:02X}>") for byte in range(256))
+        return frozenset(index for index in found if index is not None)
 
     @cached_property
     def unknown(self) -> int | None:
@@ -137,51 +235,38 @@ class Tokenizer:
         """What a model lacks that stops with an error at text it has no token for; empty where it goes on."""
         if self.kind == "Unigram":
             return "unk_id" if self.unknown is None else ""
-        named = self.spec["model"].get("unk_token")
-        whole = self.kind == "byte-level BPE" and all(
-            self.backend.model.token_to_id(symbol) is not None for symbol in byte_symbols()
-        )
-        known = named is None or whole or self.backend.model.token_to_id(named) is not None
-        return "" if known else f"token {named!r}"
+        id_of, named = self.backend.model.token_to_id, self.spec["model"].get("unk_token")
+        whole = self.kind == "byte-level BPE" and None not in map(id_of, byte_symbols())
+        return "" if named is None or whole or id_of(named) is not None else f"token {named!r}"
 
     @cached_property
-    def surfaces(self) -> Sequence[bytes]:
-        """Surface of every id, length ``size``; empty for special and missing ids."""
-        return self._surfaces_of(self._names(), self.specials)
+    def redecoded(self) -> Mapping[int, str]:
+        """Tokens of the model that decode to other text than the model makes them of: id -> name in the model.
 
-    def surfaces_of(self, tokens: Iterable[int]) -> list[bytes]:
-        """Return the surfaces of a few ids, without those of the whole vocabulary; ids without a token have none."""
-        tokens = list(tokens)
-        names = {token: name for token in tokens if (name := self.backend.id_to_token(token)) is not None}
-        found = self._surfaces_of(names, self.specials)
-        return [found[token] if token in names else b"" for token in tokens]
-
-    def _surfaces_of(self, names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
-        try:
-            return token_surfaces(self.spec, names, specials)
-        except TokenizerError as error:
-            raise TokenizerError(f"{self.name}: {error}") from error
-
-    def _names(self) -> Mapping[int, str]:
-        """Return the one name of each id that is decoded.
-
-        That of a normalized added token is its normalized content, which is also what is looked for in text.
+        Adding a token again as a normalized one does that: where a normalizer prepends ``▁``, ``the`` becomes ``▁the``.
         """
-        names = {index: name for name, index in self.vocabulary.items()}
-        added = {
-            token["id"]: self.backend.id_to_token(token["id"]) or token["content"]
-            for token in self.spec["added_tokens"]
-        }
-        if len(names) < len(self.vocabulary):
-            times = Counter(index for index in self.vocabulary.values() if index not in added)
-            several = next((index for index, count in times.items() if count > 1), None)
-            if several is not None:
-                tokens = ", ".join(repr(name) for name, index in sorted(self.vocabulary.items()) if index == several)
-                raise TokenizerError(
-                    f"{self.name}: id {several} has several tokens, {tokens}, so that nothing says which of them it "
-                    "stands for. Use a tokenizer with an id for each"
-                )
-        return names | added
+        added = ((token["id"], token["content"]) for token in self.spec["added_tokens"])
+        id_of, name_of = self.backend.model.token_to_id, self.backend.id_to_token
+        return {index: name for index, name in added if id_of(name) == index and name_of(index) != name}
+
+    # How spaces are written.
+
+    @cached_property
+    def space_sign(self) -> str:
+        """The sign that a normalizer or a pre-tokenizer writes for a space; a space where none does."""
+        signs = (step["replacement"] for step in self.steps("pre_tokenizer") if step["type"] == "Metaspace")
+        return str(next(signs, self.normalized_space))
+
+    @cached_property
+    def normalized_space(self) -> str:
+        """The sign that a normalizer writes for a space; a space where none does."""
+        replaced = (step for step in self.steps("normalizer") if step["type"] == "Replace")
+        return str(next((step["content"] for step in replaced if step["pattern"] == {"String": " "}), " "))
+
+    @property
+    def reads_spaces(self) -> bool:
+        """Whether decoding reads the `space_sign` as a space."""
+        return self.space_sign == " " or self._surfaces_of({0: self.space_sign}, frozenset()) == [b" "]
 
     @cached_property
     def edges(self) -> Edges:
@@ -198,79 +283,14 @@ class Tokenizer:
         return edges(self.spec)
 
     @cached_property
-    def kind(self) -> str:
-        """``byte-level BPE``, ``SentencePiece BPE``, ``BPE``, ``Unigram``, ``WordPiece`` or ``WordLevel``."""
-        model = self.spec["model"]
-        if model["type"] != "BPE":
-            return str(model["type"])
-        if any(step["type"] == "ByteLevel" for step in self.steps("decoder")):
-            return "byte-level BPE"
-        return "SentencePiece BPE" if model.get("byte_fallback") else "BPE"
-
-    @property
-    def size(self) -> int:
-        """Number of ids: highest id + 1. A model's embedding may have more rows."""
-        return len(self.surfaces)
-
-    @cached_property
-    def identity(self) -> dict[str, Any]:
-        """What manifests say of this tokenizer: name, fingerprint, number of ids, and the sources that are equal to it.
-
-        Where what was loaded is the same as the file says, that is such a source too, and its SHA-256 is recorded.
-        Where transformers keeps vocabulary and merges of the file, the sections that it changes are ``changed``.
-        """
-        found = {"name": self.name, "fingerprint": self.fingerprint, "size": self.size}
-        if not self.file or not self.source:
-            return found | {"sources": []}
-        plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
-        if plain.source != self.source and plain.fingerprint != self.fingerprint:
-            before, after = ({t["id"]: t for t in side.spec["added_tokens"]} for side in (plain, self))
-            added, model = _changes(before, after), _changes(plain.model, self.model)
-            changed = _changes(plain.spec, self.spec) | {"added_tokens": list(added.values()), "model": model}
-            kept = before.keys() <= after.keys() and model.keys().isdisjoint(("vocab", "merges"))
-            about = {"file": file_digest(self.file), "changed": changed} if kept else {}
-            return found | {"sources": [self.source]} | about
-        sources = list(dict.fromkeys((self.source, plain.source)))
-        return found | {"sources": sources, "file": file_digest(self.file)}
-
-    @cached_property
-    def byte_tokens(self) -> frozenset[int]:
-        """Ids of byte-fallback tokens (``<0x0A>``), which canonical text uses only when it must."""
-        if not self._options.get("byte_fallback"):
+    def _with_space(self) -> frozenset[int]:
+        """Added tokens that begin with a space of their own, where decoding removes only the sign for one."""
+        if not any(step["type"] == "Metaspace" for step in self.steps("decoder")):
             return frozenset()
-        found = (self.backend.token_to_id(f"<0x{byte:02X}>") for byte in range(256))
-        return frozenset(index for index in found if index is not None)
+        added = (token["id"] for token in self.spec["added_tokens"])
+        return frozenset(index for index in added if (self.backend.id_to_token(index) or "").startswith(" "))
 
-    @cached_property
-    def space_sign(self) -> str:
-        """The sign that a normalizer or a pre-tokenizer writes for a space; a space where none does."""
-        for step in self.steps("pre_tokenizer"):
-            if step["type"] == "Metaspace":
-                return str(step["replacement"])
-        return self.normalized_space
-
-    @cached_property
-    def normalized_space(self) -> str:
-        """The sign that a normalizer writes for a space; a space where none does."""
-        for step in self.steps("normalizer"):
-            if step["type"] == "Replace" and step["pattern"] == {"String": " "}:
-                return str(step["content"])
-        return " "
-
-    @cached_property
-    def redecoded(self) -> Mapping[int, str]:
-        """Tokens of the model that decode to other text than the model makes them of: id -> name in the model.
-
-        Adding a token again as a normalized one does that: where a normalizer prepends ``▁``, ``the`` becomes ``▁the``.
-        """
-        added = ((token["id"], token["content"]) for token in self.spec["added_tokens"])
-        id_of, name_of = self.backend.model.token_to_id, self.backend.id_to_token
-        return {index: name for index, name in added if id_of(name) == index and name_of(index) != name}
-
-    @property
-    def reads_spaces(self) -> bool:
-        """Whether decoding reads the `space_sign` as a space."""
-        return self.space_sign == " " or self._surfaces_of({0: self.space_sign}, frozenset()) == [b" "]
+    # The same tokenizer inside a running text.
 
     @cached_property
     def plain_backend(self) -> tokenizers.Tokenizer:
@@ -310,7 +330,7 @@ class Tokenizer:
         return found
 
     def drops(self, text: str) -> bool:
-        """Return whether the pre-tokenizer keeps less than the whole of a text."""
+        """Whether the pre-tokenizer keeps less than the whole of a text."""
         splits = self.text_splits
         return splits is not None and sum(end - start for _, (start, end) in splits.pre_tokenize_str(text)) < len(text)
 
@@ -333,14 +353,16 @@ class Tokenizer:
         backend.pre_tokenizer = self.text_splits
         return backend
 
+    # Encoding and decoding.
+
     def encode(self, text: str) -> list[int]:
-        """Return the canonical ids of a whole text, without BOS, EOS or other template tokens."""
+        """The ids of a whole text, without BOS, EOS or other template tokens."""
         with self._encoding():
             ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
         return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode many texts at once, on all cores."""
+        """The ids of many texts, encoded at once on all cores."""
         with self._encoding():
             return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
 
@@ -353,7 +375,7 @@ class Tokenizer:
             raise TokenizerError(f"{self.name}: cannot encode a text ({error}){lacks}. {MEND}") from error
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode texts as they are spelled in the middle of a sentence, after a space.
+        """The ids of texts as they are spelled in the middle of a sentence, after a space.
 
         Tokenizers that put a space before every text spell it so anyway; for the others it is added.
         """
@@ -361,45 +383,8 @@ class Tokenizer:
         return self.encode_batch([prefix + text for text in texts])
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
-        """Return the bytes of a whole text from its ids (joined surfaces, artificial edge spaces removed)."""
+        """The bytes of a whole text from its ids (joined surfaces, artificial edge spaces removed)."""
         ids, removed = list(ids), self._removed
         leading = removed.leading_space and not (ids and ids[0] in self._with_space)
         joined = b"".join(map(self.surfaces.__getitem__, ids))
         return joined.removeprefix(b" " * leading).removesuffix(b" " * removed.trailing_space)
-
-    @cached_property
-    def _with_space(self) -> frozenset[int]:
-        """Added tokens that begin with a space of their own, where decoding removes only the sign for one."""
-        if not any(step["type"] == "Metaspace" for step in self.steps("decoder")):
-            return frozenset()
-        added = (token["id"] for token in self.spec["added_tokens"])
-        return frozenset(index for index in added if (self.backend.id_to_token(index) or "").startswith(" "))
-
-    def knowing(self, **derived: Any) -> "Tokenizer":
-        """Return the same tokenizer with derived properties that are known already, such as mapped surfaces."""
-        same = copy(self)
-        same.__dict__.update(derived)
-        return same
-
-    def require(self, recorded: Mapping[str, Any], artifact: str, rebuild: str) -> None:
-        """Check that an artifact was built for this tokenizer: by its source, or where that is another by its content.
-
-        Args:
-            recorded: What the artifact's manifest says of its tokenizer.
-            artifact: The artifact's path, for the message.
-            rebuild: Command that builds it anew for this tokenizer.
-
-        Raises:
-            FingerprintMismatch: It was built for another one.
-        """
-        if self.source and self.source in recorded.get("sources", ()):
-            return
-        if recorded["fingerprint"] != self.fingerprint:
-            raise FingerprintMismatch(
-                f"{artifact}: built for tokenizer {short(recorded['fingerprint'])}, {self.name} is "
-                f"{short(self.fingerprint)}. Rebuild it: {rebuild}"
-            )
-
-
-def _changes(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {name: value for name, value in after.items() if value != before.get(name)}

@@ -68,7 +68,7 @@ def read_text(
         raise CorpusError(
             f"{corpus.spec}: gives {len(found)} passages of at most {length} tokens, expected at least 2; {left_out} "
             "are left out because a tokenizer does not keep their bytes. Give more text, or see what a tokenizer "
-            "keeps: spectool inspect TOKENIZER --as-loaded"
+            "keeps: spectool inspect TOKENIZER"
         )
     return TaskText(tuple(documents), tuple(found), left_out, describe_corpus(corpus))
 

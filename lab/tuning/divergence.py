@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from spectool.artifacts.alignment import NONE, Alignment
 from spectool.artifacts.default_paths import find_artifact
 from spectool.lab.tuning.examples import Batch, Example, batch_of
+from spectool.runtime.drafters.draft_model import has_same_vocabulary
 from spectool.runtime.host.generation import make_prompt_cache
 from spectool.tokenization import Tokenizer
-from spectool.tokenization.same_vocabulary import has_same_vocabulary
 
 GAMMA = 5
 ROWS = 32  # in a pass

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool import CorpusError
-from spectool.corpora.cleaning import clean, is_clean, text_blocks
 from spectool.corpora.documents import ReadCounts, Reading
+from spectool.corpora.encodings import text_blocks
+from spectool.corpora.readers import clean, is_clean
 
 
 def cleaned(text: str, *, repair: bool = True) -> tuple[str, dict[str, int]]:
@@ -89,11 +90,11 @@ def test_invalid_bytes_are_dropped_and_counted() -> None:
 
 
 def test_a_line_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spectool.corpora.cleaning.LONGEST", 30)
+    monkeypatch.setattr("spectool.corpora.encodings.LONGEST", 30)
     found, _ = blocks(b"a\n" + b"b" * 30 + b"\nc\n" + b"d" * 30)
     assert "\n".join(text for _, text in found) == "a\n" + "b" * 30 + "\nc\n" + "d" * 30
     for raw in (b"a\n" + b"b" * 31 + b"\nc", b"a\n" + b"b" * 31, b"a\n" + b"b" * 5000):
-        with pytest.raises(CorpusError, match=r"a\.txt:2: expected at most 16 MiB in one line.*fold -s"):
+        with pytest.raises(CorpusError, match=r"a\.txt:2: expected at most 16 Mi characters in one line.*fold -s"):
             blocks(raw)
 
 

@@ -4,9 +4,7 @@ import codecs
 import json
 from pathlib import Path
 
-import pyarrow
 import pytest
-from pyarrow import parquet
 
 from spectool import CorpusError
 from spectool.corpora import open_corpus
@@ -94,11 +92,9 @@ def test_utf16_without_a_mark_is_recognized_and_read_by_name(tmp_path: Path, tex
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode(codec))
     for how in ({}, {"on_error": "repair"}):
-        with pytest.raises(CorpusError, match=rf"looks like {codec} without a byte order mark. .*--encoding {codec}"):
+        with pytest.raises(CorpusError, match=rf"looks like {codec} without a byte order mark.*--encoding {codec}"):
             texts(path, **how)
-    with pytest.raises(
-        CorpusError, match=rf"expected utf-16 with a byte order mark.*looks like {codec}\. .*--encoding {codec}"
-    ):
+    with pytest.raises(CorpusError, match=r"expected utf-16 with a byte order mark.*--encoding utf-16-le, or utf-16-"):
         texts(path, encoding="utf-16")
     assert texts(path, encoding=codec) == text.splitlines()
 
@@ -106,9 +102,7 @@ def test_utf16_without_a_mark_is_recognized_and_read_by_name(tmp_path: Path, tex
 def test_a_wrong_encoding_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(POLISH.encode("cp1250"))
-    with pytest.raises(
-        CorpusError, match=r"expected utf-16 with a byte order mark, .* does not look like utf-16\. Read"
-    ):
+    with pytest.raises(CorpusError, match="expected utf-16 with a byte order mark"):
         texts(path, encoding="utf-16")
     path.write_bytes("добре\nЃ".encode("cp1251"))  # 0x81 is no character of cp1250
     with pytest.raises(CorpusError, match=r"a\.txt:2: expected cp1250, got the byte 81 at byte 6, which .* not define"):
@@ -148,13 +142,17 @@ def test_tables_in_another_encoding(tmp_path: Path) -> None:
     lines = tmp_path / "a.jsonl"
     lines.write_bytes(json.dumps({"text": POLISH}, ensure_ascii=False).encode("cp1250"))
     assert texts(lines, encoding="cp1250") == [POLISH]
-    raw = pyarrow.array([POLISH.encode("cp1250"), None], pyarrow.binary())
-    for kind in ("binary", "string"):
-        path = tmp_path / f"{kind}.parquet"
-        parquet.write_table(pyarrow.table({"text": raw if kind == "binary" else raw.view(pyarrow.string())}), path)
-        assert texts(path, encoding="cp1250") == [POLISH]
-        with pytest.raises(CorpusError, match=r"row 1: .*--encoding cp1250|got binary"):
-            texts(path)
+
+
+def test_surrogates_encoded_in_utf8_are_called_so_and_not_another_encoding(tmp_path: Path) -> None:
+    """As CESU-8 writes an emoji: text in cp1250 is not the reason, and no letter is lost with it."""
+    path = tmp_path / "a.txt"
+    path.write_bytes("dom \ud83d\ude00".encode("utf-8", "surrogatepass") + b"\nkot\n")
+    with pytest.raises(CorpusError, match=r"a\.txt:1: .*ed a0 bd at byte 4, which is half a character.*CESU-8.*uconv"):
+        texts(path)
+    corpus = open_corpus(str(path), on_error="repair")
+    assert [document.text for document in corpus] == ["dom ", "kot"]
+    assert dict(corpus.counts.repaired) == {"invalid_bytes": 6}
 
 
 def test_a_mark_alone_is_no_text(tmp_path: Path) -> None:

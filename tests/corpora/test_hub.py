@@ -118,7 +118,7 @@ def test_a_hub_that_does_not_answer_is_said_soon(answers: bool | None) -> None:
     said, seconds = run.stdout.splitlines()
     assert said.startswith(f"hf:wikimedia/wikipedia: the data set cannot be read ({endpoint} cannot be reached: ")
     assert "Check the network, or fetch it elsewhere and read the copy: hf download --repo-type dataset" in said
-    assert float(seconds) < 5
+    assert float(seconds) < 15, "datasets alone tries for half a minute"
 
 
 @pytest.mark.parametrize(

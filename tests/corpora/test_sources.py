@@ -59,7 +59,7 @@ def test_an_input_that_vanished_is_an_error(folder: Path) -> None:
     (folder / "b.txt").unlink()
     with pytest.raises(CorpusError, match=r"b\.txt: cannot be read \(No such file"):
         corpus.describe_inputs()
-    with pytest.raises(CorpusError, match=r"b\.txt: cannot be opened \(No such file"):
+    with pytest.raises(CorpusError, match=r"b\.txt: cannot be read \(No such file"):
         list(corpus)
 
 
@@ -139,7 +139,8 @@ def test_presets_open_by_name_and_say_their_terms(name: str) -> None:
 
 def test_the_column_of_a_preset_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "spectool.corpora.sources.read_hub", lambda source, reading: [Document("1", f"{source.field} {reading.field}")]
+        "spectool.corpora.sources.read_hub",
+        lambda source, reading: iter([Document("1", f"{source.field} {reading.field}")]),
     )
     assert [document.text for document in open_corpus("wiki-pl#title")] == ["title title"]
     assert [document.text for document in open_corpus("wiki-pl")] == ["text text"]

@@ -13,9 +13,8 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.rejection import Draw
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.draft_model import ModelDrafter, require_same_vocabulary
 from spectool.tests.runtime.models import perturbed, plain, tiny_model
-from spectool.tokenization.same_vocabulary import require_same_vocabulary
 
 PROMPT = [7, 8, 9, 7, 8]
 

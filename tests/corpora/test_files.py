@@ -12,8 +12,8 @@ import pytest
 
 from spectool import CorpusError
 from spectool.corpora import open_corpus
-from spectool.corpora.archives import byte_chunks
-from spectool.corpora.documents import ReadCounts
+from spectool.corpora.documents import ReadCounts, Reading
+from spectool.corpora.files import byte_chunks
 
 
 def zstandard(raw: bytes) -> bytes:
@@ -34,8 +34,12 @@ _random = random.Random(20240101)
 TEXT = "".join(f"рядок {number}: {_random.random()}\n" for number in range(200)).encode()
 
 
+def reading() -> Reading:
+    return Reading("text", False, ReadCounts())
+
+
 def read(path: Path, suffix: str) -> bytes:
-    return b"".join(byte_chunks(path, suffix, ReadCounts()))
+    return b"".join(byte_chunks(path, suffix, reading()))
 
 
 @archive
@@ -122,7 +126,7 @@ def test_progress_ends_at_the_size_on_disk(tmp_path: Path, suffix: str) -> None:
 def test_a_small_archive_does_not_fill_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.txt.xz"
     path.write_bytes(lzma.compress(bytes(50_000_000)))
-    assert max(len(chunk) for chunk in byte_chunks(path, ".xz", ReadCounts())) <= 1 << 20
+    assert max(len(chunk) for chunk in byte_chunks(path, ".xz", reading())) <= 1 << 20
 
 
 @archive
