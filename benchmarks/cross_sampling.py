@@ -36,8 +36,8 @@ from tqdm import tqdm
 from spectool.artifacts import Alignment
 from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.decoding.drafter import accepted_length
-from spectool.runtime.decoding.rejection import Draw
 from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.decoding.verification import Draw
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.models import load_model

@@ -59,7 +59,7 @@ from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import offsets
 from spectool.runtime.decoding import generation
 from spectool.runtime.decoding.drafter import Drafter
-from spectool.runtime.decoding.proposer import Proposer
+from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
@@ -75,7 +75,7 @@ MODEL, WAITING = "model", "waiting"
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "drafter": [(owner, name) for owner in (LookupDrafter, ModelDrafter) for name in ("propose", "commit")],
     "controller": [(Controller, "choose"), (Controller, "learn")],
-    "limits and checks": [(Proposer, "propose"), (Proposer, "commit")],
+    "limits and checks": [(GuardedDrafter, "propose"), (GuardedDrafter, "commit")],
     "mark": [(Checkpoints, "mark")],
     "rewind": [(Checkpoints, "rewind")],
     "log-probabilities": [(generation, "log_probabilities")],

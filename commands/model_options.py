@@ -254,7 +254,7 @@ def check_kv_bits(model: Any, group_size: int, choices: Sequence[int] = GROUP_SI
     """
     import mlx.core as mx
 
-    from spectool.runtime.host.generation import make_prompt_cache
+    from spectool.runtime.mlx_lm_compat import make_prompt_cache
 
     cache = make_prompt_cache(model)
     model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed

@@ -21,7 +21,7 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
     Raises:
         RuntimeUnsupported: mlx-lm cannot load it; the message gives its reason.
     """
-    from spectool.runtime.host import mlx_lm
+    from spectool.runtime.mlx_lm_compat import mlx_lm
 
     local = Path(name).is_dir()
     if not local:

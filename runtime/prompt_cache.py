@@ -24,10 +24,10 @@ from mlx.utils import tree_flatten
 from spectool import RuntimeUnsupported
 from spectool.artifacts.replacing import renaming
 from spectool.runtime.caches.draft_cache import DraftCache
-from spectool.runtime.caches.leaves import leaves, lengths
+from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.decoding.drafter import Drafter
-from spectool.runtime.host.generation import cache as host
-from spectool.runtime.host.generation import make_prompt_cache
+from spectool.runtime.mlx_lm_compat import cache as host
+from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.runtime.translation.protocol import DraftSource
 from spectool.tokenization.fingerprint import short
 
@@ -151,7 +151,7 @@ def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = No
                 f"{short(expected)}. Draft with that model, or save the prompt anew with this one: "
                 "spectool generate --save-prompt-cache"
             )
-        count, found = len(leaves(make_prompt_cache(held.model))), len(leaves(entries[split:]))
+        count, found = len(flatten(make_prompt_cache(held.model))), len(flatten(entries[split:]))
         held_by_draft = lengths(entries[split:])
         if found != count or held_by_draft - {len(drafted)}:
             raise RuntimeUnsupported(

@@ -12,7 +12,7 @@ from spectool.commands.model_options import open_target
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.host.server import ModelProvider
+from spectool.serve.mlx_lm_server import ModelProvider
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import RequestRefused
 

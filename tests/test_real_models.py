@@ -16,7 +16,7 @@ from platformdirs import user_cache_path
 
 from spectool.cli import main
 from spectool.runtime import load_drafter, stream_generate
-from spectool.runtime.host.generation import generate_step
+from spectool.runtime.mlx_lm_compat import generate_step
 from spectool.runtime.models import load_model
 
 pytestmark = pytest.mark.real

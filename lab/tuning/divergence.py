@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from spectool.artifacts.alignment import NONE, Alignment
 from spectool.artifacts.default_paths import find_artifact
 from spectool.lab.tuning.examples import Batch, Example, batch_of
-from spectool.runtime.host.generation import make_prompt_cache
+from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.same_vocabulary import has_same_vocabulary
 

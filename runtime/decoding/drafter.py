@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
     from spectool.runtime.caches.draft_cache import DraftCache
-    from spectool.runtime.decoding.rejection import Draw
+    from spectool.runtime.decoding.verification import Draw
 
 
 class Proposal(NamedTuple):

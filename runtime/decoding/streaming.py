@@ -13,8 +13,8 @@ from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.token_ids import TokenOutOfRange
-from spectool.runtime.host.generation import GenerationResponse as HostResponse
-from spectool.runtime.host.generation import TokenizerWrapper, generation_stream, wired_limit
+from spectool.runtime.mlx_lm_compat import GenerationResponse as HostResponse
+from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
 
 if TYPE_CHECKING:
     from spectool.runtime.draft_length.controller import Controller

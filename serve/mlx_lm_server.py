@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from spectool import RuntimeUnsupported
+from spectool.runtime.mlx_lm_compat import mlx_lm  # first, since it mends how mlx-lm is imported
+
+# isort: split
 from mlx_lm import __version__, server
 from mlx_lm.models.cache import LRUPromptCache
 from mlx_lm.server import APIHandler, CompletionRequest, ModelProvider, ResponseGenerator
-
-from spectool import RuntimeUnsupported
 
 _own_stream = server.stream_generate
 _replacement: ContextVar[Callable[..., Iterator[Any]] | None] = ContextVar("replacement", default=None)
