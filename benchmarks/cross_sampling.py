@@ -40,7 +40,7 @@ from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.verification import Draw
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.runtime.translation import drawing
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.tokenization import Tokenizer, open_tokenizer

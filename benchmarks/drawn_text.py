@@ -11,7 +11,7 @@ from real_data import encoded, real_corpus
 from real_models import real_model
 from tqdm import tqdm
 
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.tokenization import open_tokenizer
 
 SCRATCH = Path(__file__).parent.parent / ".scratch" / "cross_sampling"

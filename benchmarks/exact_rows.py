@@ -38,8 +38,8 @@ from real_text import read_text, text_path
 from tqdm import tqdm
 
 from spectool.measure.bench.timing import pass_cost
+from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
-from spectool.runtime.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "exact_rows.jsonl"
 

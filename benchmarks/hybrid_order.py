@@ -37,7 +37,7 @@ from spectool.measure.emulate.replay import replay
 from spectool.runtime import load_drafter
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.tokenization import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "hybrid_order.jsonl"

@@ -104,7 +104,7 @@ def _ngrams(tokenizer: Tokenizer, language: str, most: int) -> tuple[Any, str]:
 
 def _neural(path: Path) -> tuple[Any, str]:
     from spectool.runtime.drafters.model_source import ModelSource
-    from spectool.runtime.models import load_model
+    from spectool.runtime.loading import load_model
 
     model, loaded = load_model(str(path))
     tokenizer = open_tokenizer(loaded)

@@ -35,7 +35,7 @@ from spectool.runtime import HybridDrafter, LookupDrafter, ModelDrafter, generat
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.runtime.translation.factory import make_translator
 from spectool.tokenization import open_tokenizer
 

@@ -26,7 +26,7 @@ from train_models import read_recipe
 from spectool.artifacts import Alignment
 from spectool.build import BackoffOptions, CountOptions, build_alignment, count_and_build
 from spectool.corpora import open_corpus
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.runtime.translation.factory import STRATEGIES, make_translator
 from spectool.runtime.translation.protocol import Translator
 from spectool.tokenization import Tokenizer

@@ -66,8 +66,7 @@ from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.drafters import draft_model as model_drafter
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.loading import load_drafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_drafter, load_model
 from spectool.tokenization import Tokenizer, open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "overhead.jsonl"

@@ -31,7 +31,7 @@ from spectool.artifacts import Alignment
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.drafters.model_source import ModelSource
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.runtime.translation.factory import make_translator
 from spectool.tokenization import Tokenizer, open_tokenizer
 

@@ -32,7 +32,7 @@ from real_text import prompt_ids, real_prompts
 from tqdm import tqdm
 
 from spectool.runtime import Drafter, load_drafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.tokenization import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "real_lossless.jsonl"

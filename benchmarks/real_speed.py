@@ -35,7 +35,7 @@ from wall_clock import PASSES, PLAIN, Configuration, Noise, Steps, ours, theirs
 
 from spectool.measure.bench.timing import pass_cost
 from spectool.runtime import Controller, load_drafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 
 RESULTS = Path(__file__).parent / "results" / "real_speed.jsonl"
 WINDOW = 5  # p of the published scheme, in target tokens

@@ -27,7 +27,7 @@ from spectool.runtime import Sampling, load_drafter
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.drafters import drawn
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.tokenization import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "sampling_cost.jsonl"

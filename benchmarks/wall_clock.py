@@ -45,7 +45,7 @@ from spectool.measure.bench.timing import pass_cost
 from spectool.runtime import Controller, load_drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.runtime.translation.factory import STRATEGIES
 from spectool.tokenization import open_tokenizer
 

@@ -5,14 +5,14 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool import ArtifactError, RuntimeUnsupported
+from spectool import ArtifactError
 from spectool.artifacts.console import Finite, Text, say
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.manifest import read_manifest
@@ -21,7 +21,7 @@ from spectool.commands.sampling_options import sampling_arguments, sampling_opti
 from spectool.runtime.translation.factory import STRATEGIES
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.drafter import Drafter
+    pass
 
 
 class DraftLength(click.IntRange):
@@ -172,40 +172,6 @@ def take_drafting(options: dict[str, Any]) -> dict[str, Any]:
     return {**drafting, "min_probability": options.pop("min_draft_prob")}
 
 
-def open_target(
-    name: str,
-    make_drafter: Callable[[Any], "Drafter | None"],
-    group_size: int | None,
-    group_sizes: Sequence[int] = (),
-    adapter_path: Path | None = None,
-) -> tuple[Any, Any, "Drafter | None"]:
-    """Load a target and its drafter, and leave the target's weights on disk until ``mx.eval`` of its parameters.
-
-    So what is wrong with a drafter is told before gigabytes are read.
-
-    Args:
-        name: Directory or hub id of the target.
-        make_drafter: Gets its tokenizer.
-        group_size: Numbers of its cache that are quantised together; None where it is not quantised.
-        group_sizes: Those that the user can choose.
-        adapter_path: Directory of a trained adapter.
-
-    Returns:
-        The model, mlx-lm's ``TokenizerWrapper``, and the drafter.
-
-    Raises:
-        SpectoolError: Something that is named cannot be used.
-    """
-    from spectool.runtime.models import load_model
-
-    if sys.stderr.isatty():
-        say(f"loading {name}")
-    model, tokenizer = load_model(name, adapter_path, lazy=True)
-    if group_size is not None:
-        check_kv_bits(model, group_size, group_sizes)
-    return model, tokenizer, make_drafter(tokenizer)
-
-
 def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     """Take the options of `model_options` but for the template's out of ``options``, and load what they name.
 
@@ -219,11 +185,14 @@ def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
 
     import mlx.core as mx
 
-    from spectool.runtime.loading import load_drafter
+    from spectool.runtime.loading import load_drafter, open_target
 
     kv_bits, group_size = (int(options.pop(name) or 0) for name in ("kv_bits", "kv_group_size"))
+    name = options.pop("model")
+    if sys.stderr.isatty():
+        say(f"loading {name}")
     model, tokenizer, drafter = open_target(
-        options.pop("model"),
+        name,
         partial(load_drafter, **drafting),
         group_size if kv_bits else None,
         GROUP_SIZES,
@@ -239,36 +208,6 @@ def open_model(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     }
     mx.eval(model.parameters())
     return model, tokenizer, arguments
-
-
-def check_kv_bits(model: Any, group_size: int, choices: Sequence[int] = GROUP_SIZES) -> None:
-    """Check that the caches of a model can be quantised in groups, before they are. Computes nothing.
-
-    Args:
-        model: An mlx-lm model.
-        group_size: Numbers that are quantised together.
-        choices: Group sizes that the user can choose.
-
-    Raises:
-        RuntimeUnsupported: The group size does not divide the size of the heads.
-    """
-    import mlx.core as mx
-
-    from spectool.runtime.mlx_lm_compat import make_prompt_cache
-
-    cache = make_prompt_cache(model)
-    model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
-    arrays = [array for entry in cache if hasattr(entry, "to_quantized") for array in (entry.keys, entry.values)]
-    sizes = {array.shape[-1] for array in arrays if array is not None}
-    if all(size % group_size == 0 for size in sizes):
-        return
-    fitting = [choice for choice in choices if all(size % choice == 0 for size in sizes)]
-    group = "--kv-group-size" if choices else "the group size"
-    advice = f"Give --kv-group-size {fitting[-1]}" if fitting else "Leave out --kv-bits"
-    raise RuntimeUnsupported(
-        f"--kv-bits: expected heads whose size is a multiple of {group} {group_size}, the model's have "
-        f"{' and '.join(map(str, sorted(sizes)))} numbers. {advice}"
-    )
 
 
 def template_variables(text: str | None) -> dict[str, Any]:

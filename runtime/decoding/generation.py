@@ -23,9 +23,11 @@ from typing import Any, Literal
 
 import mlx.core as mx
 
+from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.caches.quantized import require_quantizable
 from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
+from spectool.runtime.decoding.randomness import Randomness
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.target import Target
@@ -116,8 +118,8 @@ def generate_step(
             the model does not have a token of the prompt, the cached tokens or a logit bias. All of these are raised
             at the call, before any work.
     """
-    tokens, cached = prompt_ids(prompt), as_ids(cached_tokens)
-    vocabulary, processors = vocabulary_size(model), tuple(logits_processors or ())
+    tokens, cached, vocabulary = prompt_ids(prompt), as_ids(cached_tokens), vocabulary_size(model)
+    processors, stops = tuple(logits_processors or ()), frozenset(stop_tokens)
     require_lengths(max_tokens, num_draft_tokens)
     require_tokens("prompt", tokens, vocabulary)
     require_tokens("cached_tokens", cached, vocabulary)
@@ -127,102 +129,71 @@ def generate_step(
     if kv_bits is not None:
         require_quantizable(cache, model)
     draw = draw_for(model, verify, sampler, processors)
+    quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)
     target = Target(
-        model,
-        cache,
-        vocabulary,
+        model=model,
+        cache=cache,
+        vocabulary=vocabulary,
         sampler=sampler,
         processors=processors,
         rejection=draw is not None,
-        seed=seed,
-        quantize=partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits),
-        prefill_step_size=prefill_step_size,
+        randomness=Randomness(seed),
+        quantize=quantize,
+        prefill=partial(prefill, model, cache, step_size=prefill_step_size, quantize=quantize),
     )
-    statistics = DraftStatistics() if statistics is None else statistics
-    length, finished = num_draft_tokens, _do_nothing
-    if length is None and drafter is not None:
-        length = borrow(model, drafter)
-        finished = partial(give_back, model, drafter, length)
-    guarded = GuardedDrafter(
-        drafter,
-        length if isinstance(length, Controller) else int(length or 0),
-        cache,
-        quantized_kv_start if kv_bits else None,
-        draw,
-        vocabulary=vocabulary,
-        statistics=statistics,
-    )
-    statistics.controller = guarded.controller
-    return _generate(
-        target,
-        guarded,
-        tokens,
-        cached,
-        max_tokens=max_tokens,
-        stop_tokens=frozenset(stop_tokens),
-        stream=stream,
-        statistics=statistics,
-        on_cycle=on_cycle or _do_nothing,
-        progress=prompt_progress_callback or _do_nothing,
-        finished=finished,
-    )
+    borrowed = borrow(model, drafter) if num_draft_tokens is None and drafter is not None else None
+    length = borrowed or num_draft_tokens or 0
+    quantized_from = quantized_kv_start if kv_bits else None
+    counts = DraftStatistics() if statistics is None else statistics
+    guarded = GuardedDrafter(drafter, length, cache, quantized_from, draw, vocabulary=vocabulary, statistics=counts)
+    counts.controller = guarded.controller
+    progress = prompt_progress_callback or (lambda fed, total: None)
 
+    def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
+        yielded = 0
+        held = 0  # tokens that the cache holds when the generation ends here: all but the last one
+        try:
+            with mx.stream(stream):
+                target.read_prompt(tokens, cached, progress)
+                held = len(tokens) - 1
+                if max_tokens != 0:
+                    guarded.start([*cached, *tokens])
+            last = tokens[-1]
+            while yielded != max_tokens:
+                with mx.stream(stream), target.randomness:
+                    left = max_tokens - yielded - 1 if max_tokens > 0 else None
+                    proposal = guarded.propose(left, len(target.refeed), begun=target.next_pass is not None)
+                    current = target.verify(last, proposal.tokens, proposal.distribution)
+                    if left != 0 and not proposal.tokens and guarded.drafting_paused():
+                        target.begin_next_pass(current)
+                    choices = target.read(current)
+                    draft = tuple(proposal.tokens[: current.positions - 1])
+                    accepted = min(accepted_length(draft, choices), len(choices) - 1)
+                    committed = _until_stop(choices[: accepted + 1], stops)
+                    target.commit(committed, held + 1 + accepted)
+                    guarded.commit(committed, begins=target.next_pass is not None)
+                accepted = min(accepted, len(committed))
+                counts.record_pass(proposal.source, len(draft))
+                if on_cycle is not None:
+                    times = guarded.draft_seconds, guarded.pass_seconds
+                    on_cycle(Cycle(draft, proposal.source, accepted, committed, *times))
+                if yielded == 0:
+                    progress(len(tokens), len(tokens))
+                for row, last in enumerate(committed):
+                    yielded, held, target.unrewindable = yielded + 1, held + 1, 0
+                    counts.record_token(proposal.source, row < accepted)
+                    yield last, current.logprobs[row], row < accepted
+                if last in stops:
+                    return
+                if counts.passes % CLEAR_EVERY == 0:
+                    mx.clear_cache()
+        finally:
+            if borrowed is not None:
+                give_back(model, drafter, borrowed)
+            with mx.stream(stream):
+                target.close(held)
 
-def _generate(
-    target: Target,
-    drafter: GuardedDrafter,
-    prompt: list[int],
-    cached_tokens: list[int],
-    *,
-    max_tokens: int,
-    stop_tokens: frozenset[int],
-    stream: Any,
-    statistics: DraftStatistics,
-    on_cycle: Callable[[Cycle], None],
-    progress: Callable[[int, int], None],
-    finished: Callable[[], None],
-) -> Generator[tuple[int, mx.array, bool], None, None]:
-    """Propose, verify and commit until the text ends; yield what `generate_step` yields."""
-    yielded = 0
-    held = 0  # tokens that the cache holds when the generation ends here: all but the last one
-    try:
-        with mx.stream(stream):
-            target.read_prompt(prompt, cached_tokens, progress)
-            held = len(prompt) - 1
-            if max_tokens != 0:
-                drafter.start([*cached_tokens, *prompt])
-        last = prompt[-1]
-        while yielded != max_tokens:
-            with mx.stream(stream), target.randomness:
-                left = max_tokens - yielded - 1 if max_tokens > 0 else None
-                proposal = drafter.propose(left, len(target.refeed), begun=target.next_pass is not None)
-                current = target.verify(last, proposal.tokens, proposal.distribution)
-                if left != 0 and not proposal.tokens and drafter.drafting_paused():
-                    target.begin_next_pass(current)
-                choices = target.read(current)
-                draft = tuple(proposal.tokens[: current.positions - 1])
-                accepted = min(accepted_length(draft, choices), len(choices) - 1)
-                committed = _until_stop(choices[: accepted + 1], stop_tokens)
-                target.commit(committed, held + 1 + accepted)
-                drafter.commit(committed, begins=target.next_pass is not None)
-            accepted = min(accepted, len(committed))
-            cycle = Cycle(draft, proposal.source, accepted, committed, drafter.draft_seconds, drafter.pass_seconds)
-            statistics.record_pass(cycle.source, len(draft))
-            on_cycle(cycle)
-            if yielded == 0:
-                progress(len(prompt), len(prompt))
-            for row, last in enumerate(committed):
-                yielded, held, target.unrewindable = yielded + 1, held + 1, 0
-                statistics.record_token(cycle.source, row < accepted)
-                yield last, current.logprobs[row], row < accepted
-            if last in stop_tokens:
-                return
-            if statistics.passes % CLEAR_EVERY == 0:
-                mx.clear_cache()
-    finally:
-        finished()
-        with mx.stream(stream):
-            target.close(held)
+    return steps()
 
 
 def _until_stop(tokens: Sequence[int], stop_tokens: frozenset[int]) -> tuple[int, ...]:
@@ -230,7 +201,3 @@ def _until_stop(tokens: Sequence[int], stop_tokens: frozenset[int]) -> tuple[int
     if stop_tokens.isdisjoint(tokens):
         return tuple(tokens)
     return tuple(tokens[: 1 + next(place for place, token in enumerate(tokens) if token in stop_tokens)])
-
-
-def _do_nothing(*arguments: Any) -> None:
-    """Stand for a callback that nobody gave."""

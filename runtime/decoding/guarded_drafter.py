@@ -8,6 +8,7 @@ wall time of a token.
 
 from collections.abc import Callable, Sequence
 from itertools import takewhile
+from numbers import Integral
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,7 +45,7 @@ class GuardedDrafter:
         draw: "Draw | None" = None,
         *,
         vocabulary: int,
-        statistics: DraftStatistics | None = None,
+        statistics: DraftStatistics,
     ) -> None:
         """Ask ``drafter`` for proposals; one that would only be asked for 0 tokens is left alone.
 
@@ -57,12 +58,13 @@ class GuardedDrafter:
             vocabulary: Number of the target's token ids. Proposals end before any other id.
             statistics: Gets the failures.
         """
-        self.controller = None if isinstance(length, int) or drafter is None else length
-        self._fixed_length = length if isinstance(length, int) else 0
+        fixed = isinstance(length, Integral)  # NumPy's integers, too
+        self.controller = None if fixed or drafter is None else length
+        self._fixed_length = int(length) if fixed else 0
         self._drafter = drafter if self._fixed_length > 0 or self.controller else None
         self._cache, self._quantized_kv_start = cache, quantized_kv_start
         self._draw, self._vocabulary = draw, vocabulary
-        self._statistics = DraftStatistics() if statistics is None else statistics
+        self._statistics = statistics
         self._random = state()  # before the drafter acts
         self._next_length: int | None = None  # draft length of the next cycle, where it is settled already
         self._paused = False  # in this cycle

@@ -6,6 +6,7 @@ feeds together with the drafts. Rejected drafts are taken out again. Where that 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ import mlx.core as mx
 from spectool.runtime.caches import windows
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import flatten
-from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.randomness import Randomness
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_probabilities, processed
 from spectool.runtime.decoding.token_ids import require_tokens
@@ -35,42 +35,36 @@ class Pass(NamedTuple):
     positions: int
 
 
+@dataclass(kw_only=True, eq=False)
 class Target:
     """A target model with its cache.
 
     Attributes:
+        vocabulary: Number of the model's token ids.
+        rejection: Whether drafts without a distribution are verified by rejection sampling, too.
         randomness: Random state of the generation, to be entered for every cycle.
+        quantize: Called after each pass.
+        prefill: Feeds tokens [tokens] without computing logits.
         refeed: Committed tokens that the next pass feeds again, before the last committed one.
         next_pass: Returns the pass of the next cycle where it has begun already; None otherwise.
         unrewindable: Tokens fed ahead that cannot be taken out until another token is yielded: 1 or 0.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        cache: list[Any],
-        vocabulary: int,
-        *,
-        sampler: Sampler | None,
-        processors: Sequence[LogitsProcessor],
-        rejection: bool,
-        seed: int | None,
-        quantize: Callable[[], None],
-        prefill_step_size: int,
-    ) -> None:
-        """Run ``model`` on ``cache``, which ``quantize`` is called for after each pass.
+    model: Any
+    cache: list[Any]
+    vocabulary: int
+    sampler: Sampler | None
+    processors: Sequence[LogitsProcessor]
+    rejection: bool
+    randomness: Randomness
+    quantize: Callable[[], None]
+    prefill: Callable[..., None]
+    refeed: list[int] = field(default_factory=list)
+    next_pass: Callable[[], Pass] | None = None
+    unrewindable: int = 0
 
-        With ``rejection``, drafts without a distribution are verified by rejection sampling, too.
-        """
-        self.randomness = Randomness(seed)
-        self.refeed: list[int] = []
-        self.next_pass: Callable[[], Pass] | None = None
-        self.unrewindable = 0
-        self._model, self._cache, self._vocabulary = model, cache, vocabulary
-        self._sampler, self._processors, self._rejection = sampler, processors, rejection
-        self._quantize = quantize
-        self._prefill = partial(prefill, model, cache, step_size=prefill_step_size, quantize=quantize)
-        self._checkpoints = Checkpoints(cache, keep=2)  # marks before the latest pass and before one begun ahead
+    def __post_init__(self) -> None:
+        self._checkpoints = Checkpoints(self.cache, keep=2)  # marks before the latest pass and before one begun ahead
         self._inputs: list[int] = []  # of the latest pass
         self._history: mx.array | None = None  # all committed tokens; only kept where processors read them
 
@@ -81,9 +75,9 @@ class Target:
         total = len(prompt)
         progress(0, total)
         self._checkpoints.mark(total - 1, windows_too=True)
-        self._prefill(_array(prompt[:-1]), progress=lambda fed: progress(fed, total))
-        windows.use_exact_masks(flatten(self._cache))
-        if self._processors:
+        self.prefill(_array(prompt[:-1]), progress=lambda fed: progress(fed, total))
+        windows.use_exact_masks(flatten(self.cache))
+        if self.processors:
             self._history = _array([*cached_tokens, *prompt])
 
     def verify(self, last: int, draft: Sequence[int], distribution: mx.array | None) -> Pass:
@@ -104,12 +98,12 @@ class Target:
         """Begin a plain pass over the token that ``current`` will choose, before anyone reads that token."""
         random_state = self.randomness.unread()
         mx.async_eval(current.tokens, random_state)  # type: ignore[no-untyped-call]
-        self._quantize()
+        self.quantize()
         self.unrewindable = int(self._checkpoints.one_is_undone_alone())
         logits = self._logits(current.tokens.astype(mx.int32), rows=1)
         # Processors may refuse a text, so they are asked once the token is read and the text goes on. And a generation
         # with a seed sets its random state when the next cycle begins.
-        if self._processors or random_state:
+        if self.processors or random_state:
             self.next_pass = partial(self._choose, logits, (), None)
             mx.async_eval(logits)  # type: ignore[no-untyped-call]
         else:
@@ -126,7 +120,7 @@ class Target:
         mx.eval(current.tokens, self.randomness.unread())  # log-probabilities that nobody reads are not computed
         tokens = ids(current.tokens)
         chosen = [token for token in tokens if token >= 0]  # -1 where rejection sampling drew nothing
-        require_tokens("sampler", chosen or tokens, self._vocabulary)
+        require_tokens("sampler", chosen or tokens, self.vocabulary)
         return chosen[: current.positions]
 
     def commit(self, tokens: Sequence[int], length: int) -> None:
@@ -139,18 +133,18 @@ class Target:
         begun = self.next_pass is not None
         self.refeed = self._rewind(length + begun)
         if not begun:
-            self._quantize()
+            self.quantize()
 
     def close(self, length: int) -> None:
         """Leave the cache with its first ``length`` tokens, whatever has happened; for the end of the generation."""
-        windows.use_host_masks(flatten(self._cache))
+        windows.use_host_masks(flatten(self.cache))
         if missing := self._rewind(length + self.unrewindable):
-            self._prefill(_array(missing))
+            self.prefill(_array(missing))
 
     def _logits(self, inputs: mx.array, rows: int) -> mx.array:
         """Run the model over ``inputs``; return the logits of the last ``rows`` positions [rows, vocabulary], lazy."""
         self._checkpoints.mark(inputs.size)
-        logits: mx.array = self._model(inputs[None], cache=self._cache)[0, -rows:]
+        logits: mx.array = self.model(inputs[None], cache=self.cache)[0, -rows:]
         return logits
 
     def _choose(self, logits: mx.array, draft: Sequence[int], distribution: mx.array | None) -> Pass:
@@ -158,7 +152,7 @@ class Target:
         history = self._history
         if history is not None and draft:
             history = mx.concatenate([history, _array(draft)])
-        logits = processed(logits, self._processors, history)
+        logits = processed(logits, self.processors, history)
         positions = logits.shape[0]
         if positions <= len(draft):
             # A processor refuses the text after this many drafts, so no token is chosen there. The last draft that
@@ -166,9 +160,9 @@ class Target:
             draft, distribution = draft[:positions], None if distribution is None else distribution[:positions]
             logits = mx.concatenate([logits, logits[-1:]])
         logprobs = log_probabilities(logits)
-        if distribution is None and draft and self._rejection:
+        if distribution is None and draft and self.rejection:
             distribution = mx.zeros((0, logits.shape[-1]))  # guesses, verified by the same rule
-        return Pass(choose(logits, logprobs, self._sampler, draft, distribution), logprobs, positions)
+        return Pass(choose(logits, logprobs, self.sampler, draft, distribution), logprobs, positions)
 
     def _rewind(self, length: int) -> list[int]:
         """Take the cache back to ``length`` tokens; return those of the latest pass that are missing then."""

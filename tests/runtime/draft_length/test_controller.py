@@ -343,7 +343,7 @@ def test_the_published_model_is_found_again_in_times_that_follow_it() -> None:
 
 def test_a_drafter_that_is_not_asked_hears_everything_before_it_is_asked_again() -> None:
     drafter = Oracle([])
-    guarded = GuardedDrafter(drafter, Controller(), [], None, vocabulary=100)
+    guarded = GuardedDrafter(drafter, Controller(), [], None, vocabulary=100, statistics=DraftStatistics())
     guarded.start([1])
     asked = []
     for token in range(60):
