@@ -119,9 +119,9 @@ def load_drafter(
 ) -> Drafter | None:
     """Make the drafter for a target: from a dictionary, the request's history, a draft model, or all of them.
 
-    A drafter follows one text at a time, and serves one generation after another. The cache of its draft model keeps
-    what two prompts both begin with, and what was learnt about draft lengths is kept, too. Draft length, temperature
-    and statistics belong to `stream_generate`.
+    A drafter serves one generation after another. The cache of its draft model keeps the common beginning of two
+    prompts, and what was learnt about draft lengths is kept, too. Draft length, temperature and statistics are options
+    of `stream_generate`.
 
     Examples:
         >>> from spectool.runtime.demo_models import demo_path
@@ -135,10 +135,9 @@ def load_drafter(
         alignment: Directory of an alignment from the draft's tokenizer to the target's, or its name, from
             ``spectool align``. Needed where they differ.
         strategy: How drafts are translated, one of `STRATEGIES`; ``anchored`` if not given.
-        history: Draft from what prompt and answer have said before.
+        history: Draft from repetitions in prompt and answer.
         min_probability: End proposals that get less probable than this, 0..1. Those of dictionary and history end
-            before the token that takes them there. A draft model's most probable tokens end behind it, since its pass
-            is spent.
+            before the token that takes them there; those of a draft model after it, since its pass is spent.
 
     Returns:
         The drafter; None when there is nothing to draft from.
