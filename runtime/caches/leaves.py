@@ -47,7 +47,7 @@ def trim(leaf: Any, count: int) -> None:
     if count <= 0:
         return
     if isinstance(leaf, windows.KINDS):
-        windows.trim(leaf, count)
+        windows.trim_window(leaf, count)
         return
     trimmed = leaf.trim(count)
     if trimmed != count:

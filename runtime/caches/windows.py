@@ -42,7 +42,7 @@ def trimmable(window: Any) -> int:
     return max(0, int(window.keys.shape[2] - window.max_size))
 
 
-def trim(window: Any, count: int) -> None:
+def trim_window(window: Any, count: int) -> None:
     """Cut the last ``count`` tokens off ``window``. Mutates it.
 
     Args:

@@ -30,7 +30,7 @@ from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.randomness import Randomness
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.target import Target
+from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.token_ids import as_ids, prompt_ids, require_lengths, require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import draw_for
 from spectool.runtime.draft_length.controller import Controller
@@ -130,7 +130,7 @@ def generate_step(
         require_quantizable(cache, model)
     draw = draw_for(model, verify, sampler, processors)
     quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)
-    target = Target(
+    target = TargetRunner(
         model=model,
         cache=cache,
         vocabulary=vocabulary,

@@ -126,7 +126,7 @@ class Sampling:
         if 0 < self.top_k < logits.shape[-1]:
             logits = sample_utils.apply_top_k(logits, self.top_k)
         chosen = mx.softmax(logits.astype(mx.float32) * (1 / self.temp), axis=-1)
-        return chosen / total(chosen)[..., None]
+        return chosen / block_sum(chosen)[..., None]
 
     def _host(self, vocabulary: int) -> Sampler:
         """mlx-lm's sampler for a model with this many tokens; it refuses what is no restriction at all."""
@@ -257,7 +257,7 @@ def row_by_row(sampler: Sampler, logprobs: mx.array) -> mx.array:
     return mx.concatenate([sampler(logprobs[row : row + 1]) for row in range(logprobs.shape[0])])
 
 
-def total(weights: mx.array) -> mx.array:
+def block_sum(weights: mx.array) -> mx.array:
     """Return the sum of each of ``weights`` [..., vocabulary]; MLX's own loses rare tokens on a CPU; lazy."""
     return mx.sum(mx.sum(in_blocks(weights), axis=-1), axis=-1)
 

@@ -36,7 +36,7 @@ class Pass(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False)
-class Target:
+class TargetRunner:
     """A target model with its cache.
 
     Attributes:

@@ -29,10 +29,10 @@ from spectool.runtime.decoding.sampling import (
     LogitsProcessor,
     Sampler,
     Sampling,
+    block_sum,
     in_blocks,
     processed,
     row_by_row,
-    total,
 )
 from spectool.runtime.decoding.token_ids import vocabulary_size
 
@@ -109,7 +109,7 @@ class Draw:
         chosen = self.sampling.probabilities(changed)
         # A processor may force a token that the draft does not have.
         chosen = mx.where(logits > -math.inf, chosen, 0)
-        mass = total(chosen)[..., None]
+        mass = block_sum(chosen)[..., None]
         chosen = mx.where(mass > 0, chosen / mass, mx.softmax(logits.astype(mx.float32), axis=-1))
         return draw_from(chosen), chosen
 
@@ -165,7 +165,7 @@ def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array
     ratios = mx.where(p > 0, mx.log(p) - mx.log(q), -math.inf)[..., :-1]
     joint = mx.cumsum(mx.concatenate([mx.zeros_like(p[..., :1]), ratios], axis=-1), axis=-1)
     weight = mx.exp(joint - mx.cummax(joint, axis=-1))
-    shared = total(mx.minimum(weight[..., :drawn, None] * target[..., :drawn, :], distribution))
+    shared = block_sum(mx.minimum(weight[..., :drawn, None] * target[..., :drawn, :], distribution))
     left = weight - mx.concatenate([shared, (weight * p)[..., drawn:]], axis=-1)
     sums = left + 1 - weight
     stands = mx.random.uniform(shape=p.shape) < mx.where(sums > 0, left / sums, 1)

@@ -49,7 +49,7 @@ def test_every_token_sees_what_it_would_see_fed_one_by_one(size: int, keep: int,
         # Any part of what the latest pass fed, down to nothing.
         back = rng.choice([0, 0, 1, count, rng.randint(0, count)])
         assert back == count or back <= windows.trimmable(window)
-        windows.trim(window, back)
+        windows.trim_window(window, back)
         held -= back
         wraps += held > size
         assert window.offset == held
@@ -95,5 +95,5 @@ def test_what_a_chunk_can_give_up() -> None:
         chunk.update_and_fetch(*[mx.zeros((1, 1, count, 1))] * 2)
         assert windows.trimmable(chunk) == most
         assert windows.keeps_all(chunk, 2) is (chunk.offset == 5)
-    windows.trim(chunk, 4)
+    windows.trim_window(chunk, 4)
     assert windows.trimmable(chunk) == 0
