@@ -1,6 +1,6 @@
 """What training needs of mlx-lm: its Llama, its adapters, and how it writes models."""
 
-from spectool.runtime.mlx_lm_compat import mlx_lm  # first, since it mends how mlx-lm is imported
+from spectool.runtime.mlx_lm_compat import mlx_lm  # first: it imports mlx-lm where few files may be open
 
 # isort: split
 from mlx_lm.models.llama import Model, ModelArgs

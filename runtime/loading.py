@@ -189,7 +189,7 @@ def _from_model(
         from spectool.runtime.drafters.translated import TranslatedDrafter
 
         translator = make_translator(strategy or DEFAULT_STRATEGY, opened, draft, target)
-        # A draft sees the BOS that it was trained with, whatever the target's prompt begins with.
+        # A draft sees the BOS that it was trained with, not the one of the target's prompt.
         size = len(opened.draft.surfaces)
         source = ModelSource(model, bos=draft.roles.bos, size=size, min_probability=min_probability)
         return TranslatedDrafter(source, translator)

@@ -59,7 +59,7 @@ class _Request:
             return []
 
     def _update(self, row: int, length: int, new: Sequence[int], tokens: Rows) -> None:
-        """Commit the new tokens of a request that goes on; begin with all tokens of another one."""
+        """Commit the new tokens of a request that continues; start the drafter with all tokens of another one."""
         before = length - len(new)
         known = self._length == before and tokens[row, before - len(self._newest) : before].tolist() == self._newest
         known = known and tokens[row, before:length].tolist() == list(new)

@@ -1,4 +1,4 @@
-"""Taking a prompt cache back, whatever it is made of: by trimming, or to a mark before an earlier pass.
+"""Taking a prompt cache of any kind back: by trimming, or to a mark before an earlier pass.
 
 Keys and values of a token can be cut off the end of a cache. A recurrent state cannot: it is the sum of all tokens so
 far. So before a pass, a mark remembers the caches that cannot be trimmed afterwards. Going back means going to the

@@ -1,9 +1,9 @@
 """A drafter that cannot do any harm: its proposals are cut to what is safe, and a failing one is switched off.
 
 It also measures for the controller, since it sees where everything that costs time begins and ends. The drafter's time
-is that of proposing and of taking in what was committed; the target's pass lies in between. A pass that began before
-the token of the pass before it was read is measured from the end of that pass, whatever the caller did meanwhile: the
-wall time of a token.
+is that of ``propose`` and ``commit``; the target's pass lies in between. A pass that began before the token of the pass
+before it was read is measured from the end of that pass, so that it includes what the caller did meanwhile: the wall
+time of a token.
 """
 
 from collections.abc import Callable, Sequence

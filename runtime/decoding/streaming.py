@@ -69,15 +69,13 @@ def stream_generate(
         model: An mlx-lm model.
         tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer.
         prompt: Text, or token ids of shape [tokens].
-        drafter: Source of draft tokens; None decodes plainly.
+        drafter: Source of draft tokens, as in `generate_step`, like ``num_draft_tokens`` and ``on_cycle``.
         max_tokens: Tokens to generate; -1 for no limit, not 0.
-        num_draft_tokens: Maximum number of draft tokens per cycle. None chooses the number that is fastest on this
-            machine, and calls with the same model and drafter share what is learnt. A `Controller` chooses from what
-            it has measured itself.
+        num_draft_tokens: Maximum number of draft tokens per cycle; None chooses the number that is fastest.
         on_cycle: Called for each cycle before its first token is yielded.
         stop_strings: Texts that end the generation; the text ends before them. What may be the beginning of one is held
             back until the next response decides.
-        **kwargs: Further options of ``generate_step``, such as ``sampler``, ``logits_processors`` and ``prompt_cache``.
+        **kwargs: Further options of `generate_step`, such as ``sampler``, ``logits_processors`` and ``prompt_cache``.
 
     Yields:
         A response for each token but an end-of-text token, and the last one with the rest of the text and

@@ -101,8 +101,8 @@ class TargetRunner:
         self.quantize()
         self.unrewindable = int(self._checkpoints.one_is_undone_alone())
         logits = self._logits(current.tokens.astype(mx.int32), rows=1)
-        # Processors may refuse a text, so they are asked once the token is read and the text goes on. And a generation
-        # with a seed sets its random state when the next cycle begins.
+        # The choice has to wait where processors may refuse the text, which can end with this token, and where a seeded
+        # generation sets its random state when the next cycle begins.
         if self.processors or random_state:
             self.next_pass = partial(self._choose, logits, (), None)
             mx.async_eval(logits)  # type: ignore[no-untyped-call]
@@ -136,7 +136,7 @@ class TargetRunner:
             self.quantize()
 
     def close(self, length: int) -> None:
-        """Leave the cache with its first ``length`` tokens, whatever has happened; for the end of the generation."""
+        """End the generation: leave the cache with its first ``length`` tokens, also after a pass that broke off."""
         windows.use_host_masks(flatten(self.cache))
         if missing := self._rewind(length + self.unrewindable):
             self.prefill(_array(missing))

@@ -99,7 +99,7 @@ def test_back_over_several_passes(kind: str, seed: int) -> None:
         wanted = max(0, len(text) - rng.choice([0, 1, 2, 5, 8]))
         reached = checkpoints.rewind(wanted)
         if reached is None:
-            # No mark goes back as far: the owner begins anew.
+            # No mark goes back as far: the owner starts from an empty cache.
             lost += 1
             cache, text = MAKES[kind](), []
             checkpoints = Checkpoints(cache, keep=4)
@@ -150,7 +150,7 @@ def test_a_mark_serves_again_after_going_back_to_it() -> None:
         assert leaf[0].tolist() == [1, 1, 1]
 
 
-def test_a_window_is_noted_where_a_mark_without_it_stands() -> None:
+def test_a_window_is_saved_where_a_mark_without_it_stands() -> None:
     cache = [RotatingKVCache(max_size=12)]
     checkpoints = Checkpoints(cache)
     text = [token % 8 + 1 for token in range(20)]

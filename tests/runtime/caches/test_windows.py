@@ -1,4 +1,4 @@
-"""Rotating caches against a list of all tokens: what each query sees, whatever was fed and taken back before."""
+"""Rotating caches against a list of all tokens: what each query sees after any feeding and trimming."""
 
 import copy
 import random
