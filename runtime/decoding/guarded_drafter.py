@@ -8,7 +8,6 @@ time of a token.
 
 from collections.abc import Callable, Sequence
 from itertools import takewhile
-from numbers import Integral
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,10 +16,10 @@ from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
 from spectool.runtime.decoding.randomness import renew, state
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
+from spectool.runtime.draft_length.controller import Controller
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.verification import Draw
-    from spectool.runtime.draft_length.controller import Controller
 
 _Result = TypeVar("_Result")
 NOTHING = Proposal((), "")
@@ -39,7 +38,7 @@ class GuardedDrafter:
     def __init__(
         self,
         drafter: Drafter | None,
-        length: "int | Controller",
+        length: int | Controller,
         cache: list[Any],
         quantized_kv_start: int | None,
         draw: "Draw | None" = None,
@@ -47,20 +46,19 @@ class GuardedDrafter:
         vocabulary: int,
         statistics: DraftStatistics,
     ) -> None:
-        """Ask ``drafter`` for proposals; one that would only be asked for 0 tokens is left alone.
+        """Ask ``drafter`` for proposals of ``length`` tokens; at a fixed length of 0 it is left alone.
 
         Args:
             drafter: Who is asked; None for plain decoding.
             length: Draft tokens per cycle, or the controller that chooses them.
-            cache: The target's, which can make proposals shorter.
+            cache: The target's.
             quantized_kv_start: Tokens in the cache from which on it is quantised; None if it is not.
             draw: How drafts are drawn for rejection sampling; None for exact match.
             vocabulary: Number of the target's token ids. Proposals end before any other id.
             statistics: Gets the failures.
         """
-        fixed = isinstance(length, Integral)  # NumPy's integers, too
-        self.controller = None if fixed or drafter is None else length
-        self._fixed_length = int(length) if fixed else 0
+        self.controller = length if isinstance(length, Controller) and drafter is not None else None
+        self._fixed_length = 0 if isinstance(length, Controller) else int(length)
         self._drafter = drafter if self._fixed_length > 0 or self.controller else None
         self._cache, self._quantized_kv_start = cache, quantized_kv_start
         self._draw, self._vocabulary = draw, vocabulary

@@ -42,12 +42,7 @@ _PENALTIES = {
 
 
 class WrongSetting(RuntimeUnsupported):
-    """A setting of sampling that means nothing.
-
-    Attributes:
-        name: The setting, such as ``top_p``.
-        problem: What was expected, and what was given.
-    """
+    """A setting (``name``) of sampling that is out of range; ``problem`` says what was expected and what was given."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name}: {problem}")
@@ -149,11 +144,7 @@ class Sampling:
 
 
 class LogitBias:
-    """Adds a number to the logits of some tokens.
-
-    Attributes:
-        tokens: Their ids.
-    """
+    """Adds numbers to the logits of some tokens, after checking that the model has them."""
 
     def __init__(self, biases: Mapping[int, float]) -> None:
         """Add ``biases``, by token id."""
@@ -170,11 +161,7 @@ class LogitBias:
         self._checked = -1  # vocabulary that has all the tokens
 
     def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
-        """Return logits [1, vocabulary] with the biases added; lazy.
-
-        Raises:
-            TokenOutOfRange: The model does not have one of the tokens.
-        """
+        """Return logits [1, vocabulary] with the biases added; lazy."""
         if logits.shape[-1] != self._checked or self._indices is None:
             require_tokens("logit_bias", self.tokens, logits.shape[-1])
             self._checked, self._indices = logits.shape[-1], mx.array(self.tokens)
@@ -192,8 +179,7 @@ def make_logits_processors(logit_bias: Mapping[int, float] | None = None, **pena
         **penalties: ``repetition_penalty``, ``presence_penalty``, ``frequency_penalty`` and their ``_context_size``.
 
     Raises:
-        RuntimeUnsupported: A bias is no number, or a penalty or its context size is out of range. A token that the
-            model does not have is refused when it generates.
+        WrongSetting: One of them is out of range. A token that the model does not have is refused when it generates.
     """
     for name, value in penalties.items():
         if name.endswith("_context_size"):
@@ -223,12 +209,11 @@ def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: m
     Args:
         logits: Shape [rows, vocabulary], one row for each position.
         processors: Applied in order to the logits [1, vocabulary] of each row.
-        tokens: All tokens before the last row, shape [history + rows - 1]: row ``i`` is after ``history + i`` of them.
-            None where there are no processors.
+        tokens: All tokens before the last row, shape [history + rows - 1]; None where there are no processors.
 
     Returns:
-        Logits [positions, vocabulary]. Fewer positions than rows where a processor refuses a text by raising, as
-        grammars do: those before it. A refusal of the first row is raised: nothing but that text goes before it.
+        Logits [positions, vocabulary]: those before the first text that a processor refuses by raising, as grammars do.
+        A refusal of the first row is raised, since nothing but committed text goes before it.
     """
     if not processors or tokens is None:
         return logits

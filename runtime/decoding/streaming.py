@@ -69,7 +69,7 @@ def stream_generate(
         model: An mlx-lm model.
         tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer.
         prompt: Text, or token ids of shape [tokens].
-        drafter: Source of draft tokens, as in `generate_step`, like ``num_draft_tokens`` and ``on_cycle``.
+        drafter: Source of draft tokens; None decodes plainly.
         max_tokens: Tokens to generate; -1 for no limit, not 0.
         num_draft_tokens: Maximum number of draft tokens per cycle; None chooses the number that is fastest.
         on_cycle: Called for each cycle before its first token is yielded.
@@ -138,6 +138,8 @@ def stream_generate(
 def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool = False, **kwargs: Any) -> str:
     """Generate the whole text after ``prompt``: use it instead of ``mlx_lm.generate``, with a drafter.
 
+    Takes the options of `stream_generate`. With ``verbose``, prints the text as it comes, and then figures.
+
     Examples:
         >>> from mlx_lm import load
         >>> from spectool.runtime import generate, load_drafter
@@ -145,16 +147,6 @@ def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool 
         >>> model, tokenizer = load(str(demo_path("target")))
         >>> generate(model, tokenizer, "Most w Jaworowcu", drafter=load_drafter(tokenizer), max_tokens=8)
         'zamknięty do końca'
-
-    Args:
-        model: An mlx-lm model.
-        tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer.
-        prompt: Text, or token ids.
-        verbose: Print the text as it comes, and then figures.
-        **kwargs: Options of `stream_generate`.
-
-    Raises:
-        RuntimeUnsupported: As `stream_generate`.
     """
     segments: list[str] = []
     response = None

@@ -19,13 +19,7 @@ _known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id: models are dictio
 
 
 class TokenOutOfRange(RuntimeUnsupported):
-    """A token id that the model does not have.
-
-    Attributes:
-        name: Where it was given, such as ``prompt``.
-        token: The id.
-        vocabulary: Number of ids that the model has.
-    """
+    """A token id that the model does not have; ``name`` says where it was given, such as ``prompt``."""
 
     def __init__(self, name: str, token: Any, vocabulary: int, tokenizer: Any = None) -> None:
         """Name the token, with its text where ``tokenizer`` (of transformers or mlx-lm) has one."""
@@ -57,16 +51,10 @@ def vocabulary_size(model: Any) -> int:
 
 
 def require_tokens(name: str, tokens: Sequence[int], vocabulary: int, tokenizer: Any = None) -> None:
-    """Check that the model has all of ``tokens``.
-
-    Args:
-        name: Where they were given, for the error.
-        tokens: Token ids.
-        vocabulary: Number of ids that the model has.
-        tokenizer: Gives the text of a wrong token in the error.
+    """Check that a model with ``vocabulary`` token ids has all of ``tokens``, which were given as ``name``.
 
     Raises:
-        TokenOutOfRange: The model does not have one of them.
+        TokenOutOfRange: It does not. The error has the token's text in ``tokenizer``.
     """
     # Whole lists are compared at the speed of C; only a list with a wrong token is read one by one.
     if tokens and not (set(map(type, tokens)) <= {int} and min(tokens) >= 0 and max(tokens) < vocabulary):
@@ -76,11 +64,7 @@ def require_tokens(name: str, tokens: Sequence[int], vocabulary: int, tokenizer:
 
 
 def require_lengths(max_tokens: Any, num_draft_tokens: Any) -> None:
-    """Check the number of tokens to generate, and of draft tokens where that is a number.
-
-    Raises:
-        RuntimeUnsupported: One is not a whole number, or is out of range.
-    """
+    """Raise `RuntimeUnsupported` where a number of tokens is not a whole number, or is out of range."""
     if not is_id(max_tokens) or max_tokens < -1:
         raise RuntimeUnsupported(f"max_tokens: expected a whole number, or -1 for no limit, got {max_tokens!r}")
     number = isinstance(num_draft_tokens, str | Real)
@@ -91,11 +75,7 @@ def require_lengths(max_tokens: Any, num_draft_tokens: Any) -> None:
 
 
 def prompt_ids(prompt: mx.array | Sequence[int]) -> list[int]:
-    """Token ids of a prompt, shape [tokens], as Python integers.
-
-    Raises:
-        RuntimeUnsupported: It is empty, or an array of something else.
-    """
+    """Token ids of a prompt as Python integers; `RuntimeUnsupported` if it is empty or an array of something else."""
     if (prompt.size if isinstance(prompt, mx.array) else len(prompt)) == 0:
         raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
     if not isinstance(prompt, mx.array):

@@ -49,20 +49,15 @@ def choose(
     draft: Sequence[int],
     distribution: mx.array | None = None,
 ) -> mx.array:
-    """Choose a token at each position, by rejection sampling where there is a ``distribution``; lazy.
-
-    Row ``i`` belongs to the position after draft token ``i``, and is used only when the drafts before it were right.
+    """Choose a token at each position [rows]; lazy.
 
     Args:
-        logits: The target's [rows, vocabulary].
+        logits: The target's [rows, vocabulary]; row ``i`` belongs to the position after ``i`` draft tokens.
         logprobs: The same, normalised.
         sampler: Draws from log-probabilities [1, vocabulary]; None takes the maximum.
-        draft: Draft tokens, as many as rows but one.
+        draft: Draft tokens [rows - 1].
         distribution: What leading drafts were drawn from [drawn, vocabulary]; the others are guesses. None, or a
             sampler that is no `Sampling`: exact match.
-
-    Returns:
-        Token ids [rows].
     """
     if sampler is None:
         return mx.argmax(logprobs, axis=-1)
@@ -75,25 +70,18 @@ def choose(
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How drafts are drawn: from the draft's distribution, by the settings of the request.
-
-    Attributes:
-        sampling: The request's sampler.
-        processors: The request's logits processors.
-        vocabulary: Logits of the target for one position.
-    """
+    """How drafts are drawn: from the draft's distribution, by the sampler and the processors of the request."""
 
     sampling: Sampling
     processors: tuple[LogitsProcessor, ...]
-    vocabulary: int
+    vocabulary: int  # of the target
 
     def __call__(self, logits: mx.array, history: mx.array | None) -> tuple[mx.array, mx.array] | None:
         """Draw the next draft token; lazy.
 
         Args:
-            logits: The draft's, over target ids [1, ids]; -inf where the draft has no token, and taken for -inf where
-                ids are missing.
-            history: Target ids before it [tokens]; needed by the processors only.
+            logits: The draft's, over target ids [1, ids]; -inf where the draft has no token. Missing ids count as -inf.
+            history: Target ids before it [tokens], for the processors.
 
         Returns:
             The token [1], one that the draft has, and the distribution it is drawn from, float32 [1, vocabulary].
