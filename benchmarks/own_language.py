@@ -22,7 +22,7 @@ from real_models import real_model
 
 from spectool.commands.console import table
 from spectool.lab.fairness.saved import Fairness
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 
 
 @click.command()

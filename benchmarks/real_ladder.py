@@ -31,7 +31,7 @@ from spectool.measure.emulate.strategies import anchored_steps
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.runtime.translation.factory import make_translator
 from spectool.runtime.translation.protocol import Translator
 from spectool.tokenization import Tokenizer, open_tokenizer

@@ -33,7 +33,7 @@ from real_text import prompt_ids, real_prompts
 from tqdm import tqdm
 
 from spectool.runtime import Drafter, DraftStatistics, generate_step, load_drafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 
 RESULTS = Path(__file__).parent / "results" / "real_lossless.jsonl"
 PRECISIONS = ("float32", "bfloat16", "8", "4")

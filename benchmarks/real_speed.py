@@ -34,7 +34,7 @@ from tqdm import tqdm
 
 from spectool.measure.bench.timing import pass_cost
 from spectool.runtime import Controller, DraftStatistics, generate_step, load_drafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 
 RESULTS = Path(__file__).parent / "results" / "real_speed.jsonl"
 PLAIN = "mlx-lm, plain"

@@ -29,7 +29,7 @@ from mlx_lm.generate import batch_generate
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 from real_models import BASE, SHARED, real_model
 
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 
 FOLDER = Path(__file__).parent.parent / ".scratch" / "real_text"
 _LONGEST = 400  # tokens of a prompt; the few longer ones are left out

@@ -15,7 +15,7 @@ from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.chat_template import Message, rendered
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
-from spectool.runtime.host.generation import make_prompt_cache
+from spectool.runtime.mlx_lm_compat import make_prompt_cache
 
 
 class Conversation:

@@ -71,8 +71,7 @@ def _generation(path: Path, max_tokens: int) -> None:
     from spectool.measure.bench.timing import pass_cost
     from spectool.runtime.demo_models import demo_path
     from spectool.runtime.draft_length.controller import Controller
-    from spectool.runtime.loading import load_drafter
-    from spectool.runtime.models import load_model
+    from spectool.runtime.loading import load_drafter, load_model
 
     target, tokenizer = load_model(str(demo_path("target")))
     dictionary, draft = {"dictionary": path}, {"draft_model": load_model(str(demo_path("draft")))}

@@ -326,7 +326,7 @@ def _ngrams(tokenizer: Any, corpus: Any, order: int) -> Any:
 def _loaded(draft: str) -> tuple[Any, Any]:
     """Load a draft model and its tokenizer."""
     from spectool.runtime.drafters.model_source import ModelSource
-    from spectool.runtime.models import load_model
+    from spectool.runtime.loading import load_model
     from spectool.tokenization.opening import open_tokenizer
 
     try:

@@ -1,7 +1,6 @@
 """From the options of `model_options` to a loaded model, its drafter, and the arguments of ``stream_generate``."""
 
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool import RuntimeUnsupported, SpectoolError
+from spectool import SpectoolError
 from spectool.artifacts.manifest import read_manifest
 from spectool.commands.console import say
 from spectool.commands.model_options import GROUP_SIZES, CacheChoice, DraftingChoice, SamplingChoice
@@ -54,40 +53,6 @@ def make_drafter(drafting: DraftingChoice, tokenizer: Any) -> "Drafter | None":
     )
 
 
-def open_target(
-    name: str,
-    make_drafter: Callable[[Any], "Drafter | None"],
-    group_size: int | None,
-    group_sizes: Sequence[int] = (),
-    adapter_path: Path | None = None,
-) -> tuple[Any, Any, "Drafter | None"]:
-    """Load a target and its drafter, but leave the target's weights on disk until ``mx.eval`` of its parameters.
-
-    An error in the drafter is therefore reported before gigabytes are read.
-
-    Args:
-        name: Directory or hub id of the target.
-        make_drafter: Gets the target's tokenizer.
-        group_size: Group size of its quantised cache; None if the cache is not quantised.
-        group_sizes: Those that the user can choose.
-        adapter_path: Directory of a trained adapter.
-
-    Returns:
-        The model, mlx-lm's ``TokenizerWrapper``, and the drafter.
-
-    Raises:
-        SpectoolError: Something that is named cannot be used.
-    """
-    from spectool.runtime.models import load_model
-
-    if sys.stderr.isatty():
-        say(f"loading {name}")
-    model, tokenizer = load_model(name, adapter_path, lazy=True)
-    if group_size is not None:
-        check_kv_bits(model, group_size, group_sizes)
-    return model, tokenizer, make_drafter(tokenizer)
-
-
 def open_model(
     name: str, adapter_path: Path | None, drafting: DraftingChoice, sampling: SamplingChoice, cache: CacheChoice
 ) -> tuple[Any, Any, dict[str, Any]]:
@@ -103,6 +68,10 @@ def open_model(
 
     import mlx.core as mx
 
+    from spectool.runtime.loading import open_target
+
+    if sys.stderr.isatty():
+        say(f"loading {name}")
     group_size = int(cache.kv_group_size)
     model, tokenizer, drafter = open_target(
         name, partial(make_drafter, drafting), group_size if cache.kv_bits else None, GROUP_SIZES, adapter_path
@@ -120,36 +89,6 @@ def open_model(
     }
     mx.eval(model.parameters())
     return model, tokenizer, arguments
-
-
-def check_kv_bits(model: Any, group_size: int, choices: Sequence[int] = GROUP_SIZES) -> None:
-    """Check that a model's caches can be quantised, without computing anything.
-
-    Args:
-        model: An mlx-lm model.
-        group_size: Group size of the quantised cache.
-        choices: Group sizes that the user can choose.
-
-    Raises:
-        RuntimeUnsupported: The group size does not divide the size of the heads.
-    """
-    import mlx.core as mx
-
-    from spectool.runtime.host.generation import make_prompt_cache
-
-    cache = make_prompt_cache(model)
-    model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
-    arrays = [array for entry in cache if hasattr(entry, "to_quantized") for array in (entry.keys, entry.values)]
-    sizes = {array.shape[-1] for array in arrays if array is not None}
-    if all(size % group_size == 0 for size in sizes):
-        return
-    fitting = [choice for choice in choices if all(size % choice == 0 for size in sizes)]
-    group = "--kv-group-size" if choices else "the group size"
-    advice = f"Give --kv-group-size {fitting[-1]}" if fitting else "Leave out --kv-bits"
-    raise RuntimeUnsupported(
-        f"--kv-bits: expected heads whose size is a multiple of {group} {group_size}, the model's have "
-        f"{' and '.join(map(str, sorted(sizes)))} numbers. {advice}"
-    )
 
 
 def _sampling_arguments(model: Any, tokenizer: Any, sampling: SamplingChoice) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def save_prompt(
         SpectoolError: A model cannot read it, or the file cannot be written.
     """
     from spectool.runtime.decoding.streaming import stream_generate
-    from spectool.runtime.host.generation import make_prompt_cache
+    from spectool.runtime.mlx_lm_compat import make_prompt_cache
     from spectool.runtime.prompt_cache import draft_cache_of, fingerprint, save_prompt_cache
 
     drafter = arguments.pop("drafter")

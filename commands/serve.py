@@ -10,30 +10,80 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.options import options_of
 from spectool.commands.console import guarded, say
 from spectool.commands.load_model import check_drafting, make_drafter
 from spectool.commands.model_options import DraftingChoice, drafting_options, model_option, template_variables_option
-from spectool.commands.options import SectionedCommand, section, under
+from spectool.commands.options import Finite, SectionedCommand, section, under
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import AUTOMATIC, MAX_DRAFT_TOKENS
 from spectool.tokenization.opening import looks_like_hub_id
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_address = under("Who may ask, and how much")
+_COUNT, _SHARE = click.IntRange(1), Finite(0, 1)
+_model = under("Model")
+_limits = under("Who may ask, and how much")
+_defaults = under("Defaults of requests that do not say")
+_cache = under("Cache")
 _logging = under("Log")
 
 
 @click.command("serve", cls=SectionedCommand)
 @model_option(**section("Model"))
 @drafting_options
-@_address("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@_address(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any that is free."
+@_limits("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@_limits("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any that is free.")
+@_model(
+    "--allow-model",
+    "other_models",
+    multiple=True,
+    metavar="M3",
+    help="Another model that requests may name, drafted for from the history alone. Can be repeated.",
 )
-@options_of(ServerOptions)
+@_limits(
+    "--allowed-origin",
+    "allowed_origins",
+    multiple=True,
+    metavar="URL",
+    help="Web page that browsers may ask from, such as http://localhost:3000; `*` for all. Can be repeated.",
+)
+@_limits(
+    "--max-body",
+    type=_COUNT,
+    default=16 << 20,
+    show_default=True,
+    metavar="BYTES",
+    help="Refuse requests with larger bodies.",
+)
+@_limits(
+    "--max-prompt-tokens",
+    type=_COUNT,
+    metavar="N",
+    help="Refuse longer prompts; by default those longer than the model was made for.",
+)
+@_limits(
+    "--max-waiting",
+    type=_COUNT,
+    default=64,
+    show_default=True,
+    help="Refuse requests while this many are waiting for their turn.",
+)
+@_defaults("--temp", type=Finite(0), default=0.0, show_default=True, help="Temperature.")
+@_defaults("--top-p", type=_SHARE, default=1.0, show_default=True, help="Sample from tokens up to this mass.")
+@_defaults(
+    "--top-k", type=click.IntRange(0), default=0, show_default=True, help="Sample from this many tokens; 0 from all."
+)
+@_defaults("--min-p", type=_SHARE, default=0.0, show_default=True, help="Least share of the best token's probability.")
+@_defaults("-m", "--max-tokens", type=_COUNT, default=512, show_default=True, help="Tokens of an answer.")
+@_cache(
+    "--prompt-cache-size",
+    type=_COUNT,
+    default=10,
+    show_default=True,
+    help="Texts whose caches are kept, so that the next turn of a conversation costs that turn only.",
+)
+@_cache("--prompt-cache-bytes", type=_COUNT, metavar="BYTES", help="Drop the oldest of them beyond this.")
 @template_variables_option(**section("Defaults of requests that do not say"))
-@under("Cache")("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise caches from 5,000 tokens on.")
+@_cache("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise caches from 5,000 tokens on.")
 @_logging(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
@@ -44,14 +94,26 @@ _logging = under("Log")
 @_logging("--json-logs", is_flag=True, help="Log a JSON object a line.")
 @guarded
 def serve(
+    model: str,
     drafting: DraftingChoice,
     host: str,
     port: int,
-    kv_bits: str | None,
+    other_models: tuple[str, ...],
+    allowed_origins: tuple[str, ...],
+    max_body: int,
+    max_prompt_tokens: int | None,
+    max_waiting: int,
+    temp: float,
+    top_p: float,
+    top_k: int,
+    min_p: float,
+    max_tokens: int,
+    prompt_cache_size: int,
+    prompt_cache_bytes: int | None,
     template_variables: dict[str, Any],
+    kv_bits: str | None,
     log_level: str,
     json_logs: bool,
-    **options: Any,
 ) -> None:
     """Serve a model to OpenAI clients: mlx-lm's server with drafters, which makes it faster.
 
@@ -63,16 +125,28 @@ def serve(
     Example:
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
-    num_draft_tokens = drafting.num_draft_tokens
-    if num_draft_tokens is not None and num_draft_tokens > MAX_DRAFT_TOKENS:
-        raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {MAX_DRAFT_TOKENS}, got {num_draft_tokens}")
+    length = drafting.num_draft_tokens
+    if length is not None and length > MAX_DRAFT_TOKENS:
+        raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {MAX_DRAFT_TOKENS}, got {length}")
     check_drafting(drafting)
     started = ServerOptions(
+        model=model,
+        other_models=other_models,
+        num_draft_tokens=AUTOMATIC if length is None else length,
         verify=drafting.verify,
-        num_draft_tokens=AUTOMATIC if num_draft_tokens is None else num_draft_tokens,
-        kv_bits=int(kv_bits) if kv_bits else None,
+        allowed_origins=allowed_origins,
+        max_body=max_body,
+        max_prompt_tokens=max_prompt_tokens,
+        max_waiting=max_waiting,
+        temp=temp,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        max_tokens=max_tokens,
         chat_template_args=template_variables,
-        **options,
+        prompt_cache_size=prompt_cache_size,
+        prompt_cache_bytes=prompt_cache_bytes,
+        kv_bits=int(kv_bits) if kv_bits else None,
     )
     _check_names(started)
     handler = logging.StreamHandler()

@@ -14,7 +14,7 @@ import click
 from spectool.commands.display import Display
 from spectool.runtime import load_drafter, stream_generate
 from spectool.runtime.decoding.streaming import encode_prompt
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 
 _LENGTH = 4  # draft tokens of a pass: `auto` depends on the machine, and the picture should not
 _WIDTH, _LINE, _MARGIN = 96, 21, 18  # characters of a line, pixels between lines and around them

@@ -6,8 +6,8 @@ from .decoding.sampling import Sampling as Sampling
 from .decoding.sampling import make_logits_processors as make_logits_processors
 from .decoding.statistics import DraftStatistics as DraftStatistics
 from .decoding.streaming import GenerationResponse as GenerationResponse
+from .decoding.streaming import generate as generate
 from .decoding.streaming import stream_generate as stream_generate
-from .decoding.whole_text import generate as generate
 from .draft_length.controller import Controller as Controller
 from .drafters.draft_model import ModelDrafter as ModelDrafter
 from .drafters.hybrid import HybridDrafter as HybridDrafter

@@ -10,7 +10,7 @@ _PLACE = "\u2402spectool\u2403"  # stands for the last message, to see where it 
 
 
 def messages_of(text: str, system_prompt: str | None = None, prefill_response: str | None = None) -> list[Message]:
-    """Return the messages of a single question, the system's before it and the begun answer after it."""
+    """Return the messages of a single question, after the system prompt and before the beginning of an answer."""
     given = (("system", system_prompt), ("user", text), ("assistant", prefill_response))
     return [{"role": role, "content": content} for role, content in given if content is not None]
 
@@ -18,7 +18,7 @@ def messages_of(text: str, system_prompt: str | None = None, prefill_response: s
 def rendered(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
     """Return the token ids of messages in the model's chat template, ready for the answer.
 
-    A last message of the assistant is an answer begun, to be gone on with.
+    If the last message is the assistant's, the model continues it.
 
     Args:
         tokenizer: mlx-lm's ``TokenizerWrapper`` of a model with a template.
@@ -32,7 +32,7 @@ def rendered(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str
 
 
 def rendered_after(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
-    """Return the ids of the part that the user's message begins, where a prompt cache holds what stands before it.
+    """Return the ids from the user's message on, where a prompt cache holds what comes before it.
 
     Raises:
         SpectoolError: The template refuses the messages, or does not show the user's as it is.
@@ -42,7 +42,7 @@ def rendered_after(tokenizer: Any, messages: Sequence[Message], variables: Mappi
 
 
 def rendered_up_to(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
-    """Return the ids of all up to the end of what the user's message says: what `rendered_after` goes on from.
+    """Return the ids up to the end of the user's message, which `rendered_after` continues.
 
     Raises:
         SpectoolError: The template refuses the messages, or does not show the user's as it is.
@@ -58,7 +58,7 @@ def encode(tokenizer: Any, text: str) -> list[int]:
 
 
 def _marked(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any], form: str) -> tuple[str, int]:
-    """Render the messages with the user's in ``form``, ``{}`` in it being the text; return where the mark stands."""
+    """Render the messages with the user's in ``form``, where ``{}`` is the text; return text and place of the mark."""
     changed = [
         {**message, "content": form.replace("{}", message["content"])} if message["role"] == "user" else message
         for message in messages

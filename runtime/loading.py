@@ -1,19 +1,98 @@
-"""From what a user names to what the loop needs: models, their tokenizers, drafters."""
+"""From the names that a user gives to models, their tokenizers and drafters."""
 
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from spectool import RuntimeUnsupported
+from spectool import RuntimeUnsupported, TokenizerError
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.opening import looks_like_hub_id, open_tokenizer, require_on_hub, where
 from spectool.tokenization.tokenizer import Tokenizer
 
 DEFAULT_STRATEGY = "anchored"
+
+
+def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) -> tuple[Any, Any]:
+    """Load a model and its tokenizer through mlx-lm; remote code is never executed.
+
+    Args:
+        name: Directory or hub id.
+        adapter_path: Directory of a trained adapter to put on it.
+        lazy: Leave the weights on disk until ``mx.eval`` or the first pass reads them.
+
+    Returns:
+        The model and mlx-lm's ``TokenizerWrapper``.
+
+    Raises:
+        RuntimeUnsupported: mlx-lm cannot load it; the message gives its reason.
+    """
+    from spectool.runtime.mlx_lm_compat import mlx_lm
+
+    local = Path(name).is_dir()
+    if not local:
+        if not looks_like_hub_id(name):
+            what = "is a file" if Path(name).is_file() else "no such directory, and not a hub id of the form owner/name"
+            raise RuntimeUnsupported(
+                f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
+                "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
+            )
+        try:
+            require_on_hub(name)
+        except TokenizerError as error:
+            raise RuntimeUnsupported(str(error)) from error
+    try:
+        model, tokenizer = mlx_lm.load(
+            name,
+            tokenizer_config={"trust_remote_code": False},  # transformers would ask the user
+            adapter_path=None if adapter_path is None else str(adapter_path),
+            lazy=lazy,
+        )
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if local and not (Path(name) / "tokenizer.json").is_file():
+            reason = f"no tokenizer.json in it; {reason}"  # which transformers does not name
+        raise RuntimeUnsupported(
+            f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
+            "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
+        ) from error
+    return model, tokenizer
+
+
+def open_target(
+    name: str,
+    make_drafter: Callable[[Any], Drafter | None],
+    group_size: int | None,
+    group_sizes: Sequence[int] = (),
+    adapter_path: Path | None = None,
+) -> tuple[Any, Any, Drafter | None]:
+    """Load a target and its drafter, and leave the target's weights on disk until ``mx.eval`` of its parameters.
+
+    So an error about the drafter comes before gigabytes are read.
+
+    Args:
+        name: Directory or hub id of the target.
+        make_drafter: Gets the target's tokenizer.
+        group_size: Numbers of the target's cache that are quantised together; None where it is not quantised.
+        group_sizes: Those that the user can choose.
+        adapter_path: Directory of a trained adapter.
+
+    Returns:
+        The model, mlx-lm's ``TokenizerWrapper``, and the drafter.
+
+    Raises:
+        SpectoolError: Something that is named cannot be used.
+    """
+    model, tokenizer = load_model(name, adapter_path, lazy=True)
+    if group_size is not None:
+        from spectool.runtime.caches.quantized import check_kv_bits
+
+        check_kv_bits(model, group_size, group_sizes)
+    return model, tokenizer, make_drafter(tokenizer)
 
 
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
@@ -40,9 +119,9 @@ def load_drafter(
 ) -> Drafter | None:
     """Make the drafter for a target: from a dictionary, the request's history, a draft model, or all of them.
 
-    A drafter follows one text at a time, and serves one generation after another. The cache of its draft model keeps
-    what two prompts both begin with, and what was learnt about draft lengths is kept, too. Draft length, temperature
-    and statistics belong to `stream_generate`.
+    A drafter serves one generation after another. The cache of its draft model keeps the common beginning of two
+    prompts, and what was learnt about draft lengths is kept, too. Draft length, temperature and statistics are options
+    of `stream_generate`.
 
     Examples:
         >>> from spectool.runtime.demo_models import demo_path
@@ -56,10 +135,9 @@ def load_drafter(
         alignment: Directory of an alignment from the draft's tokenizer to the target's, or its name, from
             ``spectool align``. Needed where they differ.
         strategy: How drafts are translated, one of `STRATEGIES`; ``anchored`` if not given.
-        history: Draft from what prompt and answer have said before.
+        history: Draft from repetitions in prompt and answer.
         min_probability: End proposals that get less probable than this, 0..1. Those of dictionary and history end
-            before the token that takes them there. A draft model's most probable tokens end behind it, since its pass
-            is spent.
+            before the token that takes them there; those of a draft model after it, since its pass is spent.
 
     Returns:
         The drafter; None when there is nothing to draft from.
@@ -103,8 +181,6 @@ def _from_model(
     if isinstance(draft_model, tuple):
         model, loaded = draft_model
     else:
-        from spectool.runtime.models import load_model
-
         model, loaded = load_model(str(draft_model))
     draft = open_tokenizer(loaded)
     name = draft.name if isinstance(draft_model, tuple) else str(draft_model)
@@ -113,7 +189,7 @@ def _from_model(
         from spectool.runtime.drafters.translated import TranslatedDrafter
 
         translator = make_translator(strategy or DEFAULT_STRATEGY, opened, draft, target)
-        # A draft sees the BOS that it was trained with, whatever the target's prompt begins with.
+        # A draft sees the BOS that it was trained with, not the one of the target's prompt.
         size = len(opened.draft.surfaces)
         source = ModelSource(model, bos=draft.roles.bos, size=size, min_probability=min_probability)
         return TranslatedDrafter(source, translator)

@@ -1,7 +1,7 @@
-"""Prompt caches on disk: the target's, and the draft model's beside it with a length of its own.
+"""Prompt caches on disk: the target's, and the draft model's after it with a length of its own.
 
-The file is mlx-lm's own format: the target's caches, then the draft's. Its metadata says where the
-draft's begin and which tokens both hold, since a draft model drops and adds tokens on its own:
+The file is in mlx-lm's own format. Its metadata says where the draft's caches begin and which tokens both hold, since a
+draft model drops and adds tokens on its own:
 
     spectool_target_caches   caches of the target, "28"
     spectool_target_tokens   token ids that they hold, JSON
@@ -24,10 +24,10 @@ from mlx.utils import tree_flatten
 from spectool import RuntimeUnsupported
 from spectool.artifacts.atomic import renaming
 from spectool.runtime.caches.draft_cache import DraftCache
-from spectool.runtime.caches.leaves import leaves, lengths
+from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.decoding.drafter import Drafter
-from spectool.runtime.host.generation import cache as host
-from spectool.runtime.host.generation import make_prompt_cache
+from spectool.runtime.mlx_lm_compat import cache as host
+from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.runtime.translation.protocol import DraftSource
 from spectool.tokenization.fingerprint import short
 
@@ -36,16 +36,16 @@ TARGET_TOKENS = "spectool_target_tokens"
 DRAFT_TOKENS = "spectool_draft_tokens"
 DRAFT_MODEL = "spectool_draft_model"
 _SUFFIX = ".safetensors"
-_LOOKED_AT = 64  # values of each weight
+_SAMPLED = 64  # values of each weight that the fingerprint covers
 
 
 class SavedPrompt(NamedTuple):
     """What a file holds."""
 
     cache: list[Any]  # the target's prompt cache
-    metadata: dict[str, str]  # text that was kept with it
+    metadata: dict[str, str]  # text that was saved with it
     tokens: list[int]  # token ids that the target's cache holds; empty where the file does not say
-    draft_tokens: int  # tokens that the draft model's cache in it holds; 0 where there is none
+    draft_tokens: int  # number of tokens in the draft model's cache; 0 where there is none
 
 
 def draft_cache_of(draft: Drafter | DraftSource | None) -> DraftCache | None:
@@ -63,13 +63,13 @@ def save_prompt_cache(
 ) -> None:
     """Write a prompt cache to a .safetensors file, with that of the draft model.
 
-    It is written beside the file and then renamed, so that an interruption leaves the old one whole.
+    An interruption leaves the old file whole.
 
     Args:
         path: File to write; its name ends in ``.safetensors``.
         cache: The target's prompt cache, as a closed generation leaves it.
-        draft: Whose draft model's cache is saved too, as `load_drafter` makes it; None for none.
-        metadata: Text to keep with it.
+        draft: Drafter whose draft model's cache is saved too, as `load_drafter` makes it.
+        metadata: Text to save with it.
         tokens: Token ids that ``cache`` holds, for ``cached_tokens`` of a later generation.
 
     Raises:
@@ -79,23 +79,23 @@ def save_prompt_cache(
     if path.suffix != _SUFFIX:
         raise RuntimeUnsupported(f"{path}: expected a file name that ends in {_SUFFIX}. Call it {path}{_SUFFIX}")
     check_replaceable(path)
-    marks = {**(metadata or {}), TARGET_CACHES: str(len(cache)), TARGET_TOKENS: json.dumps(list(tokens))}
+    facts = {**(metadata or {}), TARGET_CACHES: str(len(cache)), TARGET_TOKENS: json.dumps(list(tokens))}
     entries = list(cache)
     held = draft_cache_of(draft)
     # An empty cache has no arrays to write, and is what a draft model begins with anyway.
     if held is not None and held.tokens:
         of_draft, drafted = held.content()
-        marks |= {DRAFT_TOKENS: json.dumps(drafted), DRAFT_MODEL: fingerprint(held.model)}
+        facts |= {DRAFT_TOKENS: json.dumps(drafted), DRAFT_MODEL: fingerprint(held.model)}
         entries += of_draft
     try:
         with renaming(path, _SUFFIX) as written:
-            host.save_prompt_cache(str(written), entries, marks)
+            host.save_prompt_cache(str(written), entries, facts)
     except (OSError, RuntimeError) as error:
         raise RuntimeUnsupported(f"{path}: cannot be written ({error}). Choose another place") from error
 
 
 def check_replaceable(path: Path) -> None:
-    """Check that a prompt cache may take the place of what is at ``path``.
+    """Check that a prompt cache may replace what is at ``path``.
 
     Raises:
         RuntimeUnsupported: Something else is there, such as the weights of a model.
@@ -120,10 +120,10 @@ def _is_prompt_cache(path: Path) -> bool:
 
 
 def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = None) -> SavedPrompt:
-    """Read a prompt cache; give the draft model of ``draft`` its part, if the file has one.
+    """Read a prompt cache, and give the draft model of ``draft`` its part if the file has one.
 
     Raises:
-        RuntimeUnsupported: The file is none of a prompt cache, or its draft part is of another model.
+        RuntimeUnsupported: The file is not that of a prompt cache, or its draft part is of another model.
     """
     try:
         entries, metadata = host.load_prompt_cache(str(path), return_metadata=True)
@@ -148,10 +148,10 @@ def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = No
             known_as = f" ({metadata['draft_model']})" if "draft_model" in metadata else ""
             raise RuntimeUnsupported(
                 f"{path}: its draft cache is of model {short(drafted_by)}{known_as}, the draft model is "
-                f"{short(expected)}. Draft with that model, or save the prompt anew with this one: "
+                f"{short(expected)}. Draft with that model, or save the prompt again with this one: "
                 "spectool generate --save-prompt-cache"
             )
-        count, found = len(leaves(make_prompt_cache(held.model))), len(leaves(entries[split:]))
+        count, found = len(flatten(make_prompt_cache(held.model))), len(flatten(entries[split:]))
         held_by_draft = lengths(entries[split:])
         if found != count or held_by_draft - {len(drafted)}:
             raise RuntimeUnsupported(
@@ -169,11 +169,11 @@ def _ids(text: str) -> list[int]:
 def fingerprint(model: Any) -> str:
     """Return SHA-256 over names, shapes and types of a model's weights, and over the first values of each.
 
-    Training changes all of them a little, so that models of one architecture differ. Cost: a look at each weight.
+    Training changes all values a little, so that models of one architecture differ.
     """
     digest = hashlib.sha256()
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     for name, weight in sorted(weights.items()):
         digest.update(f"{name} {weight.shape} {weight.dtype}\n".encode())
-        digest.update(np.array(weight.reshape(-1)[:_LOOKED_AT].view(mx.uint8)).tobytes())
+        digest.update(np.array(weight.reshape(-1)[:_SAMPLED].view(mx.uint8)).tobytes())
     return digest.hexdigest()

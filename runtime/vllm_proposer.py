@@ -5,10 +5,10 @@
                                "model": "spectool.runtime.vllm_proposer.DictionaryProposer"}'
         --additional-config '{"spectool": {"dictionary": "pl.dict", "min_probability": 0.2, "history": true}}'
 
-vLLM imports the class by its name in every worker, and makes one with its configuration. After each step it calls
-`propose` with the tokens just sampled and the tokens of every request so far, by row. It does not say which request a
-row holds, and moves requests between rows as others end. So each row keeps how many tokens it has drafted from and the
-last of them: what continues these is committed, anything else begins anew.
+vLLM imports the class by its name in every worker and passes its configuration. After each step it calls `propose`
+with the tokens just sampled and the tokens of every request so far, by row. It does not say which request a row holds,
+and moves requests between rows as others end. So each row keeps how many tokens it has drafted from and the last of
+them: what continues these is committed, and anything else starts the drafter again.
 
 Source of the interface: vLLM 0.33, ``v1/spec_decode/custom_class_proposer.py`` and the call in
 ``v1/worker/gpu_model_runner.py``. vLLM calls it experimental.
@@ -48,7 +48,7 @@ class _Request:
         self._working = True
 
     def propose(self, limit: int, row: int, length: int, new: Sequence[int], tokens: Rows) -> list[int]:
-        """Return at most ``limit`` tokens; none of a drafter that fails, until the row holds another request."""
+        """Return at most ``limit`` tokens; none from a drafter that failed, until the row holds another request."""
         try:
             self._update(row, length, new, tokens)
             proposed = self._drafter.propose(limit).tokens if self._working else ()
@@ -59,11 +59,11 @@ class _Request:
             return []
 
     def _update(self, row: int, length: int, new: Sequence[int], tokens: Rows) -> None:
-        """Commit the new tokens of a request that goes on; begin with all tokens of another one."""
+        """Commit the new tokens of a request that continues; start the drafter with all tokens of another one."""
         before = length - len(new)
         known = self._length == before and tokens[row, before - len(self._newest) : before].tolist() == self._newest
         known = known and tokens[row, before:length].tolist() == list(new)
-        # Noted first: if the drafter fails at this, the request goes on without it.
+        # Set first: if the drafter fails now, the request goes on without it.
         self._length = length
         self._newest = tokens[row, max(0, length - _REMEMBERED) : length].tolist()
         if not known:
@@ -74,7 +74,7 @@ class _Request:
 
 
 class DictionaryProposer:
-    """Drafts for all requests of a batch from one open dictionary, and from their own histories if asked to."""
+    """Drafts for all requests of a batch from one open dictionary, and from their own histories if asked."""
 
     def __init__(self, vllm_config: Any) -> None:
         """Open the dictionary that ``additional_config["spectool"]["dictionary"]`` names.

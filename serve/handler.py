@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 from spectool import SpectoolError, __version__
 from spectool.runtime.decoding.drafter import Drafter
-from spectool.runtime.host.server import APIHandler
 from spectool.serve.metrics import Metrics
+from spectool.serve.mlx_lm_server import APIHandler
 from spectool.serve.model import DraftingProvider
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import RequestRefused, parse_body, parse_length, require_model

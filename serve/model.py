@@ -8,11 +8,11 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import SpectoolError
-from spectool.commands.load_model import open_target
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.host.server import ModelProvider
+from spectool.runtime.loading import open_target
+from spectool.serve.mlx_lm_server import ModelProvider
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import RequestRefused
 

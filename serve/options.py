@@ -1,61 +1,48 @@
-"""What a server is started with: the fields are options of ``serve``, and what mlx-lm's server reads."""
+"""What a server is started with, under the names that mlx-lm's server reads."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
-import click
-
-from spectool.artifacts.options import option
-from spectool.commands.options import Finite, section
 from spectool.serve.requests import AUTOMATIC
-
-_COUNT, _SHARE = click.IntRange(1), Finite(0, 1)
-_model: Callable[..., Any] = partial(option, **section("Model"))
-_address: Callable[..., Any] = partial(option, **section("Who may ask, and how much"))
-_defaults: Callable[..., Any] = partial(option, **section("Defaults of requests that do not say"))
-_cache: Callable[..., Any] = partial(option, **section("Cache"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """What a server is started with, under the names that mlx-lm's server reads."""
+    """What a server is started with.
 
-    model: str  # directory or hub id
-    num_draft_tokens: int = AUTOMATIC  # per verification at most; `AUTOMATIC` for as many as pay
-    verify: Literal["exact", "rejection"] = "rejection"  # above temperature 0, as in ``generate_step``
-    other_models: tuple[str, ...] = _model(
-        str,
-        "Another model that requests may name, drafted for from the history alone. Can be repeated.",
-        (),
-        names=["--allow-model"],
-        multiple=True,
-        metavar="M3",
-    )
-    allowed_origins: tuple[str, ...] = _address(
-        str,
-        "Web page that browsers may ask from, such as http://localhost:3000; `*` for all. Can be repeated.",
-        (),
-        names=["--allowed-origin"],
-        multiple=True,
-        metavar="URL",
-    )
-    max_body: int = _address(_COUNT, "Refuse requests with larger bodies.", 16 << 20, metavar="BYTES")
-    max_prompt_tokens: int | None = _address(
-        _COUNT, "Refuse longer prompts; by default those longer than the model was made for.", None, metavar="N"
-    )
-    max_waiting: int = _address(_COUNT, "Refuse requests while so many are waiting for their turn.", 64)
-    temp: float = _defaults(Finite(0), "Temperature.", 0.0)
-    top_p: float = _defaults(_SHARE, "Sample from tokens up to this mass.", 1.0)
-    top_k: int = _defaults(click.IntRange(0), "Sample from this many tokens; 0 from all.", 0)
-    min_p: float = _defaults(_SHARE, "Least share of the best token's probability.", 0.0)
-    max_tokens: int = _defaults(_COUNT, "Tokens of an answer.", 512, names=["-m", "--max-tokens"])
+    Attributes:
+        model: Directory or hub id.
+        other_models: More models that requests may name, drafted for from the history alone.
+        num_draft_tokens: Maximum number of draft tokens per cycle; `AUTOMATIC` for the number that is fastest.
+        verify: How drafts are verified above temperature 0, as in ``generate_step``.
+        allowed_origins: Web pages that browsers may ask from; ``*`` for all.
+        max_body: Largest body of a request, in bytes.
+        max_prompt_tokens: Longest prompt; None for what the model was made for.
+        max_waiting: Requests that may wait for their turn.
+        temp: Of requests that do not say, like ``top_p``, ``top_k``, ``min_p`` and ``max_tokens``.
+        chat_template_args: Variables of the chat template.
+        prompt_cache_size: Texts whose caches are kept.
+        prompt_cache_bytes: Largest size of these caches together; None for no limit.
+        kv_bits: Bits of quantised caches, as in ``generate_step``, like ``kv_group_size``, ``quantized_kv_start`` and
+            ``prefill_step_size``.
+    """
+
+    model: str
+    other_models: tuple[str, ...] = ()
+    num_draft_tokens: int = AUTOMATIC
+    verify: Literal["exact", "rejection"] = "rejection"
+    allowed_origins: tuple[str, ...] = ()
+    max_body: int = 16 << 20
+    max_prompt_tokens: int | None = None
+    max_waiting: int = 64
+    temp: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    max_tokens: int = 512
     chat_template_args: dict[str, Any] = field(default_factory=dict)
-    prompt_cache_size: int = _cache(
-        _COUNT, "Texts whose caches are kept, so that the next turn of a conversation costs that turn only.", 10
-    )
-    prompt_cache_bytes: int | None = _cache(_COUNT, "Drop the oldest of them beyond this.", None, metavar="BYTES")
+    prompt_cache_size: int = 10
+    prompt_cache_bytes: int | None = None
     kv_bits: int | None = None
     kv_group_size: int = 64
     quantized_kv_start: int = 5000

@@ -21,8 +21,8 @@ from spectool.runtime.decoding.sampling import Sampling, WrongSetting, make_logi
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.decoding.token_ids import TokenOutOfRange, require_tokens, vocabulary_size
-from spectool.runtime.host.server import CompletionRequest, LRUPromptCache, ResponseGenerator, install, serving
 from spectool.serve.metrics import Metrics
+from spectool.serve.mlx_lm_server import CompletionRequest, LRUPromptCache, ResponseGenerator, install, serving
 from spectool.serve.model import DraftingProvider
 from spectool.serve.requests import AUTOMATIC, RequestRefused, wrong_field
 

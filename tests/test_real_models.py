@@ -16,8 +16,8 @@ from platformdirs import user_cache_path
 
 from spectool.cli import main
 from spectool.runtime import load_drafter, stream_generate
-from spectool.runtime.host.generation import generate_step
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
+from spectool.runtime.mlx_lm_compat import generate_step
 
 pytestmark = pytest.mark.real
 MODELS = Path(os.environ.get("SPECTOOL_MODELS", user_cache_path("spectool-models")))

@@ -21,6 +21,7 @@ from mlx.utils import tree_flatten
 from spectool import TokenizerError
 from spectool.artifacts.resumable import work_path, working
 from spectool.build.inputs import Progress, Reader
+from spectool.lab.mlx_lm_training import Model, ModelArgs, save_config
 from spectool.lab.training.bits_per_byte import code_length, total
 from spectool.lab.training.classes import Classes, choose_classes, classes_of, loss_of
 from spectool.lab.training.options import TrainOptions, check
@@ -34,8 +35,7 @@ from spectool.lab.training.text import (
     load,
     prepare,
 )
-from spectool.runtime.host.importing import mlx_lm
-from spectool.runtime.host.training import Model, ModelArgs, save_config
+from spectool.runtime.mlx_lm_compat import mlx_lm
 from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.fingerprint import short
 

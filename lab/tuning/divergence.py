@@ -18,7 +18,7 @@ from spectool.artifacts.alignment import NONE, Alignment
 from spectool.artifacts.default_paths import find_artifact
 from spectool.lab.tuning.examples import Batch, Example, batch_of
 from spectool.runtime.drafters.draft_model import has_same_vocabulary
-from spectool.runtime.host.generation import make_prompt_cache
+from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.tokenization import Tokenizer
 
 GAMMA = 5

@@ -34,7 +34,7 @@ from spectool.lab.tuning.options import TuneOptions, check
 from spectool.lab.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint, points_of
 from spectool.lab.tuning.tasks import KEPT, Maker, Task, load_tasks, prepare
 from spectool.lab.tuning.tuned_model import Opened, Trainable
-from spectool.runtime.host.importing import mlx_lm
+from spectool.runtime.mlx_lm_compat import mlx_lm
 
 _VERSION = 7  # of how arguments make a model
 

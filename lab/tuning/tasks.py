@@ -39,7 +39,7 @@ from spectool.lab.tuning.examples import (
 )
 from spectool.lab.tuning.options import TuneOptions
 from spectool.lab.tuning.tuned_model import Opened
-from spectool.runtime.host.generation import make_prompt_cache
+from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.tokenization import Tokenizer
 
 KEPT = "continued-*.npy"  # in the work directory

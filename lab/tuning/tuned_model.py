@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 from mlx.utils import tree_map, tree_unflatten
 
-from spectool.runtime.host.training import dequantize_model, hf_repo_to_path, linear_to_lora_layers, save_config
-from spectool.runtime.host.training import save_model as save_weights
-from spectool.runtime.models import load_model
+from spectool.lab.mlx_lm_training import dequantize_model, hf_repo_to_path, linear_to_lora_layers, save_config
+from spectool.lab.mlx_lm_training import save_model as save_weights
+from spectool.runtime.loading import load_model
 from spectool.tokenization import Tokenizer, open_tokenizer
 
 _TOKENIZER_FILES = (

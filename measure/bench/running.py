@@ -45,8 +45,7 @@ from spectool.measure.bench.prompt_sources import Prompt, encoded, fingerprint, 
 from spectool.measure.bench.timing import Configuration, Target
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.drafters.prompt_lookup import with_prompt_lookup
-from spectool.runtime.loading import load_drafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_drafter, load_model
 from spectool.tokenization.opening import open_tokenizer
 
 

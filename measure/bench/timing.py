@@ -25,8 +25,8 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.host.generation import generate_step as plain_generate_step
-from spectool.runtime.host.generation import generation_stream, make_prompt_cache, wired_limit
+from spectool.runtime.mlx_lm_compat import generate_step as plain_generate_step
+from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, wired_limit
 
 _LEFT = 2  # tokens of a prompt that each configuration feeds itself
 _WARM_UP = 8  # tokens

@@ -1,16 +1,16 @@
-"""Taking a prompt cache back, whatever it is made of: by trimming, or to a mark before an earlier pass.
+"""Taking a prompt cache of any kind back: by trimming, or to a mark before an earlier pass.
 
 Keys and values of a token can be cut off the end of a cache. A recurrent state cannot: it is the sum of all tokens so
-far. So before a pass the caches that will not give its tokens up again are noted down. Going back means going to the
-nearest mark before the wanted place. The tokens between the two are fed again, together with the next ones. All layers
-then stand at the mark, also those that could have been trimmed, since a pass feeds every layer the same tokens.
+far. So before a pass, a mark remembers the caches that cannot be trimmed afterwards. Going back means going to the
+nearest mark before the wanted place, and feeding the tokens between the two again, together with the next ones. All
+layers then stand at the mark, also those that could have been trimmed, since a pass feeds every layer the same tokens.
 
     fed     a b c | f d1 d2 d3        | mark, then a pass over f d1 d2 d3
     wanted  a b c   f d1              d2 is wrong
     held    a b c                     f d1 is fed again before what comes next
 
-Nothing is copied. MLX arrays are values, and assigning to a slice changes the Python object only. So a second object
-for the same array goes on seeing the old content.
+Nothing is copied. MLX arrays are values, and assigning to a slice changes the Python object only, so a second object
+for the same array still sees the old content.
 """
 
 from collections.abc import Sequence
@@ -19,25 +19,24 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 
 from spectool.runtime.caches import windows
-from spectool.runtime.caches.leaves import can_trim, offsets, trim
-from spectool.runtime.caches.leaves import leaves as leaves_of
-from spectool.runtime.host.generation import KVCache, QuantizedKVCache
+from spectool.runtime.caches.leaves import can_trim, flatten, offsets, trim
+from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache
 
-_GIVES_UP_ANY = (KVCache, QuantizedKVCache)  # as they are: these can be trimmed by whatever they hold
+_ALWAYS_TRIMMABLE = (KVCache, QuantizedKVCache)  # exactly these classes: any number of tokens can be cut off
 
 
 class _Mark(NamedTuple):
     """The caches before a pass."""
 
     length: int  # tokens held
-    saved: dict[int, dict[str, Any]]  # attributes of the leaves that cannot be trimmed, by their place
+    saved: dict[int, dict[str, Any]]  # attributes of the leaves that cannot be trimmed, by place
 
 
 class Checkpoints:
     """How many tokens a prompt cache holds, and its way back.
 
     Attributes:
-        length: Tokens held, those of a pass that has been marked and perhaps not run included.
+        length: Tokens held, including those of a pass that has been marked and perhaps not run.
     """
 
     def __init__(self, cache: Sequence[Any], length: int = 0, keep: int = 1) -> None:
@@ -55,28 +54,20 @@ class Checkpoints:
         self._marks: list[_Mark] = []
         self._entries: list[Any] = []
         self._leaves: list[Any] = []
-        self._doubtful: list[int] = []
+        self._doubtful: list[int] = []  # places of the leaves that may not be trimmable
         self._look_up()
 
-    def _look_up(self) -> None:
-        """Find the leaves, and the places of those that may not give up their tokens, where entries are new."""
-        if self._entries != self._cache:
-            self._entries = list(self._cache)
-            self._leaves = leaves_of(self._entries)
-            self._doubtful = [place for place, leaf in enumerate(self._leaves) if type(leaf) not in _GIVES_UP_ANY]
-
     def mark(self, count: int, *, windows_too: bool = False) -> None:
-        """Note the caches before a pass over ``count`` tokens; to be called before every one.
+        """Mark the place before a pass over ``count`` tokens; to be called before every pass.
 
         Args:
             count: Tokens that are fed next.
-            windows_too: Also note windows that will drop tokens. Needed to go back by more than one
-                pass, or when the tokens are fed in several. The next single token then costs a copy of
-                the window.
+            windows_too: Also save windows that will drop tokens. Needed to go back by more than one pass, or when the
+                tokens are fed in several. The next single token then costs a copy of the window.
         """
         self._look_up()
         marked = bool(self._marks) and self._marks[-1].length == self.length
-        # What a mark saves beside windows depends on its place only: the one gone back to still serves.
+        # A mark at this place still serves, since it saves the same except for windows.
         if windows_too or not marked:
             if marked:
                 self._marks.pop()
@@ -87,7 +78,7 @@ class Checkpoints:
     def one_is_undone_alone(self) -> bool:
         """Return whether a token that is fed next can be taken out, but not together with the pass before it.
 
-        It is so in windows that have wrapped: each of the two would have overwritten something.
+        This is so in windows that have wrapped: each of the two would have overwritten something.
         """
         self._look_up()
         leaves = (self._leaves[place] for place in self._doubtful)
@@ -96,7 +87,7 @@ class Checkpoints:
     def rewind(self, length: int) -> int | None:
         """Take the caches back to ``length`` tokens, or to the nearest place before. Mutates them.
 
-        Works after a pass that broke off, too: what it had fed to some layers is measured layer by layer.
+        Also works after a pass that broke off, since what it has fed is measured layer by layer.
 
         Returns:
             Tokens that the caches hold now, at most ``length``: the missing ones are to be fed again.
@@ -109,12 +100,19 @@ class Checkpoints:
         while self.length > length and not self._trim(length):
             if not self._marks:
                 return None
-            # Newest first: a leaf without saved attributes can take back what came after its own mark only.
+            # Newest first: a leaf without saved attributes can only give up what came after its own mark.
             self._restore(self._marks[-1])
             if self.length > length:
                 self._marks.pop()
         del self._marks[: -self._keep]
         return self.length
+
+    def _look_up(self) -> None:
+        """Find the leaves again where entries of the cache have been replaced."""
+        if self._entries != self._cache:
+            self._entries = list(self._cache)
+            self._leaves = flatten(self._entries)
+            self._doubtful = [place for place, leaf in enumerate(self._leaves) if type(leaf) not in _ALWAYS_TRIMMABLE]
 
     def _trim(self, length: int) -> bool:
         """Trim every leaf to ``length`` tokens; where one of them cannot, leave all and return False."""
@@ -123,12 +121,10 @@ class Checkpoints:
         surpluses = [leaf.offset - at - length for leaf, at in zip(self._leaves, self._origin, strict=True)]
         if min(surpluses, default=0) < 0:
             return False
-        for place in self._doubtful:
-            if surpluses[place] and not can_trim(self._leaves[place], surpluses[place]):
-                return False
+        if not all(can_trim(self._leaves[place], surpluses[place]) for place in self._doubtful if surpluses[place]):
+            return False
         for leaf, surplus in zip(self._leaves, surpluses, strict=True):
-            if surplus:
-                trim(leaf, surplus)
+            trim(leaf, surplus)
         self.length = length
         while self._marks and self._marks[-1].length > length:
             self._marks.pop()

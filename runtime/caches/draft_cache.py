@@ -7,7 +7,7 @@ import mlx.core as mx
 
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill
-from spectool.runtime.host.generation import make_prompt_cache
+from spectool.runtime.mlx_lm_compat import make_prompt_cache
 
 KEPT_MARKS = 4  # places before the frontier where a recurrent state can be taken up again
 

@@ -1,7 +1,7 @@
-"""The parts of a prompt cache, how long each one is, and cutting tokens off its end.
+"""The parts of a prompt cache, how many tokens each one holds, and cutting tokens off its end.
 
-mlx-lm trims all layers but reports the count of the first only. It asks a cache whether it can be trimmed, but not by
-how much. The functions here look at every single cache, also inside ``CacheList``.
+mlx-lm trims all layers but reports the count of the first only, and it asks a cache whether it can be trimmed but not
+by how much. The functions here look at every single cache, also inside ``CacheList``.
 """
 
 from collections.abc import Sequence
@@ -11,21 +11,18 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.caches import windows
 
 
-def leaves(cache: Sequence[Any]) -> list[Any]:
-    """Return the caches that hold arrays, in order: ``CacheList`` members one by one."""
+def flatten(cache: Sequence[Any]) -> list[Any]:
+    """Return the caches that hold arrays (leaves), in order: ``CacheList`` members one by one."""
     found: list[Any] = []
     for entry in cache:
         members = getattr(entry, "caches", None)
-        if members is None:
-            found.append(entry)
-        else:
-            found += leaves(members)
+        found += [entry] if members is None else flatten(members)
     return found
 
 
 def offsets(cache: Sequence[Any]) -> list[int | None]:
     """Return the position of every leaf, in tokens; None for caches that do not count them."""
-    positions = [getattr(leaf, "offset", None) for leaf in leaves(cache)]
+    positions = [getattr(leaf, "offset", None) for leaf in flatten(cache)]
     return [position if isinstance(position, int) else None for position in positions]
 
 
@@ -37,7 +34,7 @@ def lengths(cache: Sequence[Any]) -> set[int]:
 def can_trim(leaf: Any, count: int) -> bool:
     """Return whether the last ``count`` (> 0) tokens can be cut off ``leaf`` without loss."""
     if isinstance(leaf, windows.KINDS):
-        return count <= windows.spare(leaf)
+        return count <= windows.trimmable(leaf)
     return bool(leaf.is_trimmable())
 
 
@@ -47,12 +44,14 @@ def trim(leaf: Any, count: int) -> None:
     Raises:
         RuntimeUnsupported: It gave up fewer tokens than asked, and cannot be used any more.
     """
+    if count <= 0:
+        return
     if isinstance(leaf, windows.KINDS):
-        windows.take_back(leaf, count)
-    elif count > 0:
-        trimmed = leaf.trim(count)
-        if trimmed != count:
-            raise RuntimeUnsupported(
-                f"{type(leaf).__name__}: expected to trim {count} tokens, trimmed {trimmed}. "
-                "Generate without a drafter, with a fresh prompt cache."
-            )
+        windows.trim_window(leaf, count)
+        return
+    trimmed = leaf.trim(count)
+    if trimmed != count:
+        raise RuntimeUnsupported(
+            f"{type(leaf).__name__}: expected to trim {count} tokens, trimmed {trimmed}. "
+            "Generate without a drafter, with a fresh prompt cache."
+        )

@@ -1,9 +1,12 @@
-"""Whether caches can be quantised."""
+"""Whether caches can be quantised: checked before any work."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import mlx.core as mx
+
 from spectool import RuntimeUnsupported
+from spectool.runtime.mlx_lm_compat import make_prompt_cache
 
 
 def require_quantizable(cache: Sequence[Any], model: object) -> None:
@@ -12,12 +15,33 @@ def require_quantizable(cache: Sequence[Any], model: object) -> None:
     Raises:
         RuntimeUnsupported: A cache has no quantised form (mlx-lm's rotating cache fails halfway).
     """
-    stuck = sorted(
-        {type(entry).__name__ for entry in cache if hasattr(entry, "to_quantized") and hasattr(entry, "max_size")}
-    )
-    if stuck:
+    without = {type(entry).__name__ for entry in cache if hasattr(entry, "to_quantized") and hasattr(entry, "max_size")}
+    if without:
         kind = getattr(model, "model_type", None) or type(model).__name__
         raise RuntimeUnsupported(
-            f"model type {kind}: kv_bits needs caches with a quantised form, got {', '.join(stuck)}. "
+            f"model type {kind}: kv_bits needs caches with a quantised form, got {', '.join(sorted(without))}. "
             "Generate without kv_bits."
         )
+
+
+def check_kv_bits(model: Any, group_size: int, choices: Sequence[int] = ()) -> None:
+    """Check that the caches of a model can be quantised in groups of ``group_size`` numbers. Computes nothing.
+
+    ``choices`` are the group sizes that the user can choose instead.
+
+    Raises:
+        RuntimeUnsupported: The group size does not divide the size of the heads.
+    """
+    cache = make_prompt_cache(model)
+    model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
+    arrays = [array for entry in cache if hasattr(entry, "to_quantized") for array in (entry.keys, entry.values)]
+    sizes = {array.shape[-1] for array in arrays if array is not None}
+    if all(size % group_size == 0 for size in sizes):
+        return
+    fitting = [choice for choice in choices if all(size % choice == 0 for size in sizes)]
+    group = "--kv-group-size" if choices else "the group size"
+    advice = f"Give --kv-group-size {fitting[-1]}" if fitting else "Leave out --kv-bits"
+    raise RuntimeUnsupported(
+        f"--kv-bits: expected heads whose size is a multiple of {group} {group_size}, the model's have "
+        f"{' and '.join(map(str, sorted(sizes)))} numbers. {advice}"
+    )

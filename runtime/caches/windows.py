@@ -1,17 +1,17 @@
-"""Caches that drop old tokens (windows): taking tokens back, and masks for several tokens at once.
+"""Caches that drop old tokens (windows): cutting tokens off their end, and masks for several tokens at once.
 
-*Sliding windows* (rotating caches). A window of M tokens serves a query with itself and the M - 1
-tokens before it. mlx-lm holds it in one of three forms (n = entries held, index = where the next single token goes):
+*Sliding windows* (rotating caches). A window of M tokens serves a query with itself and the M - 1 tokens before it.
+mlx-lm holds it in one of three forms (n = entries held, index = where the next single token goes):
 
     growing   index = offset            nothing dropped yet
     ring      n = M, index anywhere     single tokens overwrite the oldest entry in place
     in order  n = M - 1 + s = index     left by a pass over s > 1 tokens: new arrays, the oldest first
 
-So the last s tokens can be cut off again: what remains is what the next query needs. mlx-lm itself
-calls a full window untrimmable.
+So the last s tokens can be cut off again: what remains is what the next query needs. mlx-lm itself calls a full window
+untrimmable.
 
 *Chunks* (chunked caches). Before a pass all but the last M tokens are dropped, so that the tokens of the latest pass
-can be cut off again, too. mlx-lm itself believes that any number can.
+can be cut off again as well. mlx-lm itself believes that any number can.
 """
 
 from collections.abc import Iterable
@@ -20,20 +20,20 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool.runtime.host.generation import ChunkedKVCache, RotatingKVCache
+from spectool.runtime.mlx_lm_compat import ChunkedKVCache, RotatingKVCache
 
 KINDS = (RotatingKVCache, ChunkedKVCache)
 
 
 def keeps_all(window: Any, count: int = 0) -> bool:
-    """Return whether a window has dropped nothing so far, and drops nothing when ``count`` tokens more are fed."""
+    """Return whether a window has dropped nothing so far, and drops nothing when ``count`` more tokens are fed."""
     if isinstance(window, ChunkedKVCache):
         return bool(window.start_position == 0 and window.offset + count <= window.chunk_size)
     return bool(window._idx == window.offset and window.offset + count <= window.max_size)
 
 
-def spare(window: Any) -> int:
-    """Return how many of the latest tokens can be taken back so that the window is still full, or as it grew."""
+def trimmable(window: Any) -> int:
+    """Return how many of the latest tokens can be cut off so that the window is still full, or as it grew."""
     if isinstance(window, ChunkedKVCache):
         dropped = window.start_position
         return int(max(0, window.offset - dropped - window.chunk_size) if dropped else window.offset)
@@ -42,22 +42,20 @@ def spare(window: Any) -> int:
     return max(0, int(window.keys.shape[2] - window.max_size))
 
 
-def take_back(window: Any, count: int) -> None:
-    """Take the last ``count`` tokens out of ``window``. Mutates it.
+def trim_window(window: Any, count: int) -> None:
+    """Cut the last ``count`` tokens off ``window``. Mutates it.
 
     Args:
         window: A cache of one of the `KINDS`.
-        count: At most ``spare``, or all tokens of the latest pass. After the latter one stale entry
-            stands where the next token overwrites it, before anything reads it.
+        count: At most ``trimmable``, or all tokens of the latest pass. The latter leaves one stale entry where the next
+            token overwrites it, before anything reads it.
     """
-    if count <= 0:
-        return
     if isinstance(window, ChunkedKVCache):
         window.offset -= count  # what stands beyond it is overwritten
         return
     entries = window.keys.shape[2]
     if entries > window.max_size:
-        # The host cuts whatever exceeds the window off the front, so none of it may be stale.
+        # mlx-lm cuts what exceeds the window off the front, so none of it may be stale.
         left = max(entries - count, window.max_size)
         window.keys, window.values = window.keys[:, :, :left], window.values[:, :, :left]
     window.offset -= count
@@ -67,7 +65,7 @@ def take_back(window: Any, count: int) -> None:
 def use_exact_masks(leaves: Iterable[Any]) -> None:
     """Let tokens that are fed at once see what they would see one by one, also in windows that keep their start.
 
-    The host's mask for several tokens moves past the first ``keep`` tokens, which single tokens go on seeing.
+    mlx-lm's mask for several tokens moves past the first ``keep`` tokens, which single tokens go on seeing.
     Mutates the caches until ``use_host_masks``.
     """
     for leaf in leaves:
@@ -82,7 +80,7 @@ def use_host_masks(leaves: Iterable[Any]) -> None:
 
 
 def _mask(window: Any, N: int, window_size: int | None = None, return_array: bool = False) -> Any:
-    """Return the mask for ``N`` tokens, bool [N, entries]; the host's own where it is right. Same signature."""
+    """Return the mask for ``N`` tokens, bool [N, entries]; mlx-lm's own where it is right. Same signature."""
     if N == 1 or window.offset + N <= window.max_size:
         return type(window).make_mask(window, N, window_size, return_array)
     before = min(window.max_size - 1, window.offset)

@@ -1,8 +1,7 @@
 """The interface of drafters, for the generation loop and the emulator.
 
-One generation is ``start(prompt)`` and then, cycle after cycle, ``propose(limit)`` and
-``commit(tokens)``. The loop owns the truth: a drafter learns what became of its proposal
-only from the tokens that the target committed.
+One generation is ``start(prompt)`` and then, cycle after cycle, ``propose(limit)`` and ``commit(tokens)``. A drafter
+learns what became of its proposal only from the tokens that the target committed.
 """
 
 import logging
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
     from spectool.runtime.caches.draft_cache import DraftCache
-    from spectool.runtime.decoding.rejection import Draw
+    from spectool.runtime.decoding.verification import Draw
 
 
 class Proposal(NamedTuple):
@@ -24,12 +23,12 @@ class Proposal(NamedTuple):
 
     Attributes:
         tokens: Target token ids, at most the limit asked for; empty when there is no guess.
-        source: Name of the drafter that made it, for statistics and colours.
-        probabilities: Of each token when those before it are right, as the drafter sees it; empty where it does
-            not say.
-        distribution: What each token was drawn from, over the target's vocabulary: float32 [drawn, vocabulary], for the
-            leading tokens that were drawn; None where none was. The one thing on which the output relies: the tokens
-            must have been drawn from it. Whether and how far a proposal is used must be decided before they are.
+        source: Name of the drafter that made it.
+        probabilities: Of each token when those before it are right, as the drafter estimates them; empty where it makes
+            no estimate.
+        distribution: What the leading tokens were drawn from, float32 [drawn, vocabulary] over the target's vocabulary;
+            None where none was drawn. The output relies on it, and on nothing else here: the tokens must have been
+            drawn from it, and how many of them are used must be decided before they are drawn.
     """
 
     tokens: Sequence[int]
@@ -46,15 +45,15 @@ class Proposal(NamedTuple):
 def warn_switched_off(drafter: "Drafter", error: Exception) -> None:
     """Warn that ``drafter`` failed and is not asked again in this generation.
 
-    Each failure is reported, also where Python would show a warning only once. Nothing is raised where warnings are
-    errors, since a drafter never ends a generation.
+    Each failure is reported, even though Python shows equal warnings only once. Where warnings are errors it is logged,
+    since a drafter never ends a generation.
     """
     message = (
         f"drafter {drafter.name!r} is switched off for this generation: {type(error).__name__}: {error}. "
         "Decoding goes on without it; the output does not change."
     )
     try:
-        # Without a registry, nothing remembers that the same was said before.
+        # Without a registry, nothing remembers an equal warning.
         line = warn_switched_off.__code__.co_firstlineno
         warnings.warn_explicit(message, RuntimeWarning, __file__, line, module=__name__)
     except RuntimeWarning:
@@ -62,17 +61,16 @@ def warn_switched_off(drafter: "Drafter", error: Exception) -> None:
 
 
 class Drafter:
-    """Guesses the target's next tokens; never decides anything. Subclasses inherit what they do not need.
+    """Guesses the target's next tokens. Subclasses inherit what they do not need.
 
-    Implementations keep their own history. They may raise: the loop then switches them off
-    with a warning and goes on without them, so no output depends on a drafter.
+    Implementations keep their own history. They may raise: the loop then switches them off with a warning and goes on
+    without them, so no output depends on a drafter.
 
     Attributes:
         name: Name in statistics.
         costs_a_pass: Whether each draft token costs a forward pass of a model.
         cache: Of its draft model; None where there is none.
-        report: Called with each drafter that fails within this one, which goes on without it. The loop replaces it, to
-            count failures.
+        report: Called with each drafter inside this one that fails. The loop replaces it to count failures.
     """
 
     name: str
@@ -88,33 +86,32 @@ class Drafter:
         """Begin a generation after ``prompt`` (token ids); forget any earlier one."""
 
     def propose(self, limit: int) -> Proposal:
-        """Guess at most ``limit`` (>= 0) next tokens. Must not count them as committed."""
+        """Guess at most ``limit`` (>= 0) next tokens; they do not count as committed."""
         raise NotImplementedError
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Take note of the tokens (ids, at least one) that the target committed in this cycle."""
+        """Add the tokens (ids, at least one) that the target committed in this cycle to the history."""
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
-        """Guess at most ``limit`` tokens after ``tokens``, which another drafter has guessed; none if it cannot."""
+        """Guess at most ``limit`` tokens after ``tokens``, which another drafter has guessed; by default none."""
         return Proposal((), self.name)
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Draw drafts by ``draw`` from the next ``start`` on, if it can; None takes the most probable ones again."""
-        return None
 
 
 class Cycle(NamedTuple):
     """One propose-verify-commit cycle, for displays and logs.
 
     Attributes:
-        proposal: Draft tokens that were verified; empty for a plain step.
-        source: Name of the drafter that made them; empty for a plain step.
-        accepted: How many of ``proposal`` the target agreed with (a prefix of it).
+        proposal: Draft tokens that were verified; empty for a plain cycle.
+        source: Name of the drafter that made them; empty for a plain cycle.
+        accepted: Length of the prefix of ``proposal`` that the target agreed with.
         committed: Tokens that the target committed: the accepted ones, then one of its own. The last is an accepted one
             where a stop token inside the draft ended the text.
-        draft_seconds: Time of the drafter, in proposing and in taking note of what was committed.
-        pass_seconds: Time of the target, from the end of the proposal to the tokens committed. A pass that had begun
-            ahead counts from the end of the one before it.
+        draft_seconds: Time of the drafter, in ``propose`` and ``commit``.
+        pass_seconds: Time of the target, from the proposal to the committed tokens. A pass that began ahead counts from
+            the end of the one before it.
     """
 
     proposal: tuple[int, ...]

@@ -1,7 +1,7 @@
 """MLX's random state, which all generations of a thread share.
 
-A generation with a seed draws from a state of its own and leaves the shared one as it was, between two tokens, too. One
-that fails puts the state back. mlx-lm's samplers are compiled over it, and when such a function raises, the state is a
+A generation with a seed draws from a state of its own and leaves the shared one as it was, also between two tokens. One
+that fails puts the state back: mlx-lm's samplers are compiled over it, and when such a function raises, the state is a
 placeholder that can never be evaluated.
 """
 
@@ -15,7 +15,7 @@ from spectool import RuntimeUnsupported
 
 
 class Randomness:
-    """A context manager for each step of one generation."""
+    """A context manager for each cycle of one generation."""
 
     def __init__(self, seed: int | None = None) -> None:
         """Draw from a state seeded with ``seed``; None draws from the shared one.
@@ -29,7 +29,6 @@ class Randomness:
         self._before: mx.array | None = None
 
     def __enter__(self) -> None:
-        """Begin a step."""
         self._before = state()
         if self._own is not None:
             put_back(self._own)
@@ -37,14 +36,13 @@ class Randomness:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it."""
         if self._own is not None and kind is None:
             self._own = state()
         if self._before is not None and (self._own is not None or kind is not None):
             put_back(self._before)
 
     def unread(self) -> list[mx.array]:
-        """What to evaluate together with a step's tokens, so that the next step need not wait for it."""
+        """What to evaluate together with a cycle's tokens, so that the next cycle need not wait for it."""
         return [] if self._own is None else [state()]
 
 

@@ -1,7 +1,7 @@
-"""How a request chooses its tokens, as probabilities: what drawn drafts and rejection sampling need.
+"""How a request chooses its tokens: samplers whose distribution is known, and logits processors that are checked.
 
-A sampler of mlx-lm is a function from log-probabilities to tokens; the distribution it draws from is
-not known. `Sampling` is made from the same numbers and states it.
+A sampler of mlx-lm is a function from log-probabilities to tokens, and the distribution it draws from is not known.
+`Sampling` is made from the same numbers and states it, which drawn drafts and rejection sampling need.
 """
 
 import math
@@ -15,41 +15,36 @@ from typing import Any, cast
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.token_ids import require_tokens
-from spectool.runtime.host.generation import sample_utils
+from spectool.runtime.decoding.token_ids import is_id, require_tokens
+from spectool.runtime.mlx_lm_compat import sample_utils
 
 Sampler = Callable[[mx.array], mx.array]
 LogitsProcessor = Callable[[mx.array, mx.array], mx.array]
 _LARGEST_BIAS = 1e30  # with the least temperature, still a float32
 _LEAST_TEMPERATURE = 1e-6  # logits divided by less than this leave float32
-# Settings with their least and largest value; float("inf") for no limit.
-_NUMBERS: dict[str, tuple[float, float]] = {
-    "temp": (0, math.inf),
-    "top_p": (0, 1),
-    "min_p": (0, 1),
-    "xtc_probability": (0, 1),
-    "xtc_threshold": (0, 0.5),
+_MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
+# Settings with their kind, least and largest value.
+_SETTINGS: dict[str, tuple[Any, float, float]] = {
+    "temp": (Real, 0, math.inf),
+    "top_p": (Real, 0, 1),
+    "min_p": (Real, 0, 1),
+    "min_tokens_to_keep": (Integral, 1, math.inf),
+    "top_k": (Integral, 0, math.inf),
+    "xtc_probability": (Real, 0, 1),
+    "xtc_threshold": (Real, 0, 0.5),
 }
-_COUNTS = {"min_tokens_to_keep": 1, "top_k": 0}
 # Logits with the largest bias stay a float32 under any of these.
 _PENALTIES = {
     "repetition_penalty": (1e-6, 1e6),
     "presence_penalty": (-1e6, 1e6),
     "frequency_penalty": (-1e6, 1e6),
 }
-_MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
 
 
 class WrongSetting(RuntimeUnsupported):
-    """A setting of sampling that means nothing.
-
-    Attributes:
-        name: The setting, such as ``top_p``.
-        problem: What was expected, and what was given.
-    """
+    """A setting (``name``) of sampling that is out of range; ``problem`` says what was expected and what was given."""
 
     def __init__(self, name: str, problem: str) -> None:
-        """Say what is wrong with the setting ``name``."""
         super().__init__(f"{name}: {problem}")
         self.name, self.problem = name, problem
 
@@ -61,11 +56,11 @@ class Sampling:
     All settings are checked when it is made; a wrong one is a `WrongSetting`, a `RuntimeUnsupported` that names it.
 
     Attributes:
-        temp: Temperature; 0 takes the most probable token, whatever the rest says.
+        temp: Temperature; 0 takes the most probable token, and the other settings do not matter.
         top_p: Most probable tokens up to this mass; 0 and 1 for all.
         min_p: Least probability, as a share of the best token's; 0 for all.
         min_tokens_to_keep: Keep at least this many tokens, even where ``min_p`` would not.
-        top_k: So many most probable tokens; 0, or as many as the model has, for all.
+        top_k: Keep this many most probable tokens; 0, or as many as the model has, for all.
         xtc_probability: How often all tokens above the threshold but the least of them are left out.
         xtc_threshold: Least probability of what is left out then, 0 to 0.5.
         xtc_special_tokens: Token ids that are never left out then.
@@ -83,19 +78,15 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Check the settings, and make them numbers of Python's own, which is what mlx-lm takes."""
-        for name, (least, most) in _NUMBERS.items():
-            value = _number(name, getattr(self, name), Real, "a number", least, most)
-            object.__setattr__(self, name, value)
+        for name, (kind, least, most) in _SETTINGS.items():
+            object.__setattr__(self, name, _number(name, getattr(self, name), kind, least, most))
         if 0 < self.temp < _LEAST_TEMPERATURE:
             raise WrongSetting("temp", f"expected 0 or at least {_LEAST_TEMPERATURE:f}, got {self.temp!r}")
-        for name, least in _COUNTS.items():
-            value = _number(name, getattr(self, name), Integral, "a whole number", least, math.inf)
-            object.__setattr__(self, name, value)
         special = self.xtc_special_tokens
         if isinstance(special, str) or not isinstance(special, Iterable):
             raise WrongSetting("xtc_special_tokens", f"expected token ids, got {special!r}")
-        ids = [_number("xtc_special_tokens", token, Integral, "token ids", 0, math.inf) for token in special]
-        object.__setattr__(self, "xtc_special_tokens", tuple(ids))
+        ids = tuple(_number("xtc_special_tokens", token, Integral, 0, math.inf, "token ids") for token in special)
+        object.__setattr__(self, "xtc_special_tokens", ids)
 
     def __call__(self, logprobs: mx.array) -> mx.array:
         """Draw a token from each row of log-probabilities [rows, vocabulary], with mlx-lm's own sampler; lazy."""
@@ -105,16 +96,10 @@ class Sampling:
         return host(logprobs)
 
     def probabilities(self, logits: mx.array) -> mx.array:
-        """Return the distribution that a token is drawn from; lazy.
+        """Return the distribution that a token is drawn from, float32 [..., vocabulary]; lazy.
 
         The filters are mlx-lm's, in its order. XTC is a mixture: its coin decides between two filters. None of them
-        needs normalised logits, which saves a vocabulary's exponentials.
-
-        Args:
-            logits: Logits or log-probabilities [..., vocabulary].
-
-        Returns:
-            Probabilities, float32 [..., vocabulary].
+        needs normalised logits [..., vocabulary], which saves a vocabulary's exponentials.
         """
         if self.temp == 0:
             return (mx.arange(logits.shape[-1]) == mx.argmax(logits, axis=-1, keepdims=True)).astype(mx.float32)
@@ -136,7 +121,7 @@ class Sampling:
         if 0 < self.top_k < logits.shape[-1]:
             logits = sample_utils.apply_top_k(logits, self.top_k)
         chosen = mx.softmax(logits.astype(mx.float32) * (1 / self.temp), axis=-1)
-        return chosen / total(chosen)[..., None]
+        return chosen / block_sum(chosen)[..., None]
 
     def _host(self, vocabulary: int) -> Sampler:
         """mlx-lm's sampler for a model with this many tokens; it refuses what is no restriction at all."""
@@ -158,43 +143,13 @@ class Sampling:
         return [token for token in self.xtc_special_tokens if token < vocabulary]
 
 
-def _number(name: str, value: Any, kind: Any, expected: str, least: float, most: float) -> Any:
-    """Return a setting that is a number of this kind in these bounds; NaN and infinity never are."""
-    plain: float = math.nan
-    if isinstance(value, kind) and not isinstance(value, bool):
-        with suppress(OverflowError):  # a whole number that is larger than any float
-            plain = int(value) if kind is Integral else float(value)
-    if not least <= plain <= most or plain == math.inf:
-        bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of at least {least}"
-        raise WrongSetting(name, f"expected {expected} {bounds}, got {value!r}")
-    return plain
-
-
-def total(weights: mx.array) -> mx.array:
-    """Return the sum of each of ``weights`` [..., vocabulary]; MLX's own loses rare tokens on a CPU; lazy."""
-    return mx.sum(mx.sum(in_blocks(weights), axis=-1), axis=-1)
-
-
-def in_blocks(weights: mx.array) -> mx.array:
-    """Return ``weights`` [..., vocabulary] as blocks of neighbours [..., blocks, blocks], zeros at the end; lazy."""
-    blocks = math.isqrt(weights.shape[-1] - 1) + 1
-    if missing := blocks * blocks - weights.shape[-1]:
-        weights = mx.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
-    return weights.reshape(*weights.shape[:-1], blocks, blocks)
-
-
 class LogitBias:
-    """Adds a number to the logits of some tokens.
-
-    Attributes:
-        tokens: Their ids.
-    """
+    """Adds numbers to the logits of some tokens, after checking that the model has them."""
 
     def __init__(self, biases: Mapping[int, float]) -> None:
         """Add ``biases``, by token id."""
         for token, bias in biases.items():
-            whole = isinstance(token, Integral) and not isinstance(token, bool)
-            if not whole or not isinstance(bias, Real) or math.isnan(bias) or bias > _LARGEST_BIAS:
+            if not is_id(token) or not isinstance(bias, Real) or math.isnan(bias) or bias > _LARGEST_BIAS:
                 raise WrongSetting(
                     "logit_bias",
                     f"expected token ids and numbers up to {_LARGEST_BIAS:g} to add, such as {{13: -5.0}}, "
@@ -206,11 +161,7 @@ class LogitBias:
         self._checked = -1  # vocabulary that has all the tokens
 
     def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
-        """Return logits [1, vocabulary] with the biases added; lazy.
-
-        Raises:
-            TokenOutOfRange: The model does not have one of the tokens.
-        """
+        """Return logits [1, vocabulary] with the biases added; lazy."""
         if logits.shape[-1] != self._checked or self._indices is None:
             require_tokens("logit_bias", self.tokens, logits.shape[-1])
             self._checked, self._indices = logits.shape[-1], mx.array(self.tokens)
@@ -220,21 +171,21 @@ class LogitBias:
 def make_logits_processors(logit_bias: Mapping[int, float] | None = None, **penalties: Any) -> list[LogitsProcessor]:
     """Return the processors that mlx-lm's function of this name makes, with biases and penalties that are checked.
 
-    `generate_step` looks into mlx-lm's own as well. Inside a function of yours it cannot, and there only these check.
+    `generate_step` also checks those that mlx-lm made. It cannot look inside a function of yours; only these check
+    themselves there.
 
     Args:
         logit_bias: Numbers to add to logits, by token id.
         **penalties: ``repetition_penalty``, ``presence_penalty``, ``frequency_penalty`` and their ``_context_size``.
 
     Raises:
-        RuntimeUnsupported: A bias is no number, or a penalty or its context size is out of range. A token that the
-            model does not have is refused when it generates.
+        WrongSetting: One of them is out of range. A token that the model does not have is refused when it generates.
     """
     for name, value in penalties.items():
         if name.endswith("_context_size"):
-            _number(name, value, Integral, "a whole number", 0, _MOST_RECENT)
+            _number(name, value, Integral, 0, _MOST_RECENT)
         elif name in _PENALTIES and value is not None and value != 0:  # 0 is none, as in mlx-lm
-            _number(name, value, Real, "0 or a number", *_PENALTIES[name])
+            _number(name, value, Real, *_PENALTIES[name], expected="0 or a number")
     biases: list[LogitsProcessor] = [LogitBias(logit_bias)] if logit_bias else []
     return [*biases, *sample_utils.make_logits_processors(**penalties)]
 
@@ -249,8 +200,7 @@ def biased_tokens(processor: Any) -> list[int]:
     if code is None or getattr(processor, "__module__", None) != sample_utils.__name__:
         return []
     cells = dict(zip(code.co_freevars, processor.__closure__ or (), strict=True))
-    indices = cells["indices"].cell_contents if "indices" in cells else mx.array([])
-    return cast("list[int]", indices.tolist())
+    return cast("list[int]", cells["indices"].cell_contents.tolist()) if "indices" in cells else []
 
 
 def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: mx.array | None) -> mx.array:
@@ -259,12 +209,11 @@ def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: m
     Args:
         logits: Shape [rows, vocabulary], one row for each position.
         processors: Applied in order to the logits [1, vocabulary] of each row.
-        tokens: All tokens before the last row, shape [history + rows - 1]: row ``i`` is after
-            ``history + i`` of them. None where there are no processors.
+        tokens: All tokens before the last row, shape [history + rows - 1]; None where there are no processors.
 
     Returns:
-        Logits [positions, vocabulary]. Fewer positions than rows where a processor refuses a text by raising, as
-        grammars do: those before it. A refusal of the first row is raised: nothing but that text goes before it.
+        Logits [positions, vocabulary]: those before the first text that a processor refuses by raising, as grammars do.
+        A refusal of the first row is raised, since nothing but committed text goes before it.
     """
     if not processors or tokens is None:
         return logits
@@ -291,3 +240,29 @@ def log_probabilities(logits: mx.array) -> mx.array:
 def row_by_row(sampler: Sampler, logprobs: mx.array) -> mx.array:
     """Call ``sampler`` for each row [1, vocabulary] by itself; return the tokens [rows]."""
     return mx.concatenate([sampler(logprobs[row : row + 1]) for row in range(logprobs.shape[0])])
+
+
+def block_sum(weights: mx.array) -> mx.array:
+    """Return the sum of each of ``weights`` [..., vocabulary]; MLX's own loses rare tokens on a CPU; lazy."""
+    return mx.sum(mx.sum(in_blocks(weights), axis=-1), axis=-1)
+
+
+def in_blocks(weights: mx.array) -> mx.array:
+    """Return ``weights`` [..., vocabulary] as blocks of neighbours [..., blocks, blocks], zeros at the end; lazy."""
+    blocks = math.isqrt(weights.shape[-1] - 1) + 1
+    if missing := blocks * blocks - weights.shape[-1]:
+        weights = mx.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
+    return weights.reshape(*weights.shape[:-1], blocks, blocks)
+
+
+def _number(name: str, value: Any, kind: Any, least: float, most: float, expected: str = "") -> Any:
+    """Return a setting that is a number of this kind in these bounds; NaN and infinity never are."""
+    plain: float = math.nan
+    if isinstance(value, kind) and not isinstance(value, bool):
+        with suppress(OverflowError):  # a whole number that is larger than any float
+            plain = int(value) if kind is Integral else float(value)
+    if not least <= plain <= most or plain == math.inf:
+        expected = expected or ("a whole number" if kind is Integral else "a number")
+        bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of at least {least}"
+        raise WrongSetting(name, f"expected {expected} {bounds}, got {value!r}")
+    return plain

@@ -1,4 +1,4 @@
-"""Counts of one generation or replay, and the ratios that users compare (design: words)."""
+"""What drafting did in one generation or replay, and the ratios that users compare."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,8 +19,8 @@ class Failure(NamedTuple):
 class DraftStatistics:
     """What drafting did so far. Mutable: the loop adds each pass, and then each token as it yields it.
 
-    A stop string, or the reader, can end the text before tokens that the last pass has found. These count neither as
-    tokens nor as accepted.
+    A stop string, or the reader, can end the text before all tokens of the last pass are yielded. The others count
+    neither as tokens nor as accepted.
 
     Attributes:
         passes: Target forward passes after the prompt (verification steps), in cycles.
@@ -28,8 +28,8 @@ class DraftStatistics:
         proposed: Draft tokens sent to verification.
         accepted: Tokens yielded that had been drafted.
         drafted_passes: Passes that verified at least one draft token.
-        proposed_by: Proposed draft tokens by source name.
-        accepted_by: Accepted draft tokens by source name.
+        proposed_by: Proposed draft tokens by the drafter's name.
+        accepted_by: Accepted draft tokens by the drafter's name.
         failures: Drafters that failed, one entry for each drafter and generation.
         controller: What chooses the draft length of the generation; None where it is fixed.
     """
@@ -85,7 +85,7 @@ class DraftStatistics:
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted / proposed draft tokens (alpha); 0.0 when nothing was proposed."""
+        """Accepted / proposed draft tokens (alpha)."""
         return self.accepted / self.proposed if self.proposed else 0.0
 
     @property

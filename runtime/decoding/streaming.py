@@ -1,10 +1,10 @@
-"""Text as it is generated: mlx-lm's ``stream_generate`` with a drafter."""
+"""Text as it is generated, and the whole text: mlx-lm's ``stream_generate`` and ``generate`` with a drafter."""
 
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 
@@ -12,12 +12,11 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.stop_strings import StopStrings
 from spectool.runtime.decoding.token_ids import TokenOutOfRange
-from spectool.runtime.host.generation import GenerationResponse as HostResponse
-from spectool.runtime.host.generation import TokenizerWrapper, generation_stream, wired_limit
-
-if TYPE_CHECKING:
-    from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.mlx_lm_compat import GenerationResponse as HostResponse
+from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
 
 
 @dataclass
@@ -43,7 +42,7 @@ def stream_generate(
     *,
     drafter: Drafter | None = None,
     max_tokens: int = 256,
-    num_draft_tokens: "int | Controller | None" = None,
+    num_draft_tokens: int | Controller | None = None,
     on_cycle: Callable[[Cycle], None] | None = None,
     stop_strings: Sequence[str] = (),
     **kwargs: Any,
@@ -72,21 +71,19 @@ def stream_generate(
         prompt: Text, or token ids of shape [tokens].
         drafter: Source of draft tokens; None decodes plainly.
         max_tokens: Tokens to generate; -1 for no limit, not 0.
-        num_draft_tokens: Maximum number of draft tokens per cycle. None chooses the number that is fastest on this
-            machine, and calls with the same model and drafter share what is learnt. A `Controller` chooses by what
-            it has learnt itself.
+        num_draft_tokens: Maximum number of draft tokens per cycle; None chooses the number that is fastest.
         on_cycle: Called for each cycle before its first token is yielded.
-        stop_strings: Texts that end the generation; the text ends before them. What may be the beginning
-            of one is held back until the next response decides.
-        **kwargs: Further options of ``generate_step``, such as ``sampler``, ``logits_processors`` and ``prompt_cache``.
+        stop_strings: Texts that end the generation; the text ends before them. What may be the beginning of one is held
+            back until the next response decides.
+        **kwargs: Further options of `generate_step`, such as ``sampler``, ``logits_processors`` and ``prompt_cache``.
 
     Yields:
-        A response for each token but an end-of-text token, and the last one with the
-        rest of the text and ``finish_reason`` "stop" or "length".
+        A response for each token but an end-of-text token, and the last one with the rest of the text and
+        ``finish_reason`` "stop" or "length".
 
     Raises:
-        RuntimeUnsupported: ``max_tokens`` is 0, the prompt is empty, or the model's caches
-            do not allow what is asked. Or (`TokenOutOfRange`) the tokenizer made a token that the model does not have.
+        RuntimeUnsupported: ``max_tokens`` is 0, the prompt is empty, or the model's caches do not allow what is asked.
+            Or (`TokenOutOfRange`) the tokenizer made a token that the model does not have.
     """
     if max_tokens == 0:
         raise RuntimeUnsupported("max_tokens: expected a positive number, or -1 for no limit, got 0.")
@@ -111,8 +108,8 @@ def stream_generate(
             )
         except TokenOutOfRange as error:
             raise error.spelled_by(tokenizer) from None
-        # Closed before the wired limit is restored, and whenever the reader stops early. So the caches are
-        # consistent at once, not when the garbage collector comes by.
+        # Closed before the wired limit is restored, and as soon as the reader stops: the caches are consistent at once,
+        # not when the garbage collector gets there.
         with closing(steps):
             began = time.perf_counter()
             prompt_seconds = 0.0
@@ -120,9 +117,9 @@ def stream_generate(
                 if count == 1:
                     prompt_seconds = time.perf_counter() - began
                     began = time.perf_counter()
-                said, finish = text.add(token, last=count == max_tokens)
+                segment, finish_reason = text.add(token, last=count == max_tokens)
                 yield GenerationResponse(
-                    text=said,
+                    text=segment,
                     token=token,
                     logprobs=logprobs,
                     from_draft=from_draft,
@@ -131,11 +128,48 @@ def stream_generate(
                     generation_tokens=count,
                     generation_tps=count / (time.perf_counter() - began),
                     peak_memory=mx.get_peak_memory() / 1e9,
-                    finish_reason=finish,
+                    finish_reason=finish_reason,
                     drafting=drafting,
                 )
-                if finish is not None:
+                if finish_reason is not None:
                     return
+
+
+def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool = False, **kwargs: Any) -> str:
+    """Generate the whole text after ``prompt``: use it instead of ``mlx_lm.generate``, with a drafter.
+
+    Takes the options of `stream_generate`. With ``verbose``, prints the text as it comes, and then figures.
+
+    Examples:
+        >>> from mlx_lm import load
+        >>> from spectool.runtime import generate, load_drafter
+        >>> from spectool.runtime.demo_models import demo_path
+        >>> model, tokenizer = load(str(demo_path("target")))
+        >>> generate(model, tokenizer, "Most w Jaworowcu", drafter=load_drafter(tokenizer), max_tokens=8)
+        'zamknięty do końca'
+    """
+    segments: list[str] = []
+    response = None
+    for response in stream_generate(model, tokenizer, prompt, **kwargs):
+        segments.append(response.text)
+        if verbose:
+            print(response.text, end="", flush=True)
+    if verbose and response is not None:
+        print(
+            f"\n{'=' * 10}\n"
+            f"Prompt: {response.prompt_tokens} tokens, {response.prompt_tps:.3f} tokens-per-sec\n"
+            f"Generation: {response.generation_tokens} tokens, {response.generation_tps:.3f} tokens-per-sec, "
+            f"{response.drafting.tokens_per_pass:.3f} tokens per pass\n"
+            f"Peak memory: {response.peak_memory:.3f} GB"
+        )
+    return "".join(segments)
+
+
+def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
+    """Return the token ids of a text; BOS is added unless the text begins with it, as in mlx-lm."""
+    bos = tokenizer.bos_token
+    ids: list[int] = tokenizer.encode(prompt, add_special_tokens=bos is None or not prompt.startswith(bos))
+    return ids
 
 
 class _Text:
@@ -144,28 +178,15 @@ class _Text:
     def __init__(self, tokenizer: Any, stop_strings: Sequence[str]) -> None:
         self.end_tokens = frozenset(tokenizer.eos_token_ids)
         self._detokenizer = tokenizer.detokenizer
-        self._stops = None
-        if any(stop_strings):
-            from spectool.runtime.decoding.stop_strings import StopStrings
-
-            self._stops = StopStrings(stop_strings)
+        self._stops = StopStrings(stop_strings)
 
     def add(self, token: int, last: bool) -> tuple[str, str | None]:
         """Return the text that ``token`` completes, and the reason if it ends there: "stop" or "length"."""
-        finish = "stop" if token in self.end_tokens else "length" if last else None
-        if finish != "stop":
+        finish_reason = "stop" if token in self.end_tokens else "length" if last else None
+        if finish_reason != "stop":
             with suppress(IndexError, TypeError):  # a row of the model for which the tokenizer has no token
                 self._detokenizer.add_token(token)
-        if finish is not None:
+        if finish_reason is not None:
             self._detokenizer.finalize()
-        text, stopped = self._detokenizer.last_segment, False
-        if self._stops is not None:
-            text, stopped = self._stops.add(text, last=finish is not None)
-        return text, "stop" if stopped else finish
-
-
-def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
-    """Return the token ids of a text; BOS is added unless the text begins with it, as in mlx-lm."""
-    bos = tokenizer.bos_token
-    ids: list[int] = tokenizer.encode(prompt, add_special_tokens=bos is None or not prompt.startswith(bos))
-    return ids
+        text, stopped = self._stops.add(self._detokenizer.last_segment, last=finish_reason is not None)
+        return text, "stop" if stopped else finish_reason

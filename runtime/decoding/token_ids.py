@@ -1,7 +1,7 @@
 """Which token ids a model has.
 
 A tokenizer can have more tokens than the model has rows: Gemma 3's has 262,145, the model 262,144. MLX does not check
-indices. So an id beyond the last row reads or writes foreign memory, be it in the embedding, a penalty or a bias. The
+indices, so an id beyond the last row reads or writes foreign memory, be it in the embedding, a penalty or a bias. The
 limit is the number of the model's own logits; mlx-lm makes the embedding of the same size.
 """
 
@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 
 import mlx.core as mx
 
@@ -19,25 +19,19 @@ _known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id: models are dictio
 
 
 class TokenOutOfRange(RuntimeUnsupported):
-    """A token id that the model does not have.
-
-    Attributes:
-        name: Where it was given, such as ``prompt``.
-        token: The id.
-        vocabulary: Number of ids that the model has.
-    """
+    """A token id that the model does not have; ``name`` says where it was given, such as ``prompt``."""
 
     def __init__(self, name: str, token: Any, vocabulary: int, tokenizer: Any = None) -> None:
-        """Name the token, as ``tokenizer`` (of transformers or mlx-lm) spells it, where one is given."""
+        """Name the token, with its text where ``tokenizer`` (of transformers or mlx-lm) has one."""
         self.name, self.token, self.vocabulary = name, token, vocabulary
-        text = _spelled(token, tokenizer)
+        text = _text_of(token, tokenizer)
         super().__init__(
             f"{name}: token {token!r}{'' if text is None else f' ({text!r})'}: the model has "
             f"{vocabulary:,} rows, expected an id from 0 to {vocabulary - 1}. Leave this token out"
         )
 
     def spelled_by(self, tokenizer: Any) -> "TokenOutOfRange":
-        """Return the same error with the token as ``tokenizer`` spells it."""
+        """Return the same error with the text of the token in ``tokenizer``."""
         return TokenOutOfRange(self.name, self.token, self.vocabulary, tokenizer)
 
 
@@ -46,56 +40,42 @@ def vocabulary_size(model: Any) -> int:
 
     Read from the shape of a pass that is built and never computed. It is built once for each model.
     """
-    known = _known.get(id(model))
+    key = id(model)
+    known = _known.get(key)
     if known is not None and known[0]() is model:
         return known[1]
     size = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
-    key = id(model)
     with suppress(TypeError):  # an object that takes no weak references
         _known[key] = weakref.ref(model, lambda _: _known.pop(key, None)), size
     return size
 
 
 def require_tokens(name: str, tokens: Sequence[int], vocabulary: int, tokenizer: Any = None) -> None:
-    """Check that the model has all of ``tokens``.
-
-    Args:
-        name: Where they were given, for the error.
-        tokens: Token ids.
-        vocabulary: Number of ids that the model has.
-        tokenizer: Spells the wrong token in the error.
+    """Check that a model with ``vocabulary`` token ids has all of ``tokens``, which were given as ``name``.
 
     Raises:
-        TokenOutOfRange: One of them is not among these.
+        TokenOutOfRange: It does not. The error has the token's text in ``tokenizer``.
     """
     # Whole lists are compared at the speed of C; only a list with a wrong token is read one by one.
     if tokens and not (set(map(type, tokens)) <= {int} and min(tokens) >= 0 and max(tokens) < vocabulary):
         for token in tokens:
-            if not _is_id(token) or not 0 <= token < vocabulary:
+            if not is_id(token) or not 0 <= token < vocabulary:
                 raise TokenOutOfRange(name, token, vocabulary, tokenizer)
 
 
 def require_lengths(max_tokens: Any, num_draft_tokens: Any) -> None:
-    """Check the number of tokens to generate, and of draft tokens where that is a number.
-
-    Raises:
-        RuntimeUnsupported: One is not a whole number, or is out of range.
-    """
-    if not _is_id(max_tokens) or max_tokens < -1:
+    """Raise `RuntimeUnsupported` where a number of tokens is not a whole number, or is out of range."""
+    if not is_id(max_tokens) or max_tokens < -1:
         raise RuntimeUnsupported(f"max_tokens: expected a whole number, or -1 for no limit, got {max_tokens!r}")
     number = isinstance(num_draft_tokens, str | Real)
-    if number and (not _is_id(num_draft_tokens) or num_draft_tokens < 0):
+    if number and (not is_id(num_draft_tokens) or num_draft_tokens < 0):
         raise RuntimeUnsupported(
             f"num_draft_tokens: expected None, a whole number of at least 0 or a Controller, got {num_draft_tokens!r}"
         )
 
 
 def prompt_ids(prompt: mx.array | Sequence[int]) -> list[int]:
-    """Token ids of a prompt, shape [tokens], as Python integers.
-
-    Raises:
-        RuntimeUnsupported: It is empty, or an array of something else.
-    """
+    """Token ids of a prompt as Python integers; `RuntimeUnsupported` if it is empty or an array of something else."""
     if (prompt.size if isinstance(prompt, mx.array) else len(prompt)) == 0:
         raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
     if not isinstance(prompt, mx.array):
@@ -110,16 +90,17 @@ def prompt_ids(prompt: mx.array | Sequence[int]) -> list[int]:
 
 def as_ids(tokens: Sequence[Any]) -> list[int]:
     """Token ids as Python integers; what is no id stays, for `require_tokens` to name."""
-    return [int(token) if _is_id(token) else token for token in tokens]
+    return [int(token) if is_id(token) else token for token in tokens]
 
 
-def _is_id(token: Any) -> bool:
+def is_id(token: Any) -> TypeGuard[int]:
+    """Whether this is a whole number; a truth value is not."""
     return isinstance(token, Integral) and not isinstance(token, bool)
 
 
-def _spelled(token: Any, tokenizer: Any) -> str | None:
+def _text_of(token: Any, tokenizer: Any) -> str | None:
     """Return the text of a token; None where the tokenizer does not have it either."""
-    if not _is_id(token):
+    if not is_id(token):
         return None
     try:
         return str(tokenizer.convert_ids_to_tokens([token])[0] or "") or None

@@ -15,7 +15,7 @@ works, so it takes the longer of the two. The k of the best ratio is used. Two r
 - *Losses are bounded.* The time that drafting really lost against plain decoding is summed up. Beyond
   `ALLOWANCE` plain passes, and `MARGIN` of the time since, there is no drafting, whatever the estimates are.
 
-Nothing here reads a clock or runs a model: `Proposer` measures.
+Nothing here reads a clock or runs a model: `GuardedDrafter` measures.
 """
 
 from collections import deque

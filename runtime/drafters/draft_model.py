@@ -20,7 +20,7 @@ from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import ids
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.rejection import Draw
+    from spectool.runtime.decoding.verification import Draw
 
 
 class ModelDrafter(Drafter):

@@ -11,7 +11,7 @@ accepted. It is settled before anything is drawn, as it must be (docs/sampling.m
 from collections.abc import Sequence
 
 from spectool.runtime.decoding.drafter import Proposal, accepted_length
-from spectool.runtime.decoding.rejection import Draw
+from spectool.runtime.decoding.verification import Draw
 from spectool.runtime.translation.drawing import NextTokens, draw_tokens
 from spectool.runtime.translation.protocol import DraftSource, Translator
 

@@ -27,7 +27,7 @@ from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.draft_length.acceptance import Acceptance
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.rejection import Draw
+    from spectool.runtime.decoding.verification import Draw
 
 PRIOR = 0.5  # of a token being right, or of what a drafter says of it
 _PRIOR_TOKENS = 4.0  # observed tokens that the prior counts for

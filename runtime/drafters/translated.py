@@ -11,7 +11,7 @@ from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.translation.protocol import DraftSource, Translator
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.rejection import Draw
+    from spectool.runtime.decoding.verification import Draw
     from spectool.runtime.drafters.drawn import DrawnDrafts
 
 

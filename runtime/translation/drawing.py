@@ -10,8 +10,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.runtime.decoding.rejection import Draw
 from spectool.runtime.decoding.sampling import Sampling, processed
+from spectool.runtime.decoding.verification import Draw
 from spectool.runtime.translation.outlook import Outlook, Over, Scorer
 from spectool.runtime.translation.protocol import Constraint, DraftContext
 from spectool.runtime.translation.spelling import CHECKED, Speller

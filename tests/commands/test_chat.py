@@ -20,8 +20,7 @@ from spectool.commands.model_options import DraftingChoice
 from spectool.runtime.chat_template import rendered
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.loading import load_drafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_drafter, load_model
 from spectool.tests.commands.chatting import chat_model
 from spectool.tests.runtime.models import plain
 from spectool.tests.runtime.renumbered import renumbered_target

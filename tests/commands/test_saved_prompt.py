@@ -12,8 +12,7 @@ from spectool.build import build_alignment
 from spectool.cli import main
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.loading import load_drafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.prompt_cache import load_prompt_cache
 from spectool.tests.commands.chatting import chat_model
 from spectool.tests.runtime.models import KINDS, plain, tiny_model

@@ -78,7 +78,7 @@ class Guesser(Drafter):
 
 
 class Fixed(Drafter):
-    """Always the same proposal, whatever the limit."""
+    """Always the same proposal, regardless of the limit."""
 
     name = "fixed"
 

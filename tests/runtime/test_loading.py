@@ -20,8 +20,7 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.loading import load_drafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.translation.factory import STRATEGIES, make_translator
 from spectool.tests.runtime.models import plain, tiny_model
 from spectool.tokenization import Tokenizer, open_tokenizer

@@ -1,4 +1,4 @@
-"""Saved prompt caches: what comes back goes on as if it had never been away, target and draft."""
+"""Saved prompt caches: a generation continues from a loaded one as from the one that was saved, target and draft."""
 
 import json
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_files_without_a_draft(tmp_path: Path) -> None:
 
 
 def test_what_a_loaded_drafter_is_made_of(tmp_path: Path) -> None:
-    """A draft model is found behind a translator, and behind a hybrid."""
+    """The cache of a draft model is found through a translator, and through a hybrid."""
     path, model = tmp_path / "cache.safetensors", tiny_model()
     translator = IntersectionTranslator(SAME, SAME, {}.__getitem__)
     saved = HybridDrafter([Oracle([]), TranslatedDrafter(ModelSource(model), translator)], 0.0)

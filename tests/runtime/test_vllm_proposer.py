@@ -102,7 +102,7 @@ def chained_text(choice: random.Random) -> list[int]:
     return text + text
 
 
-def test_rows_that_change_hands_begin_anew(dictionary: Path) -> None:
+def test_a_row_that_changes_hands_starts_again(dictionary: Path) -> None:
     choice = random.Random(7)
     proposer = DictionaryProposer(config(dictionary, history=True, min_probability=0.0))
     fresh = [choice.sample(range(60, 160), 40) for _ in range(4)]

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from spectool import RuntimeUnsupported, TokenizerError
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.tokenization import open_tokenizer
 
 

@@ -10,7 +10,7 @@ from spectool import CorpusError
 from spectool.measure.bench.experiment import KINDS, LANGUAGES, Prompts
 from spectool.measure.bench.prompt_sources import draw, encoded, fingerprint, load_prompts
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.tokenization import open_tokenizer
 
 TOKENIZER = open_tokenizer(demo_path("target"))

@@ -15,8 +15,7 @@ from spectool.artifacts.manifest import seal
 from spectool.commands.bench import differences
 from spectool.measure.bench.running import count
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.loading import load_drafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_drafter, load_model
 from spectool.tests.measure.bench.recorded import TARGET, replayed, run
 
 pytestmark = pytest.mark.system

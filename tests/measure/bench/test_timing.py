@@ -18,7 +18,7 @@ from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 
 PASS, READ = 0.2, 0.6  # seconds: of a pass of the target, of a drafter that reads a prompt
 TOLERANCE = 0.18

@@ -6,7 +6,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, ChunkedKVCache, RotatingKVCache, make_prompt_cache
 
-from spectool.runtime.caches.leaves import leaves, lengths, offsets
+from spectool.runtime.caches.leaves import flatten, lengths, offsets
 
 
 def content(leaf: Any) -> list[mx.array]:
@@ -26,7 +26,7 @@ def assert_holds(model: Any, cache: Sequence[Any], tokens: Sequence[int]) -> Non
     fresh = make_prompt_cache(model)
     if tokens:
         mx.eval(model(mx.array([list(tokens)]), cache=fresh))
-    for number, (is_, should) in enumerate(zip(leaves(cache), leaves(fresh), strict=True)):
+    for number, (is_, should) in enumerate(zip(flatten(cache), flatten(fresh), strict=True)):
         assert offsets([is_]) == offsets([should]) and lengths([is_]) <= {len(tokens)}, f"leaf {number}"
         assert "make_mask" not in vars(is_)
         for got, expected in zip(content(is_), content(should), strict=True):

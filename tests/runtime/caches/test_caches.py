@@ -15,12 +15,12 @@ from mlx_lm.models.cache import (
 )
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.leaves import can_trim, leaves, offsets, trim
+from spectool.runtime.caches.leaves import can_trim, flatten, offsets, trim
 
 
 def fed(cache: Any, count: int) -> Any:
     """Return ``cache`` after ``count`` more tokens."""
-    for leaf in leaves([cache]):
+    for leaf in flatten([cache]):
         entry = mx.zeros((1, 1, count, 32))
         leaf.update_and_fetch(entry, entry)
     return cache
@@ -33,7 +33,7 @@ def fed(cache: Any, count: int) -> Any:
 )
 def test_growing_caches(cache: Any) -> None:
     fed(cache, 10)
-    for leaf in leaves([cache]):
+    for leaf in flatten([cache]):
         assert can_trim(leaf, 10)
         trim(leaf, 4)
     assert set(offsets([cache])) == {6}

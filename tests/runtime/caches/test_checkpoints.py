@@ -8,13 +8,13 @@ import pytest
 from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
 from spectool.runtime.caches.checkpoints import Checkpoints
-from spectool.runtime.caches.leaves import leaves
+from spectool.runtime.caches.leaves import flatten
 
 
 def feed(cache: list[Any], tokens: list[int]) -> None:
     """Feed every leaf; a recurrent state becomes the sum of ``(position + 1) * token``."""
     entry = mx.array(tokens, dtype=mx.float32)[None, None, :, None] * mx.ones(32)
-    for leaf in leaves(cache):
+    for leaf in flatten(cache):
         if isinstance(leaf, ArraysCache):
             state, count = (0, 0) if leaf[0] is None else (leaf[0], leaf[1].item())
             leaf[0] = state + sum((count + place + 1) * token for place, token in enumerate(tokens)) * mx.ones(3)
@@ -46,7 +46,7 @@ def assert_same(cache: list[Any], text: list[int], make: Any) -> None:
     fresh = make()
     for start in range(0, len(text), 7):
         feed(fresh, text[start : start + 7])
-    for leaf, other in zip(leaves(cache), leaves(fresh), strict=True):
+    for leaf, other in zip(flatten(cache), flatten(fresh), strict=True):
         assert content(leaf) == content(other), type(leaf).__name__
 
 
@@ -99,7 +99,7 @@ def test_back_over_several_passes(kind: str, seed: int) -> None:
         wanted = max(0, len(text) - rng.choice([0, 1, 2, 5, 8]))
         reached = checkpoints.rewind(wanted)
         if reached is None:
-            # No mark goes back as far: the owner begins anew.
+            # No mark goes back as far: the owner starts from an empty cache.
             lost += 1
             cache, text = MAKES[kind](), []
             checkpoints = Checkpoints(cache, keep=4)
@@ -150,7 +150,7 @@ def test_a_mark_serves_again_after_going_back_to_it() -> None:
         assert leaf[0].tolist() == [1, 1, 1]
 
 
-def test_a_window_is_noted_where_a_mark_without_it_stands() -> None:
+def test_a_window_is_saved_where_a_mark_without_it_stands() -> None:
     cache = [RotatingKVCache(max_size=12)]
     checkpoints = Checkpoints(cache)
     text = [token % 8 + 1 for token in range(20)]

@@ -1,4 +1,4 @@
-"""Rotating caches against a list of all tokens: what each query sees, whatever was fed and taken back before."""
+"""Rotating caches against a list of all tokens: what each query sees after any feeding and trimming."""
 
 import copy
 import random
@@ -48,8 +48,8 @@ def test_every_token_sees_what_it_would_see_fed_one_by_one(size: int, keep: int,
         held += count
         # Any part of what the latest pass fed, down to nothing.
         back = rng.choice([0, 0, 1, count, rng.randint(0, count)])
-        assert back == count or back <= windows.spare(window)
-        windows.take_back(window, back)
+        assert back == count or back <= windows.trimmable(window)
+        windows.trim_window(window, back)
         held -= back
         wraps += held > size
         assert window.offset == held
@@ -70,30 +70,30 @@ def test_the_host_masks_the_first_tokens_that_a_window_keeps() -> None:
         assert feed(window, 20, 3) == [seen_by(20 + row, 8, keep) for row in range(3)]
 
 
-def test_what_a_window_can_spare() -> None:
+def test_what_a_window_can_give_up() -> None:
     window = RotatingKVCache(max_size=8)
-    assert windows.spare(window) == 0
+    assert windows.trimmable(window) == 0
     assert windows.keeps_all(window, 8)
     assert not windows.keeps_all(window, 9)
     feed(window, 0, 5)
-    assert windows.spare(window) == 5
+    assert windows.trimmable(window) == 5
     feed(window, 5, 5)
     # Ten tokens in order: nothing has been dropped yet, and the next token will drop some.
-    assert (windows.spare(window), window.is_trimmable()) == (10, False)
+    assert (windows.trimmable(window), window.is_trimmable()) == (10, False)
     assert not windows.keeps_all(window)
     feed(window, 10, 1)
-    assert windows.spare(window) == 0
+    assert windows.trimmable(window) == 0
     feed(window, 11, 4)
     # Seven before the pass and the four of it; eight must stay for the window to be full.
-    assert windows.spare(window) == 3
+    assert windows.trimmable(window) == 3
 
 
-def test_what_a_chunk_can_spare() -> None:
+def test_what_a_chunk_can_give_up() -> None:
     chunk = ChunkedKVCache(8)
-    for count, spare in ((5, 5), (5, 10), (1, 1), (4, 4)):  # the third pass drops what exceeds eight tokens
+    for count, most in ((5, 5), (5, 10), (1, 1), (4, 4)):  # the third pass drops what exceeds eight tokens
         chunk.maybe_trim_front()
         chunk.update_and_fetch(*[mx.zeros((1, 1, count, 1))] * 2)
-        assert windows.spare(chunk) == spare
+        assert windows.trimmable(chunk) == most
         assert windows.keeps_all(chunk, 2) is (chunk.offset == 5)
-    windows.take_back(chunk, 4)
-    assert windows.spare(chunk) == 0
+    windows.trim_window(chunk, 4)
+    assert windows.trimmable(chunk) == 0

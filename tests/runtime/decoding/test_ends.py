@@ -10,7 +10,7 @@ import pytest
 from mlx_lm.models.cache import ChunkedKVCache, make_prompt_cache
 
 from spectool.runtime.caches import windows
-from spectool.runtime.caches.leaves import leaves
+from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -140,7 +140,7 @@ def assert_interrupted(model: Any, cache: Sequence[Any], tokens: Sequence[int]) 
     """Check what an interruption between two tokens leaves: all but the last, or all, but only in a wrapped window."""
     wrapped = [
         leaf
-        for leaf in leaves(cache)
+        for leaf in flatten(cache)
         if isinstance(leaf, windows.KINDS)
         and leaf.offset == len(tokens) >= (leaf.chunk_size if isinstance(leaf, ChunkedKVCache) else leaf.max_size)
     ]

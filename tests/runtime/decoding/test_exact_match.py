@@ -1,4 +1,4 @@
-"""Exact match with whatever mlx-lm offers: drafts change nothing of what its processors and samplers do."""
+"""Exact match with all of mlx-lm's processors and samplers: drafts do not change what they do."""
 
 from typing import Any
 

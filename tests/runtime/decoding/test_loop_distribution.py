@@ -13,9 +13,9 @@ from mlx_lm.sample_utils import make_logits_processors, make_sampler
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.rejection import Draw
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.verification import Draw
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.model_source import ModelSource

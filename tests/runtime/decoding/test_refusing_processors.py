@@ -142,7 +142,7 @@ def test_a_committed_text_that_is_refused_ends_the_generation(drafted: bool, dra
     assert_holds(model, cache, PROMPT + got[:-1])
 
 
-def test_nothing_is_asked_behind_the_end_of_a_text() -> None:
+def test_nothing_is_asked_after_the_end_of_a_text() -> None:
     model = tiny_model()
     text = generated(model, None, 10)
     end = next(token for number, token in enumerate(text) if number > 2 and token not in text[:number])

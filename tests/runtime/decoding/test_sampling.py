@@ -11,9 +11,9 @@ import pytest
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.rejection import Draw
-from spectool.runtime.decoding.sampling import Sampling, WrongSetting, log_probabilities, processed, total
+from spectool.runtime.decoding.sampling import Sampling, WrongSetting, block_sum, log_probabilities, processed
 from spectool.runtime.decoding.sampling import make_logits_processors as checked_processors
+from spectool.runtime.decoding.verification import Draw
 from spectool.tests.runtime.distributions import FALSE_ALARM, filtered, p_value
 
 VOCABULARY = 12
@@ -58,7 +58,7 @@ def test_many_rare_tokens_are_not_lost_in_a_sum() -> None:
         weights = np.full(tokens, 0.03 / tokens, np.float32)
         weights[0] = 0.9
         whole = weights.astype(np.float64).sum()
-        assert float(total(mx.array(weights))) == pytest.approx(whole, rel=2e-5)
+        assert float(block_sum(mx.array(weights))) == pytest.approx(whole, rel=2e-5)
         chosen = Sampling(temp=1.0).probabilities(mx.log(mx.array(weights)))
         assert float(chosen[0]) == pytest.approx(0.9 / whole, rel=5e-5)
         assert np.array(chosen).astype(np.float64).sum() == pytest.approx(1, abs=5e-5)
@@ -237,7 +237,7 @@ def test_settings_at_their_limits_and_numbers_of_numpy() -> None:
     ):
         sampling = Sampling(**{"temp": 0.9, **settings})  # type: ignore[arg-type]
         assert sampling(log_probabilities(logits)).shape == (2,)
-        assert mx.allclose(total(sampling.probabilities(logits)), mx.ones(2))
+        assert mx.allclose(block_sum(sampling.probabilities(logits)), mx.ones(2))
     everything = Sampling(0.9, top_k=10**9).probabilities(logits)
     assert mx.array_equal(everything, Sampling(0.9).probabilities(logits))
 
@@ -271,4 +271,4 @@ def test_the_largest_biases_and_penalties_together_leave_probabilities() -> None
         logits = processed(mx.random.normal((1, 16)), checked_processors(**settings), tokens)
         assert mx.isfinite(log_probabilities(logits)).all(), settings
         for temperature in (1e-6, 1.0, 1e308):
-            assert mx.allclose(total(Sampling(temperature).probabilities(logits)), mx.ones(1)), settings
+            assert mx.allclose(block_sum(Sampling(temperature).probabilities(logits)), mx.ones(1)), settings

@@ -1,4 +1,4 @@
-"""Stop strings, found whatever pieces the text comes in."""
+"""Stop strings are found however the text is cut into pieces."""
 
 import doctest
 import random

@@ -22,7 +22,7 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.token_ids import TokenOutOfRange, vocabulary_size
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.models import load_model
+from spectool.runtime.loading import load_model
 from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Fixed
 from spectool.tests.runtime.models import KINDS, plain, tiny_model

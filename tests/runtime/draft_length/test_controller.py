@@ -12,7 +12,7 @@ import pytest
 
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.proposer import Proposer
+from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import LONGEST, Controller
 from spectool.runtime.draft_length.cost_model import CostModel, fit_cost_model
@@ -343,15 +343,15 @@ def test_the_published_model_is_found_again_in_times_that_follow_it() -> None:
 
 def test_a_drafter_that_is_not_asked_hears_everything_before_it_is_asked_again() -> None:
     drafter = Oracle([])
-    proposer = Proposer(drafter, Controller(), [], None, vocabulary=100)
-    proposer.start([1])
+    guarded = GuardedDrafter(drafter, Controller(), [], None, vocabulary=100, statistics=DraftStatistics())
+    guarded.start([1])
     asked = []
     for token in range(60):
-        proposer.propose(None)
+        guarded.propose(None)
         if len(drafter.limits) > len(asked):
             asked.append(token)
             assert drafter.committed == list(range(token))
-        proposer.commit((token,))
+        guarded.commit((token,))
     # The first two cycles are plain.
     assert asked[0] == 2
     assert len(asked) < 60

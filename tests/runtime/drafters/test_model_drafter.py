@@ -10,9 +10,9 @@ import pytest
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.rejection import Draw
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.verification import Draw
 from spectool.runtime.drafters.draft_model import ModelDrafter, require_same_vocabulary
 from spectool.tests.runtime.models import perturbed, plain, tiny_model
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import Proposal
-from spectool.runtime.decoding.rejection import Draw
 from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.decoding.verification import Draw
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prompt_lookup import FallbackDrafter, PromptLookupDrafter, with_prompt_lookup
 

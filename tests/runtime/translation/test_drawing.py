@@ -21,9 +21,9 @@ from spectool.artifacts.alignment import NONE, IdLists
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.rejection import Draw, accept_or_resample
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.verification import Draw, accept_or_resample
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.anchored import AnchoredTranslator

@@ -7,9 +7,8 @@ import pytest
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
-from spectool.commands.load_model import check_kv_bits
 from spectool.commands.model_options import GROUP_SIZES
-from spectool.runtime.caches.quantized import require_quantizable
+from spectool.runtime.caches.quantized import check_kv_bits, require_quantizable
 from spectool.runtime.decoding.generation import generate_step
 from spectool.tests.runtime.models import KINDS, tiny_model
 
@@ -36,6 +35,6 @@ def test_the_error_names_the_size_and_only_what_helps() -> None:
     check_kv_bits(model, 32)
     have = "the model's have 32 numbers"
     with pytest.raises(RuntimeUnsupported, match=rf"--kv-group-size 64, {have}. Give --kv-group-size 32$"):
-        check_kv_bits(model, 64)
+        check_kv_bits(model, 64, GROUP_SIZES)
     with pytest.raises(RuntimeUnsupported, match=rf"multiple of the group size 64, {have}. Leave out --kv-bits$"):
-        check_kv_bits(model, 64, choices=())
+        check_kv_bits(model, 64)

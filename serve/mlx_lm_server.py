@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from spectool import RuntimeUnsupported
+from spectool.runtime.mlx_lm_compat import mlx_lm  # first: it imports mlx-lm where few files may be open
+
+# isort: split
 from mlx_lm import __version__, server
 from mlx_lm.models.cache import LRUPromptCache
 from mlx_lm.server import APIHandler, CompletionRequest, ModelProvider, ResponseGenerator
-
-from spectool import RuntimeUnsupported
 
 _own_stream = server.stream_generate
 _replacement: ContextVar[Callable[..., Iterator[Any]] | None] = ContextVar("replacement", default=None)
@@ -25,7 +27,7 @@ def _stream_generate(*args: Any, **kwargs: Any) -> Iterator[Any]:
 
 
 def install() -> None:
-    """Put the replacement in the place of mlx-lm's ``stream_generate``.
+    """Replace mlx-lm's ``stream_generate``.
 
     Raises:
         RuntimeUnsupported: This version of mlx-lm generates in another way.

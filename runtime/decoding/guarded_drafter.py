@@ -1,0 +1,198 @@
+"""A drafter that cannot do any harm: its proposals are cut to what is safe, and a failing one is switched off.
+
+It also measures for the controller, since it sees where everything that costs time begins and ends. The drafter's time
+is that of ``propose`` and ``commit``; the target's pass lies in between. A pass that began before the token of the pass
+before it was read is measured from the end of that pass, so that it includes what the caller did meanwhile: the wall
+time of a token.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.caches.leaves import lengths
+from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
+from spectool.runtime.decoding.randomness import renew, state
+from spectool.runtime.decoding.statistics import DraftStatistics, Failure
+from spectool.runtime.draft_length.controller import Controller
+
+if TYPE_CHECKING:
+    from spectool.runtime.decoding.verification import Draw
+
+_Result = TypeVar("_Result")
+NOTHING = Proposal((), "")
+MAX_REFEED = 16  # tokens that a pass feeds again before drafting pauses for one pass
+
+
+class GuardedDrafter:
+    """A drafter as the loop sees it.
+
+    Attributes:
+        controller: Chooses the draft length; None where it is fixed or there is no drafter.
+        draft_seconds: Time of the drafter in the latest cycle.
+        pass_seconds: Time of the target in it.
+    """
+
+    def __init__(
+        self,
+        drafter: Drafter | None,
+        length: int | Controller,
+        cache: list[Any],
+        quantized_kv_start: int | None,
+        draw: "Draw | None" = None,
+        *,
+        vocabulary: int,
+        statistics: DraftStatistics,
+    ) -> None:
+        """Ask ``drafter`` for proposals of ``length`` tokens; at a fixed length of 0 it is left alone.
+
+        Args:
+            drafter: Who is asked; None for plain decoding.
+            length: Draft tokens per cycle, or the controller that chooses them.
+            cache: The target's.
+            quantized_kv_start: Tokens in the cache from which on it is quantised; None if it is not.
+            draw: How drafts are drawn for rejection sampling; None for exact match.
+            vocabulary: Number of the target's token ids. Proposals end before any other id.
+            statistics: Gets the failures.
+        """
+        self.controller = length if isinstance(length, Controller) and drafter is not None else None
+        self._fixed_length = 0 if isinstance(length, Controller) else int(length)
+        self._drafter = drafter if self._fixed_length > 0 or self.controller else None
+        self._cache, self._quantized_kv_start = cache, quantized_kv_start
+        self._draw, self._vocabulary = draw, vocabulary
+        self._statistics = statistics
+        self._random = state()  # before the drafter acts
+        self._next_length: int | None = None  # draft length of the next cycle, where it is settled already
+        self._paused = False  # in this cycle
+        self._pending: list[int] = []  # committed tokens that the drafter has not been given yet
+        self._limit = self._refeed = 0
+        self._proposed: Sequence[int] = ()
+        self._begun = False  # whether the pass of this cycle began in the cycle before it
+        self.draft_seconds = self.pass_seconds = 0.0
+        self._pass_began = self._pass_ended = 0.0
+        self._cycle_ended: float | None = None
+        self._caller_seconds: float | None = None  # between the cycle before this one and this one
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Start the drafter with the prompt (token ids)."""
+        if self.controller is not None:
+            self.controller.begin(len(prompt))
+
+        def start(drafter: Drafter) -> None:
+            drafter.report = self._report
+            drafter.draw_with(self._draw)
+            drafter.start(prompt)
+
+        self._guarded(start)
+
+    def drafting_paused(self) -> bool:
+        """Return whether the next cycle goes without drafts; that is settled now, before this one is committed."""
+        if self._drafter is None:
+            self._next_length = 0
+        elif self._next_length is None:
+            self._next_length = self.controller.choose() if self.controller else self._fixed_length
+        return self._next_length <= 0
+
+    def propose(self, left: int | None, refeed: int = 0, *, begun: bool = False) -> Proposal:
+        """Return a proposal that can be verified safely.
+
+        Args:
+            left: Maximum number of tokens that the generation still has use for; None for no limit.
+            refeed: Committed tokens that the next pass feeds again before the last one.
+            begun: Whether the pass of this cycle is under way already.
+        """
+        self._paused = self.drafting_paused()
+        length, self._next_length = self._next_length or 0, None
+        began = perf_counter()
+        self._begun = begun
+        self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
+        self._limit, self._refeed = self._limited(length, left, refeed), refeed
+        proposal = (self._guarded(self._ask) if self._limit else None) or NOTHING
+        self._proposed = proposal.tokens
+        self._pass_began = perf_counter()
+        self.draft_seconds = self._pass_began - began
+        return proposal
+
+    def commit(self, tokens: tuple[int, ...], *, begins: bool = False) -> None:
+        """Give the drafter what the target committed, or keep it for later while drafting is paused.
+
+        ``begins`` says that the pass of the next cycle is under way.
+        """
+        pass_ended = perf_counter()
+        self.pass_seconds = pass_ended - (self._pass_ended if self._begun else self._pass_began)
+        self._pass_ended = pass_ended
+        if self._drafter is None:
+            return
+        self._pending += tokens
+        if not self._paused:
+            self._guarded(self._give_pending)
+        self.draft_seconds += perf_counter() - pass_ended
+        if self.controller is not None:
+            self.controller.learn(
+                asked=self._limit,
+                proposed=len(self._proposed),
+                accepted=accepted_length(self._proposed, tokens),
+                committed=len(tokens),
+                again=self._refeed,
+                draft_seconds=self.draft_seconds,
+                # MLX limits what is under way, so handing over a pass can last until the one before it is done. Then
+                # the first of several passes begun ahead seems too long, and the last one too short.
+                pass_seconds=self.pass_seconds if self._begun == begins else None,
+                caller_seconds=self._caller_seconds,
+            )
+        self._cycle_ended = perf_counter()
+
+    def _ask(self, drafter: Drafter) -> Proposal:
+        """Return what the drafter proposes, without ids that the target does not have."""
+        self._give_pending(drafter)
+        proposal = drafter.propose(self._limit)
+        drawn = None if proposal.distribution is None else proposal.distribution[: self._limit]
+        if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self._vocabulary):
+            raise RuntimeUnsupported(
+                f"distribution of the drafts: expected shape [drafts, {self._vocabulary}], got {drawn.shape}"
+            )
+        proposed = map(int, proposal.tokens[: self._limit])
+        tokens = list(takewhile(lambda token: 0 <= token < self._vocabulary, proposed))
+        # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
+        return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
+
+    def _give_pending(self, drafter: Drafter) -> None:
+        if self._pending:
+            pending, self._pending = tuple(self._pending), []
+            drafter.commit(pending)
+
+    def _limited(self, length: int, left: int | None, refeed: int) -> int:
+        """Return how many draft tokens the next pass may verify, of the ``length`` wanted."""
+        if length <= 0:
+            return 0
+        limit = length if left is None else min(length, left)
+        if refeed:
+            # A pass without drafts takes all of it in, and the next one is short again.
+            limit = min(limit, MAX_REFEED - refeed)
+        if self._quantized_kv_start is not None:
+            # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass that reaches it
+            # must have nothing to take out again.
+            missing = self._quantized_kv_start - max(lengths(self._cache), default=0)
+            if missing > 0:
+                limit = min(limit, missing - refeed - 2)
+        return max(0, limit)
+
+    def _guarded(self, act: Callable[[Drafter], _Result]) -> _Result | None:
+        """Let the drafter act; None without one. A drafter that fails is switched off, and decoding goes on."""
+        if self._drafter is None:
+            return None
+        self._random = state()
+        try:
+            return act(self._drafter)
+        except Exception as error:
+            self._report(self._drafter, error)
+            self._drafter = None
+            return None
+
+    def _report(self, drafter: Drafter, error: Exception) -> None:
+        """Count a drafter that failed, and warn. Also repair the random state, which a failing sampler breaks."""
+        renew(self._random)  # what decides whether it fails must not decide what the target draws
+        self._statistics.failures.append(Failure(drafter.name, f"{type(error).__name__}: {error}"))
+        warn_switched_off(drafter, error)
