@@ -1,4 +1,4 @@
-"""Merged dictionaries beside those they are merged from, beside one built anew, and restricted to an alphabet.
+"""Merged dictionaries beside those they are merged from, and beside one built anew.
 
     python benchmarks/merging.py
     python benchmarks/merging.py --general 180000 --law 120000 --max-bytes 5000000     # all of the text
@@ -6,8 +6,7 @@
 There are two genres of the Polish text, told apart by words that are typical of them. One is law (articles, paragraphs,
 ministers). The general one is what is neither law nor about software (novels and web text). One paragraph of 25 is held
 out and replayed, drafts of at most 8 tokens. A dictionary is built from each genre, then the two are merged with
-several weights, and a third is built from the text of both. Last, the general dictionary is restricted to the letters
-of Polish. MB: files of the dictionary.
+several weights, and a third is built from the text of both. MB: files of the dictionary.
 
 Prints a Markdown table and saves ``benchmarks/results/merging.jsonl``. Tokenizers and corpora come
 from the folder named by SPECTOOL_SHARED.
@@ -28,9 +27,8 @@ from real_data import real_corpus, real_tokenizer
 from spectool.artifacts import Dictionary
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.merging import merge_dictionaries
 from spectool.build.dictionary.options import BackoffOptions, Limits
-from spectool.build.editing.merging import merge_dictionaries
-from spectool.build.editing.restriction import restrict_dictionary
 from spectool.corpora import open_corpus
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -144,10 +142,6 @@ def _made(
         merge_dictionaries(sources, weights, out, limits, lambda step: None)
         label = "merged, weights " + " and ".join(f"{weight:g}" for weight in weights)
         yield label + (", limited" if limits.max_bytes else ""), out, time.perf_counter() - begun
-    out = scratch / "polish.dict"
-    begun = time.perf_counter()
-    restrict_dictionary(sources[0], tokenizer, out, (), ("pl",), Limits(), lambda step: None)
-    yield "general, restricted to Polish letters", out, time.perf_counter() - begun
 
 
 def _build(tokenizer: Tokenizer, texts: list[str], max_bytes: int, out: Path) -> None:

@@ -1,7 +1,6 @@
-"""Who runs the tasks of a count (this process, processes of this machine, or a Dask cluster), and handing them out.
+"""Runs the tasks of a count in this process, or in processes of this machine.
 
-Every engine is a `concurrent.futures.Executor`, and the tasks are the same for all. They are pure functions of a
-directory, so that a lost worker costs one task. On a cluster the directory must lie where all workers see it.
+Tasks are pure functions of a directory, so that a lost process costs one task.
 """
 
 import os
@@ -17,7 +16,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from tqdm import tqdm
 
-from spectool import SpectoolError, require_extra
 from spectool.artifacts.work import Figures, finished, perform
 
 Parameters = ParamSpec("Parameters")
@@ -51,43 +49,6 @@ def embedded(workers: int) -> Iterator[Executor]:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def dask(workers: int, scheduler: str | None) -> Iterator[Executor]:
-    """Give the Dask cluster at ``scheduler``, such as ``tcp://10.0.0.1:8786``, or one of so many processes here.
-
-    Raises:
-        SpectoolError: Dask is not installed, or the scheduler does not answer.
-    """
-    with _client(scheduler, workers) as client:
-        yield client.get_executor(pure=False)
-
-
-def dask_threads(scheduler: str) -> int:
-    """Return how many tasks a running cluster runs at the same time.
-
-    Raises:
-        SpectoolError: Dask is not installed, the scheduler does not answer, or it has no worker.
-    """
-    with _client(scheduler) as client:
-        threads = sum(client.nthreads().values())
-    if not threads:
-        raise SpectoolError(f"{scheduler}: the cluster has no worker. Start some: dask worker {scheduler}")
-    return int(threads)
-
-
-def _client(scheduler: str | None, workers: int | None = None) -> Any:
-    """Return the client of a running cluster, or of one that is started on this machine and ends with the client."""
-    require_extra("cluster", "--engine dask")
-    from distributed import Client
-
-    if scheduler is None:
-        return Client(n_workers=workers, threads_per_worker=1, memory_limit=None, dashboard_address=None)
-    try:
-        return Client(scheduler, timeout=5)
-    except (OSError, ValueError) as error:
-        raise SpectoolError(f"{scheduler}: no Dask scheduler answers there ({error}). Check --scheduler") from error
 
 
 def _start_worker() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -123,15 +123,10 @@ def count(
 
 
 def _plan(options: CountOptions) -> Plan:
-    if options.scheduler is None:
-        return make_plan(options.memory, options.workers)
-    one = make_plan(options.memory, 1)
-    return replace(one, workers=options.workers or engines.dask_threads(options.scheduler))
+    return make_plan(options.memory, options.workers)
 
 
 def _engine(options: CountOptions, plan: Plan, blocks: int) -> AbstractContextManager[Executor]:
-    if options.engine == "dask":
-        return engines.dask(plan.workers, options.scheduler)
     return engines.embedded(plan.workers if blocks > _FEW_BLOCKS else 1)
 
 

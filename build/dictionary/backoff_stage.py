@@ -19,7 +19,7 @@ from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, split_off
 from spectool.build.dictionary.options import BackoffOptions, Limits
-from spectool.build.dictionary.selection import write_within
+from spectool.build.dictionary.size_limits import write_within
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.build.inputs import Progress
 from spectool.corpora import Corpus
