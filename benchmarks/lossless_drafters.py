@@ -12,13 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from lossless_models import LANGUAGES, Kind, Language, noisy
 
 from spectool.artifacts import Dictionary
 from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.build.dictionary.dictspec import NestedDictSpec
+from spectool.build.dictionary.dictspec import predict
+from spectool.build.dictionary.options import DictSpecOptions
+from spectool.build.dictionary.predictions import entries_of
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
@@ -101,10 +102,8 @@ def dictionary_of(texts: Iterable[Sequence[int]], tokenizer: Tokenizer) -> Dicti
     windows = [text[start : start + 7] for text in spoilt for start in range(len(text) - 1)]
     # The files are mapped when the folder goes: their pages live as long as the dictionary.
     with tempfile.TemporaryDirectory() as folder:
-        dictionaries = NestedDictSpec(windows, np.ones(len(windows), dtype=np.int64))
-        proposals = dictionaries.proposals(len(windows), "path")
-        lengths = proposals.lengths(0.2)
-        shape = write_dictionary(Path(folder), dictionaries.entries(proposals, lengths, np.flatnonzero(lengths)))
+        predictions = predict([(window, 1) for window in windows], DictSpecOptions())
+        shape = write_dictionary(Path(folder), entries_of(predictions))
         seal(Path(folder), Manifest(FORMAT, VERSION, {}, {"target": tokenizer.identity}, {}, shape))
         return Dictionary(Path(folder))
 

@@ -27,13 +27,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
-from spectool.artifacts.dictionary import FORMAT, VERSION, Dictionary, Entry
+from spectool.artifacts.dictionary import FORMAT, VERSION, Dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
+from spectool.build.corpus_reading import Progress
 from spectool.build.dictionary.options import Limits
-from spectool.build.dictionary.selection import Choice, Prediction, Table, Text, as_text, as_tokens, longest_suffix
+from spectool.build.dictionary.predictions import Prediction, Table, Text, as_text, entries_of, longest_suffix
+from spectool.build.dictionary.selection import Choice
 from spectool.build.dictionary.size_limits import write_within
-from spectool.build.inputs import Progress
 from spectool.tokenization.fingerprint import short
 
 
@@ -59,15 +60,10 @@ def merge_dictionaries(
     if not merged:
         raise SpectoolError("the dictionaries have no entries. Name others")
     choice = Choice(merged)
-
-    def choose(most: int) -> list[Entry]:
-        return [
-            Entry(as_tokens(context), p.continuation, p.probability, max(1, round(p.occurrences)))
-            for context, p in choice.best(most).items()
-        ]
-
     with writing(out) as directory:
-        shape = write_within(directory, limits, choose, bool(first.chained), progress)
+        shape = write_within(
+            directory, limits, lambda most: entries_of(choice.best(most)), bool(first.chained), progress
+        )
         if shape is None:
             raise SpectoolError(
                 f"a dictionary of {limits.max_bytes:,} bytes has no room for entries. Give a larger limit"

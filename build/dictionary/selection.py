@@ -10,47 +10,14 @@ what t leaves over, shared out as after the suffix. It is no more than p / 2, be
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
 from itertools import compress, count, pairwise
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.dictionary import PROBABILITY_STEP
 from spectool.build.dictionary.backoff import gain_over_thresholds
-
-Found = TypeVar("Found")
-Text = str
-"""Tokens as a string, one code point per id: strings are hashed and sliced several times faster than tuples."""
-
-
-class Prediction(NamedTuple):
-    """What follows a context."""
-
-    continuation: tuple[int, ...]  # tokens proposed
-    probability: float  # of the whole continuation, 0..1
-    occurrences: float  # of the context in the text
-
-
-Table = dict[Text, Prediction]
-"""Context -> what follows it."""
-
-
-def as_text(tokens: Iterable[int]) -> Text:
-    """Tokens as a string."""
-    return "".join(map(chr, tokens))
-
-
-def as_tokens(text: Text) -> tuple[int, ...]:
-    """Tokens of a string from `as_text`."""
-    return tuple(map(ord, text))
-
-
-def longest_suffix(context: Text, known: Mapping[Text, Found]) -> Found | None:
-    """What is known of the longest known proper suffix of a context."""
-    suffixes = (context[start:] for start in range(1, len(context)))
-    return next((known[suffix] for suffix in suffixes if suffix in known), None)
+from spectool.build.dictionary.predictions import Table, longest_suffix
 
 
 class Choice:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from spectool.artifacts.dictionary import Entry, write_dictionary
+from spectool.build.corpus_reading import Progress
 from spectool.build.dictionary.options import Limits
-from spectool.build.inputs import Progress
 
 _ANY_NUMBER = 1 << 40
 _BYTES_PER_ENTRY = 6.8  # first guess; then what the files turn out to take

@@ -11,9 +11,9 @@ from spectool import CorpusError
 from spectool.artifacts.console import say
 from spectool.artifacts.default_paths import digest
 from spectool.artifacts.manifest import read_manifest
+from spectool.build.corpus_reading import quiet
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.dictspec_stage import EVERYTHING, ORDERS, WordNgrams, open_counts
-from spectool.build.inputs import quiet
 from spectool.corpora import Corpus, Document, OnError, open_corpus
 from spectool.lab.sweep.grid import Language
 from spectool.measure.emulate.replay import EncodedText, encode_text

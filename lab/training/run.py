@@ -33,7 +33,7 @@ from spectool.artifacts.console import say
 from spectool.artifacts.manifest import file_entries
 from spectool.artifacts.replacing import check_replaceable, renaming
 from spectool.artifacts.work import differences, work_path, write_json
-from spectool.build.inputs import Progress
+from spectool.build.corpus_reading import Progress
 from spectool.lab.training.curves import CURVE, Point, read_rows, write_rows
 from spectool.lab.training.run_options import RunOptions
 from spectool.lab.training.saved import FORMAT, RECORD

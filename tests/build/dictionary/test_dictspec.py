@@ -3,15 +3,14 @@
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool.artifacts.dictionary import Entry
-from spectool.build.dictionary.dictspec import NestedDictSpec
-from spectool.build.dictionary.options import Reading
-from spectool.tests.build.dictionary import one_dictspec
+from spectool.build.dictionary.dictspec import predict, without_redundant
+from spectool.build.dictionary.options import DictSpecOptions, Reading
+from spectool.build.dictionary.predictions import Prediction, as_text, as_tokens, entries_of
 
 Ngrams = list[tuple[Sequence[int], int]]
 readings: tuple[Reading, ...] = ("whole", "path")
@@ -21,17 +20,14 @@ ngrams = st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=6), st.integers
 def build_entries(
     counts: Ngrams, floor: float, reading: Reading, max_prefix: int = 8, max_continuation: int = 8, pruned: bool = False
 ) -> list[Entry]:
-    """All entries by ascending context, or those that are stored; the same as the twin's."""
-    limits = max_prefix, max_continuation
-    nested = NestedDictSpec([ids for ids, _ in counts], np.array([n for _, n in counts], np.int64), (), (), *limits)
-    proposals = nested.proposals(len(counts), reading)
-    lengths = proposals.lengths(floor)
-    kept = nested.kept(proposals, lengths) if pruned else np.flatnonzero(lengths)
-    found = sorted(nested.entries(proposals, lengths, kept), key=lambda entry: tuple(entry.context))
-    twin = one_dictspec.build_entries(counts, floor, reading, *limits)
-    slow = one_dictspec.without_redundant(twin) if pruned else twin
-    assert found == sorted(slow, key=lambda entry: tuple(entry.context))
-    return found
+    """All entries by ascending context, or those that are stored."""
+    options = DictSpecOptions(
+        min_probability=floor, reading=reading, max_prefix=max_prefix, max_continuation=max_continuation
+    )
+    predictions = predict(counts, options)
+    return sorted(
+        entries_of(without_redundant(predictions) if pruned else predictions), key=lambda entry: tuple(entry.context)
+    )
 
 
 def by_prefix(found: Sequence[Entry]) -> dict[tuple[int, ...], tuple[tuple[int, ...], float]]:
@@ -169,12 +165,18 @@ def test_pruning_changes_no_proposal(counts: Ngrams, floor: float, reading: Read
 
 
 def test_pruning_by_hand() -> None:
-    entries = [
-        Entry((1,), (5,), 0.9, 1),
-        Entry((2, 1), (5,), 0.8, 1),  # redundant
-        Entry((3, 2, 1), (6,), 0.8, 1),
-        Entry((4, 3, 2, 1), (5,), 0.8, 1),  # not redundant: (3, 2, 1) says otherwise
-        Entry((2,), (5,), 0.8, 1),
-    ]
-    kept = [entry.context for entry in one_dictspec.without_redundant(reversed(entries))]
+    table = {
+        (4, 3, 2, 1): 5,  # not redundant: (3, 2, 1) says otherwise
+        (1,): 5,
+        (2, 1): 5,  # redundant
+        (3, 2, 1): 6,
+        (2,): 5,
+    }
+    predictions = {as_text(context): Prediction((token,), 0.8, 1) for context, token in table.items()}
+    kept = [as_tokens(context) for context in without_redundant(predictions)]
     assert sorted(kept) == [(1,), (2,), (3, 2, 1), (4, 3, 2, 1)]
+
+
+def test_special_tokens_cut_ngrams() -> None:
+    cut = predict([([1, 2, 9, 3], 4), ([9, 1], 7)], DictSpecOptions(), specials={9})
+    assert entries_of(cut) == [Entry((1,), (2,), 1.0, 4)]

@@ -1,6 +1,6 @@
-"""Runs the tasks of a count in this process, or in processes of this machine.
+"""Runs the tasks of a long stage in this process, or in several processes of this machine.
 
-Tasks are pure functions of a directory, so that a lost process costs one task.
+A task is a pure function of a work directory (`artifacts.work`), so a lost process costs one task.
 """
 
 import os
@@ -20,6 +20,8 @@ from spectool.artifacts.work import Figures, finished, perform
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Task = tuple[str, Callable[..., Figures], tuple[Any, ...]]
+"""Name, function, arguments after the work directory."""
 
 
 class InProcess(Executor):
@@ -28,7 +30,7 @@ class InProcess(Executor):
     def submit(
         self, function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Future[Result]:
-        """Run the function; an exception goes to the caller of ``result()``."""
+        """Run the function; ``result()`` of the future raises what it raised."""
         future: Future[Result] = Future()
         try:
             future.set_result(function(*args, **kwargs))
@@ -38,8 +40,8 @@ class InProcess(Executor):
 
 
 @contextmanager
-def embedded(workers: int) -> Iterator[Executor]:
-    """Give an engine of this machine: this process for one worker, or so many processes beside it."""
+def executor_of(workers: int) -> Iterator[Executor]:
+    """An executor: this process for one worker, or else a pool of processes."""
     if workers == 1:
         yield InProcess()
         return
@@ -65,17 +67,13 @@ def _start_worker() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-Task = tuple[str, Callable[..., Figures], tuple[Any, ...]]
-"""Name, function, arguments after the work directory."""
-
-
 @dataclass(frozen=True, slots=True)
 class Runner:
     """Runs tasks in a work directory."""
 
     work: Path
     executor: Executor
-    in_flight: int  # most tasks handed out and not finished, so that a corpus is read no faster than it is counted
+    in_flight: int  # maximum number of tasks handed out and not finished, so that no corpus is read ahead of them
 
     def results(self, tasks: Iterable[Task]) -> Iterator[tuple[str, Figures]]:
         """Yield name and figures of every task as it ends; those of finished ones without running them."""
@@ -95,21 +93,13 @@ class Runner:
             for future in running:
                 future.cancel()
 
-    def run(
-        self, tasks: Sequence[Task], sizes: Iterable[int] = (), title: str | None = None, unit: str = ""
-    ) -> list[Figures]:
-        """Run tasks; return their figures in the tasks' order.
-
-        With a title there is a bar, which counts what the tasks' sizes are of, in some unit.
-        """
-        size, results = dict(zip([name for name, _, _ in tasks], sizes, strict=False)), {}
-        hidden = True if title is None else None
-        with tqdm(
-            total=sum(size.values()), desc=title, unit=f" {unit}", unit_scale=True, leave=False, disable=hidden
-        ) as bar:
+    def run(self, tasks: Sequence[Task], title: str | None = None) -> list[Figures]:
+        """Run tasks, under a progress bar if there is a title; return their figures in the tasks' order."""
+        results = {}
+        with tqdm(total=len(tasks), desc=title, leave=False, disable=None if title else True) as bar:
             for name, figures in self.results(tasks):
                 results[name] = figures
-                bar.update(size.get(name, 0))
+                bar.update()
         return [results[name] for name, _, _ in tasks]
 
 

@@ -1,4 +1,4 @@
-"""A count that is killed goes on; processes and a real local cluster give the same bytes as one process."""
+"""A count that is killed goes on where it ended, and gives the same bytes."""
 
 import random
 import signal
@@ -23,7 +23,7 @@ from spectool.tokenization import Tokenizer, open_tokenizer
 pytestmark = pytest.mark.system
 
 TOKENIZER = demo_path("target") / "tokenizer.json"
-PLAN = Plan(workers=2, block_bytes=15_000, shard_symbols=8000, bucket_records=20_000)
+PLAN = Plan(workers=2, part_bytes=15_000, bucket_records=20_000)
 SCRIPT = f"""
 from pathlib import Path
 from spectool.tokenization import open_tokenizer

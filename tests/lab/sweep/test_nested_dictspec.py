@@ -1,4 +1,4 @@
-"""All dictionaries at once give what `build_entries` and `without_redundant` give one at a time."""
+"""All dictionaries at once give what `build.dictionary.dictspec` gives one at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool.artifacts.dictionary import Entry
-from spectool.build.dictionary.dictspec import NestedDictSpec
-from spectool.build.dictionary.options import Reading
+from spectool.build.dictionary.dictspec import predict, without_redundant
+from spectool.build.dictionary.options import DictSpecOptions, Reading
+from spectool.build.dictionary.predictions import entries_of
 from spectool.corpora import read_sample, word_runs
-from spectool.tests.build.dictionary.one_dictspec import build_entries, without_redundant
+from spectool.lab.sweep.nested_dictspec import NestedDictSpec
 from spectool.tokenization import Tokenizer
 
 READINGS: tuple[Reading, ...] = ("whole", "path")
@@ -53,8 +54,8 @@ def compare(
         for reading in READINGS:
             proposals = nested.proposals(size, reading)
             for floor in FLOORS:
-                built = build_entries(until_special(found[:size], specials), floor, reading)
-                entries = list(without_redundant(built))
+                options = DictSpecOptions(min_probability=floor, reading=reading)
+                entries = entries_of(without_redundant(predict(found[:size], options, specials)))
                 lengths = proposals.lengths(floor)
                 where = f"{size} n-grams, {reading}, {floor}"
                 kept = nested.kept(proposals, lengths)
@@ -68,16 +69,6 @@ def compare(
                         proposal = looked_up(known, text[max(0, place - 8) : place])[:limit]
                         expected.append((len(proposal), accepted(proposal, text[place:])))
                 assert list(zip(drafts.proposed.tolist(), drafts.accepted.tolist(), strict=True)) == expected, where
-
-
-def until_special(
-    found: Sequence[tuple[Sequence[int], int]], specials: Sequence[int]
-) -> list[tuple[Sequence[int], int]]:
-    cut = []
-    for tokens, count in found:
-        bad = [place for place, token in enumerate(tokens) if token in specials]
-        cut.append((tokens[: bad[0]] if bad else tokens, count))
-    return cut
 
 
 @settings(deadline=None)
