@@ -6,8 +6,7 @@ count only if both its (n-1)-grams do, so each order looks only at the places wh
 begin next to each other.
 
     count_part      part   -> its distinct keys, sorted, with counts; and which of them begins at each place
-    cut_keys               -> where the keys of all parts are cut into buckets, ranges of keys
-    merge_bucket    bucket -> keys of all parts within it, with counts, without those below the minimum
+    merge_bucket    bucket -> keys of all parts within a range, with counts, without those below the minimum
     collect                -> the columns of an order
 
 Files, N an order, P a part and K a bucket:
@@ -56,25 +55,22 @@ def count_part(work: Path, order: int, part: int, buckets: int, last: bool) -> F
         found_at[places[by_key]] = np.cumsum(begins, dtype=np.int32) - 1
     del places, by_key
     starts = np.flatnonzero(begins)
-    save_keys(work, order, part, keys[starts], np.diff(starts, append=len(keys)), found_at)
-    return {"records": len(starts)}
+    return save_keys(work, order, part, keys[starts], np.diff(starts, append=len(keys)), found_at)
 
 
 def save_keys(
     work: Path, order: int, part: int, keys: Keys, uses: NDArray[np.int64], places: NDArray[np.int32] | None
-) -> None:
-    """Write the sorted keys of a part, how often each occurs, and the number of the key at each place."""
+) -> Figures:
+    """Write the sorted keys of a part, how often each occurs, and the number of the key at each place.
+
+    Returns:
+        How many keys there are, and a sample of them for `cuts`.
+    """
     save(work, f"n{order}.found-{part}", keys)
     save(work, f"n{order}.uses-{part}", uses.astype(np.uint32))
     if places is not None:
         save(work, f"n{order}.places-{part}", places)
-
-
-def cut_keys(work: Path, order: int, parts: int, buckets: int) -> Figures:
-    """Choose the first key of every bucket but the first, at equal numbers of sampled keys."""
-    samples = [load(work, f"n{order}.found-{part}", mapped=True)[::SAMPLE_EVERY] for part in range(parts)]
-    keys = np.sort(np.concatenate(samples))
-    return {"first": keys[np.arange(1, buckets) * len(keys) // buckets].tolist()}
+    return {"records": len(keys), "sample": keys[::SAMPLE_EVERY].tolist()}
 
 
 def merge_bucket(

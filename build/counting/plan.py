@@ -1,8 +1,9 @@
 """How a count is cut: a limit of memory gives the size of the parts of the text, and of the buckets of n-grams."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from spectool import SpectoolError
@@ -49,12 +50,17 @@ def make_plan(memory: int, workers: int | None = None) -> Plan:
     return Plan(wanted, min(size, _LARGEST_PART), min(size, _LARGEST_BUCKET))
 
 
-def bucket_number(records: int, parts: int, plan: Plan) -> int:
-    """The number of buckets for the records of all parts, so that none has more than the plan allows."""
+def bucket_cuts(records: int, samples: Sequence[Sequence[int]], plan: Plan) -> list[int]:
+    """The first key of every bucket but the first, so that none has more records than the plan allows.
+
+    The samples have one of `SAMPLE_EVERY` keys of each part, ``records`` is the number of all.
+    """
     # A bucket that is cut at a sample's key may hold up to SAMPLE_EVERY records more from each part.
-    exact = max(plan.bucket_records - parts * SAMPLE_EVERY, plan.bucket_records // 4, 1)
+    exact = max(plan.bucket_records - len(samples) * SAMPLE_EVERY, plan.bucket_records // 4, 1)
     needed = -(-records // exact)
-    return max(1, needed, min(plan.workers, records // _WORTH_A_TASK))
+    buckets = max(1, needed, min(plan.workers, records // _WORTH_A_TASK))
+    keys = sorted(chain.from_iterable(samples))
+    return [keys[k * len(keys) // buckets] for k in range(1, buckets)]
 
 
 def in_parts(items: Iterable[Item], size_of: Callable[[Item], int], most: int) -> Iterator[list[Item]]:

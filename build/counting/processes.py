@@ -12,38 +12,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from tqdm import tqdm
 
 from spectool.artifacts.work import Figures, finished, perform
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 Task = tuple[str, Callable[..., Figures], tuple[Any, ...]]
 """Name, function, arguments after the work directory."""
 
 
-class InProcess(Executor):
-    """Runs every task at once, where it is submitted."""
-
-    def submit(
-        self, function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
-    ) -> Future[Result]:
-        """Run the function; ``result()`` of the future raises what it raised."""
-        future: Future[Result] = Future()
-        try:
-            future.set_result(function(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-
 @contextmanager
-def executor_of(workers: int) -> Iterator[Executor]:
-    """An executor: this process for one worker, or else a pool of processes."""
+def executor_of(workers: int) -> Iterator[Executor | None]:
+    """A pool of processes; None for one worker, whose tasks run in this process."""
     if workers == 1:
-        yield InProcess()
+        yield None
         return
     # Spawned, not forked: a fork copies the locks of Arrow's and the tokenizer's threads as they are.
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker)
@@ -72,7 +55,7 @@ class Runner:
     """Runs tasks in a work directory."""
 
     work: Path
-    executor: Executor
+    executor: Executor | None  # from `executor_of`
     in_flight: int  # maximum number of tasks handed out and not finished, so that no corpus is read ahead of them
 
     def results(self, tasks: Iterable[Task]) -> Iterator[tuple[str, Figures]]:
@@ -81,12 +64,14 @@ class Runner:
         try:
             for name, function, arguments in tasks:
                 figures = finished(self.work, name)
+                if figures is None and self.executor is None:
+                    figures = perform(function, self.work, name, *arguments)
                 if figures is not None:
                     yield name, figures
-                    continue
-                running[self.executor.submit(perform, function, self.work, name, *arguments)] = name
-                if len(running) >= self.in_flight:
-                    yield from _ended(running)
+                elif self.executor is not None:
+                    running[self.executor.submit(perform, function, self.work, name, *arguments)] = name
+                    if len(running) >= self.in_flight:
+                        yield from _ended(running)
             while running:
                 yield from _ended(running)
         finally:

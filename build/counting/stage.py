@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from spectool.build.corpus_reading import Progress, Reader, describe_corpus
 from spectool.build.counting import ngrams as count_ngrams
 from spectool.build.counting import symbols as count_symbols
 from spectool.build.counting.options import CountOptions
-from spectool.build.counting.plan import Plan, bucket_number, in_parts, make_plan
+from spectool.build.counting.plan import Plan, bucket_cuts, in_parts, make_plan
 from spectool.build.counting.processes import Runner, Task, executor_of
 from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
@@ -198,13 +198,11 @@ def _count_orders(
 
 def _merge(runner: Runner, order: int, found: list[Figures], min_count: int, plan: Plan) -> list[Figures]:
     """Merge what the parts have found of an order; return the figures of the buckets."""
-    parts = len(found)
-    buckets = bucket_number(sum(figures["records"] for figures in found), parts, plan)
-    (cut,) = runner.run([(f"cut-{order}", count_ngrams.cut_keys, (order, parts, buckets))])
-    ends = [None, *cut["first"], None]
+    records = sum(figures["records"] for figures in found)
+    cuts = bucket_cuts(records, [figures["sample"] for figures in found], plan)
     merging: list[Task] = [
-        (f"merge-{order}-{k}", count_ngrams.merge_bucket, (order, k, *ends[k : k + 2], parts, min_count))
-        for k in range(buckets)
+        (f"merge-{order}-{k}", count_ngrams.merge_bucket, (order, k, low, high, len(found), min_count))
+        for k, (low, high) in enumerate(pairwise([None, *cuts, None]))
     ]
     merged = runner.run(merging, f"merging {order}-grams")
     discard(runner.work, f"n{order}.uses-*")

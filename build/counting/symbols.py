@@ -61,8 +61,8 @@ def encode_words(work: Path, part: int, orders: int, language: str | None) -> Fi
     _write_words(work, f"words-{part}", pa.array(list(number), pa.large_string()).take(pa.array(by_key)))
     key_of = np.full(len(keys) + 1, -1, dtype=np.int32)
     key_of[by_key + 1] = np.arange(len(keys))
-    save_keys(work, 1, part, keys[by_key], uses[by_key], key_of[seen])
-    return {"records": len(keys), "windows": windows(seen, orders)}
+    figures = save_keys(work, 1, part, keys[by_key], uses[by_key], key_of[seen])
+    return {**figures, "windows": windows(seen, orders)}
 
 
 def encode_tokens(work: Path, part: int, orders: int, name: str) -> Figures:
@@ -87,8 +87,8 @@ def encode_tokens(work: Path, part: int, orders: int, name: str) -> Figures:
     keys = np.flatnonzero(uses)
     key_of = np.full(len(uses), -1, dtype=np.int32)
     key_of[keys] = np.arange(len(keys))
-    save_keys(work, 1, part, keys, uses[keys], key_of[symbols])
-    return {"records": len(keys), "windows": windows(symbols, orders)}
+    figures = save_keys(work, 1, part, keys, uses[keys], key_of[symbols])
+    return {**figures, "windows": windows(symbols, orders)}
 
 
 def token_symbols(size: int, specials: frozenset[int]) -> NDArray[np.int32]:
@@ -114,6 +114,9 @@ def number_words(work: Path, parts: int, buckets: int) -> Figures:
     """Number the words that survived by falling count, then by text, and write the vocabulary.
 
     They are all in memory here: some 50 bytes for each.
+
+    The texts of a word from all parts are compared, so no two words of one hash are counted together. (Of two words
+    that stay below the minimum together, only the number of different words would not know.)
 
     Raises:
         SpectoolError: Two different words have the same hash.

@@ -21,7 +21,7 @@ from spectool.artifacts.work import load, work_path
 from spectool.build import CountOptions, count
 from spectool.build.counting import symbols
 from spectool.build.counting.ngrams import count_part, merge_bucket, save_keys
-from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_number, in_parts, make_plan
+from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_cuts, in_parts, make_plan
 from spectool.build.counting.symbols import encode_words, number_tokens, windows, write_text
 from spectool.corpora import Corpus, Document, open_corpus
 from spectool.tests.build.counting.counting_twin import Windows, agree, token_windows, word_windows
@@ -220,10 +220,8 @@ def test_buckets_are_bounded(sources: int, largest: int, rng: object) -> None:
     keys = [np.unique(dice.zipf(1.1 + dice.random(), 100_000) % 10**7 + dice.integers(10**6)) for _ in range(sources)]
     plan = Plan(1, 1, largest)
     records = sum(map(len, keys))
-    buckets = bucket_number(records, sources, plan)
-    samples = np.sort(np.concatenate([found[::SAMPLE_EVERY] for found in keys]))
-    first = samples[np.arange(1, buckets) * len(samples) // buckets]
-    sizes = sum(np.diff(np.searchsorted(found, first), prepend=0, append=len(found)) for found in keys)
+    cuts = bucket_cuts(records, [found[::SAMPLE_EVERY].tolist() for found in keys], plan)
+    sizes = sum(np.diff(np.searchsorted(found, cuts), prepend=0, append=len(found)) for found in keys)
     assert np.max(sizes) <= largest
 
 
