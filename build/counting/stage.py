@@ -193,6 +193,7 @@ def _count_orders(
         if order == 1:
             runner.run([("number", number, (len(parts), len(merged[0])))])
             discard(runner.work, "words-*")
+    discard(runner.work, f"n{orders}.found-*", f"n{orders}.places-*")
     return merged
 
 
