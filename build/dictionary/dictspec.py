@@ -13,7 +13,7 @@ Source: "Dictionary-Based Speculative Decoding for Non-Latin-Script Languages", 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from itertools import takewhile
 
 from spectool.build.dictionary.options import DictSpecOptions
@@ -21,7 +21,7 @@ from spectool.build.dictionary.predictions import Prediction, Table, Text, as_te
 
 
 def predict(
-    ngrams: Iterable[tuple[Sequence[int], int]], options: DictSpecOptions, specials: Collection[int] = ()
+    ngrams: Iterable[tuple[Sequence[int], int]], options: DictSpecOptions, specials: Set[int] = frozenset()
 ) -> Table:
     """The continuation of every prefix of some n-grams, where one is probable enough.
 
@@ -53,12 +53,14 @@ def without_redundant(predictions: Table) -> Table:
 
 
 def _continuations(
-    ngrams: Iterable[tuple[Sequence[int], int]], options: DictSpecOptions, specials: Collection[int]
+    ngrams: Iterable[tuple[Sequence[int], int]], options: DictSpecOptions, specials: Set[int]
 ) -> dict[Text, dict[Text, int]]:
     """The counts of the continuations of every prefix, over every split of every n-gram."""
     counts: defaultdict[Text, dict[Text, int]] = defaultdict(dict)
     for tokens, count in ngrams:
-        text = as_text(takewhile(lambda token: token not in specials, tokens))
+        if not specials.isdisjoint(tokens):
+            tokens = list(takewhile(lambda token: token not in specials, tokens))
+        text = as_text(tokens)
         for cut in range(1, len(text)):
             following = counts[text[max(0, cut - options.max_prefix) : cut]]
             continuation = text[cut : cut + options.max_continuation]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool.artifacts.dictionary import Entry
@@ -141,6 +141,7 @@ def slow_entries(counts: Ngrams, floor: float, reading: Reading) -> dict[tuple[i
     return result
 
 
+@settings(deadline=None)
 @given(ngrams, st.sampled_from([0.0, 0.2, 0.5, 0.75, 1.0]), st.sampled_from(readings))
 def test_equal_to_the_slow_twin(counts: Ngrams, floor: float, reading: Reading) -> None:
     found = list(build_entries(counts, floor, reading))
@@ -153,6 +154,7 @@ def look_up(entries: Mapping[tuple[int, ...], tuple[int, ...]], history: tuple[i
     return next((entries[history[at:]] for at in range(len(history)) if history[at:] in entries), None)
 
 
+@settings(deadline=None)
 @given(ngrams, st.sampled_from([0.0, 0.3, 0.6]), st.sampled_from(readings))
 def test_pruning_changes_no_proposal(counts: Ngrams, floor: float, reading: Reading) -> None:
     found = list(build_entries(counts, floor, reading))
@@ -178,5 +180,5 @@ def test_pruning_by_hand() -> None:
 
 
 def test_special_tokens_cut_ngrams() -> None:
-    cut = predict([([1, 2, 9, 3], 4), ([9, 1], 7)], DictSpecOptions(), specials={9})
+    cut = predict([([1, 2, 9, 3], 4), ([9, 1], 7)], DictSpecOptions(), specials=frozenset({9}))
     assert entries_of(cut) == [Entry((1,), (2,), 1.0, 4)]
