@@ -22,16 +22,16 @@ import numpy as np
 from spectool import ArtifactError
 from spectool.artifacts.replacing import renaming
 
-LONGEST = 4  # tokens of an n-gram
+LONGEST_NGRAM = 4  # tokens of an n-gram
 STATIC = 2  # tokens of the n-grams of a static cache
 NO_TOKEN = -1
 
 Ngram = tuple[int, ...]
-Followers = Mapping[int, int]
+TokenCounts = Mapping[int, int]
 """Token -> count."""
 
 
-def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, Followers]]) -> int:
+def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, TokenCounts]]) -> int:
     """Write a lookup cache, and return its number of n-grams; ``path`` is replaced in one step when all is written.
 
     Args:
@@ -46,7 +46,7 @@ def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, Followers]]) -> int:
     try:
         with renaming(path) as partial, partial.open("wb") as stream:
             for ngram, followers in ngrams:
-                padding = [NO_TOKEN] * (LONGEST - len(ngram))
+                padding = [NO_TOKEN] * (LONGEST_NGRAM - len(ngram))
                 pairs = [value for pair in followers.items() for value in pair]
                 stream.write(np.array([*ngram, *padding, len(followers), *pairs], dtype="<i4").tobytes())
                 number += 1
@@ -67,12 +67,12 @@ def read_cache(path: Path) -> Iterator[tuple[Ngram, dict[int, int]]]:
     values = np.memmap(path, dtype="<i4", mode="r") if path.stat().st_size else np.zeros(0, dtype="<i4")
     at = 0
     while at < len(values):
-        start = at + LONGEST + 1
+        start = at + LONGEST_NGRAM + 1
         *tokens, followers = values[at:start].tolist()
         ngram = tuple(token for token in tokens if token != NO_TOKEN)
         pairs = values[start : start + 2 * followers].tolist()
         counts = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        whole = len(tokens) == LONGEST and followers >= 1 and len(counts) == followers
+        whole = len(tokens) == LONGEST_NGRAM and followers >= 1 and len(counts) == followers
         if not (whole and ngram and tokens[: len(ngram)] == list(ngram) and min(ngram) >= 0):
             raise ValueError(f"no n-gram at byte {4 * at}")
         if min(counts) < NO_TOKEN or min(counts.values()) < 1:
@@ -81,7 +81,7 @@ def read_cache(path: Path) -> Iterator[tuple[Ngram, dict[int, int]]]:
         at = start + 2 * followers
 
 
-def check_replaceable(path: Path) -> None:
+def check_cache_replaceable(path: Path) -> None:
     """Check that a lookup cache may replace what is at ``path``. Reads all of it.
 
     Raises:

@@ -21,7 +21,7 @@ from spectool.artifacts import Counts, Dictionary
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary import backoff
-from spectool.build.dictionary.backoff_stage import build_backoff, prepare
+from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
 from spectool.build.dictionary.held_out import split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
@@ -65,7 +65,7 @@ def measured(name: str, language: str, train_tokens: int, tokens: int) -> list[d
         split = partial(split_off, held_out=held_out)
         count(open_corpus(str(text)), counted, limits, tokenizer, lambda step: None, split)
         counts = Counts(counted)
-        prepared = prepare(tokenizer, counts, options, lambda step: None, held_out)
+        prepared = prepare_backoff(tokenizer, counts, options, lambda step: None, held_out)
         for least in LEAST:
             with patch.object(backoff, "LEAST_GAIN", least):
                 build_backoff(tokenizer, counts, out, options, lambda step: None, held_out, prepared)

@@ -39,7 +39,7 @@ from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.dictspec_stage import build_dictspec, open_counts
-from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions, Reading
+from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions, DictSpecReading
 from spectool.corpora import open_corpus
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.drafter import Drafter, Proposal
@@ -191,7 +191,7 @@ def _built(tokenizer: Tokenizer, text: Path, scratch: Path) -> Iterator[tuple[st
     yield "backoff", out
     words = scratch / "words.counts"
     count(open_corpus(str(text)), words, limits, None, lambda step: None)
-    readings: tuple[Reading, ...] = ("whole", "path")
+    readings: tuple[DictSpecReading, ...] = ("whole", "path")
     for reading, entries in product(readings, _DICTSPEC_ENTRIES):
         out = scratch / f"{reading}-{entries}.dict"
         options = DictSpecOptions(min_probability=0.2, reading=reading, entries=entries)

@@ -22,7 +22,7 @@ from spectool.artifacts.console import (
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.artifacts.options import path_option, tokenizer_option
 from spectool.build.counting.options import CountOptions
-from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions, Reading
+from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions, DictSpecReading
 from spectool.commands.limit_options import memory_option, size_in_bytes, workers_option
 
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for windows that occurred once
@@ -142,7 +142,7 @@ def build_dict(
     discount: float,
     orders: str,
     min_probability: float,
-    reading: Reading,
+    reading: DictSpecReading,
     max_prefix: int,
     max_continuation: int,
     language: str | None,

@@ -7,7 +7,7 @@ import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, say, show
 from spectool.artifacts.options import path_option
-from spectool.commands.merge_dict import open_dictionary
+from spectool.commands.merge_dict import open_verified
 
 
 @click.command("export-dict")
@@ -54,11 +54,11 @@ def export_dict(
         spectool export-dict pl.dict --format llama.cpp -o pl.lookup
     """
     from spectool import SpectoolError
-    from spectool.artifacts.llama_cpp import check_replaceable, write_cache
+    from spectool.artifacts.llama_cpp import check_cache_replaceable, write_cache
     from spectool.build.dictionary.lookup_cache import to_ngrams
 
-    dictionary = open_dictionary(path)
-    check_replaceable(out)
+    dictionary = open_verified(path)
+    check_cache_replaceable(out)
     exported = to_ngrams(dictionary.entries(), kind, not counted, min_prob)
     if not exported.ngrams:
         raise SpectoolError(

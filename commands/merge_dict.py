@@ -57,12 +57,12 @@ def merge_dict(
         raise click.UsageError("name two dictionaries or more")
     if weights and len(weights) != len(paths):
         raise click.UsageError(f"{len(weights)} weights for {len(paths)} dictionaries: give one --weight for each")
-    opened = [open_dictionary(path) for path in paths]
+    opened = [open_verified(path) for path in paths]
     with stage(out, FORMAT, as_json, {"target": opened[0].fingerprint}) as finish:
         finish(merge_dictionaries(opened, weights or [1.0] * len(paths), out, Limits(entries, max_bytes), say))
 
 
-def open_dictionary(path: Path) -> "Dictionary":
+def open_verified(path: Path) -> "Dictionary":
     """The dictionary at ``path`` or of that name, after its checksums have been compared."""
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.dictionary import Dictionary

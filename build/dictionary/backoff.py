@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.dictionary import PROBABILITY_STEP
-from spectool.build.dictionary.smoothing import Followers, Rows, Windows, conditional_followers, smooth
+from spectool.build.dictionary.smoothing import Followers, RowNumbers, Windows, conditional_followers, smooth
 
 LEAST_GAIN = 0.5  # expected accepted tokens in the counted text
 _FLATTEST = -0.05  # bounds the steps where the number of entries hardly changes
@@ -42,12 +42,12 @@ class Predictions(NamedTuple):
     """
 
     kept: NDArray[np.bool_]  # contexts with an entry of their own
-    token: Rows  # symbol that the entry proposes; -1 where there is none
+    token: RowNumbers  # symbol that the entry proposes; -1 where there is none
     probability: NDArray[np.float32]  # of that token after the context itself
     conditional: NDArray[np.float32]  # the same at occurrences where no longer kept context is found
     stated: NDArray[np.float32]  # by the entry
     length: NDArray[np.int8]  # tokens in the entry's context, 0 where there is none
-    count: Rows  # type: ignore[assignment]  # occurrences of the entry's context
+    count: RowNumbers  # type: ignore[assignment]  # occurrences of the entry's context
 
 
 _NEVER = np.zeros(1, np.float32)
@@ -148,7 +148,7 @@ class CandidateEntries:
         suffix = self.windows[length - 1].suffix
         return Predictions._make(column[suffix] for column in (shorter[-1] if shorter else _NO_ENTRY))
 
-    def _best_followers(self, length: int) -> tuple[Rows, Rows]:
+    def _best_followers(self, length: int) -> tuple[RowNumbers, RowNumbers]:
         """The most probable next symbol after each context, the lowest of equals, and the row of that window."""
         window, probability = self.windows[length], self._smoothed[length].probability
         contexts = len(self.windows[length - 1].keys)
@@ -162,7 +162,7 @@ class CandidateEntries:
         token[window.prefix[rows]], row[window.prefix[rows]] = window.symbol[rows], rows
         return token, row
 
-    def _rows_of(self, length: int, token: Rows) -> Rows:
+    def _rows_of(self, length: int, token: RowNumbers) -> RowNumbers:
         """The row of the window of each context and a symbol after it, -1 where there is none."""
         rows = np.full(len(token), -1, dtype=np.int64)
         wanted = np.flatnonzero((token >= 0) & (self._best[length - 1][0] >= 0))
@@ -180,7 +180,7 @@ def gain_over_thresholds(p: Values, q: Values, stated: Values) -> Values:
     return gain
 
 
-def _after(followers: Followers, rows: Rows, shorter: NDArray[np.float32] | np.float32) -> NDArray[np.float32]:
+def _after(followers: Followers, rows: RowNumbers, shorter: NDArray[np.float32] | np.float32) -> NDArray[np.float32]:
     """The probability of a symbol after each context: that of its window, or else by that of a shorter context."""
     probability: NDArray[np.float32] = followers.left_over * shorter
     probability[rows >= 0] = followers.probability[rows[rows >= 0]]

@@ -36,7 +36,7 @@ class Prepared(NamedTuple):
     held_out: HeldOutText | None  # text that was not counted, if there is any
 
 
-def prepare(
+def prepare_backoff(
     tokenizer: Tokenizer, counts: Counts, options: BackoffOptions, progress: Progress, held_out: Sequence[str] = ()
 ) -> Prepared:
     """The part of `build_backoff` that does not depend on the size; arguments and errors are the same."""
@@ -66,13 +66,13 @@ def build_backoff(
         options: See `BackoffOptions`.
         progress: Called at the start of each step with a short description.
         held_out: Texts that were not counted, by which the stated probabilities are corrected.
-        prepared: The result of `prepare`, to build several sizes from.
+        prepared: The result of `prepare_backoff`, to build several sizes from.
 
     Raises:
         SpectoolError: The counts do not fit, or there is nothing to build from.
     """
     with writing(out) as directory:
-        candidates, text = prepared or prepare(tokenizer, counts, options, progress, held_out)
+        candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
         best = _BestEntries(candidates, text, counts)
         shape = write_within(directory, Limits(options.entries, options.max_bytes), best.choose, True, progress)
         if shape is None:

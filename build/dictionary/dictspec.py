@@ -17,12 +17,19 @@ from collections.abc import Iterable, Sequence, Set
 from itertools import takewhile
 
 from spectool.build.dictionary.options import DictSpecOptions
-from spectool.build.dictionary.predictions import Prediction, Table, Text, as_text, as_tokens, longest_suffix
+from spectool.build.dictionary.predictions import (
+    Prediction,
+    PredictionTable,
+    TokenString,
+    as_text,
+    as_tokens,
+    longest_suffix,
+)
 
 
 def predict(
     ngrams: Iterable[tuple[Sequence[int], int]], options: DictSpecOptions, specials: Set[int] = frozenset()
-) -> Table:
+) -> PredictionTable:
     """The continuation of every prefix of some n-grams, where one is probable enough.
 
     Args:
@@ -32,7 +39,7 @@ def predict(
         specials: Tokens that stand for no text and must never be proposed: n-grams are cut before the first.
     """
     choose = _most_probable if options.reading == "whole" else _most_probable_path
-    predictions: Table = {}
+    predictions: PredictionTable = {}
     for prefix, counts in _continuations(ngrams, options, specials).items():
         total = sum(counts.values())
         continuation, count = choose(counts, total, options.min_probability)
@@ -42,9 +49,9 @@ def predict(
     return predictions
 
 
-def without_redundant(predictions: Table) -> Table:
+def without_redundant(predictions: PredictionTable) -> PredictionTable:
     """Those predictions whose longest kept proper suffix does not predict the same tokens; short prefixes first."""
-    kept: Table = {}
+    kept: PredictionTable = {}
     for context in sorted(predictions, key=len):
         fallback = longest_suffix(context, kept)
         if fallback is None or fallback.continuation != predictions[context].continuation:
@@ -54,9 +61,9 @@ def without_redundant(predictions: Table) -> Table:
 
 def _continuations(
     ngrams: Iterable[tuple[Sequence[int], int]], options: DictSpecOptions, specials: Set[int]
-) -> dict[Text, dict[Text, int]]:
+) -> dict[TokenString, dict[TokenString, int]]:
     """The counts of the continuations of every prefix, over every split of every n-gram."""
-    counts: defaultdict[Text, dict[Text, int]] = defaultdict(dict)
+    counts: defaultdict[TokenString, dict[TokenString, int]] = defaultdict(dict)
     for tokens, count in ngrams:
         if not specials.isdisjoint(tokens):
             tokens = list(takewhile(lambda token: token not in specials, tokens))
@@ -68,13 +75,13 @@ def _continuations(
     return counts
 
 
-def _most_probable(counts: dict[Text, int], total: int, least: float) -> tuple[Text, int]:
+def _most_probable(counts: dict[TokenString, int], total: int, least: float) -> tuple[TokenString, int]:
     """The continuation with the highest count; of equals the shortest, then the one with the lowest ids."""
     best = min(counts, key=lambda continuation: (-counts[continuation], len(continuation), continuation))
     return best, counts[best]
 
 
-def _most_probable_path(counts: dict[Text, int], total: int, least: float) -> tuple[Text, int]:
+def _most_probable_path(counts: dict[TokenString, int], total: int, least: float) -> tuple[TokenString, int]:
     """The tokens with the highest count one after the other, while the path's probability is at least ``least``."""
     path, mass = "", total
     while len(counts) > 1:

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from spectool.artifacts.dictionary import Entry
-from spectool.artifacts.llama_cpp import LONGEST, NO_TOKEN, STATIC, Followers, Ngram
+from spectool.artifacts.llama_cpp import LONGEST_NGRAM, NO_TOKEN, STATIC, Ngram, TokenCounts
 
 Kind = Literal["dynamic", "static"]
 _LEAST_COUNT = {1: 4, 2: 3, 3: 2, 4: 2}  # llama.cpp's least sample sizes by n-gram length
@@ -35,7 +35,7 @@ _MOST_COUNTED = 1000
 class Exported(NamedTuple):
     """N-grams for a cache, and what they leave out."""
 
-    ngrams: dict[Ngram, Followers]  # by their tokens
+    ngrams: dict[Ngram, TokenCounts]  # by their tokens
     entries: int  # entries of the dictionary that became n-grams of their own
     left_out: Counter[str]  # entries that could not, by the reason
 
@@ -46,7 +46,7 @@ def to_ngrams(entries: Iterable[Entry], kind: Kind, certain: bool, min_probabili
     ``certain`` states every token as the only one that was seen (see above). An entry that is less probable than
     ``min_probability`` is not written.
     """
-    shortest, longest = (STATIC, STATIC) if kind == "static" else (1, LONGEST)
+    shortest, longest = (STATIC, STATIC) if kind == "static" else (1, LONGEST_NGRAM)
     seen: defaultdict[Ngram, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
     total: defaultdict[Ngram, float] = defaultdict(float)
     written, left_out = 0, Counter[str]()
@@ -73,7 +73,7 @@ def to_ngrams(entries: Iterable[Entry], kind: Kind, certain: bool, min_probabili
     return Exported(ngrams, written, left_out)
 
 
-def _followers(length: int, seen: Mapping[int, float], total: float, certain: bool) -> Followers:
+def _followers(length: int, seen: Mapping[int, float], total: float, certain: bool) -> TokenCounts:
     """The most frequent token, the lowest of equals, and what is left for the others."""
     token = min(seen, key=lambda token: (-seen[token], token))
     whole = min(_MOST_COUNTED, max(_LEAST_COUNT[length], round(total)))

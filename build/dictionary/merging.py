@@ -32,7 +32,14 @@ from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.replacing import writing
 from spectool.build.corpus_reading import Progress
 from spectool.build.dictionary.options import Limits
-from spectool.build.dictionary.predictions import Prediction, Table, Text, as_text, entries_of, longest_suffix
+from spectool.build.dictionary.predictions import (
+    Prediction,
+    PredictionTable,
+    TokenString,
+    as_text,
+    entries_of,
+    longest_suffix,
+)
 from spectool.build.dictionary.selection import Choice
 from spectool.build.dictionary.size_limits import write_within
 from spectool.tokenization.fingerprint import short
@@ -79,7 +86,7 @@ def merge_dictionaries(
         return seal(directory, manifest)
 
 
-def predictions_of(dictionary: Dictionary) -> Table:
+def predictions_of(dictionary: Dictionary) -> PredictionTable:
     """All entries of a dictionary."""
     return {
         as_text(entry.context): Prediction(tuple(entry.continuation), entry.probability, entry.count)
@@ -106,14 +113,14 @@ def _joined_inputs(dictionaries: Sequence[Dictionary]) -> dict[str, object]:
     }
 
 
-def mixture(tables: Sequence[Table], weights: Sequence[float]) -> Table:
+def mixture(tables: Sequence[PredictionTable], weights: Sequence[float]) -> PredictionTable:
     """The best prediction of the weighted mixture after every context of any table.
 
     Of equally good ones the one with the lowest token ids wins. Occurrences are weighted sums.
     """
     sizes = [_size(table) for table in tables]
     contexts = dict.fromkeys(context for table in tables for context in table)
-    merged: Table = {}
+    merged: PredictionTable = {}
     for context in contexts:
         own = [table.get(context) for table in tables]
         occurrences = [0.0 if prediction is None else prediction.occurrences for prediction in own]
@@ -133,7 +140,7 @@ def mixture(tables: Sequence[Table], weights: Sequence[float]) -> Table:
     return merged
 
 
-def _by_suffix(context: Text, table: Table, other: Table, size: float) -> Prediction | None:
+def _by_suffix(context: TokenString, table: PredictionTable, other: PredictionTable, size: float) -> Prediction | None:
     """What a table without the context predicts there, with an estimate of how often it occurs.
 
     The table is dictionary i of the formula, ``other`` is j and has the context, and the size is N_i / N_j.
@@ -157,7 +164,7 @@ def _by_suffix(context: Text, table: Table, other: Table, size: float) -> Predic
     return suffix._replace(occurrences=min(most, estimate))
 
 
-def _size(table: Table) -> float:
+def _size(table: PredictionTable) -> float:
     """Size of the text behind a table, as counts of its shortest contexts."""
     shortest = min(map(len, table), default=0)
     return sum(prediction.occurrences for context, prediction in table.items() if len(context) == shortest) or 1.0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Reading = Literal["whole", "path"]
+DictSpecReading = Literal["whole", "path"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,6 @@ class DictSpecOptions:
     entries: int = 200_000  # most frequent n-grams to take, of all orders together
     min_probability: float = 0.2
     # What must reach it: a continuation as a whole, or the path of most probable tokens, cut where it falls below.
-    reading: Reading = "path"
+    reading: DictSpecReading = "path"
     max_prefix: int = 8  # tokens of a context
     max_continuation: int = 8  # tokens

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 from spectool.artifacts.dictionary import Entry
 
 Found = TypeVar("Found")
-Text = str
+TokenString = str
 """Tokens as a string, one code point per id: strings are hashed and sliced several times faster than tuples."""
 
 
@@ -18,27 +18,27 @@ class Prediction(NamedTuple):
     occurrences: float  # of the context in the text
 
 
-Table = dict[Text, Prediction]
+PredictionTable = dict[TokenString, Prediction]
 """Context -> what follows it."""
 
 
-def as_text(tokens: Iterable[int]) -> Text:
+def as_text(tokens: Iterable[int]) -> TokenString:
     """Tokens as a string."""
     return "".join(map(chr, tokens))
 
 
-def as_tokens(text: Text) -> tuple[int, ...]:
+def as_tokens(text: TokenString) -> tuple[int, ...]:
     """Tokens of a string from `as_text`."""
     return tuple(map(ord, text))
 
 
-def longest_suffix(context: Text, known: Mapping[Text, Found]) -> Found | None:
+def longest_suffix(context: TokenString, known: Mapping[TokenString, Found]) -> Found | None:
     """What is known of the longest known proper suffix of a context."""
     suffixes = (context[start:] for start in range(1, len(context)))
     return next((known[suffix] for suffix in suffixes if suffix in known), None)
 
 
-def entries_of(table: Table) -> list[Entry]:
+def entries_of(table: PredictionTable) -> list[Entry]:
     """The entries of a dictionary that predicts the same."""
     return [
         Entry(as_tokens(context), p.continuation, p.probability, max(1, round(p.occurrences)))

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from spectool.artifacts.dictionary import PROBABILITY_STEP
 from spectool.build.dictionary.backoff import gain_over_thresholds
-from spectool.build.dictionary.predictions import Table, longest_suffix
+from spectool.build.dictionary.predictions import PredictionTable, longest_suffix
 
 
 class Choice:
     """All possible entries, of which the best are chosen."""
 
-    def __init__(self, predictions: Table) -> None:
+    def __init__(self, predictions: PredictionTable) -> None:
         """Find the longest suffix of every context, once for all thresholds."""
         self._predictions = predictions
         self._contexts = sorted(predictions, key=lambda context: (len(context), context))
@@ -60,7 +60,7 @@ class Choice:
             found_for[own] = np.where(kept[own], own, fallback)
         return kept, gain
 
-    def best(self, most: int) -> Table:
+    def best(self, most: int) -> PredictionTable:
         """Choose at most ``most`` entries, those that gain most; short contexts first."""
         kept, gain = self.gaining_at_least(0.0)
         if np.count_nonzero(kept) > most:

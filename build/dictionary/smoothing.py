@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from spectool import ArtifactError
 from spectool.artifacts.counts import Counts, level_name
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Windows:
 
     prefix: NDArray[np.int32]  # row of the window without its last token, in the order below, ``[rows]``
     symbol: NDArray[np.int32]  # last token's symbol, ``[rows]``
-    suffix: Rows  # row of the window without its first token, in the order below, ``[rows]``
+    suffix: RowNumbers  # row of the window without its first token, in the order below, ``[rows]``
     count: NDArray[np.int64]  # occurrences, ``[rows]``
-    keys: Rows  # ``prefix * symbols + symbol``, ascending, ``[rows]``
+    keys: RowNumbers  # ``prefix * symbols + symbol``, ascending, ``[rows]``
 
-    def find(self, keys: Rows) -> Rows:
+    def find(self, keys: RowNumbers) -> RowNumbers:
         """The row of each key, -1 where there is no such window."""
         if not len(self.keys):
             return np.full(len(keys), -1, dtype=np.int64)

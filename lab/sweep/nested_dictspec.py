@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spectool.artifacts.dictionary import Entry
-from spectool.build.dictionary.options import Reading
+from spectool.build.dictionary.options import DictSpecReading
 
 Ints = NDArray[np.int64]
 Ids = NDArray[np.int32]
@@ -91,7 +91,7 @@ class NestedDictSpec:
         order = np.argsort(contexts.astype(np.int64) * len(self._tail_lengths) + tails)
         self._split_contexts, self._split_tails, self._split_ngrams = contexts[order], tails[order], ngram[after][order]
 
-    def proposals(self, size: int, reading: Reading) -> Proposals:
+    def proposals(self, size: int, reading: DictSpecReading) -> Proposals:
         """Return what every context of the ``size`` most frequent n-grams proposes."""
         taken = self._split_ngrams < size
         contexts, tails = self._split_contexts[taken], self._split_tails[taken]

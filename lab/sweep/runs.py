@@ -34,7 +34,7 @@ from spectool.build.corpus_reading import quiet
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.processes import Runner, Task, executor_of
 from spectool.build.counting.stage import count
-from spectool.build.dictionary.backoff_stage import build_backoff, prepare
+from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
 from spectool.build.dictionary.dictspec_stage import ORDERS
 from spectool.build.dictionary.held_out import passes, split_off
 from spectool.build.dictionary.options import BackoffOptions
@@ -199,7 +199,7 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
         held_out: list[str] = []
         corpus = text.open(str(text.language.build))
         count(corpus, counts, options, tokenizer, quiet, lambda source: split_off(text.read(source), held_out))
-        prepared = prepare(tokenizer, Counts(counts), BackoffOptions(), quiet, held_out)
+        prepared = prepare_backoff(tokenizer, Counts(counts), BackoffOptions(), quiet, held_out)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):
             limits = BackoffOptions(max_bytes=max_bytes)
             manifest = build_backoff(tokenizer, Counts(counts), out, limits, quiet, prepared=prepared)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.llama_cpp import NO_TOKEN, check_replaceable, read_cache, write_cache
+from spectool.artifacts.llama_cpp import NO_TOKEN, check_cache_replaceable, read_cache, write_cache
 
 NGRAMS = [((7,), {3: 5, NO_TOKEN: 2}), ((7, 8), {9: 1}), ((1, 2, 3, 4), {5: 6, 0: 7})]
 RECORDS = [
@@ -51,7 +51,7 @@ def test_what_is_no_cache_is_not_replaced(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.lookup"
     path.write_bytes(data)
     with pytest.raises(ArtifactError, match=r"x.lookup: exists and is no lookup cache .* Choose another -o"):
-        check_replaceable(path)
+        check_cache_replaceable(path)
     assert path.read_bytes() == data
 
 
@@ -62,11 +62,11 @@ def test_a_missing_folder(tmp_path: Path) -> None:
 
 def test_only_a_cache_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "x.lookup"
-    check_replaceable(path)
+    check_cache_replaceable(path)
     write_cache(path, NGRAMS)
-    check_replaceable(path)
+    check_cache_replaceable(path)
     with pytest.raises(ArtifactError, match="exists and is no lookup cache"):
-        check_replaceable(tmp_path)
+        check_cache_replaceable(tmp_path)
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path) -> None:

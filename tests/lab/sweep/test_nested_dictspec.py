@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from spectool.artifacts.dictionary import Entry
 from spectool.build.dictionary.dictspec import predict, without_redundant
-from spectool.build.dictionary.options import DictSpecOptions, Reading
+from spectool.build.dictionary.options import DictSpecOptions, DictSpecReading
 from spectool.build.dictionary.predictions import entries_of
 from spectool.corpora import read_sample, word_runs
 from spectool.lab.sweep.nested_dictspec import NestedDictSpec
 from spectool.tokenization import Tokenizer
 
-READINGS: tuple[Reading, ...] = ("whole", "path")
+READINGS: tuple[DictSpecReading, ...] = ("whole", "path")
 FLOORS = (0.0, 0.2, 0.5, 0.8, 1.0)
 
 token = st.integers(0, 4)
