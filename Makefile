@@ -11,7 +11,7 @@ demo: .venv/core                 ## the main job, offline, on what the package b
 test: .venv/installed            ## every room in minutes: units, twins, lossless on tiny models, a run of each command
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-system: .venv/installed     ## processes, kills, clusters, trainings, servers, big tokenizers
+test-system: .venv/installed     ## processes, kills, trainings, servers, big tokenizers
 	$(BIN)/python -m pytest -n auto --dist loadfile -m 'system and not slow'
 
 test-real: .venv/installed       ## the main job with pretrained models, where they are in the cache

@@ -22,10 +22,8 @@ _PURPOSES = {
     "Dictionaries": {
         "build-dict": "spectool.commands.build_dict:build_dict",
         "count": "spectool.commands.count:count",
-        "merge-dict": "spectool.commands.edit_dict:merge_dict",
-        "restrict-dict": "spectool.commands.edit_dict:restrict_dict",
-        "export-dict": "spectool.commands.edit_dict:export_dict",
-        "import-dict": "spectool.commands.edit_dict:import_dict",
+        "merge-dict": "spectool.commands.merge_dict:merge_dict",
+        "export-dict": "spectool.commands.export_dict:export_dict",
     },
     "Another tokenizer": {"align": "spectool.commands.align:align"},
     "Measure": {

@@ -6,8 +6,8 @@
     vocabulary.arrow       word   large_string  words only: symbol s is row s - 1
 
 A symbol is a number from 1: for words by falling count, then by text; for tokens the token id + 1. The rows of an order
-are sorted by prefix, then by symbol, which is the order of their symbols read from the left. All n-grams that go on
-after a row are one range of the next order.
+are sorted by prefix, then by symbol, which is the order of their symbols read from the left. All n-grams that continue
+the n-gram of a row are one range of the next order.
 """
 
 import math
@@ -30,7 +30,7 @@ MAX_ORDER = 16
 COUNTS_OF_COUNTS = 4
 _LEVEL = {"prefix": pa.int32(), "symbol": pa.int32(), "count": pa.int64()}
 _VOCABULARY = {"word": pa.large_string()}
-_BLOCK = 1 << 20  # rows looked at together
+_BLOCK = 1 << 20  # rows checked at once
 _MOST = 1 << 48  # words or tokens; sums of counts up to this do not overflow
 
 
@@ -51,13 +51,13 @@ class Level(NamedTuple):
 class Counts(Artifact):
     """Open counts, memory-mapped and read-only.
 
-    They can be far larger than memory, so opening does not read the rows. What follows the numbers in them calls
-    `check` first, which does.
+    They can be far larger than memory, so opening does not read the rows. Code that uses the numbers in them as indices
+    calls `check` first, which reads them all.
 
     Attributes:
         kind: ``words`` or ``windows`` (of tokens).
         orders: Longest n-gram, in symbols.
-        min_count: Every n-gram that occurs at least so often is there, with its exact count, and no other.
+        min_count: Every n-gram that occurs this often is there, with its exact count, and no other.
         total: Words or tokens of the corpus, those below the minimum included.
     """
 
@@ -106,11 +106,11 @@ class Counts(Artifact):
         return int(self.manifest.tokenizers["target"]["size"])
 
     def level(self, order: int) -> Level:
-        """Return the n-grams of one order, 1 to `orders`, without copying."""
+        """The n-grams of one order, 1 to `orders`, without copying."""
         return self._levels[order - 1]
 
     def spelled(self, order: int, rows: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
-        """Return the symbols of the n-grams in some ``[rows]`` of an order, from the left: ``[rows, order]``."""
+        """The symbols of the n-grams in some ``[rows]`` of an order, from the left: ``[rows, order]``."""
         symbols = np.empty((len(rows), order), dtype=np.int32)
         for length in range(order, 0, -1):
             level = self._levels[length - 1]
@@ -128,7 +128,7 @@ class Counts(Artifact):
             yield level_name(1), "symbols are not those of the vocabulary"
 
     def _problem(self, level: Level, above: NDArray[np.int64]) -> str | None:
-        """Say what is wrong with the rows of a level, given the counts of the one above, in bounded memory."""
+        """What is wrong with the rows of a level, given the counts of the one above; reads them in bounded memory."""
         last, occurrences = -1, 0
         for start in range(0, len(level.count), _BLOCK):
             prefix, symbol, count = (column[start : start + _BLOCK] for column in level)
@@ -171,7 +171,7 @@ class Counts(Artifact):
 
 
 def level_name(order: int) -> str:
-    """Return the file name of an order."""
+    """File name of an order."""
     return f"n{order}.arrow"
 
 

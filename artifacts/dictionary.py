@@ -146,14 +146,6 @@ class Dictionary(Artifact):
         """Fingerprint of that tokenizer."""
         return str(self.tokenizer["fingerprint"])
 
-    def require_ids(self, size: int) -> None:
-        """Check that a tokenizer of some size has all tokens; the manifest may say that it has more than it has.
-
-        Raises:
-            ArtifactError: It has not.
-        """
-        self._check_ids("alphabet.npy", self.alphabet, size, f"token ids outside the tokenizer, which has {size:,}")
-
     def look_up(self, tokens: Sequence[int]) -> Match | None:
         """Look up the longest known suffix of token ids, oldest first; None where none is known.
 

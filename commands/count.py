@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import default_path, digest, slug
-from spectool.artifacts.options import options_of
 from spectool.build.counting.options import CountOptions
 from spectool.commands.console import guarded, say, say_notes, stage
+from spectool.commands.limit_options import memory_option, workers_option
 from spectool.commands.options import json_option, out_option, text_options, tokenizer_option
 
 
@@ -18,7 +18,21 @@ from spectool.commands.options import json_option, out_option, text_options, tok
 )
 @tokenizer_option(help="Count windows of this tokenizer's tokens, not words.")
 @out_option
-@options_of(CountOptions)
+@memory_option
+@workers_option
+@click.option(
+    "--orders", type=click.IntRange(1, 16), metavar="N", help="Longest n-gram; by default 3 words, or 8 tokens."
+)
+@click.option(
+    "--min-count",
+    type=click.IntRange(1),
+    default=CountOptions.min_count,
+    show_default=True,
+    help="Leave out n-grams that occur less often; the counts of all others are exact.",
+)
+@click.option(
+    "--language", metavar="CODE", help="ISO 639 code of the text, for splitting words (fr, it and ca differ)."
+)
 @text_options
 @json_option
 @guarded
@@ -26,17 +40,18 @@ def count(
     corpus: str,
     tokenizer: str | None,
     out: Path | None,
+    memory: int,
+    workers: int | None,
+    orders: int | None,
+    min_count: int,
+    language: str | None,
     reads: dict[str, Any],
     as_json: bool,
-    **others: Any,
 ) -> None:
     """Count the n-grams of a text exactly, in bounded memory: words, or windows of tokens.
 
-    Counts of words depend on no tokenizer and serve every dictionary of the method dictspec. Finished
-    work lies beside OUT until all is done; after a kill, the same command resumes.
-
-    On a cluster, OUT must lie where all workers see it. There --memory is the limit of each task, and --workers the
-    number of tasks at the same time.
+    Counts of words depend on no tokenizer and serve every dictionary of the method dictspec. Until the count is
+    complete, finished work is kept next to OUT, so that the same command resumes after a kill.
 
     \b
     Examples:
@@ -48,17 +63,14 @@ def count(
     from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
 
-    options = CountOptions(**others)
-    if options.scheduler is not None and options.engine != "dask":
-        raise click.UsageError("--scheduler is for --engine dask")
-    if options.language is not None and tokenizer is not None:
+    if language is not None and tokenizer is not None:
         raise click.UsageError("--language is for splitting words; with --tokenizer, tokens are counted")
+    options = CountOptions(orders=orders, min_count=min_count, language=language, memory=memory, workers=workers)
     source = open_corpus(corpus, **reads)
     target = None if tokenizer is None else open_tokenizer(tokenizer)
     if target is not None:
         say_notes(target)
     what = "words" if target is None else target.fingerprint[:8]
-    shaped = digest(options.orders, options.min_count, options.language)
-    path = out or default_path(f"{slug(corpus)}.{what}-{shaped}.counts")
+    path = out or default_path(f"{slug(corpus)}.{what}-{digest(orders, min_count, language)}.counts")
     with stage(path, FORMAT, as_json, {} if target is None else {"target": target.fingerprint}) as finish:
         finish(run(source, path, options, target, say))

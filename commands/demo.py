@@ -52,10 +52,10 @@ def demo(max_tokens: int, keep: Path | None) -> None:
 
 
 def _build_dictionary(path: Path) -> None:
+    from spectool.build.corpus_reading import quiet
     from spectool.build.counting.options import CountOptions
     from spectool.build.dictionary.backoff_stage import count_and_build
     from spectool.build.dictionary.options import BackoffOptions
-    from spectool.build.inputs import quiet
     from spectool.corpora import open_corpus, sample_path
     from spectool.runtime.demo_models import demo_path
     from spectool.tokenization.opening import open_tokenizer

@@ -315,7 +315,7 @@ def _row(run: Any) -> dict[str, Any]:
 
 def _ngrams(tokenizer: Any, corpus: Any, order: int) -> Any:
     """Count an n-gram model over the draft's tokens."""
-    from spectool.build.inputs import encoded
+    from spectool.build.corpus_reading import encoded
     from spectool.lab.ngram_model import NgramModel, NgramSource
 
     say(f"counting {order}-grams of {tokenizer.name} on {corpus.spec}")

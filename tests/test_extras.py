@@ -37,7 +37,6 @@ NEEDY = {
     "emulate --sweep grid.toml -o sweep": "report",
     "build-dict --tokenizer TARGET --corpus wiki-pl -o w.dict": "hub",
     "emulate --history --tokenizer TARGET --corpus hf:owner/name": "hub",
-    "count --corpus pl.txt --engine dask -o dask.counts": "cluster",
 }
 RUN = """
 import json, shlex, sys

@@ -22,8 +22,8 @@ from spectool.build.alignment.merge_table import has_lemma, merge_table
 from spectool.build.alignment.proof import Oracle, Proof, hard_texts, prove
 from spectool.build.alignment.replayed_text import Replayed, absorption_risks, replay_text, share
 from spectool.build.alignment.translation_table import spellings
-from spectool.build.inputs import Progress, describe_corpus, encoded, quiet
-from spectool.build.inputs import Reader as CorpusReader
+from spectool.build.corpus_reading import Progress, describe_corpus, encoded, quiet
+from spectool.build.corpus_reading import Reader as CorpusReader
 from spectool.corpora import Corpus, open_corpus
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.incremental.pretokens import boundary_table

@@ -1,16 +1,19 @@
-"""Tasks of a count, second part: n-grams of order 2 and more, order by order.
+"""The tasks that count n-grams, order by order.
 
-An n-gram can reach the minimum count only if both its (n-1)-grams do. So every order looks only at the places where two
-survivors of the order before begin side by side. Its key is one number: row of its first n-1 symbols x number of
-symbols + last symbol; sorted keys are sorted n-grams.
+Every n-gram is a key, one number: row of its first n-1 symbols in order n-1, times the number of symbols, plus its last
+symbol; so sorted keys are sorted n-grams. (Order 1 has keys of its own, see `symbols`.) An n-gram can reach the minimum
+count only if both its (n-1)-grams do, so each order looks only at the places where two survivors of the order before
+begin next to each other.
 
-    count_shard    shard  -> its distinct keys, sorted, with counts; and which of them begins at each place
-    merge_bucket   bucket -> keys of all shards within a range, with counts, those below the minimum left out;
-                             and for every shard the row of each of its keys, -1 where it did not survive
-    collect        -> the columns of an order
+    count_part      part   -> its distinct keys, sorted, with counts; and which of them begins at each place
+    merge_bucket    bucket -> keys of all parts within a range, with counts, without those below the minimum
+    collect                -> the columns of an order
 
-Files, N an order, S a shard and K a bucket: ``nN.found-S``, ``nN.uses-S``, ``nN.sample-S``, ``nN.places-S``,
-``nN.cuts``, ``nN.keys-K``, ``nN.counts-K``, and those of `buckets`.
+Files, N an order, P a part and K a bucket:
+
+    nN.found-P    distinct keys of a part, sorted            symbols-P    symbol at each place, from order 2 on
+    nN.uses-P     how often each occurs there
+    nN.places-P   number of the key at each place, or -1     nN.keys-K, nN.counts-K    what survived the merge
 """
 
 from itertools import pairwise
@@ -20,89 +23,122 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.counts import Level
+from spectool.artifacts.counts import COUNTS_OF_COUNTS, Level
 from spectool.artifacts.resumable import Figures, load, save
-from spectool.build.counting.buckets import cuts, figures_of, records_in, rows_of, save_rows
 from spectool.build.counting.plan import SAMPLE_EVERY
 
+Keys = NDArray[np.int64]
 
-def count_shard(work: Path, order: int, shard: int, first: int, stop: int, last: bool) -> Figures:
-    """Count the n-grams of one shard, the blocks from ``first`` to before ``stop``."""
-    symbols = np.concatenate([load(work, f"symbols-{block}") for block in range(first, stop)])
-    rows = _rows(work, order - 1, shard, symbols)
-    length = len(symbols)
-    size = max(0, length - order + 1)
+
+def count_part(work: Path, order: int, part: int, buckets: int, last: bool) -> Figures:
+    """Count the n-grams of a part; ``buckets`` is the number of those of the order before."""
+    # Row of the (n-1)-gram at each place. Keys and first.* end with what stands for -1: no key, no row, a break.
+    rows = np.append(rows_of_keys(work, order - 1, part, buckets), np.int32(-1))
+    rows = rows[load(work, f"n{order - 1}.places-{part}")]
+    by_row = load(work, "first.symbols", mapped=True)
+    if order == 2:
+        rows = load(work, "first.rows")[rows]
+        save(work, f"symbols-{part}", by_row[rows])
+    size = max(0, len(rows) - 1)
     places = np.flatnonzero((rows[:size] >= 0) & (rows[1 : size + 1] >= 0))
     keys = rows[places].astype(np.int64)
-    keys *= len(load(work, "n1.roots", mapped=True))
-    keys += symbols[places + order - 1]
-    del rows, symbols
+    length = len(rows)
+    del rows
+    keys *= int(by_row.max()) + 1
+    keys += load(work, f"symbols-{part}", mapped=True)[places + order - 1]
     by_key = np.argsort(keys)
     keys = keys[by_key]
     begins = np.diff(keys, prepend=-1) != 0
+    found_at = None
     if not last:
         found_at = np.full(length, -1, dtype=np.int32)
         found_at[places[by_key]] = np.cumsum(begins, dtype=np.int32) - 1
-        save(work, f"n{order}.places-{shard}", found_at)
-        del found_at
     del places, by_key
     starts = np.flatnonzero(begins)
-    keys, uses = keys[starts], np.diff(starts, append=len(keys)).astype(np.uint32)
-    save(work, f"n{order}.found-{shard}", keys)
-    save(work, f"n{order}.uses-{shard}", uses)
-    save(work, f"n{order}.sample-{shard}", keys[::SAMPLE_EVERY])
-    return {"records": len(keys)}
+    return save_keys(work, order, part, keys[starts], np.diff(starts, append=len(keys)), found_at)
 
 
-def cut_keys(work: Path, order: int, shards: int, buckets: int) -> Figures:
-    """Choose the first key of every bucket but the first, from samples of all shards."""
-    samples = np.sort(np.concatenate([load(work, f"n{order}.sample-{shard}") for shard in range(shards)]))
-    save(work, f"n{order}.cuts", samples[cuts(len(samples), buckets)])
-    return {"samples": len(samples)}
+def save_keys(
+    work: Path, order: int, part: int, keys: Keys, uses: NDArray[np.int64], places: NDArray[np.int32] | None
+) -> Figures:
+    """Write the sorted keys of a part, how often each occurs, and the number of the key at each place.
+
+    Returns:
+        How many keys there are, and a sample of them for `cuts`.
+    """
+    save(work, f"n{order}.found-{part}", keys)
+    save(work, f"n{order}.uses-{part}", uses.astype(np.uint32))
+    if places is not None:
+        save(work, f"n{order}.places-{part}", places)
+    return {"records": len(keys), "sample": keys[::SAMPLE_EVERY].tolist()}
 
 
-def merge_bucket(work: Path, order: int, bucket: int, shards: int, min_count: int, last: bool) -> Figures:
-    """Add up the counts of a bucket's keys, and write for every shard which of its keys survive."""
-    columns = (
-        [load(work, f"n{order}.{name}-{shard}", mapped=True) for name in ("found", "uses")] for shard in range(shards)
-    )
-    pieces, uses, starts = records_in(columns, load(work, f"n{order}.cuts").tolist(), bucket, np.searchsorted)
-    keys = np.concatenate(pieces)
-    by_key = np.argsort(keys, kind="stable")  # a merge: every shard's keys are sorted
+def merge_bucket(
+    work: Path, order: int, bucket: int, low: int | None, high: int | None, parts: int, min_count: int
+) -> Figures:
+    """Add up the counts of the keys from ``low`` to before ``high``; None is an end that is open."""
+    keys, uses = [], []
+    for part in range(parts):
+        found, times = (load(work, f"n{order}.{name}-{part}", mapped=True) for name in ("found", "uses"))
+        start = 0 if low is None else int(np.searchsorted(found, low))
+        stop = len(found) if high is None else int(np.searchsorted(found, high))
+        # Copied, so that not all files of a large corpus are open at once.
+        keys.append(np.array(found[start:stop]))
+        uses.append(np.array(times[start:stop]))
+    return _merge(work, order, bucket, np.concatenate(keys), np.concatenate(uses), min_count)
+
+
+def _merge(work: Path, order: int, bucket: int, keys: Keys, uses: NDArray[np.uint32], min_count: int) -> Figures:
+    by_key = np.argsort(keys, kind="stable")  # a merge: the keys of every part are sorted
     keys = keys[by_key]
     begins = np.flatnonzero(np.diff(keys, prepend=-1))
     total = np.add.reduceat(uses[by_key], begins, dtype=np.int64) if len(begins) else np.zeros(0, dtype=np.int64)
     kept = total >= min_count
-    if not last:
-        key_of = np.empty(len(keys), dtype=np.int32)
-        key_of[by_key] = np.repeat(np.arange(len(total), dtype=np.int32), np.diff(begins, append=len(keys)))
-        save_rows(work, f"n{order}", bucket, kept, key_of, starts)
     save(work, f"n{order}.keys-{bucket}", keys[begins[kept]])
     save(work, f"n{order}.counts-{bucket}", total[kept])
-    return figures_of(total, kept)
+    return {
+        "distinct": len(total),
+        "kept": int(kept.sum()),
+        "occurrences": int(total[kept].sum()),
+        "counts_of_counts": [int((total == times).sum()) for times in range(1, COUNTS_OF_COUNTS + 1)],
+    }
 
 
-def collect(work: Path, order: int) -> Level:
-    """Return the columns of an order as mapped files, so that they need no memory of their own."""
-    base = len(load(work, "n1.roots", mapped=True))
-    bases = load(work, f"n{order}.bases").tolist()
-    prefix, symbol = (_column(work / f"n{order}.{name}", np.int32, bases[-1]) for name in ("prefix", "symbol"))
-    count = _column(work / f"n{order}.count", np.int64, bases[-1])
-    for bucket, (start, stop) in enumerate(pairwise(bases)):
+def merged(work: Path, order: int, buckets: int) -> tuple[Keys, NDArray[np.int64]]:
+    """All keys that survived a merge, with their counts."""
+    keys, counts = ([load(work, f"n{order}.{name}-{k}") for k in range(buckets)] for name in ("keys", "counts"))
+    return np.concatenate(keys), np.concatenate(counts)
+
+
+def rows_of_keys(work: Path, order: int, part: int, buckets: int) -> NDArray[np.int32]:
+    """For each key of a part its row among all that survived the merge, -1 where it did not."""
+    found = load(work, f"n{order}.found-{part}")
+    rows = np.full(len(found), -1, dtype=np.int32)
+    before = 0
+    for bucket in range(buckets):
+        keys = load(work, f"n{order}.keys-{bucket}", mapped=True)
+        if len(keys):
+            start, stop = np.searchsorted(found, [keys[0], keys[-1] + 1])
+            row = np.searchsorted(keys, found[start:stop])
+            survived = keys[row] == found[start:stop]
+            rows[start:stop][survived] = before + row[survived]
+        before += len(keys)
+    return rows
+
+
+def collect(work: Path, order: int, sizes: list[int]) -> Level:
+    """The columns of an order, as mapped files that need no memory of their own; ``sizes`` are those of its buckets."""
+    if order == 1:
+        symbols = load(work, "first.symbols", mapped=True)[:-1]
+        return Level(np.zeros_like(symbols), symbols, load(work, "first.counts", mapped=True))
+    base = int(load(work, "first.symbols", mapped=True).max()) + 1
+    bounds = np.cumsum([0, *sizes]).tolist()
+    prefix, symbol = (_column(work / f"n{order}.{name}", np.int32, bounds[-1]) for name in ("prefix", "symbol"))
+    count = _column(work / f"n{order}.count", np.int64, bounds[-1])
+    for bucket, (start, stop) in enumerate(pairwise(bounds)):
         prefix[start:stop], symbol[start:stop] = np.divmod(load(work, f"n{order}.keys-{bucket}"), base)
         count[start:stop] = load(work, f"n{order}.counts-{bucket}")
     return Level(prefix, symbol, count)
-
-
-def _rows(work: Path, order: int, shard: int, symbols: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the row of the n-gram of this order that begins at each place of a shard, -1 where none survived."""
-    rows, places = load(work, "n1.roots"), symbols
-    if order > 1:
-        # The last is for places where no n-gram begins, which are -1 too.
-        rows = np.append(rows_of(work, f"n{order}", shard), np.int32(-1))
-        places = load(work, f"n{order}.places-{shard}")
-    found: NDArray[np.int32] = rows[places]
-    return found
 
 
 def _column(path: Path, kind: type, rows: int) -> NDArray[Any]:

@@ -1,23 +1,23 @@
-"""How a count is cut into pieces: from a limit of memory to sizes, and from samples to buckets."""
+"""How a count is cut: a limit of memory gives the size of the parts of the text, and of the buckets of n-grams."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from spectool import SpectoolError
 
 Item = TypeVar("Item")
 SAMPLE_EVERY = 1024
-"""One key in so many goes into the sample that buckets are cut by."""
+"""One key of this many in each part is in the sample by which buckets are cut."""
 
 _PROCESS = 220 * 10**6  # an interpreter with numpy, Arrow and a tokenizer, bytes
 _LEAST_SHARE = 64 * 10**6
-_BYTES_PER_SYMBOL = 64  # at the peak of `count_ngrams.count_shard` and `merge_bucket`, when all n-grams differ
-_BYTES_PER_TEXT_BYTE = 32  # at the peak of `count_symbols.encode_words`, when every word is another one
-_LARGEST_BLOCK = 8 * 2**20  # smaller corpora keep all workers busy, too
-_LARGEST_SHARD = 2**23  # larger ones take longer to sort than they save in merging
-_WORTH_A_TASK = 2**20  # symbols or records; fewer are not spread over workers
+_BYTES = 64  # for each byte of a part's text or record of a bucket, at the peak of the tasks, when all n-grams differ
+_LARGEST_PART = 8 * 2**20  # so that small corpora, too, keep all workers busy
+_LARGEST_BUCKET = 2**23  # larger ones take longer to sort than they save
+_WORTH_A_TASK = 2**20  # records; fewer are not spread over workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +25,17 @@ class Plan:
     """Sizes of the pieces; the counts do not depend on them."""
 
     workers: int  # tasks that run at the same time
-    block_bytes: int  # text in a block, bytes of UTF-8; a document is never cut
-    shard_symbols: int  # words or tokens in a shard; a block is never cut
-    bucket_records: int  # n-grams of all shards that are merged together
+    part_bytes: int  # text in a part, bytes of UTF-8; a document is never cut
+    bucket_records: int  # n-grams of all parts that are merged together
 
 
 def make_plan(memory: int, workers: int | None = None) -> Plan:
-    """Derive the sizes from a limit in bytes, for the command and its workers together.
+    """The sizes for a limit in bytes, which the command and its workers share.
 
     By default there is a worker for each core, as far as the memory goes.
 
     Raises:
-        SpectoolError: The memory is too little for so many workers.
+        SpectoolError: The memory is too little for this many workers.
     """
     least = _PROCESS + _LEAST_SHARE
     possible = (memory - _PROCESS) // least
@@ -47,41 +46,32 @@ def make_plan(memory: int, workers: int | None = None) -> Plan:
             f"--memory is {memory / 1e6:,.0f} MB, expected at least {needed / 1e6:,.0f} MB for "
             f"{max(1, wanted)} worker(s). Give more memory, or fewer --workers"
         )
-    share = (memory - _PROCESS) // wanted - _PROCESS
-    symbols = min(share // _BYTES_PER_SYMBOL, _LARGEST_SHARD)
-    return Plan(wanted, min(share // _BYTES_PER_TEXT_BYTE, _LARGEST_BLOCK), symbols, symbols)
+    size = ((memory - _PROCESS) // wanted - _PROCESS) // _BYTES
+    return Plan(wanted, min(size, _LARGEST_PART), min(size, _LARGEST_BUCKET))
 
 
-def shards_of(sizes: Sequence[int], plan: Plan) -> list[tuple[int, int]]:
-    """Put neighbouring blocks together until a shard is full, and leave some work for every worker.
+def bucket_cuts(records: int, samples: Sequence[Sequence[int]], plan: Plan) -> list[int]:
+    """The first key of every bucket but the first, so that none has more records than the plan allows.
 
-    The blocks have ``sizes`` symbols. Returns the first block and the one after the last, for each shard.
+    The samples have one of `SAMPLE_EVERY` keys of each part, ``records`` is the number of all.
     """
-    largest = min(plan.shard_symbols, max(_WORTH_A_TASK, sum(sizes) // (2 * plan.workers)))
-    shards = in_blocks(range(len(sizes)), sizes.__getitem__, largest)
-    return [(shard[0], shard[-1] + 1) for shard in shards]
-
-
-def bucket_number(records: int, sources: int, plan: Plan, every: int) -> int:
-    """Return the number of buckets for the records of all sources, so that none has more than the plan allows.
-
-    One record in ``every`` of each sorted source is in the sample that buckets are cut by.
-    """
-    # A bucket cut at a sample's key may hold up to `every` records more from each source.
-    exact = max(plan.bucket_records - sources * every, plan.bucket_records // 4, 1)
+    # A bucket that is cut at a sample's key may hold up to SAMPLE_EVERY records more from each part.
+    exact = max(plan.bucket_records - len(samples) * SAMPLE_EVERY, plan.bucket_records // 4, 1)
     needed = -(-records // exact)
-    return max(1, needed, min(plan.workers, records // _WORTH_A_TASK))
+    buckets = max(1, needed, min(plan.workers, records // _WORTH_A_TASK))
+    keys = sorted(chain.from_iterable(samples))
+    return [keys[k * len(keys) // buckets] for k in range(1, buckets)]
 
 
-def in_blocks(items: Iterable[Item], size_of: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+def in_parts(items: Iterable[Item], size_of: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
     """Yield items in their order, in lists of at most ``most`` together by ``size_of``; a larger item is alone."""
-    block: list[Item] = []
+    part: list[Item] = []
     filled = 0
     for item in items:
-        if block and filled + size_of(item) > most:
-            yield block
-            block, filled = [], 0
-        block.append(item)
+        if part and filled + size_of(item) > most:
+            yield part
+            part, filled = [], 0
+        part.append(item)
         filled += size_of(item)
-    if block:
-        yield block
+    if part:
+        yield part

@@ -1,23 +1,24 @@
-"""Tasks of a count, first part: from blocks of text to symbols, and the counts of single symbols.
+"""The tasks of order 1: the text of a part becomes words or tokens, and these become symbols.
 
-    words    encode_words    block  -> local symbols, and the block's words with their counts
-             merge_words     bucket -> words of all blocks with their counts, those below the minimum left out
-             number_words           -> the vocabulary: symbols by falling count, then by text
-             place_words     block  -> symbols
-    tokens   encode_tokens   block  -> symbols, and how often each occurs
-             merge_tokens           -> tokens with their counts, those below the minimum left out
+Both are keys first, as n-grams are: the key of a token is its id + 1, that of a word a hash of its text. `ngrams`
+merges the keys of all parts. What survives gets its symbol, for which the texts of words are needed. No n-gram reaches
+over a break, which is between runs of words, between documents, and where a special token is. A word or token below the
+minimum count becomes a break too, since no n-gram with it can reach the minimum.
 
-Symbol 0 is a break: between runs of words, between documents, and in the place of a special token. A
-word below the minimum becomes one too, since no n-gram with it can reach the minimum.
+    encode_words, encode_tokens    part -> its distinct keys with counts, and which of them is at each place
+    number_words, number_tokens    -> symbols and counts of order 1, and the vocabulary of words
 
-Files, B a block and K a bucket: ``text-B``, ``local-B``, ``words-B``, ``uses-B``, ``symbols-B``, ``words.kept-K``, and
-those of `buckets`. Further ``n1.roots``: row in order 1 of every symbol, -1 where it has none.
+Files, P a part: ``text-P``, ``words-P.arrow`` (text of each of its keys), and those of `ngrams`.
+
+    first.rows      row in order 1 of each key that survived the merge, by its row there; -1 at the end
+    first.symbols   symbol of each row of order 1; the break at the end
+    first.counts    count of each row of order 1
 """
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -28,99 +29,44 @@ import pyarrow.compute as pc
 import tokenizers
 from numpy.typing import NDArray
 
-from spectool import TokenizerError
+from spectool import SpectoolError, TokenizerError
 from spectool.artifacts.atomic import renaming
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.resumable import Figures, load, read_json, save, write_json
-from spectool.build.counting.buckets import cuts, figures_of, records_in, rows_of, save_rows
-from spectool.build.counting.plan import in_blocks
+from spectool.artifacts.resumable import Figures, load, save
+from spectool.build.counting.ngrams import merged, rows_of_keys, save_keys
+from spectool.build.counting.plan import in_parts
 from spectool.corpora import word_runs
 from spectool.tokenization.tokenizer import MEND
 
 BREAK = 0
-WORDS_EVERY = 64
-"""One word in so many goes into the sample that buckets are cut by."""
+"""The symbol that no n-gram contains."""
 
-_WORDS = {"word": pa.large_string(), "count": pa.int64()}
 _BATCH_CHARACTERS = 1 << 18  # encoded at once: the tokenizer's own results take some 100 bytes a token
 
 
-def write_text(work: Path, block: int, texts: Sequence[bytes]) -> None:
-    """Write the documents of a block for its encoder; clean text holds no NUL."""
-    with renaming(work / f"text-{block}") as partial:
+def write_text(work: Path, part: int, texts: Sequence[bytes]) -> None:
+    """Write the documents of a part for its encoder; clean text holds no NUL."""
+    with renaming(work / f"text-{part}") as partial:
         partial.write_bytes(b"\0".join(texts))
 
 
-def encode_words(work: Path, block: int, orders: int, language: str | None) -> Figures:
-    """Split a block into words and number them within the block, by their text."""
-    ids: defaultdict[str, int] = defaultdict(count(1).__next__)
-    runs = (run for text in _texts(work, block) for run in word_runs(text, language))
-    seen = np.fromiter(chain.from_iterable([*map(ids.__getitem__, run), BREAK] for run in runs), dtype=np.int32)
-    words = sorted(ids)
-    number = np.zeros(len(words) + 1, dtype=np.int32)
-    number[[ids[word] for word in words]] = np.arange(1, len(words) + 1)
-    local = number[seen]
-    counts = np.bincount(local, minlength=len(words) + 1)[1:]
-    save(work, f"local-{block}", local)
-    _write_words(work, f"words-{block}", pa.array(words, pa.large_string()), counts)
-    return {"symbols": len(local), "records": len(words), "windows": windows(local, orders)}
+def encode_words(work: Path, part: int, orders: int, language: str | None) -> Figures:
+    """Split a part into words."""
+    number: defaultdict[str, int] = defaultdict(count(1).__next__)
+    runs = (run for text in _texts(work, part) for run in word_runs(text, language))
+    seen = np.fromiter(chain.from_iterable([*map(number.__getitem__, run), BREAK] for run in runs), dtype=np.int32)
+    uses = np.bincount(seen, minlength=len(number) + 1)[1:]
+    keys = _word_keys(number)
+    by_key = np.argsort(keys)
+    _write_words(work, f"words-{part}", pa.array(list(number), pa.large_string()).take(pa.array(by_key)))
+    key_of = np.full(len(keys) + 1, -1, dtype=np.int32)
+    key_of[by_key + 1] = np.arange(len(keys))
+    figures = save_keys(work, 1, part, keys[by_key], uses[by_key], key_of[seen])
+    return {**figures, "windows": windows(seen, orders)}
 
 
-def cut_words(work: Path, blocks: int, buckets: int) -> Figures:
-    """Choose the first word of every bucket but the first, from samples of all blocks."""
-    samples: list[str] = []
-    for block in range(blocks):
-        words, _ = read_words(work, f"words-{block}")
-        samples += words.take(pa.array(range(0, len(words), WORDS_EVERY), pa.int64())).to_pylist()
-    samples.sort()
-    write_json(work / "words.cuts.json", [samples[at] for at in cuts(len(samples), buckets)])
-    return {"samples": len(samples)}
-
-
-def merge_words(work: Path, bucket: int, blocks: int, min_count: int) -> Figures:
-    """Add up the counts of a bucket's words, and write for every block which of its words are kept."""
-    sources = (read_words(work, f"words-{block}") for block in range(blocks))
-    pieces, counts, starts = records_in(sources, read_json(work / "words.cuts.json"), bucket, _place)
-    encoded = pa.concat_arrays(pieces).dictionary_encode()
-    by_text = as_numpy(pc.sort_indices(encoded.dictionary)).astype(np.int64)
-    word_of = np.argsort(by_text)[as_numpy(encoded.indices)]
-    total = np.zeros(len(by_text), dtype=np.int64)
-    np.add.at(total, word_of, counts)
-    kept = total >= min_count
-    save_rows(work, "words", bucket, kept, word_of, starts)
-    _write_words(work, f"words.kept-{bucket}", encoded.dictionary.take(pa.array(by_text[kept])), total[kept])
-    return figures_of(total, kept)
-
-
-def number_words(work: Path, buckets: int) -> Figures:
-    """Write the vocabulary, and the counts of order 1.
-
-    The kept words of all buckets are in memory here: some 50 bytes for each.
-    """
-    parts = [read_words(work, f"words.kept-{bucket}") for bucket in range(buckets)]
-    words = pa.concat_arrays([part for part, _ in parts])
-    counts = np.concatenate([uses for _, uses in parts])
-    chosen = np.argsort(-counts, kind="stable")  # the words are in the order of their texts
-    symbols = np.arange(1, len(words) + 1)
-    symbol = np.full(len(words) + 1, BREAK, dtype=np.int32)  # the last is that of row -1
-    symbol[chosen] = symbols
-    save(work, "words.symbols", symbol)
-    save(work, "words.bases", np.cumsum([0, *(len(part) for part, _ in parts)]))
-    _write_words(work, "vocabulary", words.take(pa.array(chosen)), counts[chosen])
-    _save_first_order(work, len(symbol), symbols, counts[chosen])
-    return {"kept": len(words)}
-
-
-def place_words(work: Path, block: int) -> Figures:
-    """Put the vocabulary's symbols in the place of a block's own."""
-    rows = np.append(-1, rows_of(work, "words", block))  # local symbol 0 is a break
-    local = load(work, f"local-{block}")
-    save(work, f"symbols-{block}", load(work, "words.symbols", mapped=True)[rows][local])
-    return {"symbols": len(local)}
-
-
-def encode_tokens(work: Path, block: int, orders: int, name: str) -> Figures:
-    """Encode the documents of a block, each by itself, with ``tokenizer.json`` and ``token_symbols.npy``.
+def encode_tokens(work: Path, part: int, orders: int, name: str) -> Figures:
+    """Encode the documents of a part, each by itself, with ``tokenizer.json`` and ``token_symbols.npy``.
 
     Raises:
         TokenizerError: The tokenizer, whose name is ``name``, stops at a text.
@@ -128,7 +74,7 @@ def encode_tokens(work: Path, block: int, orders: int, name: str) -> Figures:
     backend = _backend(str(work / "tokenizer.json"))
     symbol_of = load(work, "token_symbols")
     pieces = []
-    for texts in in_blocks(_texts(work, block), len, _BATCH_CHARACTERS):
+    for texts in in_parts(_texts(work, part), len, _BATCH_CHARACTERS):
         try:
             encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
         except Exception as error:  # the library raises nothing narrower
@@ -136,47 +82,108 @@ def encode_tokens(work: Path, block: int, orders: int, name: str) -> Figures:
         ids = chain.from_iterable([*encoding.ids, len(symbol_of) - 1] for encoding in encodings)
         pieces.append(symbol_of[np.fromiter(ids, dtype=np.int32)])
     symbols = np.concatenate(pieces)
-    save(work, f"symbols-{block}", symbols)
-    save(work, f"uses-{block}", np.bincount(symbols, minlength=len(symbol_of)))
-    return {"symbols": len(symbols), "windows": windows(symbols, orders)}
-
-
-def merge_tokens(work: Path, blocks: int, min_count: int) -> Figures:
-    """Add up the counts of single tokens."""
-    total = load(work, "uses-0")
-    for block in range(1, blocks):
-        total += load(work, f"uses-{block}", mapped=True)
-    total[BREAK] = 0
-    kept = np.flatnonzero(total >= min_count)
-    _save_first_order(work, len(total), kept, total[kept])
-    found = total[total > 0]
-    return figures_of(found, found >= min_count)
-
-
-def _save_first_order(work: Path, symbols: int, kept: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-    roots = np.full(symbols, -1, dtype=np.int32)
-    roots[kept] = np.arange(len(kept))
-    save(work, "n1.roots", roots)
-    save(work, "n1.bases", np.array([0, len(kept)]))
-    save(work, "n1.keys-0", kept)
-    save(work, "n1.counts-0", counts)
+    uses = np.bincount(symbols, minlength=len(symbol_of))
+    uses[BREAK] = 0
+    keys = np.flatnonzero(uses)
+    key_of = np.full(len(uses), -1, dtype=np.int32)
+    key_of[keys] = np.arange(len(keys))
+    figures = save_keys(work, 1, part, keys, uses[keys], key_of[symbols])
+    return {**figures, "windows": windows(symbols, orders)}
 
 
 def token_symbols(size: int, specials: frozenset[int]) -> NDArray[np.int32]:
-    """Return the symbol of every token id, and a break for special ones and for the end of a document."""
+    """The symbol of every token id: a break for special ones, and for the id ``size``, the end of a document."""
     symbol_of = np.arange(1, size + 2, dtype=np.int32)
     symbol_of[[*specials, size]] = BREAK
     return symbol_of
 
 
 def windows(symbols: NDArray[np.int32], orders: int) -> list[int]:
-    """Return how many windows of each length hold no break; the last symbol is one."""
+    """How many windows of each length hold no break; the last symbol is one."""
     lengths = np.diff(np.flatnonzero(symbols == BREAK), prepend=-1) - 1
     return [int(np.maximum(lengths - shorter, 0).sum()) for shorter in range(orders)]
 
 
-def _texts(work: Path, block: int) -> list[str]:
-    return (work / f"text-{block}").read_bytes().decode().split("\0")
+def number_tokens(work: Path, parts: int, buckets: int) -> Figures:
+    """Take the keys that survived for symbols: they are in the order of their ids."""
+    keys, counts = merged(work, 1, buckets)
+    return _save_first_order(work, np.arange(len(keys)), keys, counts)
+
+
+def number_words(work: Path, parts: int, buckets: int) -> Figures:
+    """Number the words that survived by falling count, then by text, and write the vocabulary.
+
+    They are all in memory here: some 50 bytes for each.
+
+    The texts of a word from all parts are compared, so no two words of one hash are counted together. (Of two words
+    that stay below the minimum together, only the number of different words would not know.)
+
+    Raises:
+        SpectoolError: Two different words have the same hash.
+    """
+    _, counts = merged(work, 1, buckets)
+    known = np.zeros(len(counts), dtype=np.bool_)
+    rows, texts = [np.zeros(0, dtype=np.int32)], [pa.array([], pa.large_string())]
+    for part in range(parts):
+        row = rows_of_keys(work, 1, part, buckets)
+        new = np.flatnonzero((row >= 0) & ~known[row]) if len(known) else np.zeros(0, dtype=np.int64)
+        known[row[new]] = True
+        rows.append(row[new])
+        texts.append(_read_words(work, f"words-{part}").take(pa.array(new)))
+    words = pa.concat_arrays(texts).take(pa.array(np.argsort(np.concatenate(rows))))
+    for part in range(parts):
+        row = rows_of_keys(work, 1, part, buckets)
+        known_here = np.flatnonzero(row >= 0)
+        _require_equal(words.take(pa.array(row[known_here])), _read_words(work, f"words-{part}").take(known_here))
+    by_text = as_numpy(pc.sort_indices(words)).astype(np.int64)
+    chosen = by_text[np.argsort(-counts[by_text], kind="stable")]
+    _write_words(work, "vocabulary", words.take(pa.array(chosen)))
+    place = np.empty(len(chosen), dtype=np.int64)
+    place[chosen] = np.arange(len(chosen))
+    return _save_first_order(work, place, np.arange(1, len(chosen) + 1), counts[chosen])
+
+
+def read_vocabulary(work: Path) -> pa.Array:
+    """The words by symbol, from symbol 1 on."""
+    return _read_words(work, "vocabulary")
+
+
+def _save_first_order(
+    work: Path, rows: NDArray[np.int64], symbols: NDArray[np.int64], counts: NDArray[np.int64]
+) -> Figures:
+    save(work, "first.rows", np.append(rows, -1).astype(np.int32))
+    save(work, "first.symbols", np.append(symbols, BREAK).astype(np.int32))
+    save(work, "first.counts", counts)
+    return {"kept": len(rows)}
+
+
+def _word_keys(words: Any) -> NDArray[np.int64]:
+    """A hash of 63 bits for each word.
+
+    Raises:
+        SpectoolError: Two of them have the same one.
+    """
+    digests = b"".join(blake2b(word.encode(), digest_size=8).digest() for word in words)
+    keys = (np.frombuffer(digests, dtype="<u8") >> np.uint64(1)).astype(np.int64)
+    if len(np.unique(keys)) < len(keys):
+        raise _collision()
+    return keys
+
+
+def _require_equal(words: pa.Array, others: pa.Array) -> None:
+    if not words.equals(others):
+        raise _collision()
+
+
+def _collision() -> SpectoolError:
+    return SpectoolError(
+        "two different words have the same hash of 63 bits, which is to be expected in one of a hundred thousand texts "
+        "with ten million different words. Count the text in two halves, or without some of its documents"
+    )
+
+
+def _texts(work: Path, part: int) -> list[str]:
+    return (work / f"text-{part}").read_bytes().decode().split("\0")
 
 
 @lru_cache(maxsize=1)
@@ -184,17 +191,10 @@ def _backend(path: str) -> Any:
     return tokenizers.Tokenizer.from_file(path)
 
 
-def _write_words(work: Path, name: str, words: pa.Array, counts: NDArray[np.int64]) -> None:
+def _write_words(work: Path, name: str, words: pa.Array) -> None:
     with renaming(work / f"{name}.arrow") as partial:
-        write_columns(partial, {"word": words, "count": pa.array(counts)})
+        write_columns(partial, {"word": words})
 
 
-def read_words(work: Path, name: str) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Return sorted words, or the vocabulary by symbol, with their counts."""
-    columns = read_columns(work / f"{name}.arrow", _WORDS)
-    return columns["word"], as_numpy(columns["count"])
-
-
-def _place(words: pa.Array, word: str) -> int:
-    """Return where ``word`` is, or would be, among sorted words."""
-    return bisect_left(range(len(words)), word, key=lambda at: words[at].as_py())
+def _read_words(work: Path, name: str) -> pa.Array:
+    return read_columns(work / f"{name}.arrow", {"word": pa.large_string()})["word"]

@@ -1,7 +1,7 @@
 """What an amount of text is good for.
 
-The steps are taken from the table in docs/dictionaries.md. Dictionaries of 75 KB to 10 MB of text were replayed on
-other text of the same language.
+The steps are taken from the table in docs/dictionaries.md, for which dictionaries of 75 KB to 10 MB of text were
+replayed on other text of the same language.
 """
 
 from typing import Literal

@@ -14,14 +14,14 @@ from spectool.artifacts.atomic import writing
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry
 from spectool.artifacts.manifest import Manifest, seal
+from spectool.build.corpus_reading import Progress
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, split_off
 from spectool.build.dictionary.options import BackoffOptions, Limits
-from spectool.build.dictionary.selection import write_within
+from spectool.build.dictionary.size_limits import write_within
 from spectool.build.dictionary.smoothing import open_windows
-from spectool.build.inputs import Progress
 from spectool.corpora import Corpus
 from spectool.tokenization.fingerprint import short
 from spectool.tokenization.tokenizer import Tokenizer
@@ -36,10 +36,10 @@ class Prepared(NamedTuple):
     held_out: HeldOutText | None  # text that was not counted, if there is any
 
 
-def prepare(
+def prepare_backoff(
     tokenizer: Tokenizer, counts: Counts, options: BackoffOptions, progress: Progress, held_out: Sequence[str] = ()
 ) -> Prepared:
-    """Do what does not depend on the size; arguments and errors as for `build_backoff`."""
+    """The part of `build_backoff` that does not depend on the size; arguments and errors are the same."""
     _check(tokenizer, counts, options)
     progress("reading counts")
     windows = open_windows(counts)[: options.max_context + 1]
@@ -63,26 +63,18 @@ def build_backoff(
         tokenizer: The target's.
         counts: Windows of its tokens, at least of order ``max_context + 1``.
         out: Directory of the artifact.
-        options: What is asked.
-        progress: Called with a phrase when a step begins.
-        held_out: Texts that were not counted, to set the stated probabilities right on.
-        prepared: What `prepare` made of the same, for several sizes.
+        options: See `BackoffOptions`.
+        progress: Called at the start of each step with a short description.
+        held_out: Texts that were not counted, by which the stated probabilities are corrected.
+        prepared: The result of `prepare_backoff`, to build several sizes from.
 
     Raises:
         SpectoolError: The counts do not fit, or there is nothing to build from.
     """
     with writing(out) as directory:
-        candidates, text = prepared or prepare(tokenizer, counts, options, progress, held_out)
-        chosen: list[Predictions] = []
-        calibration: Calibration | None = None
-
-        def choose(most: int) -> list[Entry]:
-            nonlocal calibration
-            chosen[:] = candidates.restated(candidates.best_entries(most))
-            calibration = None if text is None else Calibration(text.predicted(chosen))
-            return list(_entries(chosen, counts, calibration))
-
-        shape = write_within(directory, Limits(options.entries, options.max_bytes), choose, True, progress)
+        candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
+        best = _BestEntries(candidates, text, counts)
+        shape = write_within(directory, Limits(options.entries, options.max_bytes), best.choose, True, progress)
         if shape is None:
             allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
             raise SpectoolError(
@@ -92,10 +84,10 @@ def build_backoff(
         contexts = sum(len(each.keys) for each in candidates.windows[:-1])
         statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
         if text is not None:
-            default = text.tokens_per_pass(chosen, _DRAFT_LENGTH, MIN_PROBABILITY, calibration)
+            default = text.tokens_per_pass(best.chosen, _DRAFT_LENGTH, MIN_PROBABILITY, best.calibration)
             statistics["held_out"] = {
                 "tokens": text.tokens,
-                "tokens_per_pass": round(text.tokens_per_pass(chosen, _DRAFT_LENGTH), 4),
+                "tokens_per_pass": round(text.tokens_per_pass(best.chosen, _DRAFT_LENGTH), 4),
                 "min_probability": MIN_PROBABILITY,
                 "tokens_per_pass_at_min_probability": round(default, 4),
             }
@@ -111,17 +103,17 @@ def build_backoff(
 
 
 def count_and_build(
-    tokenizer: Tokenizer, corpus: Corpus, out: Path, options: BackoffOptions, limits: CountOptions, progress: Progress
+    tokenizer: Tokenizer, corpus: Corpus, out: Path, options: BackoffOptions, counting: CountOptions, progress: Progress
 ) -> Manifest:
-    """Count a corpus in a temporary directory, all but a held-out fiftieth, and build from that.
+    """Count all of a corpus but a fiftieth, which is held out, in a temporary directory, and build from that.
 
     Args:
         tokenizer: The target's.
         corpus: Text.
         out: Directory of the artifact.
-        options: What is asked of the dictionary.
-        limits: What is asked of the counting: memory, workers, minimum count.
-        progress: Called with a phrase when a step begins.
+        options: See `BackoffOptions`.
+        counting: Limits and minimum count; the orders are those that the longest context needs.
+        progress: Called at the start of each step with a short description.
 
     Raises:
         CorpusError: The text cannot be read.
@@ -130,9 +122,41 @@ def count_and_build(
     held_out: list[str] = []
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         path = Path(scratch) / "windows.counts"
-        limits = replace(limits, orders=options.max_context + 1)
-        count(corpus, path, limits, tokenizer, progress, partial(split_off, held_out=held_out))
+        counting = replace(counting, orders=options.max_context + 1)
+        count(corpus, path, counting, tokenizer, progress, partial(split_off, held_out=held_out))
         return build_backoff(tokenizer, Counts(path), out, options, progress, held_out)
+
+
+class _BestEntries:
+    """Chooses entries, and keeps the last choice for the figures of the manifest.
+
+    Attributes:
+        chosen: Predictions of the last choice.
+        calibration: Its correction of stated probabilities, where there is held-out text.
+    """
+
+    chosen: list[Predictions]
+    calibration: Calibration | None
+
+    def __init__(self, candidates: CandidateEntries, text: HeldOutText | None, counts: Counts) -> None:
+        self._candidates, self._text, self._counts = candidates, text, counts
+
+    def choose(self, most: int) -> list[Entry]:
+        """At most ``most`` entries, those that gain most."""
+        self.chosen = self._candidates.restated(self._candidates.best_entries(most))
+        self.calibration = None if self._text is None else Calibration(self._text.predicted(self.chosen))
+        return list(self._entries())
+
+    def _entries(self) -> Iterator[Entry]:
+        for length, predictions in enumerate(self.chosen, 1):
+            rows = np.flatnonzero(predictions.kept)
+            contexts = (self._counts.spelled(length, rows) - 1).tolist()
+            following = (predictions.token[rows] - 1).tolist()
+            count, probability = predictions.count[rows], predictions.stated[rows].astype(np.float64)
+            if self.calibration is not None:
+                probability = self.calibration(length, count, predictions.stated[rows])
+            for context, token, p, n in zip(contexts, following, probability.tolist(), count.tolist(), strict=True):
+                yield Entry(context, (token,), p, n)
 
 
 def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> None:
@@ -150,14 +174,3 @@ def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> Non
             f"of {options.max_context}. Count with --orders {options.max_context + 1}, or give a lower --max-context"
         )
     counts.check()
-
-
-def _entries(chosen: Sequence[Predictions], counts: Counts, calibration: Calibration | None) -> Iterator[Entry]:
-    for length, predictions in enumerate(chosen, 1):
-        rows = np.flatnonzero(predictions.kept)
-        contexts = (counts.spelled(length, rows) - 1).tolist()
-        following = (predictions.token[rows] - 1).tolist()
-        count, stated = predictions.count[rows], predictions.stated[rows]
-        probability = stated if calibration is None else calibration(length, count, stated)
-        for context, token, p, n in zip(contexts, following, probability.tolist(), count.tolist(), strict=True):
-            yield Entry(context, (token,), p, n)

@@ -18,33 +18,26 @@ from spectool.artifacts.atomic import writing
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
+from spectool.build.corpus_reading import Progress, quiet
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count
-from spectool.build.dictionary.dictspec import NestedDictSpec
+from spectool.build.dictionary.dictspec import predict, without_redundant
 from spectool.build.dictionary.options import DictSpecOptions
-from spectool.build.inputs import Progress, quiet
+from spectool.build.dictionary.predictions import entries_of
 from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
-_BLOCK = 1 << 18  # rows looked at together
+_BLOCK = 1 << 18  # rows read at once
 
 
 class WordNgrams(Counts):
-    """Exact counts of the word n-grams of a corpus that occur often enough.
-
-    They depend on no tokenizer: one count serves any number of dictionaries.
-    """
-
-    @property
-    def total_words(self) -> int:
-        """Words in the corpus."""
-        return self.total
+    """Exact counts of the word n-grams of a corpus. They depend on no tokenizer, so they serve any dictionary."""
 
     def most_frequent(self, size: int, max_order: int = 3) -> tuple[list[str], NDArray[np.int64]]:
-        """Return texts and counts of the ``size`` most frequent n-grams of orders 1..max_order together.
+        """Texts and counts of the ``size`` most frequent n-grams of orders 1..max_order together.
 
-        They go by falling count; ties by order, then by text, so that the choice does not depend on the order of the
-        corpus.
+        They are sorted by falling count, then by order, then by text, so the choice does not depend on the order of
+        the corpus.
         """
         if not size:
             return [], np.zeros(0, dtype=np.int64)
@@ -57,7 +50,7 @@ class WordNgrams(Counts):
         return [text for _, _, text in chosen], np.array([-count for count, _, _ in chosen], dtype=np.int64)
 
     def _kth_largest(self, k: int, orders: range) -> int:
-        """Return the k-th largest count of these orders, or 1 when there are fewer."""
+        """The k-th largest count of these orders, or 1 when there are fewer."""
         largest = np.zeros(0, dtype=np.int64)
         for order in orders:
             counts = self.level(order).count
@@ -84,14 +77,13 @@ EVERYTHING = CountOptions(min_count=1)
 
 
 def count_corpus(corpus: Corpus, orders: str = "n123", options: CountOptions = EVERYTHING) -> WordNgrams:
-    """Read a corpus once and count its word n-grams, in a temporary directory that goes with the result.
-
-    For a choice of the most frequent n-grams that ends above single occurrences, a minimum of 2 gives the same.
+    """Count the word n-grams of a corpus, in a temporary directory that is removed with the result.
 
     Args:
         corpus: Text.
-        orders: Words of the n-grams: ``n1``, ``n12`` or ``n123``.
-        options: All else that the counting stage is asked.
+        orders: Longest n-gram: ``n1``, ``n12`` or ``n123``.
+        options: Limits, language and minimum count. A minimum of 2 gives the same dictionary if the choice of the most
+            frequent n-grams ends above single occurrences.
 
     Raises:
         CorpusError: The text cannot be read.
@@ -105,7 +97,7 @@ def count_corpus(corpus: Corpus, orders: str = "n123", options: CountOptions = E
 
 
 def open_counts(path: Path, orders: str = "n123") -> WordNgrams:
-    """Open counts that ``spectool count`` has written.
+    """Open counts that ``spectool count`` has written, and check them.
 
     Raises:
         ArtifactError: Not whole counts, or counts of token windows, or not of these orders.
@@ -130,8 +122,8 @@ def build_dictspec(
         tokenizer: The target's.
         ngrams: Counted words, at least of the orders that ``options`` asks for.
         out: Directory of the artifact.
-        options: What is asked.
-        progress: Called with a phrase when a step begins.
+        options: See `DictSpecOptions`.
+        progress: Called at the start of each step with a short description.
 
     Raises:
         SpectoolError: There is nothing to build from.
@@ -142,26 +134,21 @@ def build_dictspec(
         progress("encoding")
         tokens = tokenizer.encode_after_space(texts)
         progress("building entries")
-        dictionaries = NestedDictSpec(
-            tokens, counts, (), tokenizer.specials, options.max_prefix, options.max_continuation
-        )
-        proposals = dictionaries.proposals(len(tokens), options.reading)
-        lengths = proposals.lengths(options.min_probability)
-        kept = dictionaries.kept(proposals, lengths)
-        if not len(kept):
+        predictions = predict(zip(tokens, counts.tolist(), strict=True), options, tokenizer.specials)
+        if not predictions:
             raise SpectoolError(
                 f"{ngrams.manifest.inputs['corpus']}: no entry to store from {ngrams.total} words at a minimum "
                 f"probability of {options.min_probability}. Give more text, or a lower --min-prob"
             )
         progress("writing")
-        shape = write_dictionary(directory, dictionaries.entries(proposals, lengths, kept))
+        shape = write_dictionary(directory, entries_of(without_redundant(predictions)))
         orders = ngrams.manifest.statistics["orders"]
         statistics = {
             "words": ngrams.total,
             "distinct_ngrams": {f"n{order}": figures["distinct"] for order, figures in orders.items()},
             "ngrams": len(texts),
             "smallest_count": int(counts[-1]),
-            "entries_before_pruning": int(np.count_nonzero(lengths)),
+            "entries_before_pruning": len(predictions),
             **shape,
         }
         manifest = Manifest(

@@ -1,7 +1,7 @@
-"""Text held out of the counts, how well chosen entries draft it, and stated probabilities set right on it.
+"""Text held out of the counts: how well chosen entries draft it, and a correction of the probabilities they state.
 
-Every accepted token makes the history what a chain of look-ups had assumed. So it is enough to know whether each token
-of the text is predicted from the true tokens before it. A proposal is accepted up to the first token that is not.
+A draft is accepted up to its first wrong token, and up to there its tokens are those of the text. So it is enough to
+know which tokens of the text are predicted from the true tokens before them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,15 +16,15 @@ from spectool.build.dictionary.smoothing import Windows
 from spectool.corpora import Document
 
 STRETCH = 64  # documents held out together: neighbours are about the same things
-EVERY = 50  # of so many stretches one is held out
+EVERY = 50  # of this many stretches, one is held out
 _COUNTS = 64  # powers of two
-_PRIOR = 5.0  # right answers that a factor of one counts for
+_PRIOR = 5.0  # right answers that are added with a factor of one
 
 
 def split_off(documents: Iterable[Document], held_out: list[str]) -> Iterator[Document]:
-    """Pass documents on, but put the texts of one stretch in fifty into ``held_out``.
+    """Yield documents, but put the texts of one stretch in fifty into ``held_out`` instead.
 
-    A text of fewer than 3,200 documents is passed on whole.
+    Nothing is held out of fewer than 3,200 documents.
     """
     for number, document in enumerate(documents):
         if number // STRETCH % EVERY == EVERY - 1:
@@ -38,7 +38,7 @@ class Predicted(NamedTuple):
 
     proposed: NDArray[np.bool_]  # whether something was
     right: NDArray[np.bool_]  # whether that was the token itself
-    stated: NDArray[np.float32]  # the probability that the entry states
+    stated: NDArray[np.float32]  # probability that the entry states
     length: NDArray[np.int8]  # tokens in the entry's context
     count: NDArray[np.int64]  # type: ignore[assignment]  # occurrences of that context in the counted text
 
@@ -58,7 +58,7 @@ class HeldOutText:
             self._rows.append(np.where(before >= 0, rows, -1))
 
     def predicted(self, chosen: Sequence[Predictions]) -> Predicted:
-        """Return what is proposed for each token, given the true tokens before it."""
+        """What is proposed for each token, given the true tokens before it."""
         size = len(self.symbols)
         guess = np.full(size, -1, dtype=np.int64)
         stated, length, count = np.zeros(size, np.float32), np.zeros(size, np.int8), np.zeros(size, np.int64)
@@ -75,7 +75,10 @@ class HeldOutText:
     def tokens_per_pass(
         self, chosen: Sequence[Predictions], limit: int, least: float = 0.0, calibration: "Calibration | None" = None
     ) -> float:
-        """Tokens per pass of proposals of at most ``limit`` tokens whose stated probability is ``least`` or more."""
+        """Tokens per pass, if at most ``limit`` tokens are drafted while their stated probability is ``least`` or more.
+
+        The probabilities are multiplied along a draft, after the ``calibration`` if there is one.
+        """
         found = self.predicted(chosen)
         stated = found.stated if calibration is None else calibration.of(found)
         # As stored in the artifact; a break is never right.
@@ -95,7 +98,7 @@ class HeldOutText:
 
 
 def passes(following: NDArray[np.int64]) -> list[int]:
-    """Return the places at which the passes over a text begin; ``following`` each place, ``[places]``, the next one."""
+    """The places where the passes over a text begin, if a pass at a place is followed by one at ``following`` it."""
     after, found, place = following.tolist(), [], 0
     while place < len(after):
         found.append(place)
@@ -104,15 +107,15 @@ def passes(following: NDArray[np.int64]) -> list[int]:
 
 
 class Calibration:
-    """Factors of stated probabilities, by length of context and by the power of two that its count reaches.
+    """Factors that correct stated probabilities, by length of context and by the power of two that its count reaches.
 
-    New text is less like the counted text than that is like itself, the more so the rarer and longer a context is.
-    Thresholds on the product of probabilities need figures that compare. So a factor is how often entries were right in
-    the held-out text, over how often they said that they would be.
+    Entries are right less often in new text than in the counted text, above all those of rare and long contexts. But
+    what is drafted is decided by thresholds on products of probabilities, so these have to be comparable. A factor is
+    how often entries were right in the held-out text, over how often they stated that they would be.
     """
 
     def __init__(self, predicted: Predicted) -> None:
-        """Learn the factors from what entries said of a text and what became of it."""
+        """Compute the factors from what entries stated for a text, and where they were right."""
         longest = int(predicted.length.max(initial=0))
         group = predicted.length.astype(np.int64) * _COUNTS + _power(predicted.count)
         size = (longest + 1) * _COUNTS
@@ -121,7 +124,7 @@ class Calibration:
         self._factors = ((right + _PRIOR) / (stated + _PRIOR)).reshape(longest + 1, _COUNTS)
 
     def of(self, predicted: Predicted) -> NDArray[np.float64]:
-        """Correct what was stated for each token of a text, ``[tokens]``; at most 1."""
+        """The corrected probabilities of the predictions for each token of a text, ``[tokens]``; at most 1."""
         length = np.minimum(predicted.length, len(self._factors) - 1)
         factor = np.where(predicted.length < len(self._factors), self._factors[length, _power(predicted.count)], 1.0)
         return np.minimum(1.0, predicted.stated * factor)
@@ -129,7 +132,7 @@ class Calibration:
     def __call__(
         self, length: int, count: NDArray[np.int64], probability: NDArray[np.floating[Any]]
     ) -> NDArray[np.float64]:
-        """Correct stated probabilities of entries with contexts of ``length`` tokens, ``[entries]``; at most 1.
+        """The corrected probabilities of entries with contexts of ``length`` tokens, ``[entries]``; at most 1.
 
         ``count`` has the occurrences of each context, ``[entries]``.
         """

@@ -1,68 +1,38 @@
-"""What the methods and the commands that edit are asked: fields are options of commands and arguments of stages."""
+"""What the methods and merging are asked. Light, because the commands take their defaults from here."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-import click
-
-from spectool.artifacts.options import option
-from spectool.build.counting.options import size_in_bytes
-from spectool.commands.options import Finite
-
-Reading = Literal["whole", "path"]
-_TOKENS = click.IntRange(1, 64)
+DictSpecReading = Literal["whole", "path"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Limits:
-    """How large a dictionary may be that is made from others."""
+    """How large a dictionary may become; of the entries, those with the highest expected gain are kept."""
 
-    entries: int | None = option(
-        click.IntRange(1), "Keep at most so many entries, those with the highest expected gain.", None, metavar="N"
-    )
-    max_bytes: int | None = option(
-        size_in_bytes, "Keep what fits into data files of this size, as 5MB.", None, metavar="SIZE"
-    )
+    entries: int | None = None
+    max_bytes: int | None = None  # of the data files
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BackoffOptions:
-    """Arguments of the backoff method; the help of each says what it is."""
+    """Arguments of the backoff method."""
 
-    entries: int | None = option(
-        click.IntRange(1),
-        "backoff: keep at most so many. dictspec: take so many of the most frequent n-grams; 200,000 by default.",
-        None,
-    )
-    max_bytes: int | None = option(
-        size_in_bytes,
-        "backoff: keep the entries with the highest expected gain that fit in.",
-        5_000_000,
-        shown="5MB",
-        metavar="SIZE",
-    )
-    max_context: int = option(click.IntRange(1, 15), "backoff: longest context, in tokens.", 6)
+    entries: int | None = None  # as in `Limits`
+    max_bytes: int | None = 5_000_000
+    max_context: int = 6  # tokens
     # Lower ones drafted held-out text no better; see benchmarks/backoff_choices.py.
-    discount: float = option(Finite(0, 1), "backoff: taken off every count by the smoothing.", 0.9)
+    discount: float = 0.9  # taken off every count by the smoothing
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DictSpecOptions:
-    """Arguments of the DictSpec method (paper: section 4.4); ``entries`` are n-grams to take, over all orders."""
+    """Arguments of the DictSpec method (section 4.4 of the paper)."""
 
-    orders: str = option(
-        click.Choice(["n1", "n12", "n123"]), "dictspec: longest n-gram: words, pairs or triples.", "n123"
-    )
-    entries: int = 200_000
-    min_probability: float = option(
-        Finite(0, 1), "dictspec: smallest continuation probability.", 0.2, names=["--min-prob"]
-    )
-    reading: Literal["whole", "path"] = option(
-        click.Choice(["whole", "path"]),
-        "dictspec: what must reach it: the whole continuation, or the path of likeliest tokens, cut where it falls "
-        "below.",
-        "path",
-        names=["--min-prob-of"],
-    )
-    max_prefix: int = option(_TOKENS, "dictspec: longest context, in tokens.", 8)
-    max_continuation: int = option(_TOKENS, "dictspec: longest proposal, in tokens.", 8)
+    orders: str = "n123"  # longest n-gram: n1, n12 or n123
+    entries: int = 200_000  # most frequent n-grams to take, of all orders together
+    min_probability: float = 0.2
+    # What must reach it: a continuation as a whole, or the path of most probable tokens, cut where it falls below.
+    reading: DictSpecReading = "path"
+    max_prefix: int = 8  # tokens of a context
+    max_continuation: int = 8  # tokens

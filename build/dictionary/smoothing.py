@@ -2,14 +2,13 @@
 
     P(t | c) = max(C(c t) - D, 0) / C(c) + L(c) P(t | c'),    c' = c without its oldest token
 
-In the longest windows C counts occurrences. In shorter ones it counts the different tokens seen before the window. For
-P(t | c') is asked for only where the longer context was not seen. There a token that follows c' after many different
-tokens is a better guess than one that is frequent in a single phrase. L(c) is what the discounts and the windows below
-the minimum count leave over, so that the probabilities after a context add up to one.
+In the longest windows C counts occurrences. In shorter ones it counts the different tokens seen before the window,
+because P(t | c') is needed only where the longer context was not seen. There a token that follows c' after many
+different tokens is a better guess than one that is frequent in a single phrase. L(c) is what the discounts and the
+windows below the minimum count leave over, so that the probabilities after a context add up to one.
 
-Once entries are chosen, C can be counted where it matters. A context is looked up only at those of its occurrences that
-no longer kept context takes. What follows there is neither what follows it everywhere nor what follows it after tokens
-never seen. It ranks tokens no better, but says how probable the best of them is.
+Once entries are chosen, C can be counted where it matters. A look-up finds a context only at those of its occurrences
+where no longer context is kept. Counting there ranks tokens no better, but it tells how probable the best of them is.
 
 Source: Kneser and Ney 1995, in the interpolated form of Chen and Goodman 1999, section 2.7.
 """
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from spectool import ArtifactError
 from spectool.artifacts.counts import Counts, level_name
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +33,12 @@ class Windows:
 
     prefix: NDArray[np.int32]  # row of the window without its last token, in the order below, ``[rows]``
     symbol: NDArray[np.int32]  # last token's symbol, ``[rows]``
-    suffix: Rows  # row of the window without its first token, in the order below, ``[rows]``
+    suffix: RowNumbers  # row of the window without its first token, in the order below, ``[rows]``
     count: NDArray[np.int64]  # occurrences, ``[rows]``
-    keys: Rows  # ``prefix * symbols + symbol``, ascending, ``[rows]``
+    keys: RowNumbers  # ``prefix * symbols + symbol``, ascending, ``[rows]``
 
-    def find(self, keys: Rows) -> Rows:
-        """Return the row of each key, -1 where the window is not kept."""
+    def find(self, keys: RowNumbers) -> RowNumbers:
+        """The row of each key, -1 where there is no such window."""
         if not len(self.keys):
             return np.full(len(keys), -1, dtype=np.int64)
         rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -56,7 +55,7 @@ class Followers:
 
 
 def open_windows(counts: Counts) -> list[Windows]:
-    """Return the windows of order 1, 2, ... with their suffixes.
+    """The windows of order 1, 2, ... with their suffixes.
 
     Raises:
         ArtifactError: The end of a window is no window of the order below, although it occurs at least as often.
@@ -68,7 +67,7 @@ def open_windows(counts: Counts) -> list[Windows]:
         keys = level.prefix.astype(np.int64) * base + level.symbol
         suffix = np.zeros(len(keys), dtype=np.int64)
         if windows:
-            # Asked for in ascending order: neighbours in the file are neighbours in the cache.
+            # Looked up in ascending order, because neighbours in the file are neighbours in the cache.
             wanted = windows[-1].suffix[level.prefix] * base + level.symbol
             ascending = np.argsort(wanted)
             suffix[ascending] = windows[-1].find(wanted[ascending])
@@ -93,7 +92,7 @@ def smooth(windows: Sequence[Windows], discount: float) -> list[Followers]:
         contexts = len(below.keys)
         known = np.bincount(window.prefix, weights=window.count, minlength=contexts) / below.count
         total = np.bincount(window.prefix, weights=evidence[order], minlength=contexts)
-        # Followers below the minimum count are part of the whole: in proportion to the occurrences known.
+        # Followers below the minimum count are part of the whole, in proportion to the occurrences known.
         whole.append(np.divide(total, known, out=np.ones(contexts), where=known > 0))
     return _interpolate(windows, evidence, whole, discount)
 
@@ -101,7 +100,7 @@ def smooth(windows: Sequence[Windows], discount: float) -> list[Followers]:
 def conditional_followers(
     windows: Sequence[Windows], kept: Sequence[NDArray[np.bool_]], discount: float
 ) -> list[Followers]:
-    """Return followers as `smooth` does, but each context at its occurrences that no longer kept context takes.
+    """Followers as of `smooth`, but of each context only at its occurrences where no longer context is kept.
 
     ``kept`` says which contexts of 1, 2, ... N-1 tokens are kept, ``[contexts]`` each.
     """
@@ -116,7 +115,7 @@ def _interpolate(
     whole: Sequence[NDArray[np.float64]],
     discount: float,
 ) -> list[Followers]:
-    """Return the followers of all contexts, from any kind of count.
+    """The followers of all contexts, from any kind of count.
 
     ``evidence`` is C(c t) of each window, for each order; ``whole`` is C(c) of each window as a context, for each order
     but the last.
@@ -132,16 +131,16 @@ def _interpolate(
 
 
 def _left_variety(window: Windows, longer: Windows) -> NDArray[np.float64]:
-    """Return how many different tokens come before each window.
+    """Number of different tokens before each window.
 
-    Of the longer windows, those below the minimum count are not known. Their occurrences are taken for one token each,
-    which is exact for a minimum count of 2.
+    Longer windows below the minimum count are not known. Each of their occurrences is taken for another token, which is
+    exact for a minimum count of 2.
     """
     return np.maximum(window.count - _by_suffix(longer, longer.count - 1, window), 1)
 
 
 def _not_taken(windows: Sequence[Windows], kept: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.float64]]:
-    """Return, for each order, the occurrences of every window that are in no longer window that is kept."""
+    """For each order, the occurrences of every window that are in no longer window that is kept."""
     taken: NDArray[np.float64] = np.zeros(len(windows[-1].keys))
     left: list[NDArray[np.float64]] = [windows[-1].count - taken]
     for order in range(len(windows) - 1, 0, -1):
@@ -152,5 +151,5 @@ def _not_taken(windows: Sequence[Windows], kept: Sequence[NDArray[np.bool_]]) ->
 
 
 def _by_suffix(longer: Windows, values: NDArray[Any], window: Windows) -> NDArray[np.float64]:
-    """Sum values of longer windows for each window that they end with."""
+    """For each window, the sum of the values of the longer windows that end with it."""
     return np.bincount(longer.suffix, weights=values, minlength=len(window.keys)).astype(np.float64)

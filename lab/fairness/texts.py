@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from spectool import CorpusError
-from spectool.build.inputs import Reader, describe_corpus
+from spectool.build.corpus_reading import Reader, describe_corpus
 from spectool.corpora import Corpus
 from spectool.lab.tuning.examples import passages
 from spectool.tokenization import Tokenizer

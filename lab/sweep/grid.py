@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
-from spectool.build.dictionary.options import Reading
+from spectool.build.dictionary.options import DictSpecReading
 from spectool.measure.settings_file import Several, Table, read_settings
 
 Order = Literal["n1", "n12", "n123"]
@@ -35,7 +35,7 @@ class Language(Table):
 class DictSpecAxes(Table):
     """Dictionaries of the DictSpec method; by default those of the paper's section 4.4."""
 
-    readings: Axis[Reading] = ("whole",)
+    readings: Axis[DictSpecReading] = ("whole",)
     orders: Axis[Order] = ("n1", "n12", "n123")
     entries: Axis[PositiveInt] = (10_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
     min_prob: Axis[Probability] = (0.2, 0.5, 0.8, 0.9, 1.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import SpectoolError
-from spectool.build.dictionary.options import Reading
+from spectool.build.dictionary.options import DictSpecReading
 from spectool.commands.console import say
 from spectool.lab.sweep.grid import DictSpecAxes, Grid, Language
 
@@ -37,7 +37,7 @@ def figures_of(tokenizer: str, table: str) -> dict[str, Any]:
     return found
 
 
-def paper_grid(tokenizers: Path, corpora: Path, readings: tuple[Reading, ...] = ()) -> Grid:
+def paper_grid(tokenizers: Path, corpora: Path, readings: tuple[DictSpecReading, ...] = ()) -> Grid:
     """Return the paper's grid over folders of tokenizers and corpora; says which tokenizers stand in for the paper's.
 
     Args:

@@ -29,17 +29,17 @@ from spectool import SpectoolError
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.resumable import Figures, finished, work_path, working
-from spectool.build.counting.engines import Runner, Task, embedded
+from spectool.build.corpus_reading import quiet
 from spectool.build.counting.options import CountOptions
+from spectool.build.counting.processes import Runner, Task, executor_of
 from spectool.build.counting.stage import count
-from spectool.build.dictionary.backoff_stage import build_backoff, prepare
-from spectool.build.dictionary.dictspec import Drafts, Ints, NestedDictSpec
+from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
 from spectool.build.dictionary.dictspec_stage import ORDERS
 from spectool.build.dictionary.held_out import passes, split_off
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.inputs import quiet
 from spectool.commands.console import progress
 from spectool.lab.sweep.grid import Grid
+from spectool.lab.sweep.nested_dictspec import Drafts, Ints, NestedDictSpec
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, Row, key, read_runs, write_runs
 from spectool.lab.sweep.text import SweptText
 from spectool.measure.emulate.replay import EncodedText, replay
@@ -88,7 +88,7 @@ def run_sweep(grid: Grid, out: Path, workers: int = 1, **reads: Any) -> tuple[li
         for text in dict.fromkeys(group.text for group in missing):
             text.count()
         number = sum(len(group.rows) for group in missing)
-        with progress("replaying", number, "runs") as update, embedded(min(workers, len(missing)) or 1) as executor:
+        with progress("replaying", number, "runs") as update, executor_of(min(workers, len(missing)) or 1) as executor:
             try:
                 for _, figures in Runner(work, executor, 2 * workers).results(tasks):
                     saved += figures["rows"]
@@ -140,7 +140,7 @@ def _measure(work: Path, group: Group) -> Figures:
     method, limit = group.rows[0]["method"], group.rows[0]["replay_limit"]
     replayed = _replayed(group.text, group.source, limit)
     measured_on = {
-        "build_words": group.text.words.total_words if group.text.order else None,
+        "build_words": group.text.words.total if group.text.order else None,
         "replay_words": replayed.words,
         "tokens": replayed.tokens,
         "fertility": replayed.fertility,
@@ -199,7 +199,7 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
         held_out: list[str] = []
         corpus = text.open(str(text.language.build))
         count(corpus, counts, options, tokenizer, quiet, lambda source: split_off(text.read(source), held_out))
-        prepared = prepare(tokenizer, Counts(counts), BackoffOptions(), quiet, held_out)
+        prepared = prepare_backoff(tokenizer, Counts(counts), BackoffOptions(), quiet, held_out)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):
             limits = BackoffOptions(max_bytes=max_bytes)
             manifest = build_backoff(tokenizer, Counts(counts), out, limits, quiet, prepared=prepared)

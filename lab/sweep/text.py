@@ -10,9 +10,9 @@ from typing import Any
 from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
 from spectool.artifacts.manifest import read_manifest
+from spectool.build.corpus_reading import quiet
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.dictspec_stage import EVERYTHING, ORDERS, WordNgrams, open_counts
-from spectool.build.inputs import quiet
 from spectool.commands.console import say
 from spectool.corpora import Corpus, Document, OnError, open_corpus
 from spectool.lab.sweep.grid import Language

@@ -32,7 +32,7 @@ from spectool import ArtifactError, SpectoolError, __version__, has_extra
 from spectool.artifacts.atomic import check_replaceable, renaming
 from spectool.artifacts.manifest import file_entries
 from spectool.artifacts.resumable import differences, work_path, write_json
-from spectool.build.inputs import Progress
+from spectool.build.corpus_reading import Progress
 from spectool.commands.console import say
 from spectool.lab.training.curves import CURVE, Point, read_rows, write_rows
 from spectool.lab.training.run_options import RunOptions

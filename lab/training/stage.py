@@ -20,7 +20,7 @@ from mlx.utils import tree_flatten
 
 from spectool import TokenizerError
 from spectool.artifacts.resumable import work_path, working
-from spectool.build.inputs import Progress, Reader
+from spectool.build.corpus_reading import Progress, Reader
 from spectool.lab.mlx_lm_training import Model, ModelArgs, save_config
 from spectool.lab.training.bits_per_byte import code_length, total
 from spectool.lab.training.classes import Classes, choose_classes, classes_of, loss_of

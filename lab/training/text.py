@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from spectool import CorpusError, TokenizerError
 from spectool.artifacts import resumable as work_directory
 from spectool.artifacts.resumable import read_json, save, write_json
-from spectool.build.inputs import Progress, Reader, describe_corpus, encoded
+from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
 from spectool.corpora import Corpus, in_valid
 from spectool.lab.training.options import TrainOptions
 from spectool.tokenization import Tokenizer

@@ -14,7 +14,7 @@ import mlx.core as mx
 from mlx.nn.utils import value_and_grad
 
 from spectool.artifacts.resumable import working
-from spectool.build.inputs import Progress, Reader
+from spectool.build.corpus_reading import Progress, Reader
 from spectool.corpora import Corpus
 from spectool.lab.training.curves import CURVE, Point
 from spectool.lab.training.run import CHECKPOINT, Run, finished

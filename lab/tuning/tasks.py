@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from spectool import CorpusError
 from spectool.artifacts.resumable import load, read_json, save, write_json
-from spectool.build.inputs import Progress, Reader, describe_corpus
+from spectool.build.corpus_reading import Progress, Reader, describe_corpus
 from spectool.corpora import Corpus
 from spectool.lab.training.curves import write_rows
 from spectool.lab.training.text import split_corpus

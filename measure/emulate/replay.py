@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from spectool.build.inputs import encoded
+from spectool.build.corpus_reading import encoded
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.tokenization.tokenizer import Tokenizer

@@ -37,9 +37,6 @@ def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
     yield lambda: hostile.command("verify", path)
     yield lambda: hostile.command("merge-dict", path, path, "-o", out / "merged.dict")
     yield lambda: hostile.command("export-dict", path, "--format", "llama.cpp", "-o", out / "x.lookup")
-    yield lambda: hostile.command(
-        "restrict-dict", path, "--script", "Latn", "--tokenizer", TOKENIZER, "-o", out / "restricted.dict"
-    )
 
 
 def draft(path: Path) -> None:

@@ -12,7 +12,7 @@ from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
     *("align", "bench", "build-dict", "chat", "count", "demo", "emulate", "export-dict", "fairness"),
-    *("generate", "import-dict", "inspect", "merge-dict", "report", "restrict-dict", "serve", "train-draft"),
+    *("generate", "inspect", "merge-dict", "report", "serve", "train-draft"),
     *("tune-draft", "verify"),
 ]
 

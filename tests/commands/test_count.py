@@ -7,7 +7,7 @@ import click
 import pytest
 
 from spectool.artifacts import Counts
-from spectool.build.counting.options import size_in_bytes
+from spectool.commands.limit_options import size_in_bytes
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import figures, run
 
@@ -49,7 +49,6 @@ def test_one_count_serves_every_dictionary(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["count", "--corpus", "sample:pl", "--memory", "much"], "'much' is no size. Give one such as 4GB"),
-        (["count", "--corpus", "sample:pl", "--scheduler", "tcp://x:1"], "--scheduler is for --engine dask"),
         (["count", "--corpus", "sample:pl", "--tokenizer", TOKENIZER, "--language", "it"], "--language is for"),
         (["count", "--corpus", "sample:pl", "--orders", "17"], "17 is not in the range 1<=x<=16"),
         (["count", "--corpus", "sample:pl", "--memory", "100MB"], "--memory is 100 MB, expected at least 504 MB"),

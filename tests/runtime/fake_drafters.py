@@ -7,9 +7,11 @@ from pathlib import Path
 
 from spectool.artifacts.dictionary import FORMAT, VERSION, Dictionary, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
+from spectool.build.dictionary.dictspec import predict
+from spectool.build.dictionary.options import DictSpecOptions
+from spectool.build.dictionary.predictions import entries_of
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tests.build.dictionary.one_dictspec import build_entries
 
 
 def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) -> LookupDrafter:
@@ -17,7 +19,7 @@ def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) 
     rng = random.Random(seed)
     windows = [list(text[start : start + 7]) for start in range(0, max(1, len(text) - 7), 2)]
     wrong = [[*window[:3], *(rng.randrange(vocabulary) for _ in window[3:])] for window in windows[1::2]]
-    entries = build_entries([(window, 1) for window in windows + wrong], 0.2, "path")
+    entries = entries_of(predict([(window, 1) for window in windows + wrong], DictSpecOptions()))
     # The files are mapped when the folder goes: their pages live as long as the dictionary.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)

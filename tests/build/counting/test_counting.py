@@ -1,10 +1,10 @@
 """The counting stage against its slow twin, in every cut, and what it refuses."""
 
+import hashlib
 import json
 import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -17,19 +17,19 @@ from tokenizers import models, pre_tokenizers
 
 from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts import Counts
-from spectool.artifacts.resumable import load, save, work_path
+from spectool.artifacts.resumable import load, work_path
 from spectool.build import CountOptions, count
-from spectool.build.counting import ngrams as count_ngrams
-from spectool.build.counting import symbols as count_symbols
-from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_number, make_plan, shards_of
-from spectool.build.counting.symbols import windows
+from spectool.build.counting import symbols
+from spectool.build.counting.ngrams import count_part, merge_bucket, save_keys
+from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_cuts, in_parts, make_plan
+from spectool.build.counting.symbols import encode_words, number_tokens, windows, write_text
 from spectool.corpora import Corpus, Document, open_corpus
 from spectool.tests.build.counting.counting_twin import Windows, agree, token_windows, word_windows
 from spectool.tokenization import Tokenizer, open_tokenizer
 
-SMALL = Plan(workers=1, block_bytes=30_000, shard_symbols=9000, bucket_records=12_000)
-UNEVEN = Plan(workers=1, block_bytes=15_000, shard_symbols=2**30, bucket_records=40_000)
-TINY = Plan(workers=1, block_bytes=1, shard_symbols=1, bucket_records=1)
+SMALL = Plan(workers=1, part_bytes=30_000, bucket_records=12_000)
+UNEVEN = Plan(workers=1, part_bytes=15_000, bucket_records=40_000)
+TINY = Plan(workers=1, part_bytes=1, bucket_records=1)
 words = st.sampled_from(["a", "b", "c", "ż", "п'ять", "💶", "."])
 lines = st.lists(st.lists(words, min_size=1, max_size=9).map(" ".join), min_size=1, max_size=9)
 
@@ -175,13 +175,12 @@ def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 6))
-def test_windows_are_those_of_the_runs(symbols: list[int], orders: int) -> None:
-    symbols = [*symbols, 0]
+def test_windows_are_those_of_the_runs(run: list[int], orders: int) -> None:
+    run = [*run, 0]
     expected = [
-        sum(0 not in symbols[at : at + order] for at in range(len(symbols) - order + 1))
-        for order in range(1, orders + 1)
+        sum(0 not in run[at : at + order] for at in range(len(run) - order + 1)) for order in range(1, orders + 1)
     ]
-    assert windows(np.array(symbols, dtype=np.int32), orders) == expected
+    assert windows(np.array(run, dtype=np.int32), orders) == expected
 
 
 @pytest.mark.parametrize("gigabytes", [0.6, 1, 4, 64])
@@ -192,10 +191,9 @@ def test_sizes_stay_within_the_memory(gigabytes: float, workers: int | None) -> 
     assert plan.workers >= 1
     share = (memory - 220e6) / plan.workers - 220e6
     assert share >= 64e6
-    assert 64 * plan.shard_symbols <= share
+    assert 64 * plan.part_bytes <= share
     assert 64 * plan.bucket_records <= share
-    assert 32 * plan.block_bytes <= share
-    assert plan.block_bytes >= 2_000_000
+    assert plan.part_bytes >= 1_000_000
 
 
 def test_too_little_memory_is_said() -> None:
@@ -206,27 +204,24 @@ def test_too_little_memory_is_said() -> None:
 
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=50), st.integers(1, 1000))
-def test_shards_hold_all_blocks_in_order(sizes: list[int], largest: int) -> None:
-    shards = shards_of(sizes, replace(SMALL, shard_symbols=largest))
-    assert [block for first, stop in shards for block in range(first, stop)] == list(range(len(sizes)))
-    for first, stop in shards:
-        assert stop - first == 1 or sum(sizes[first:stop]) <= largest
+def test_parts_hold_all_documents_in_order(sizes: list[int], largest: int) -> None:
+    parts = list(in_parts(enumerate(sizes), lambda document: document[1], largest))
+    assert [document for part in parts for document in part] == list(enumerate(sizes))
+    assert all(len(part) == 1 or sum(size for _, size in part) <= largest for part in parts)
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 12), st.integers(200_000, 400_000), st.randoms())
 def test_buckets_are_bounded(sources: int, largest: int, rng: object) -> None:
-    """However the keys of the shards lie: no bucket is larger than the plan allows."""
+    """No bucket is larger than the plan allows, however the keys of the parts lie."""
     seed = rng.randrange(10**6)  # type: ignore[attr-defined]
     print(f"seed {seed}")
     dice = np.random.default_rng(seed)
     keys = [np.unique(dice.zipf(1.1 + dice.random(), 100_000) % 10**7 + dice.integers(10**6)) for _ in range(sources)]
-    plan = Plan(1, 1, largest, largest)
+    plan = Plan(1, 1, largest)
     records = sum(map(len, keys))
-    buckets = bucket_number(records, sources, plan, SAMPLE_EVERY)
-    samples = np.sort(np.concatenate([found[::SAMPLE_EVERY] for found in keys]))
-    first = samples[np.arange(1, buckets) * len(samples) // buckets]
-    sizes = sum(np.diff(np.searchsorted(found, first), prepend=0, append=len(found)) for found in keys)
+    cuts = bucket_cuts(records, [found[::SAMPLE_EVERY].tolist() for found in keys], plan)
+    sizes = sum(np.diff(np.searchsorted(found, cuts), prepend=0, append=len(found)) for found in keys)
     assert np.max(sizes) <= largest
 
 
@@ -243,22 +238,33 @@ def peak_of(task: Callable[..., object], *arguments: object) -> int:
 def test_tasks_stay_within_the_bytes_that_the_plan_reckons_with(tmp_path: Path) -> None:
     """The worst text for each: all n-grams differ, all words differ."""
     dice, size = np.random.default_rng(1), 300_000
-    for block in range(2):
-        symbols = dice.integers(1, 2000, size, dtype=np.int32)
-        save(tmp_path, f"symbols-{block}", symbols)
-    save(tmp_path, "n1.roots", np.arange(-1, 2000, dtype=np.int32))
-    for shard in range(2):
-        assert peak_of(count_ngrams.count_shard, tmp_path, 2, shard, shard, shard + 1, False) < 64 * size
-    count_ngrams.cut_keys(tmp_path, 2, 2, 1)
-    records = sum(len(load(tmp_path, f"n2.found-{shard}")) for shard in range(2))
+    tokens = np.arange(1, 2000)
+    for part in range(2):
+        save_keys(tmp_path, 1, part, tokens, tokens, dice.integers(0, len(tokens), size, dtype=np.int32))
+    merge_bucket(tmp_path, 1, 0, None, None, 2, 1)
+    number_tokens(tmp_path, 2, 1)
+    for part in range(2):
+        assert peak_of(count_part, tmp_path, 2, part, 1, False) < 64 * size
+    records = sum(len(load(tmp_path, f"n2.found-{part}")) for part in range(2))
     assert records > 1.8 * size
-    assert peak_of(count_ngrams.merge_bucket, tmp_path, 2, 0, 2, 1, False) < 64 * records
-    save(tmp_path, "n2.bases", np.array([0, records]))
-    assert peak_of(count_ngrams.count_shard, tmp_path, 3, 0, 0, 1, False) < 64 * size
+    assert peak_of(merge_bucket, tmp_path, 2, 0, None, None, 2, 1) < 64 * records
+    assert peak_of(count_part, tmp_path, 3, 0, 1, False) < 64 * size
 
     texts = [" ".join(f"{number:06x}" for number in dice.permutation(size)).encode()]
-    count_symbols.write_text(tmp_path, 9, texts)
-    assert peak_of(count_symbols.encode_words, tmp_path, 9, 3, None) < 32 * sum(map(len, texts))
+    write_text(tmp_path, 9, texts)
+    assert peak_of(encode_words, tmp_path, 9, 3, None) < 64 * sum(map(len, texts))
+
+
+def test_words_of_one_hash_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one part or in two; they are counted together only where the word itself confirms it."""
+    monkeypatch.setattr(symbols, "_word_keys", lambda words: np.array([len(word) for word in words], dtype=np.int64))
+    counted(corpus_of(tmp_path, ["a bb", "bb a"]), tmp_path / "x", CountOptions(), plan=TINY)
+    with pytest.raises(SpectoolError, match="the same hash"):
+        counted(corpus_of(tmp_path, ["a bb", "b cc"]), tmp_path / "y", CountOptions(), plan=TINY)
+    monkeypatch.undo()
+    monkeypatch.setattr(symbols, "blake2b", lambda text, digest_size: hashlib.blake2b(b"", digest_size=digest_size))
+    with pytest.raises(SpectoolError, match="the same hash"):
+        counted(corpus_of(tmp_path, ["a b"]), tmp_path / "z", CountOptions())
 
 
 @pytest.mark.parametrize("at", [0, 1, 5_000, 59_999])

@@ -76,7 +76,7 @@ def test_blocks_of_rows_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_by_hand(tmp_path: Path) -> None:
     counted = count_corpus(corpus_of(tmp_path, ["u nas w domu", "u nas", "w"]))
-    assert counted.total_words == 7
+    assert counted.total == 7
     texts, counts = counted.most_frequent(5)
     assert texts == ["nas", "u", "w", "u nas", "domu"]
     assert counts.tolist() == [2, 2, 2, 2, 1]
@@ -94,7 +94,7 @@ def test_the_scratch_goes_with_the_counts() -> None:
 def test_counts_that_do_not_fit_are_refused(tmp_path: Path, bundled: Tokenizer) -> None:
     corpus = open_corpus("sample:pl")
     count(corpus, tmp_path / "pairs", CountOptions(orders=2), None, lambda step: None)
-    assert open_counts(tmp_path / "pairs", "n12").total_words > 0
+    assert open_counts(tmp_path / "pairs", "n12").total > 0
     with pytest.raises(ArtifactError, match=r"pairs: n-grams of up to 2 words, expected 3 .* --orders 3"):
         open_counts(tmp_path / "pairs", "n123")
     count(corpus, tmp_path / "tokens", CountOptions(orders=2), bundled, lambda step: None)

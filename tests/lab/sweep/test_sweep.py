@@ -143,7 +143,7 @@ def test_runs_on_real_tokenizers_equal_real_dictionaries(
         for figure in ("tokens", "passes", "drafted_passes", "proposed", "accepted", "tokens_per_pass", "coverage"):
             assert row[figure] == getattr(expected, figure), (figure, options)
         assert row["acceptance"] == expected.acceptance_rate
-        assert row["build_words"] == counted.total_words
+        assert row["build_words"] == counted.total
 
 
 def test_backoff_dictionaries_are_swept(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Dictionaries and llama.cpp's lookup caches: n-grams, thresholds, smoothing, and llama.cpp's own code."""
+"""Dictionaries as llama.cpp's lookup caches: n-grams, thresholds, and llama.cpp's own code."""
 
 import random
 import shutil
@@ -11,16 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spectool import ArtifactError, SpectoolError
 from spectool.artifacts import Dictionary
 from spectool.artifacts.dictionary import Entry
 from spectool.artifacts.llama_cpp import NO_TOKEN, read_cache, write_cache
-from spectool.build.dictionary.options import Limits
-from spectool.build.dictionary.selection import as_text
-from spectool.build.editing.lookup_cache import import_cache, to_ngrams, to_predictions
+from spectool.build.dictionary.lookup_cache import to_ngrams
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tests.build.dictionaries import rows_of, written
-from spectool.tokenization import Tokenizer
+from spectool.tests.build.dictionaries import written
 
 ENTRIES = [
     Entry((1,), (2,), 0.5, 100),
@@ -29,10 +25,6 @@ ENTRIES = [
     Entry((9,), (8,), 0.1, 30),
     Entry((1, 1, 1, 1, 1), (2,), 0.9, 30),
 ]
-
-
-def quiet(step: str) -> None:
-    pass
 
 
 def test_certain_entries_are_the_only_tokens() -> None:
@@ -86,54 +78,6 @@ def test_long_continuations_become_chains_and_add_up_where_they_meet() -> None:
 def test_counts_are_scaled_to_what_llama_cpp_can_multiply() -> None:
     exported = to_ngrams([Entry((1,), (2,), 0.25, 2**20)], "dynamic", False, 0.0)
     assert exported.ngrams == {(1,): {2: 250, NO_TOKEN: 750}}
-
-
-def test_probabilities_of_raw_counts_are_smoothed() -> None:
-    cache = [((1,), {2: 3, 5: 1}), ((9, 1), {2: 1, 7: 1}), ((8, 1), {7: 2})]
-    predictions = to_predictions(cache, 1, frozenset())
-    after_one = (3 - 0.5) / 4
-    assert predictions[as_text([1])].probability == pytest.approx(after_one)
-    assert predictions[as_text([9, 1])] == ((2,), pytest.approx((0.5 + after_one) / 2), 2)
-    assert predictions[as_text([8, 1])] == ((7,), pytest.approx((2 - 0.5) / 2), 2)
-    assert set(to_predictions(cache, 3, frozenset())) == {as_text([1])}
-    specials = to_predictions(cache, 1, frozenset({2, 8}))
-    assert {context: row.continuation for context, row in specials.items()} == {
-        as_text([1]): (5,),
-        as_text([9, 1]): (7,),
-    }
-
-
-@pytest.mark.parametrize("kind", ["dynamic", "static"])
-def test_a_counted_export_comes_back(tmp_path: Path, bundled: Tokenizer, kind: str) -> None:
-    choice = random.Random(11)
-    length = {"dynamic": (1, 4), "static": (2, 2)}[kind]
-    contexts = {tuple(choice.choices(range(20, 30), k=choice.randint(*length))) for _ in range(100)}
-    rows = [
-        (c, (choice.randrange(20, 200),), choice.randint(10, 90) / 100, 2 ** choice.randint(5, 9)) for c in contexts
-    ]
-    dictionary = written(tmp_path / "x", rows, tokenizer=bundled.identity)
-    write_cache(tmp_path / "x.lookup", to_ngrams(dictionary.entries(), kind, False, 0.0).ngrams.items())  # type: ignore[arg-type]
-    import_cache(tmp_path / "x.lookup", bundled, tmp_path / "y", 1, Limits(), quiet)
-    back, there = rows_of(Dictionary(tmp_path / "y")), rows_of(dictionary)
-    for context, (continuation, probability, count) in back.items():
-        assert there[context][0] == continuation
-        assert there[context][1] == pytest.approx(probability, abs=0.05)
-        assert there[context][2] == count
-    drafters = [LookupDrafter(Dictionary(tmp_path / name)) for name in ("x", "y")]
-    for context in contexts:
-        for drafter in drafters:
-            drafter.start(context)
-        assert drafters[0].propose(1).tokens == drafters[1].propose(1).tokens, "only redundant entries are gone"
-
-
-def test_a_cache_of_another_model_and_one_with_nothing_in_it(tmp_path: Path, bundled: Tokenizer) -> None:
-    write_cache(tmp_path / "x", [((1,), {bundled.size: 5})])
-    with pytest.raises(ArtifactError, match=f"token id {bundled.size}"):
-        import_cache(tmp_path / "x", bundled, tmp_path / "y", 1, Limits(), quiet)
-    write_cache(tmp_path / "x", [((30,), {31: 5})])
-    with pytest.raises(SpectoolError, match="Give a lower --min-count"):
-        import_cache(tmp_path / "x", bundled, tmp_path / "y", 6, Limits(), quiet)
-    assert not (tmp_path / "y").exists()
 
 
 @pytest.fixture(scope="module")
@@ -214,28 +158,3 @@ def test_llama_cpp_reads_and_writes_the_same_ngrams(tmp_path: Path, cache_tool: 
     write_cache(tmp_path / "ours", ngrams.items())
     cache_tool("copy", tmp_path / "ours", tmp_path / "theirs")
     assert dict(read_cache(tmp_path / "theirs")) == ngrams
-
-
-@pytest.mark.slow
-def test_a_cache_that_llama_cpp_counted_becomes_a_dictionary(
-    tmp_path: Path, cache_tool: Callable[..., str], bundled: Tokenizer
-) -> None:
-    choice = random.Random(2)
-    texts = [choice.choices(range(20, 26), k=300) for _ in range(4)]
-    write_texts(tmp_path / "texts", texts)
-    cache_tool("count", tmp_path / "texts", 1, 4, tmp_path / "cache")
-    counts: dict[tuple[int, ...], dict[int, int]] = {}
-    for text in texts:
-        for length in range(1, 5):
-            for end in range(length, len(text)):
-                followers = counts.setdefault(tuple(text[end - length : end]), {})
-                followers[text[end]] = followers.get(text[end], 0) + 1
-    assert dict(read_cache(tmp_path / "cache")) == counts
-    manifest = import_cache(tmp_path / "cache", bundled, tmp_path / "y", 2, Limits(), quiet)
-    imported = Dictionary(tmp_path / "y")
-    imported.verify()
-    assert imported.chained and manifest.statistics["ngrams"] == len(counts)
-    for entry in imported.entries():
-        followers = counts[tuple(entry.context)]
-        assert followers[entry.continuation[0]] > 0
-        assert entry.count == pytest.approx(sum(followers.values()), rel=0.1)

@@ -6,31 +6,42 @@ none, by that of its longest known suffix. The merged dictionary proposes the be
     P(t | c) = sum over i of w_i n_i(c) p_i(c) [t = t_i(c)]  /  sum over i of w_i n_i(c)
 
 over all contexts with an entry in any of them. Where c has no entry in i, it is not known how often it occurs in the
-text of i. Perhaps it never does, or i has dropped it because its suffix says the same. It is estimated from a
-dictionary j that has the entry. Its parts are taken to come together as they do there, each as frequent as it is in i:
+text of i: perhaps never, or i has dropped it because its suffix says the same. The number is estimated from a
+dictionary j that has the entry, as if the parts of c came together as they do there, each as frequent as it is in i:
 
     n_i(c) = n_j(c) * n_i(s) / n_j(s) * product over the tokens x of c before s of (n_i(x) / N_i) / (n_j(x) / N_j)
 
-and never more than n_i(s) or n_i(x). Here s is the longest suffix of c that i knows. N is the size of a text, measured
-by the counts of its shortest contexts. The dictionary in which c occurs most is j. Where j has no entry for s, its
-longest suffix there stands for it. A token x without an entry in j counts as equally frequent in both. One without an
-entry in i counts as unknown to it: then i has no say. Without this estimate, a few occurrences in one dictionary would
-overrule another that knows the phrase well. With a fixed share of n_i(s), text that never has the phrase would vote it
-down.
+and never more than n_i(s) or n_i(x). Here s is the longest suffix of c that i knows, and N is the size of a text,
+measured by the counts of its shortest contexts. The dictionary in which c occurs most is j. Where j has no entry for s,
+its longest suffix there stands for it. A token x without an entry in j counts as equally frequent in both. Where x has
+no entry in i, c counts as unknown to i, which then has no say. Without this estimate, a few occurrences in one
+dictionary would overrule another that knows the phrase well. With a fixed share of n_i(s), text that never has the
+phrase would vote it down.
 
-What became redundant is dropped, and limits are met, by `selection`.
+`selection` drops what has become redundant, and chooses the best entries for the limits.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-from spectool import ArtifactError, FingerprintMismatch
-from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.manifest import Manifest
+from spectool import ArtifactError, FingerprintMismatch, SpectoolError
+from spectool.artifacts.atomic import writing
+from spectool.artifacts.dictionary import FORMAT, VERSION, Dictionary
+from spectool.artifacts.manifest import Manifest, seal
+from spectool.build.corpus_reading import Progress
 from spectool.build.dictionary.options import Limits
-from spectool.build.dictionary.selection import Prediction, Table, Text, as_text, longest_suffix, write_best
-from spectool.build.inputs import Progress
+from spectool.build.dictionary.predictions import (
+    Prediction,
+    PredictionTable,
+    TokenString,
+    as_text,
+    entries_of,
+    longest_suffix,
+)
+from spectool.build.dictionary.selection import Choice
+from spectool.build.dictionary.size_limits import write_within
 from spectool.tokenization.fingerprint import short
 
 
@@ -44,7 +55,7 @@ def merge_dictionaries(
     Raises:
         FingerprintMismatch: They were built for different tokenizers.
         ArtifactError: One is chained and another is not.
-        SpectoolError: The limits leave no room.
+        SpectoolError: They have no entries, or the limits leave no room for one.
     """
     first = dictionaries[0]
     for other in dictionaries[1:]:
@@ -53,21 +64,38 @@ def merge_dictionaries(
     tables = [predictions_of(dictionary) for dictionary in dictionaries]
     progress("merging")
     merged = mixture(tables, weights)
-    arguments = {"method": "merge", "weights": list(weights)}
-    facts = {"arguments": arguments, "tokenizers": first.manifest.tokenizers, "inputs": joined_inputs(dictionaries)}
-    return write_best(out, merged, bool(first.chained), limits, progress, facts)
+    if not merged:
+        raise SpectoolError("the dictionaries have no entries. Name others")
+    choice = Choice(merged)
+    with writing(out) as directory:
+        shape = write_within(
+            directory, limits, lambda most: entries_of(choice.best(most)), bool(first.chained), progress
+        )
+        if shape is None:
+            raise SpectoolError(
+                f"a dictionary of {limits.max_bytes:,} bytes has no room for entries. Give a larger limit"
+            )
+        manifest = Manifest(
+            format=FORMAT,
+            version=VERSION,
+            arguments={"method": "merge", "weights": list(weights), **asdict(limits)},
+            tokenizers=first.manifest.tokenizers,
+            inputs=_joined_inputs(dictionaries),
+            statistics={"entries_before_pruning": len(merged), **shape},
+        )
+        return seal(directory, manifest)
 
 
-def predictions_of(dictionary: Dictionary) -> Table:
-    """Read all entries of a dictionary."""
+def predictions_of(dictionary: Dictionary) -> PredictionTable:
+    """All entries of a dictionary."""
     return {
         as_text(entry.context): Prediction(tuple(entry.continuation), entry.probability, entry.count)
         for entry in dictionary.entries()
     }
 
 
-def joined_inputs(dictionaries: Sequence[Dictionary]) -> dict[str, object]:
-    """Return a manifest's account of dictionaries: each, and names, documents and characters of all their text."""
+def _joined_inputs(dictionaries: Sequence[Dictionary]) -> dict[str, object]:
+    """What a manifest says of each dictionary, and names, documents and characters of all their text."""
     inputs = [dictionary.manifest.inputs for dictionary in dictionaries]
     return {
         "corpus": " + ".join(str(each.get("corpus", "unknown text")) for each in inputs),
@@ -85,14 +113,14 @@ def joined_inputs(dictionaries: Sequence[Dictionary]) -> dict[str, object]:
     }
 
 
-def mixture(tables: Sequence[Table], weights: Sequence[float]) -> Table:
-    """Return the best prediction of the weighted mixture after every context of any table.
+def mixture(tables: Sequence[PredictionTable], weights: Sequence[float]) -> PredictionTable:
+    """The best prediction of the weighted mixture after every context of any table.
 
     Of equally good ones the one with the lowest token ids wins. Occurrences are weighted sums.
     """
     sizes = [_size(table) for table in tables]
     contexts = dict.fromkeys(context for table in tables for context in table)
-    merged: Table = {}
+    merged: PredictionTable = {}
     for context in contexts:
         own = [table.get(context) for table in tables]
         occurrences = [0.0 if prediction is None else prediction.occurrences for prediction in own]
@@ -112,8 +140,8 @@ def mixture(tables: Sequence[Table], weights: Sequence[float]) -> Table:
     return merged
 
 
-def _by_suffix(context: Text, table: Table, other: Table, size: float) -> Prediction | None:
-    """Return what a table without the context predicts there, with an estimate of how often it occurs.
+def _by_suffix(context: TokenString, table: PredictionTable, other: PredictionTable, size: float) -> Prediction | None:
+    """What a table without the context predicts there, with an estimate of how often it occurs.
 
     The table is dictionary i of the formula, ``other`` is j and has the context, and the size is N_i / N_j.
     """
@@ -136,8 +164,8 @@ def _by_suffix(context: Text, table: Table, other: Table, size: float) -> Predic
     return suffix._replace(occurrences=min(most, estimate))
 
 
-def _size(table: Table) -> float:
-    """Return the size of the text behind a table, as counts of its shortest contexts."""
+def _size(table: PredictionTable) -> float:
+    """Size of the text behind a table, as counts of its shortest contexts."""
     shortest = min(map(len, table), default=0)
     return sum(prediction.occurrences for context, prediction in table.items() if len(context) == shortest) or 1.0
 
@@ -147,12 +175,12 @@ def _require_alike(first: Dictionary, other: Dictionary) -> None:
         names = [str(dictionary.manifest.tokenizers["target"]["name"]) for dictionary in (first, other)]
         raise FingerprintMismatch(
             f"{other.path}: built for tokenizer {names[1]} ({short(other.fingerprint)}), {first.path} for {names[0]} "
-            f"({short(first.fingerprint)}). Only dictionaries of one tokenizer merge: build one of them anew with "
+            f"({short(first.fingerprint)}). Only dictionaries of one tokenizer merge: build one of them again with "
             "`spectool build-dict --tokenizer …`"
         )
     if first.chained != other.chained:
         kinds = ["chained (backoff)" if d.chained else "not chained (dictspec)" for d in (first, other)]
         raise ArtifactError(
             f"{other.path}: is {kinds[1]}, {first.path} is {kinds[0]}. Only dictionaries of one kind merge: build one "
-            "of them anew with the other's --method"
+            "of them again with the other's --method"
         )

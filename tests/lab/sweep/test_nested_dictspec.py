@@ -1,4 +1,4 @@
-"""All dictionaries at once give what `build_entries` and `without_redundant` give one at a time."""
+"""All dictionaries at once give what `build.dictionary.dictspec` gives one at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool.artifacts.dictionary import Entry
-from spectool.build.dictionary.dictspec import NestedDictSpec
-from spectool.build.dictionary.options import Reading
+from spectool.build.dictionary.dictspec import predict, without_redundant
+from spectool.build.dictionary.options import DictSpecOptions, DictSpecReading
+from spectool.build.dictionary.predictions import entries_of
 from spectool.corpora import read_sample, word_runs
-from spectool.tests.build.dictionary.one_dictspec import build_entries, without_redundant
+from spectool.lab.sweep.nested_dictspec import NestedDictSpec
 from spectool.tokenization import Tokenizer
 
-READINGS: tuple[Reading, ...] = ("whole", "path")
+READINGS: tuple[DictSpecReading, ...] = ("whole", "path")
 FLOORS = (0.0, 0.2, 0.5, 0.8, 1.0)
 
 token = st.integers(0, 4)
@@ -45,7 +46,7 @@ def compare(
     texts: Sequence[Sequence[int]],
     sizes: Sequence[int],
     limit: int,
-    specials: Sequence[int] = (),
+    specials: frozenset[int] = frozenset(),
 ) -> None:
     counts = np.array([count for _, count in found], dtype=np.int64)
     nested = NestedDictSpec([tokens for tokens, _ in found], counts, texts, specials)
@@ -53,8 +54,8 @@ def compare(
         for reading in READINGS:
             proposals = nested.proposals(size, reading)
             for floor in FLOORS:
-                built = build_entries(until_special(found[:size], specials), floor, reading)
-                entries = list(without_redundant(built))
+                options = DictSpecOptions(min_probability=floor, reading=reading)
+                entries = entries_of(without_redundant(predict(found[:size], options, specials)))
                 lengths = proposals.lengths(floor)
                 where = f"{size} n-grams, {reading}, {floor}"
                 kept = nested.kept(proposals, lengths)
@@ -70,16 +71,6 @@ def compare(
                 assert list(zip(drafts.proposed.tolist(), drafts.accepted.tolist(), strict=True)) == expected, where
 
 
-def until_special(
-    found: Sequence[tuple[Sequence[int], int]], specials: Sequence[int]
-) -> list[tuple[Sequence[int], int]]:
-    cut = []
-    for tokens, count in found:
-        bad = [place for place, token in enumerate(tokens) if token in specials]
-        cut.append((tokens[: bad[0]] if bad else tokens, count))
-    return cut
-
-
 @settings(deadline=None)
 @given(ngrams, documents, st.integers(0, 12), st.integers(0, 9))
 def test_any_ngrams(found: list[tuple[list[int], int]], texts: list[list[int]], size: int, limit: int) -> None:
@@ -89,7 +80,7 @@ def test_any_ngrams(found: list[tuple[list[int], int]], texts: list[list[int]], 
 @settings(deadline=None)
 @given(ngrams, documents)
 def test_special_tokens_cut_ngrams(found: list[tuple[list[int], int]], texts: list[list[int]]) -> None:
-    compare(found, texts, (len(found),), 8, specials=(0, 3))
+    compare(found, texts, (len(found),), 8, specials=frozenset({0, 3}))
 
 
 @pytest.mark.parametrize("name", ["bielik-11b-v2.5", "gemma-3", "qwen2.5"])
@@ -105,4 +96,4 @@ def test_real_text(real: Callable[[str], Tokenizer], name: str) -> None:
     frequent = sorted(words.items(), key=lambda item: (-item[1], item[0]))[:2000]
     tokens = tokenizer.encode_after_space([ngram for ngram, _ in frequent])
     found: list[tuple[Any, int]] = [(ids, count) for ids, (_, count) in zip(tokens, frequent, strict=True)]
-    compare(found, tokenizer.encode_batch(read_sample("uk")[:1]), (100, 2000), 8, tuple(tokenizer.specials))
+    compare(found, tokenizer.encode_batch(read_sample("uk")[:1]), (100, 2000), 8, tokenizer.specials)

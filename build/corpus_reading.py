@@ -1,4 +1,4 @@
-"""What every stage that reads text shares: how it is read and encoded, and what a manifest says of it."""
+"""How the stages read a corpus: document by document, encoded in batches, and described in manifests."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -11,20 +11,20 @@ Reader = Callable[[Corpus], Iterable[Document]]
 """Iterates over a corpus; the command line gives one that draws a progress bar."""
 
 Progress = Callable[[str], None]
-"""Is told, in a phrase, when a step begins."""
+"""Called at the start of each step with a short description."""
 
 _BATCH = 1000  # texts encoded at once
 
 
 def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
-    """Yield each text with its canonical ids; encodes a batch at a time."""
+    """Yield each text with its token ids; encodes a batch at a time."""
     rest = iter(texts)
     while batch := list(islice(rest, _BATCH)):
         yield from zip(batch, tokenizer.encode_batch(batch), strict=True)
 
 
 def describe_corpus(corpus: Corpus) -> dict[str, Any]:
-    """Return the manifest's account of a corpus that has been read: names, sizes, hashes, repairs."""
+    """What a manifest says of a corpus that has been read: names, sizes, hashes, repairs."""
     return {
         "corpus": corpus.spec,
         **({} if corpus.encoding is None else {"encoding": corpus.encoding}),
@@ -36,4 +36,4 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
 
 
 def quiet(step: str) -> None:
-    """Say nothing of a step that is a part of another stage."""
+    """Progress that is not shown, of a stage that is a step of another one."""

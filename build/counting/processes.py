@@ -1,0 +1,94 @@
+"""Runs the tasks of a long stage in this process, or in several processes of this machine.
+
+A task is a pure function of a work directory (`artifacts.work`), so a lost process costs one task.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from spectool.artifacts.resumable import Figures, finished, perform
+
+Task = tuple[str, Callable[..., Figures], tuple[Any, ...]]
+"""Name, function, arguments after the work directory."""
+
+
+@contextmanager
+def executor_of(workers: int) -> Iterator[Executor | None]:
+    """A pool of processes; None for one worker, whose tasks run in this process."""
+    if workers == 1:
+        yield None
+        return
+    # Spawned, not forked: a fork copies the locks of Arrow's and the tokenizer's threads as they are.
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C to the parent, use one core, and end when the parent is gone, however it ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs tasks in a work directory."""
+
+    work: Path
+    executor: Executor | None  # from `executor_of`
+    in_flight: int  # maximum number of tasks handed out and not finished, so that no corpus is read ahead of them
+
+    def results(self, tasks: Iterable[Task]) -> Iterator[tuple[str, Figures]]:
+        """Yield name and figures of every task as it ends; those of finished ones without running them."""
+        running: dict[Future[Figures], str] = {}
+        try:
+            for name, function, arguments in tasks:
+                figures = finished(self.work, name)
+                if figures is None and self.executor is None:
+                    figures = perform(function, self.work, name, *arguments)
+                if figures is not None:
+                    yield name, figures
+                elif self.executor is not None:
+                    running[self.executor.submit(perform, function, self.work, name, *arguments)] = name
+                    if len(running) >= self.in_flight:
+                        yield from _ended(running)
+            while running:
+                yield from _ended(running)
+        finally:
+            for future in running:
+                future.cancel()
+
+    def run(self, tasks: Sequence[Task], title: str | None = None) -> list[Figures]:
+        """Run tasks, under a progress bar if there is a title; return their figures in the tasks' order."""
+        results = {}
+        with tqdm(total=len(tasks), desc=title, leave=False, disable=None if title else True) as bar:
+            for name, figures in self.results(tasks):
+                results[name] = figures
+                bar.update()
+        return [results[name] for name, _, _ in tasks]
+
+
+def _ended(running: dict[Future[Figures], str]) -> Iterator[tuple[str, Figures]]:
+    """Wait until some tasks have ended, take them out, and yield their names and figures."""
+    for future in wait(running, return_when=FIRST_COMPLETED).done:
+        yield running.pop(future), future.result()
