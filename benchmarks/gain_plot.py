@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 
-from spectool.measure.plot_style import COLOURS, STYLE
+from spectool.lab.plotting import COLOURS, STYLE
 
 RESULTS = Path(__file__).parent / "results"
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "gain.svg"

@@ -33,7 +33,7 @@ from real_data import encoded, real_corpus
 from tqdm import tqdm
 from train_models import MODELS
 
-from spectool.measure.emulate.replay import replay
+from spectool.measure.emulate import replay
 from spectool.runtime import load_drafter
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter

@@ -26,7 +26,7 @@ from tqdm import tqdm
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.lab.ngram_model import NgramModel, NgramSource
-from spectool.measure.emulate.strategies import anchored_steps, compare_strategies
+from spectool.measure.emulate import anchored_steps, compare_strategies
 from spectool.runtime.translation.factory import make_translator
 from spectool.tokenization import Tokenizer, open_tokenizer
 

@@ -32,7 +32,7 @@ from spectool.build.dictionary.options import BackoffOptions, Limits
 from spectool.build.editing.merging import merge_dictionaries
 from spectool.build.editing.restriction import restrict_dictionary
 from spectool.corpora import open_corpus
-from spectool.measure.emulate.replay import replay
+from spectool.measure.emulate import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization import Tokenizer
 
