@@ -219,12 +219,12 @@ def _draft_by_model(
     from spectool.tokenization.opening import open_named, open_tokenizer
 
     recorded = None if alignment is None else Alignment(find_artifact(alignment, ".align"))
-    model, loaded = load_model(draft)
-    drafting = open_tokenizer(loaded)
-    source = ModelSource(model, bos=drafting.roles.bos, size=drafting.size)
+    drafting = open_tokenizer(draft)
     target = open_named(tokenizer, _recorded_target(recorded, drafting) if recorded else {}, "the target's")
     if recorded is not None:
         recorded.require(drafting, target)
+    model, _ = load_model(draft)
+    source = ModelSource(model, bos=drafting.roles.bos, size=drafting.size)
     for side in (drafting, target):
         say_notes(side)
     lengths = list(dict.fromkeys(lengths))

@@ -168,7 +168,7 @@ def test_a_draft_model_reads_the_prompt_for_every_configuration() -> None:
 
     drafter.cache.prefill = counted  # type: ignore[method-assign]
     some = [Configuration("model", None, k, drafter) for k in (2, 3)]
-    target = Target("demo", model, frozenset(), 4, Stated(10.0))
+    target = Target("demo", model, frozenset(), 4)
     labels = {"language": "pl", "kind": "text", "prompt": "one", "repetition": 0}
     target.measure(0, PROMPT, [Configuration(), *some], 0.0, (0,), labels, lambda number: None)
     assert [count for count in fed if count > 1] == [len(PROMPT) - 1] * 4, "twice to warm up, and twice measured"
@@ -177,7 +177,7 @@ def test_a_draft_model_reads_the_prompt_for_every_configuration() -> None:
 def test_configurations_without_a_draft_length_go_on_learning(slow: Slow) -> None:
     drafter = Silent()
     auto, two = (Configuration(f"silent {k}", None, k, drafter) for k in (None, 2))
-    target = Target("slow", load_model(str(demo_path("target")))[0], frozenset(), 12, Stated(10.0))
+    target = Target("slow", load_model(str(demo_path("target")))[0], frozenset(), 12)
     labels = {"language": "pl", "kind": "text", "prompt": "one", "repetition": 0}
     for number, temperature in enumerate((0.0, 0.0, 0.7)):
         target.measure(number, PROMPT, [Configuration(), auto, two], temperature, (0,), labels, lambda number: None)
