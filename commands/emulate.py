@@ -170,7 +170,7 @@ def _look_up(
     from spectool.runtime.loading import open_dictionary
     from spectool.tokenization.opening import open_named
 
-    recorded = {}
+    recorded: Mapping[str, Any] = {}
     if tokenizer is None and dictionary is not None:
         recorded = Dictionary(find_artifact(dictionary, ".dict")).tokenizer
     target = open_named(tokenizer, recorded, "the dictionary's")

@@ -110,7 +110,7 @@ class Measured:
         return replace(self, trials=[trial for trial in self.trials if trial.language == language])
 
     def _total(self, name: str) -> float:
-        return sum(getattr(trial, name) for trial in self.trials)
+        return sum(float(getattr(trial, name)) for trial in self.trials)
 
 
 @dataclass(frozen=True)
@@ -175,17 +175,24 @@ def repeated_share(output: Sequence[int]) -> float:
 
 
 def _measured(configuration: Sequence[Any], pairs: Sequence[tuple[Row, Row]]) -> Measured:
-    prompts = defaultdict[tuple[Any, ...], list[tuple[Row, Row]]](list)
+    prompts = defaultdict[tuple[str, ...], list[tuple[Row, Row]]](list)
     for row, plain in pairs:
         prompts[row["language"], row["kind"], row["prompt"]].append((row, plain))
-    gaps = [row["gap"] or 0.0 for row, _ in pairs if row["first_difference"] is not None]
-    return Measured(*configuration, [_trial(*names, some) for names, some in prompts.items()], len(pairs), gaps)
+    return Measured(
+        **dict(zip(_CONFIGURATION, configuration, strict=True)),
+        trials=[_trial(some) for some in prompts.values()],
+        outputs=len(pairs),
+        gaps=[row["gap"] or 0.0 for row, _ in pairs if row["first_difference"] is not None],
+    )
 
 
-def _trial(language: str, kind: str, prompt: str, pairs: Sequence[tuple[Row, Row]]) -> Trial:
+def _trial(pairs: Sequence[tuple[Row, Row]]) -> Trial:
+    """The trial of one prompt, from its generations, each with plain decoding in the same block."""
+    first, _ = pairs[0]
     ratios = [plain["seconds"] / plain["tokens"] / (row["seconds"] / row["tokens"]) for row, plain in pairs]
     return Trial(
-        *(language, kind, prompt, geometric_mean(ratios)),
+        **{name: first[name] for name in ("language", "kind", "prompt")},
+        speedup=geometric_mean(ratios),
         repeated=sum(repeated_share(plain["output"]) for _, plain in pairs) / len(pairs),
         **{name: sum(row[name] for row, _ in pairs) for name in (*_SUMS, *_TIMES)},
         **{f"plain_{name}": sum(plain[name] for _, plain in pairs) for name in ("tokens", "seconds")},
