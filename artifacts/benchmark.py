@@ -24,13 +24,13 @@ from spectool.artifacts import json_lines
 from spectool.artifacts.manifest import Artifact
 
 FORMAT = "spectool-benchmark"
-VERSION = 4
+VERSION = 5
 PLAIN = "plain"  # the drafter of plain decoding
 MOST_DRAFT_TOKENS = 64  # in a cycle
 MOST_TOKENS = 1 << 16  # of an output: their ids fit on a line
 Row: TypeAlias = dict[str, Any]
 
-_NULLABLE = ("strategy", "num_draft_tokens", "joules", "first_difference", "gap")
+_NULLABLE = ("strategy", "num_draft_tokens", "first_difference", "gap")
 
 
 def _schema(types: Mapping[str, pa.DataType]) -> pa.Schema:
@@ -65,7 +65,6 @@ GENERATIONS = _schema(
         "seconds": pa.float64(),  # the drafter reads it, and from the first cycle to the last token
         "draft_seconds": pa.float64(),  # of those, in the drafter
         "pass_seconds": pa.float64(),  # of those, in the target's passes
-        "joules": pa.float64(),  # over `seconds`; null where nothing measures it
         "peak_memory": pa.int64(),  # bytes that MLX held at most
         "first_difference": pa.int32(),  # tokens equal to plain decoding's before one that is not; null: all, or drawn
         "gap": pa.float64(),  # there, between the two best logits in one pass over all before; null likewise

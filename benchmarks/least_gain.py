@@ -25,7 +25,7 @@ from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backo
 from spectool.build.dictionary.held_out import split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
-from spectool.measure.emulate.replay import replay
+from spectool.measure.emulate import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
 
 RESULTS = Path(__file__).parent / "results" / "least_gain.jsonl"

@@ -41,7 +41,7 @@ from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.dictspec_stage import build_dictspec, open_counts
 from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions, DictSpecReading
 from spectool.corpora import open_corpus
-from spectool.measure.emulate.replay import replay
+from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization import Tokenizer

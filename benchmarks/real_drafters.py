@@ -23,7 +23,7 @@ from real_text import FOLDER, read_text, repeated_4_grams
 
 from spectool.artifacts import Dictionary
 from spectool.artifacts.dictionary import MIN_PROBABILITY
-from spectool.measure.emulate.replay import replay
+from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prompt_lookup import PromptLookupDrafter, with_prompt_lookup

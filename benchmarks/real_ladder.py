@@ -26,8 +26,7 @@ from real_text import Written, read_text, repeated_4_grams, text_path
 from tqdm import tqdm
 
 from spectool.artifacts import Alignment
-from spectool.measure.emulate.replay import replay
-from spectool.measure.emulate.strategies import anchored_steps
+from spectool.measure.emulate import anchored_steps, replay
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter

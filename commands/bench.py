@@ -1,15 +1,12 @@
-"""``spectool bench``."""
+"""The command ``bench``: drafters measured on this machine, and a page that says whether drafting pays."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from spectool.artifacts.options import option, options_of, several
-from spectool.commands.console import guarded, say, show, table
+from spectool.commands.console import guarded, progress, say, show, table
 from spectool.commands.model_options import DraftLength, min_draft_prob_option, model_option, verify_option
 from spectool.commands.options import Finite, json_option
 from spectool.runtime.translation.factory import STRATEGIES
@@ -21,53 +18,51 @@ _DRAFTER = {
     **{"name": "name", "model": "draft_model", "draft": "draft_model", "dict": "dictionary"},
     **{"align": "alignment", "alignment": "alignment", "verify": "verify"},
 }
-_FLAGS = {"history": "history", "prompt-lookup": "prompt_lookup"}
-_COUNT, _FILE = click.IntRange(1), click.Path(path_type=Path, exists=True, dir_okay=False)
-_one = partial(option, default=None)
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What options say in the place of an experiment's keys; None, or nothing, where they do not."""
-
-    drafters: tuple[str, ...] = several(
-        str,
-        "What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored; name=…, "
-        "verify=… and min-prob=… are for it alone; prompt-lookup takes history's place by vLLM's rule. "
-        f"May be repeated. Strategies: {', '.join(STRATEGIES)}.",
-        names=("--drafter",),
-        metavar="SPEC",
-    )
-    prompts: tuple[str, ...] = several(str, f"Where prompts come from: {_PROMPTS}; repeatable.", metavar="SOURCE")
-    count: int | None = _one(
-        _COUNT,
-        "Number of prompts, the first ones, spread evenly over sources and kinds: --prompts pl --count 10 takes 2 of "
-        "each of five kinds. By default all 60 built-in prompts of a language, and 12 of a corpus.",
-        metavar="N",
-    )
-    sample: int | None = _one(_COUNT, "Draw this number of prompts at random, by --seed, instead.", metavar="N")
-    window: int | None = _one(click.IntRange(0), "Tokens of a prompt from a corpus; whole documents by default.")
-    stride: int | None = _one(_COUNT, "Tokens from a window to the next; half a window by default.")
-    num_draft_tokens: tuple[int | None, ...] = several(
-        DraftLength(1), "Draft length, or auto, which is the default; may be repeated.", metavar="K"
-    )
-    tokens: int | None = _one(_COUNT, "To generate after each prompt, at most; 128 by default.")
-    repetitions: int | None = _one(_COUNT, "Of every prompt; 1 by default.")
-    temperature: tuple[float, ...] = several(
-        Finite(0), "May be repeated; 0 by default.", names=("--temp", "--temperature")
-    )
-    seed: int | None = _one(click.IntRange(0), "Of orders, sampling and prompts drawn at random; 0 by default.")
-    ignore_eos: bool | None = _one(bool, "Go on after the model ends its text, so that all answers are equally long.")
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+_NUMBER = click.IntRange(1)
 
 
 @click.command()
 @click.argument("experiment", type=_FILE, required=False)
 @click.option("--paths", type=_FILE, help='Local paths for names used in EXPERIMENT: TOML, "name there" = "path here".')
 @model_option(required=False)
-@options_of(Changes)
+@click.option(
+    "--drafter",
+    "drafters",
+    multiple=True,
+    metavar="SPEC",
+    help="What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored; "
+    f"name=…, verify=… and min-prob=… apply to it alone. May be repeated. Strategies: {', '.join(STRATEGIES)}.",
+)
+@click.option(
+    "--prompts", multiple=True, metavar="SOURCE", help=f"Where prompts come from: {_PROMPTS}; may be repeated."
+)
+@click.option(
+    "--count",
+    type=_NUMBER,
+    metavar="N",
+    help="Total number of prompts, spread evenly over sources and kinds: --prompts pl --count 10 takes the first 2 of "
+    "each of five kinds. By default all 60 built-in prompts of a language, and 12 of a corpus.",
+)
+@click.option("--sample", type=_NUMBER, metavar="N", help="Draw this number of prompts at random, by --seed, instead.")
+@click.option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; whole documents by default.")
+@click.option("--stride", type=_NUMBER, help="Tokens from one window to the next; half a window by default.")
+@click.option(
+    "--num-draft-tokens",
+    type=DraftLength(1),
+    multiple=True,
+    metavar="K",
+    help="Draft length, or auto, the default; may be repeated.",
+)
+@click.option("--tokens", type=_NUMBER, help="Maximum number of tokens generated after each prompt; 128 by default.")
+@click.option("--repetitions", type=_NUMBER, help="Repetitions of every prompt; 1 by default.")
+@click.option(
+    "--temp", "--temperature", "temperature", type=Finite(0), multiple=True, help="May be repeated; 0 by default."
+)
+@click.option("--seed", type=click.IntRange(0), help="For orders, sampling and prompts drawn at random; 0 by default.")
+@click.option("--ignore-eos", is_flag=True, help="Go on after the model ends its text: all answers are equally long.")
 @min_draft_prob_option(default=None, show_default=False)
 @verify_option(default=None, show_default=False)
-@click.option("--tdp", "watts", type=Finite(0), help="Watts to estimate energy with, where it cannot be measured.")
 @click.option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Directory to write.")
 @json_option
@@ -75,17 +70,30 @@ class Changes:
 def bench(
     experiment: Path | None,
     paths: Path | None,
-    watts: float | None,
+    model: str | None,
+    drafters: tuple[str, ...],
+    prompts: tuple[str, ...],
+    count: int | None,
+    sample: int | None,
+    window: int | None,
+    stride: int | None,
+    num_draft_tokens: tuple[int | None, ...],
+    tokens: int | None,
+    repetitions: int | None,
+    temperature: tuple[float, ...],
+    seed: int | None,
+    ignore_eos: bool,
+    min_draft_prob: float | None,
+    verify: str | None,
     pause: float,
     out: Path,
     as_json: bool,
-    **options: Any,
 ) -> None:
-    """Measure drafters side by side: prompts in every configuration, every cycle recorded.
+    """Measure drafters, and say whether drafting pays on this machine.
 
-    Each prompt is decoded plainly, by mlx-lm's own loop, and with every drafter, strategy and draft length. The order
-    changes from prompt to prompt. Killed, it goes on where it was: give the same command again. What EXPERIMENT (TOML)
-    says, options change. `spectool report RUN` turns the run into tables and a page.
+    Each prompt is decoded plainly, by mlx-lm's own loop, and with every drafter, strategy and draft length, in an order
+    that changes from prompt to prompt. If the run is killed, the same command goes on where it was. Options override
+    what EXPERIMENT (TOML) says. A page with the verdict is written to RUN-report at the end.
 
     \b
     Examples:
@@ -94,96 +102,105 @@ def bench(
             --prompts wiki-pl --window 1024 --sample 50 --temp 0 --temp 0.7 -o bielik.bench
         spectool bench experiment.toml --num-draft-tokens auto -o auto.bench
     """
-    from spectool import ArtifactError, has_extra
+    from spectool import ArtifactError
     from spectool.measure.bench.experiment import make_experiment, read_keys
     from spectool.measure.bench.running import run_experiment
-    from spectool.measure.sample_size import LEAST, too_short
+    from spectool.measure.report.run_page import page_folder, write_run_page
+    from spectool.measure.report.trials import read_trials
+    from spectool.measure.report.verdicts import summary_table, verdicts
 
     keys = {} if experiment is None else read_keys(experiment, paths)
-    planned = make_experiment(_changed(keys, options), experiment)
-    run = run_experiment(planned, out, watts, pause)
+    overriding = {
+        **{"num_draft_tokens": num_draft_tokens, "tokens": tokens, "repetitions": repetitions},
+        **{"temperature": temperature, "seed": seed, "ignore_eos": ignore_eos or None},
+    }
+    keys |= {name: value for name, value in overriding.items() if value not in (None, ())}
+    _put_drafters(keys, model, drafters, min_draft_prob, verify)
+    _put_prompts(keys, prompts, {"count": count, "sample": sample}, {"window": window, "stride": stride})
+    planned = make_experiment(keys, experiment)
+    folder = page_folder(out)
+    run = run_experiment(planned, out, pause, say, progress)
+
     statistics = run.manifest.statistics
     facts = {"path": str(out), **{key: statistics[key] for key in ("blocks", "generations", "different", "seconds")}}
     if as_json:
         facts |= {key: statistics[key] for key in ("compared", "first_difference", "largest_gap")}
     elif statistics["different"] is not None:
         facts["different"] = differences(statistics)
-    if not has_extra("report"):
-        from spectool.measure.bench.totals import totals, totals_table
-
-        if as_json:
-            show(facts | {"totals": totals(run)}, as_json)
-            return
-        click.echo(totals_table(run) + "\n")
-        show(facts, as_json)
-        if short := too_short(min(each["prompts"] for each in totals(run))):
-            say(short)
-        say(f"for intervals, a verdict and plots: pip install 'spectool[report]', then: spectool report {out}")
-        return
-
-    from spectool.measure.report.summary import main_figures, verdicts
-    from spectool.measure.report.trials import read_trials
-
     try:
         trials = read_trials(run)
-    except ArtifactError as error:  # outputs too short to compare
+    except ArtifactError as error:  # too short to compare anything
         show(facts, as_json)
-        say(f"{error}. Where the model sees an end early, --ignore-eos goes on behind it")
+        say(str(error))
         return
-    figures = main_figures(trials)
-    if trials.left_out:
-        say(
-            f"left out: {trials.left_out} of {statistics['prompts']} prompts, with fewer than {LEAST} tokens in some "
-            "output. Where the model sees an end early, --ignore-eos goes on behind it"
-        )
+    write_run_page(trials, folder)
+    facts["page"] = str(folder)
     if as_json:
-        show(facts | {"configurations": figures}, as_json)
+        show(facts | {"configurations": [one.figures() for one in trials.measured]}, as_json)
         return
-    click.echo(figures_table(figures) + "\n")
-    show(facts | {"in words": [verdict.sentence for verdict in verdicts(trials)]}, as_json)
-    say(f"tables and plots: spectool report {out}")
+    found = verdicts(trials)
+    summary = summary_table(found)
+    click.echo(table(list(summary.header), [list(row) for row in summary.rows]) + "\n")
+    show(facts | {"verdict": [verdict.sentence for verdict in found]}, as_json)
 
 
-def _changed(keys: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Put what options say in the place of an experiment's keys."""
-    given = {key: value for key, value in options.items() if value not in (None, ())}
-    own = {key: given.pop(key) for key in ("min_draft_prob", "verify") if key in given}
-    drawn: dict[str, Any] = {key: given.pop(key) for key in ("count", "sample", "window", "stride") if key in given}
-    model, drafters, prompts = (given.pop(key, None) for key in ("model", "drafters", "prompts"))
+def _put_drafters(
+    keys: dict[str, Any], model: str | None, drafters: Sequence[str], min_draft_prob: float | None, verify: str | None
+) -> None:
+    """Put what options say of model and drafters into the keys of an experiment."""
+    if model is None and drafters:
+        raise click.UsageError("--drafter needs --model")
+    if model is not None:
+        keys["models"] = [{"name": Path(model).name, "path": model, "drafters": list(map(_drafter, drafters))}]
+    for drafter in [drafter for each in keys.get("models", ()) for drafter in each.get("drafters", ())]:
+        if min_draft_prob is not None:
+            drafter["min_draft_prob"] = min_draft_prob
+        if verify is not None and "draft_model" in drafter:
+            drafter["verify"] = verify
+
+
+def _put_prompts(
+    keys: dict[str, Any], prompts: Sequence[str], totals: Mapping[str, int | None], windows: Mapping[str, int | None]
+) -> None:
+    """Put what options say of prompts into the keys of an experiment.
+
+    Args:
+        keys: Those of the experiment.
+        prompts: Sources that replace its own.
+        totals: Number of prompts of all sources, by key.
+        windows: Settings for corpora, by key.
+    """
     from spectool.measure.bench.experiment import split
 
-    keys = keys | given
-    if model is not None or drafters:
-        if model is None:
-            raise click.UsageError("--drafter needs --model")
-        keys["models"] = [{"name": Path(model).name, "path": model, "drafters": list(map(_drafter, drafters or ()))}]
-    for drafter in [drafter for each in keys.get("models", ()) for drafter in each.get("drafters", ())]:
-        drafter |= {key: value for key, value in own.items() if key != "verify" or "draft_model" in drafter}
     if prompts:
         keys["prompts"] = list(map(_prompts, prompts))
-    if not keys.get("prompts"):
+    sources: list[dict[str, Any]] = keys.get("prompts") or []
+    if not sources:
         raise click.UsageError(f"no prompts: give --prompts ({_PROMPTS}), or an EXPERIMENT that has some")
-    if ("window" in drawn or "stride" in drawn) and not any("source" in source for source in keys["prompts"]):
+    windows = {key: value for key, value in windows.items() if value is not None}
+    corpora = [source for source in sources if "source" in source]
+    if windows and not corpora:
         raise click.UsageError("--window and --stride cut prompts from a corpus, and all of these are built-in ones")
-    for source in keys["prompts"]:
-        if "source" in source:
-            source |= {key: value for key, value in drawn.items() if key in ("window", "stride")}
-    for limit in [key for key in ("count", "sample") if key in drawn]:
-        for source, share in zip(keys["prompts"], split(drawn[limit], len(keys["prompts"])), strict=True):
-            if not share:
-                asked = f"{drawn[limit]} for {len(keys['prompts'])} sources"
-                raise click.UsageError(f"--{limit}: expected one prompt of each source at least, got {asked}")
-            source[limit] = share
-    return keys
+    for source in corpora:
+        source |= windows
+    for key, total in totals.items():
+        if total is None:
+            continue
+        if total < len(sources):
+            raise click.UsageError(
+                f"--{key}: expected at least one prompt of each source, got {total} for {len(sources)} sources"
+            )
+        for source, share in zip(sources, split(total, len(sources)), strict=True):
+            source[key] = share
 
 
 def _drafter(text: str) -> dict[str, Any]:
     """Read ``--drafter``."""
     found: dict[str, Any] = {}
     for part in text.split(","):
-        key, given, value = part.partition("=")
-        if key in _FLAGS and not given:
-            found[_FLAGS[key]] = True
+        key, _, value = part.partition("=")
+        if part == "history":
+            found["history"] = True
         elif key == "strategy" and value:
             found["strategies"] = value.split("+")
         elif key == "min-prob" and value:
@@ -191,14 +208,12 @@ def _drafter(text: str) -> dict[str, Any]:
         elif key in _DRAFTER and value:
             found[_DRAFTER[key]] = value
         else:
-            expected = "history, prompt-lookup, strategy=…+…, min-prob=…, " + ", ".join(
-                f"{name}=…" for name in _DRAFTER
-            )
+            expected = "history, strategy=…+…, min-prob=…, " + ", ".join(f"{name}=…" for name in _DRAFTER)
             raise click.UsageError(f"--drafter {text}: {part!r}: expected one of {expected}")
     made_of = [Path(found[key]).name for key in ("draft_model", "dictionary") if key in found]
-    made_of += [flag for flag, key in _FLAGS.items() if key in found]
-    said = [str(found[key]) for key in ("verify", "min_draft_prob") if key in found]
-    return {"name": " ".join(["+".join(made_of) or text, *said]), **found}
+    made_of += ["history"] if "history" in found else []
+    settings = [str(found[key]) for key in ("verify", "min_draft_prob") if key in found]
+    return {"name": " ".join(["+".join(made_of) or text, *settings]), **found}
 
 
 def _prompts(text: str) -> dict[str, Any]:
@@ -212,7 +227,7 @@ def _prompts(text: str) -> dict[str, Any]:
 
 
 def differences(counts: Mapping[str, Any]) -> str:
-    """Say how many outputs leave plain decoding's, and where."""
+    """How many outputs leave plain decoding's, and where."""
     number, compared = counts["different"], counts["compared"]
     if not number:
         return f"0 of {compared['outputs']:,} outputs, {compared['tokens']:,} tokens"
@@ -220,24 +235,3 @@ def differences(counts: Mapping[str, Any]) -> str:
         f"{number:,} of {compared['outputs']:,} outputs, one in {compared['tokens'] / number:,.0f} tokens, the first "
         f"after {counts['first_difference']:,}; the two best logits there are {counts['largest_gap']:.3g} apart at most"
     )
-
-
-def figures_table(figures: Sequence[Mapping[str, Any]]) -> str:
-    """Lay out the main figures of all configurations; intervals are of 95%, over prompts."""
-    several, drawn = len({each["model"] for each in figures}) > 1, any(each["temperature"] for each in figures)
-    translated = any(each["strategy"] for each in figures)
-    rows: list[dict[str, str]] = []
-    for each in figures:
-        row = {"drafter": f"{each['model']}: {each['drafter']}" if several else each["drafter"]}
-        if translated:
-            row["strategy"] = each["strategy"] or ""
-        if drawn:
-            row["temperature"] = f"{each['temperature']:g}"
-        row["k"] = "auto" if each["num_draft_tokens"] is None else str(each["num_draft_tokens"])
-        row["speed-up"] = "—" if each["low"] is None else f"{each['speedup']:.2f}"  # one that means nothing misleads
-        row["95% interval"] = "" if each["low"] is None else f"{each['low']:.2f} to {each['high']:.2f}"
-        row["acceptance"] = "" if each["acceptance"] is None else f"{each['acceptance']:.0%}"
-        row["tokens per pass"] = f"{each['tokens_per_pass']:.2f}"
-        row["prompts"] = str(each["prompts"])
-        rows.append(row)
-    return table(list(rows[0]), [list(row.values()) for row in rows])

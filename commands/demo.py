@@ -1,4 +1,4 @@
-"""The command ``demo``: from text to a dictionary to generation, offline, on what the package bundles."""
+"""The command ``demo``: from text to a dictionary to generation, offline, with what the package bundles."""
 
 import sys
 import tempfile
@@ -29,26 +29,24 @@ _PROMPTS = (
 
 @click.command()
 @click.option("--max-tokens", type=click.IntRange(8), default=64, show_default=True, help="Tokens for each prompt.")
-@click.option(
-    "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dictionary there, to inspect it."
-)
+@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dictionary there.")
 @guarded
 def demo(max_tokens: int, keep: Path | None) -> None:
     """Show what spectool does, offline, in less than a minute.
 
-    Builds a dictionary from the bundled texts, shows a text with its drafts, and counts the passes that each
-    drafter saves. The bundled models are tiny and know these texts by heart, so the figures show that everything
-    works; they say nothing about your model.
+    Builds a dictionary from the bundled texts, shows a text with its drafts, and counts the passes that each drafter
+    saves. The bundled models are tiny and know these texts by heart, so the figures show that everything works; they
+    say nothing about your model.
 
     \b
     Example:
         spectool demo --keep ./demo
     """
     with tempfile.TemporaryDirectory() as scratch:
-        work = keep or Path(scratch)
+        path = (keep or Path(scratch)) / "demo.dict"
         say("building a dictionary from the bundled texts")
-        _build_dictionary(work / "demo.dict")
-        _generation(work / "demo.dict", max_tokens)
+        _build_dictionary(path)
+        _compare(path, max_tokens)
 
 
 def _build_dictionary(path: Path) -> None:
@@ -67,7 +65,8 @@ def _build_dictionary(path: Path) -> None:
     click.echo(f"dictionary: {built.statistics['entries']:,} entries, {built.total_bytes:,} bytes")
 
 
-def _generation(path: Path, max_tokens: int) -> None:
+def _compare(path: Path, max_tokens: int) -> None:
+    """Show one text with its drafts, then generate all texts without drafts and with each drafter."""
     from spectool.measure.bench.timing import pass_cost
     from spectool.runtime.demo_models import demo_path
     from spectool.runtime.draft_length.controller import Controller
@@ -87,38 +86,34 @@ def _generation(path: Path, max_tokens: int) -> None:
     _show_drafts(target, tokenizer, drafters[_ALL], min(max_tokens, _SHOWN_TOKENS))
 
     say(f"\ngenerating {len(_PROMPTS)} texts of at most {max_tokens} tokens, with each drafter and without")
-    plain, automatic = _Run(None, 0), _Run(drafters[_ALL], Controller())
-    drafted = {name: _Run(drafter, _DRAFT_TOKENS) for name, drafter in drafters.items()}
+    plain, automatic = _Texts(None, 0), _Texts(drafters[_ALL], Controller())
+    drafted = {name: _Texts(drafter, _DRAFT_TOKENS) for name, drafter in drafters.items()}
     every = [plain, automatic, *drafted.values()]
-    for run in every:
-        run.generate(target, tokenizer, _PROMPTS[-1], _WARM_UP)
-        run.measured.clear()
+    for one in every:
+        one.add(target, tokenizer, _PROMPTS[-1], _WARM_UP)
+        one.clear()
     for number, prompt in enumerate(_PROMPTS):
-        first = number % len(
-            every
-        )  # another one for each text, so that a busy moment does not always slow the same one
-        for run in every[first:] + every[:first]:
-            run.generate(target, tokenizer, prompt, max_tokens)
+        first = number % len(every)  # another one for each text, so that a busy moment does not always slow the same
+        for one in every[first:] + every[:first]:
+            one.add(target, tokenizer, prompt, max_tokens)
     rows = [
-        [name, f"{run.passes}", f"{1 - run.passes / plain.passes:.0%}", f"{run.tokens / run.passes:.2f}"]
-        for name, run in {"none": plain, **drafted}.items()
+        [name, f"{one.passes}", f"{1 - one.passes / plain.passes:.0%}", f"{one.tokens / one.passes:.2f}"]
+        for name, one in {"none": plain, **drafted, f"{_ALL}, auto": automatic}.items()
     ]
     click.echo(f"\n{table(['drafter', 'passes', 'saved', 'tokens per pass'], rows)}\n")
-    pairs = [(text, mine) for run in every[1:] for text, mine in zip(plain.texts, run.texts, strict=True)]
+    pairs = [(text, mine) for one in every[1:] for text, mine in zip(plain.texts, one.texts, strict=True)]
     click.echo(f"output that differs from plain decoding: {sum(text != mine for text, mine in pairs)} of {len(pairs)}")
     cost = pass_cost(target, _DRAFT_TOKENS + 1)
     click.echo(
-        f"\nA pass over {_DRAFT_TOKENS + 1} tokens of this tiny model takes {cost:.1f} times as long as one over a "
-        "single token on this machine. On a GPU it takes\nlittle longer than one, so that passes saved are time saved; "
-        "on a CPU it depends on the BLAS library, too.\n"
-        f"The table drafts {_DRAFT_TOKENS} tokens in every pass. By default spectool drafts only while its own "
-        f"measurements say that it pays:\n{automatic.seconds:.1f} s with {_ALL}, at "
-        f"{automatic.tokens / automatic.passes:.2f} tokens per pass, and {plain.seconds:.1f} s without drafts."
+        f"\nThe table drafts {_DRAFT_TOKENS} tokens in every pass, except its last row: with the default, auto, "
+        f"spectool drafts only while its own\nmeasurements say that it pays. That took {automatic.seconds:.1f} s, and "
+        f"{plain.seconds:.1f} s without drafts. A pass over {_DRAFT_TOKENS + 1} tokens of this tiny model takes\n"
+        f"{cost:.1f} times as long as one over a single token on this machine. On a GPU it takes little longer than "
+        "one, so passes\nsaved are time saved; on a CPU it also depends on the BLAS library."
     )
 
 
 def _show_drafts(target: Any, tokenizer: Any, drafter: Any, max_tokens: int) -> None:
-    """Show one text as it is drafted."""
     from spectool.commands.display import COLOURS, MARKS, Display, legend
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 
@@ -143,48 +138,26 @@ def _show_drafts(target: Any, tokenizer: Any, drafter: Any, max_tokens: int) -> 
     click.echo(display.finish())
 
 
-class _Run:
+class _Texts:
     """What one drafter has generated so far with one draft length, or plain decoding."""
 
     def __init__(self, drafter: Any, num_draft_tokens: Any) -> None:
-        self._drafter, self._num_draft_tokens = drafter, num_draft_tokens
-        self.measured: list[tuple[str, int, int, float]] = []  # text, tokens, passes, seconds
+        self._drafting = {"drafter": drafter, "num_draft_tokens": num_draft_tokens}
+        self.clear()
 
-    def generate(self, target: Any, tokenizer: Any, prompt: str, max_tokens: int) -> None:
+    def clear(self) -> None:
+        """Forget what was generated."""
+        self.texts: list[str] = []
+        self.tokens = self.passes = 0
+        self.seconds = 0.0
+
+    def add(self, target: Any, tokenizer: Any, prompt: str, max_tokens: int) -> None:
         """Continue one more prompt."""
         from spectool.runtime.decoding.streaming import stream_generate
 
         began = time.perf_counter()
-        responses = list(
-            stream_generate(
-                target,
-                tokenizer,
-                prompt,
-                drafter=self._drafter,
-                num_draft_tokens=self._num_draft_tokens,
-                max_tokens=max_tokens,
-            )
-        )
-        seconds, drafting = time.perf_counter() - began, responses[-1].drafting
-        text = "".join(response.text for response in responses)
-        self.measured.append((text, drafting.tokens, drafting.passes, seconds))
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts, in the order of the prompts."""
-        return [text for text, *_ in self.measured]
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of all texts."""
-        return sum(tokens for _, tokens, _, _ in self.measured)
-
-    @property
-    def passes(self) -> int:
-        """Passes of the target that they took."""
-        return sum(passes for _, _, passes, _ in self.measured)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds that they took."""
-        return sum(seconds for *_, seconds in self.measured)
+        responses = list(stream_generate(target, tokenizer, prompt, max_tokens=max_tokens, **self._drafting))
+        self.seconds += time.perf_counter() - began
+        self.texts.append("".join(response.text for response in responses))
+        self.tokens += responses[-1].drafting.tokens
+        self.passes += responses[-1].drafting.passes

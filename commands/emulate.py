@@ -1,75 +1,64 @@
-"""The command ``emulate``: text in the target's place, with drafters of every kind in the loop."""
+"""The command ``emulate``: a text replayed as if the target had written it, to count the passes that drafts save."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from spectool import RuntimeUnsupported
+from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.commands.console import guarded, progress, reading, say, say_notes, show, table
 from spectool.commands.model_options import DraftLength, min_draft_prob_option
 from spectool.commands.options import SectionedCommand, json_option, section, text_options, under
-from spectool.lab.sweep.command import OF_SWEEP, sweep, sweep_options
 from spectool.runtime.translation.factory import STRATEGIES
-from spectool.runtime.translation.strings import WINDOW
+
+if TYPE_CHECKING:
+    from spectool.measure.emulate import StrategyRun
 
 _DRAFT_LENGTHS = (2, 4)  # of a draft model
-_ORDER = 5
 _RATIOS = {"tokens_per_pass", "acceptance", "without_proposal", "string_free"}
-_OF_DRAFT = {"count_on", "order", "alignment", "strategies", "steps", "window", "window_back"}
-_OF_LOOKUP = {"dictionary", "history", "min_draft_prob", "prompt_lookup"}
 _text, _lookup, _draft = (
     under("Text"),
     under("Drafts from a dictionary and the text so far"),
-    under("Drafts of a model"),
+    under("Drafts from a model"),
 )
 
 
 @click.command(cls=SectionedCommand)
-@_text("--corpus", metavar="C", help="Text to replay, as for build-dict.")
+@_text("--corpus", metavar="C", required=True, help="Text to replay, as for build-dict.")
 @_text(
     "--tokenizer",
     "--model",
     "--target",
     "tokenizer",
     metavar="T",
-    help="The target's; by default the one the dictionary or alignment names.",
+    help="The target's tokenizer; by default the one that the dictionary or alignment names.",
 )
-@_text("--max-tokens", type=click.IntRange(1), help="Replay only so many tokens of the text.")
+@_text("--max-tokens", type=click.IntRange(1), help="Maximum number of tokens to replay; by default the whole text.")
 @_lookup("--dict", "dictionary", type=click.Path(path_type=Path), metavar="DIR", help="Dictionary to draft from.")
 @_lookup(
-    "--history/--no-history", default=True, show_default=True, help="Draft from what the document already said, too."
+    "--history/--no-history", default=None, show_default="history", help="Draft from what the document said before."
 )
-@_lookup(
-    "--prompt-lookup",
-    is_flag=True,
-    help="In place of --history: n-grams of the document so far by vLLM's rule, with --dict only where that is silent, "
-    "as in the DictSpec paper.",
+@min_draft_prob_option(
+    **section("Drafts from a dictionary and the text so far"),
+    default=None,
+    show_default=f"{MIN_PROBABILITY:g}",
+    help="End proposals before they get less probable than this: fewer and surer tokens.",
 )
-@min_draft_prob_option(**section("Drafts from a dictionary and the text so far"))
 @_lookup(
     "--num-draft-tokens",
     "lengths",
     type=DraftLength(0, 64),
     multiple=True,
     metavar="auto|INTEGER",
-    help="Longest proposal. By default auto: as many as --min-draft-prob lets pass, 16 at most. Of a draft model: "
-    "draft tokens of a pass, by default 2 and 4; may be repeated.",
+    help="Maximum number of tokens of a proposal. The default auto proposes what --min-draft-prob lets pass, up to 16. "
+    "For a draft model: draft tokens per pass, 2 and 4 by default; may be repeated.",
 )
 @_draft(
-    "--draft",
-    "--draft-model",
-    "draft",
-    metavar="D",
-    help="Draft model with another tokenizer; its tokenizer is enough with --count-on.",
+    "--draft", "--draft-model", "draft", metavar="D", help="Draft model whose tokenizer may differ from the target's."
 )
-@_draft("--count-on", metavar="C", help="Text to count an n-gram model of D's tokens on, which drafts in D's place.")
-@_draft("--order", type=click.IntRange(1, 8), help=f"Longest n-gram counted with --count-on; {_ORDER} by default.")
 @_draft(
     "--alignment",
     type=click.Path(path_type=Path),
@@ -81,22 +70,30 @@ _text, _lookup, _draft = (
     "strategies",
     type=click.Choice(STRATEGIES),
     multiple=True,
-    help="How drafts are translated; may be repeated. All by default.",
+    help="How drafts are translated; may be repeated. All strategies by default.",
 )
-@_draft("--window", type=click.IntRange(1), help=f"Context tokens before a draft for `context`; {WINDOW} by default.")
-@_draft("--window-back", type=click.IntRange(0), help="Context tokens before what is committed, likewise; 0 for none.")
-@_draft("--steps", is_flag=True, help="Report the steps of the anchored strategy one by one, too.")
-@sweep_options
 @text_options
 @json_option
 @guarded
-def emulate(**options: Any) -> None:
+def emulate(
+    corpus: str,
+    tokenizer: str | None,
+    max_tokens: int | None,
+    dictionary: Path | None,
+    history: bool | None,
+    min_draft_prob: float | None,
+    lengths: tuple[int | None, ...],
+    draft: str | None,
+    alignment: Path | None,
+    strategies: tuple[str, ...],
+    reads: Mapping[str, Any],
+    as_json: bool,
+) -> None:
     """Replay a text as if the target had written it, and count verification passes.
 
-    Each document is a generation of its own, and each line of a plain text file is a document.
-    A dictionary does best on the text that it was built from, and so does an n-gram model: replay
-    another one. Drafts are verified by exact match, the only rule for text without the target's probabilities.
-    Ctrl-C ends a replay with the figures of what was replayed.
+    No target model is needed, only its tokenizer. Each document is a generation of its own, and each line of a plain
+    text file is a document. A dictionary does best on the text that it was built from, so replay another one. Drafts
+    are verified by exact match. Ctrl-C ends a replay with the figures of what was replayed.
 
     \b
     tokens per pass       tokens of the text / passes: 1.0 is plain decoding
@@ -105,95 +102,73 @@ def emulate(**options: Any) -> None:
     acceptance            accepted draft tokens / proposed ones
     fertility             tokens / words of the text
 
-    --sweep builds and replays a grid of dictionaries: `paper` is that of the DictSpec paper, 1,350 runs. A TOML file
-    names tokenizers and languages, and what it leaves out is as in the paper:
-
-    \b
-        num_draft_tokens = [8]
-        replay_tokens = 0              # of each text; 0: all
-        [tokenizers]
-        "qwen2.5" = "./Qwen2.5-1.5B"   # as --tokenizer
-        [languages.pl]
-        build = "wiki-pl.txt"          # as --corpus
-        replay = "news-pl.txt"
-        [dictspec]
-        readings = ["whole", "path"]   # what min_prob is of, as build-dict's --min-prob-of
-        orders = ["n1", "n12", "n123"] # n-grams of one word, up to two, up to three
-        entries = [10_000, 200_000]    # n-grams to take, the most frequent ones
-        min_prob = [0.2, 0.8]
-
     \b
     Examples:
         spectool emulate --dict pl.dict --corpus news.txt
         spectool emulate --draft ./Qwen2.5-1.5B --tokenizer ./Bielik-11B --corpus news.txt --max-tokens 2000
-        spectool emulate --draft ./Qwen2.5-1.5B --count-on wiki.txt --alignment qwen-bielik.align --corpus news.txt
-        spectool emulate --sweep grid.toml -o results
     """
-    context = click.get_current_context()
-    given = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    asked = SimpleNamespace(**options)
-    if asked.sweep is not None:
-        if given & (_OF_DRAFT | _OF_LOOKUP | {"draft"}):
-            raise click.UsageError("--sweep says itself what to draft from: leave out the options of other drafters")
-        if given & {"corpus", "tokenizer", "lengths", "max_tokens"}:
-            raise click.UsageError("--sweep has texts, tokenizers and draft lengths of its own: name them in the grid")
-        sweep(asked)
-        return
-    if given & OF_SWEEP:
-        raise click.UsageError("-o, --workers, --tokenizers, --corpora and --min-prob-of belong to --sweep GRID")
-    if asked.corpus is None:
-        raise click.UsageError("name the text to replay: --corpus C")
-    if asked.draft is None and given & (_OF_DRAFT - {"order"}):
-        raise click.UsageError("--count-on, --alignment, --strategy, its windows and --steps need a draft: --draft D")
-    if asked.order is not None and asked.count_on is None:
-        raise click.UsageError("--order is about the n-grams of --count-on C, which is not given")
-    if asked.draft is None:
-        if {"history", "prompt_lookup"} <= given:
-            raise click.UsageError("--prompt-lookup takes the place of --history: give one of them")
-        if len(asked.lengths) > 1:
+    from spectool.corpora import open_corpus
+
+    text = open_corpus(corpus, **reads)
+    if draft is None:
+        if alignment or strategies:
+            raise click.UsageError("--alignment and --strategy translate drafts of a model: give one with --draft D")
+        if len(lengths) > 1:
             raise click.UsageError("--num-draft-tokens may be repeated only with --draft")
-        if not (asked.dictionary or asked.history or asked.prompt_lookup):
+        if dictionary is None and history is False:
             raise click.UsageError("nothing to draft from: give --draft D or --dict DIR, or leave out --no-history")
-        if asked.dictionary is None and asked.tokenizer is None:
+        if dictionary is None and tokenizer is None:
             raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
-        interrupted = _look_up(asked)
+        length = lengths[0] if lengths else None
+        probability = MIN_PROBABILITY if min_draft_prob is None else min_draft_prob
+        interrupted = _look_up(
+            text, max_tokens, tokenizer, dictionary, history is not False, probability, length, as_json
+        )
     else:
-        if given & _OF_LOOKUP:
+        if dictionary is not None or history is not None or min_draft_prob is not None:
             raise click.UsageError("--draft is replayed by itself: leave out --dict, --history and --min-draft-prob")
-        if not all(asked.lengths):
+        numbers = [length for length in lengths if length]
+        if len(numbers) < len(lengths):
             raise click.UsageError("with --draft, --num-draft-tokens takes numbers from 1 on")
-        if asked.tokenizer is None and asked.alignment is None:
+        if tokenizer is None and alignment is None:
             raise click.UsageError("without --alignment, name the target's tokenizer: --tokenizer T")
-        interrupted = _draft_by_model(asked)
+        interrupted = _draft_by_model(
+            text, max_tokens, tokenizer, draft, alignment, strategies or STRATEGIES, numbers or _DRAFT_LENGTHS, as_json
+        )
     if interrupted:
-        context.exit(130)
+        click.get_current_context().exit(130)
 
 
-def _look_up(asked: Any) -> dict[str, str]:
-    """Replay with a dictionary, the document's own history, or both; return as `_run` does."""
+def _look_up(
+    corpus: Any,
+    max_tokens: int | None,
+    tokenizer: str | None,
+    dictionary: Path | None,
+    history: bool,
+    min_draft_prob: float,
+    length: int | None,
+    as_json: bool,
+) -> bool:
+    """Replay with a dictionary, the document's own history, or both; whether that was interrupted."""
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.dictionary import Dictionary
     from spectool.commands.display import by_source, spelled
-    from spectool.measure.emulate.replay import replay
+    from spectool.measure.emulate import replay
     from spectool.runtime.decoding.statistics import DraftStatistics
     from spectool.runtime.draft_length.controller import LONGEST
     from spectool.runtime.drafters.lookup import LookupDrafter
-    from spectool.runtime.drafters.prompt_lookup import with_prompt_lookup
     from spectool.runtime.loading import open_dictionary
     from spectool.tokenization.opening import open_named
 
-    corpus = _open(asked, asked.corpus)
-    recorded = {} if asked.tokenizer else Dictionary(find_artifact(asked.dictionary, ".dict")).tokenizer
-    target = open_named(asked.tokenizer, recorded, "the dictionary's")
-    opened = None if asked.dictionary is None else open_dictionary(asked.dictionary, target)
-    history = asked.history and not asked.prompt_lookup
-    drafter: Any = LookupDrafter(opened, history, asked.min_draft_prob) if opened or history else None
-    if asked.prompt_lookup:
-        drafter = with_prompt_lookup(drafter)
-    length = next((length for length in asked.lengths if length is not None), LONGEST)
-    documents, fertility = _encoded(asked, corpus, target)
+    recorded: Mapping[str, Any] = {}
+    if tokenizer is None and dictionary is not None:
+        recorded = Dictionary(find_artifact(dictionary, ".dict")).tokenizer
+    target = open_named(tokenizer, recorded, "the dictionary's")
+    opened = None if dictionary is None else open_dictionary(dictionary, target)
+    drafter = LookupDrafter(opened, history, min_draft_prob)
+    documents, fertility = _encoded(corpus, target, max_tokens)
     statistics = DraftStatistics()
-    work = partial(replay, documents, drafter, length, statistics=statistics)
+    work = partial(replay, documents, drafter, LONGEST if length is None else length, statistics=statistics)
     interrupted = _run(work, sum(map(len, documents)), lambda: statistics.tokens)
     sources = by_source(statistics)
     facts = {
@@ -207,88 +182,78 @@ def _look_up(asked: Any) -> dict[str, str]:
         "coverage": round(statistics.coverage, 4),
         "mean accepted length": round(statistics.mean_accepted_length, 4),
         "acceptance": round(statistics.acceptance_rate, 4),
-        "accepted by source": sources if asked.as_json else spelled(sources) or "nothing was drafted",
+        "accepted by source": sources if as_json else spelled(sources) or "nothing was drafted",
     }
-    show(facts | interrupted, asked.as_json)
-    return interrupted
+    show(facts | interrupted, as_json)
+    return bool(interrupted)
 
 
-def _draft_by_model(asked: Any) -> dict[str, str]:
-    """Replay with a draft of another vocabulary, once for every strategy and draft length; return as `_run` does.
-
-    What can be wrong with the names is found before anything is counted.
-    """
+def _draft_by_model(
+    corpus: Any,
+    max_tokens: int | None,
+    tokenizer: str | None,
+    draft: str,
+    alignment: Path | None,
+    strategies: Sequence[str],
+    lengths: Sequence[int],
+    as_json: bool,
+) -> bool:
+    """Replay with a draft model, once for every strategy and draft length; whether that was interrupted."""
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.default_paths import find_artifact
     from spectool.build.alignment.stage import passing_alignment
-    from spectool.measure.emulate.strategies import StrategyRun, anchored_steps, compare_strategies
+    from spectool.measure.emulate import StrategyRun, compare_strategies
+    from spectool.runtime.drafters.model_source import ModelSource
+    from spectool.runtime.loading import load_model
     from spectool.runtime.translation.factory import make_translator
     from spectool.tokenization.opening import open_named, open_tokenizer
 
-    corpus = _open(asked, asked.corpus)
-    counted = None if asked.count_on is None else _open(asked, asked.count_on)
-    recorded = None if asked.alignment is None else Alignment(find_artifact(asked.alignment, ".align"))
-    source: Any
-    source, drafting = _loaded(asked.draft) if counted is None else (None, open_tokenizer(asked.draft))
-    target = open_named(asked.tokenizer, _recorded_target(recorded, drafting) if recorded else {}, "the target's")
+    recorded = None if alignment is None else Alignment(find_artifact(alignment, ".align"))
+    drafting = open_tokenizer(draft)
+    target = open_named(tokenizer, _recorded_target(recorded, drafting) if recorded else {}, "the target's")
     if recorded is not None:
         recorded.require(drafting, target)
+    model, _ = load_model(draft)
+    source = ModelSource(model, bos=drafting.roles.bos, size=drafting.size)
     for side in (drafting, target):
         say_notes(side)
-    name = asked.draft
-    if counted is not None:
-        order = asked.order or _ORDER
-        source = _ngrams(drafting, counted, order)
-        name = f"{order}-gram model counted on {counted.spec}, tokens of {asked.draft}"
-    lengths = list(dict.fromkeys(asked.lengths or _DRAFT_LENGTHS))
+    lengths = list(dict.fromkeys(lengths))
     runs: list[StrategyRun] = []
     with nullcontext(recorded) if recorded else passing_alignment(drafting, target, say) as aligned:
-        windows = {name: tokens for name in ("window", "window_back") if (tokens := getattr(asked, name)) is not None}
-        translators = {
-            each: make_translator(each, aligned, drafting, target, **windows) for each in asked.strategies or STRATEGIES
-        }
-        if asked.steps:
-            translators |= anchored_steps(aligned, drafting, target)
-        documents, _ = _encoded(asked, corpus, target)
+        translators = {each: make_translator(each, aligned, drafting, target) for each in strategies}
+        documents, _ = _encoded(corpus, target, max_tokens)
         tokens = sum(map(len, documents))
         interrupted = _run(
             lambda done: list(compare_strategies(documents, translators, source, lengths, done, runs.append)),
             tokens * len(lengths) * len(translators),
             lambda: sum(run.statistics.tokens for run in runs),
         )
-    rows = [_row(run) for run in runs if run.statistics.tokens]
     facts = {
         "corpus": corpus.spec,
         "documents": len(documents),
         "tokens": tokens,
         "target": target.name,
-        "draft": name,
+        "draft": draft,
         **interrupted,
     }
-    show({**facts, "runs": rows} if asked.as_json else facts, asked.as_json)
-    if not asked.as_json:
+    rows = [_row(run) for run in runs if run.statistics.tokens]
+    show({**facts, "runs": rows} if as_json else facts, as_json)
+    if not as_json:
         lines = [[f"{value:.3f}" if name in _RATIOS else str(value) for name, value in row.items()] for row in rows]
         click.echo("\n" + table([name.replace("_", " ") for name in rows[0]], lines))
-    return interrupted
+    return bool(interrupted)
 
 
-def _open(asked: Any, corpus: str) -> Any:
-    from spectool.corpora import open_corpus
+def _encoded(corpus: Any, target: Any, max_tokens: int | None) -> tuple[list[list[int]], float]:
+    """The documents to replay, and their fertility."""
+    from spectool.measure.emulate import encode_text
 
-    return open_corpus(corpus, **asked.reads)
-
-
-def _encoded(asked: Any, corpus: Any, target: Any) -> tuple[list[list[int]], float]:
-    """Return the documents to replay, and tokens by word."""
-    from spectool.measure.emulate.replay import encode_text
-
-    limit = asked.max_tokens or 0
-    text = encode_text(target, (document.text for document in reading(corpus)), limit)
-    return text.cut(limit), text.fertility
+    text = encode_text(target, (document.text for document in reading(corpus)), max_tokens or 0)
+    return text.cut(max_tokens or 0), text.fertility
 
 
 def _run(work: Callable[[Callable[[float], object]], object], total: int, done: Callable[[], int]) -> dict[str, str]:
-    """Replay until the end or Ctrl-C; return what the figures must say of the latter."""
+    """Replay until the end or Ctrl-C; a note about the latter for the figures, if anything was replayed."""
     try:
         with progress("replaying", total, "tokens") as update:
             work(update)
@@ -299,7 +264,7 @@ def _run(work: Callable[[Callable[[float], object]], object], total: int, done: 
     return {}
 
 
-def _row(run: Any) -> dict[str, Any]:
+def _row(run: "StrategyRun") -> dict[str, Any]:
     statistics, counts = run.statistics, run.counts
     return {
         "k": run.num_draft_tokens,
@@ -313,36 +278,11 @@ def _row(run: Any) -> dict[str, Any]:
     }
 
 
-def _ngrams(tokenizer: Any, corpus: Any, order: int) -> Any:
-    """Count an n-gram model over the draft's tokens."""
-    from spectool.build.corpus_reading import encoded
-    from spectool.lab.ngram_model import NgramModel, NgramSource
-
-    say(f"counting {order}-grams of {tokenizer.name} on {corpus.spec}")
-    documents = (ids for _, ids in encoded(tokenizer, (document.text for document in reading(corpus))))
-    return NgramSource(NgramModel.count(documents, tokenizer.size, order))
-
-
-def _loaded(draft: str) -> tuple[Any, Any]:
-    """Load a draft model and its tokenizer."""
-    from spectool.runtime.drafters.model_source import ModelSource
-    from spectool.runtime.loading import load_model
-    from spectool.tokenization.opening import open_tokenizer
-
-    try:
-        model, loaded = load_model(draft)
-    except RuntimeUnsupported as error:
-        raise RuntimeUnsupported(
-            f"{error}. With a tokenizer alone, count n-grams over its tokens: --count-on C"
-        ) from error
-    tokenizer = open_tokenizer(loaded)
-    return ModelSource(model, bos=tokenizer.roles.bos, size=tokenizer.size), tokenizer
-
-
 def _recorded_target(alignment: Any, draft: Any) -> Any:
-    """Return what the alignment says of the target's tokenizer.
+    """What the alignment says of the target's tokenizer.
 
-    In an alignment of the other direction, that is the one on its draft side: the error about it names the right pair.
+    An alignment of the other direction has it on its draft side; the error about the direction then names the right
+    pair.
     """
     sides = alignment.manifest.tokenizers
     swapped = sides["target"]["fingerprint"] == draft.fingerprint != sides["draft"]["fingerprint"]

@@ -1,4 +1,4 @@
-"""``spectool report``: a run as a page of tables and plots."""
+"""The command ``report``: the page of a saved run."""
 
 from pathlib import Path
 from typing import Any
@@ -16,52 +16,36 @@ from spectool.commands.options import json_option
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder for report.html, report.md and its plots; by default RUN-report beside the run.",
-)
-@click.option(
-    "--texts",
-    type=click.IntRange(0),
-    default=1,
-    show_default=True,
-    help="Texts to show for each target and language, every token in the colour of where it came from.",
+    help="Folder for report.html, report.md and its plots; RUN-report next to the run by default.",
 )
 @json_option
 @guarded
-def report(run: Path, out: Path | None, texts: int, as_json: bool) -> None:
-    """Draw tables and plots of a run that `spectool bench` saved, and say whether drafting pays.
+def report(run: Path, out: Path | None, as_json: bool) -> None:
+    """Write the page of a run that `spectool bench` saved, and say whether drafting pays.
 
-    RUN is measured once and can be drawn again at any time: no model is loaded. report.html is one file
-    that opens without a network; report.md has the same tables, with its plots beside it as SVG. Needs
-    pip install 'spectool[report]'.
+    `spectool bench` writes the same page when it ends. No model is loaded. report.html is one file that opens without
+    a network; report.md has the same content, with its plots next to it as SVG.
 
     \b
-    Examples:
-        spectool report polish.bench
-        spectool report polish.bench --texts 5 -o ./page
+    Example:
+        spectool report polish.bench -o ./page
     """
-    from spectool import SpectoolError, require_extra
-
-    require_extra("report", "spectool report")
     from spectool.artifacts.benchmark import Benchmark
     from spectool.commands.describe import needing_figures
-    from spectool.measure.page import MARKDOWN
-    from spectool.measure.report.compose import report_files, write_report
-    from spectool.measure.report.summary import main_figures, verdicts
+    from spectool.measure.report.run_page import page_folder, write_run_page
     from spectool.measure.report.trials import read_trials
+    from spectool.measure.report.verdicts import verdicts
 
     opened = Benchmark(run)
     with needing_figures(f"{run}: this run"):
-        opened.check()  # of a stranger's run, cycles and generations may not belong together
+        opened.check()  # in a run from elsewhere, cycles and generations may not belong together
         trials = read_trials(opened)
-    folder = out or run.resolve().with_name(f"{run.resolve().name}-report")
-    if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / MARKDOWN).is_file())):
-        raise SpectoolError(f"{folder}: exists and is no report. Choose another -o")
+    folder = page_folder(run, out)
     with needing_figures(f"{run}: this run"):
-        files = report_files(trials, texts)
-    write_report(files, folder)
+        files = write_run_page(trials, folder)
     facts: dict[str, Any] = {
         "path": str(folder),
-        "files": list(files) if as_json else ", ".join(files),
+        "files": files if as_json else ", ".join(files),
         "verdict": [verdict.sentence for verdict in verdicts(trials)],
     }
-    show(facts | ({"configurations": main_figures(trials)} if as_json else {}), as_json)
+    show(facts | ({"configurations": [one.figures() for one in trials.measured]} if as_json else {}), as_json)

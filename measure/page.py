@@ -1,23 +1,21 @@
-"""Pages from templates: one HTML file that needs nothing else, and Markdown with its plots beside it.
+"""Pages from templates: one HTML file that needs nothing else, and Markdown with its plots next to it.
 
 A page is a template of ``templates/``, such as ``report.jinja``: prose around the macros `section`, `text`, `lead`,
-`table`, `plot` and `drafted`. ``html.jinja`` and ``markdown.jinja`` each write these in their own markup. What a
-template is given is plain text: what has a meaning in HTML or Markdown is escaped. A table is a data frame whose index
-names its rows, and a plot is an SVG document.
+`table` and `plot`, which ``html.jinja`` and ``markdown.jinja`` each write in their own markup. A template is given
+plain text: characters that mean something in HTML or Markdown are escaped. A plot is an SVG document.
 """
 
 import base64
 import re
-from collections.abc import Callable, Iterator
-from io import StringIO
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
-import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from spectool.measure.plot_style import STYLE
+from spectool.artifacts.atomic import naming
 
 HTML, MARKDOWN = "report.html", "report.md"
 NONE = "—"
@@ -25,22 +23,30 @@ _TEMPLATES = FileSystemLoader(Path(__file__).parent / "templates")
 _SPACE, _MARKED = re.compile(r"\s+"), re.compile(r"([\\`*\[\]<|])")
 
 
-def page_files(template: str, title: str, **given: Any) -> dict[str, str]:
-    """Return a page's files by name: `HTML`, `MARKDOWN`, and the plots of the latter, ``figure-1.svg`` and so on.
+class Table(NamedTuple):
+    """A table of text."""
 
-    The HTML needs no network and runs no script. Its plots are images within it, so that their identifiers do not
-    meet and nothing in them can run.
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    names: int = 1  # leading columns that name the rows
+
+
+def page_files(template: str, title: str, **given: Any) -> dict[str, str]:
+    """The files of a page by name: `HTML`, `MARKDOWN`, and the plots of the latter, ``figure-1.svg`` and so on.
+
+    The HTML needs no network and runs no script. Its plots are images within it, so their identifiers cannot clash and
+    nothing in them can run.
 
     Args:
         template: The page's content, such as ``report.jinja``.
         title: Its title.
-        given: What the template names: text, numbers, data frames, SVG documents.
+        given: What the template names: text, numbers, SVG documents, and tables (a `Table`, or a pandas data frame
+            whose index names its rows).
     """
     plots: dict[str, str] = {}
 
     def name_of(svg: str) -> str:
-        plots.setdefault(svg, f"figure-{len(plots) + 1}.svg")
-        return plots[svg]
+        return plots.setdefault(svg, f"figure-{len(plots) + 1}.svg")
 
     marked = _environment(finalize=_markdown_text).get_template(template)
     text = marked.render(given, title=title, skin="markdown.jinja", name_of=name_of)
@@ -53,26 +59,28 @@ def page_files(template: str, title: str, **given: Any) -> dict[str, str]:
     return files | {name: svg for svg, name in plots.items()}
 
 
+def save_page(files: Mapping[str, str], folder: Path) -> None:
+    """Write the files of a page into ``folder``, all of them or none.
+
+    Raises:
+        ArtifactError: There is no room.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with naming(folder), TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+        for name, text in files.items():
+            (Path(scratch) / name).write_text(text, encoding="utf-8")
+        folder.mkdir(exist_ok=True)
+        for name in files:
+            (Path(scratch) / name).replace(folder / name)
+
+
 def cell(value: Any, spec: str = ".2f") -> str:
-    """Spell a figure, or that there is none.
+    """A figure as text, or `NONE` if there is none.
 
     >>> cell(1.2345), cell(0.4157, ".0%"), cell(None), cell(float("nan"))
     ('1.23', '42%', '—', '—')
     """
     return NONE if value is None or value != value else format(value, spec)
-
-
-def drawn(width: float, height: float, draw: Callable[[Any], object]) -> str:
-    """Return what ``draw`` draws on a matplotlib figure (inches) as SVG, the same bytes for the same drawing."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        draw(figure)
-        out = StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue()
 
 
 def _environment(finalize: Callable[[Any], Any]) -> Environment:
@@ -84,7 +92,7 @@ def _environment(finalize: Callable[[Any], Any]) -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters |= {"flow": _flow, "header": _header, "rows": _rows, "data_uri": _data_uri}
+    environment.filters |= {"flow": _flow, "as_table": _as_table, "data_uri": _data_uri}
     return environment
 
 
@@ -93,7 +101,7 @@ def _shown(value: Any) -> Any:
 
 
 def _markdown_text(value: Any) -> Markup:
-    """Keep text plain in Markdown."""
+    """Escape what has a meaning in Markdown."""
     if isinstance(value, Markup):
         return value
     return Markup(_MARKED.sub(r"\\\1", _SPACE.sub(" ", str(_shown(value)))))
@@ -104,16 +112,13 @@ def _flow(text: str) -> Markup:
     return Markup(" ".join(text.split()))
 
 
-def _header(table: pd.DataFrame) -> list[tuple[str, bool]]:
-    """Return the name of every column, and whether it names rows."""
-    names = [(name or "", True) for name in table.index.names]
-    return [*names, *((str(name), False) for name in table.columns)]
-
-
-def _rows(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
-    """Yield names and cells of every row."""
-    for name, cells in zip(table.index, table.astype(object).to_numpy().tolist(), strict=True):
-        yield (name if isinstance(name, tuple) else (name,)), cells
+def _as_table(table: Any) -> Table:
+    if isinstance(table, Table):
+        return table
+    cells = table.astype(object).to_numpy().tolist()
+    names = [name if isinstance(name, tuple) else (name,) for name in table.index]
+    rows = [[*name, *row] for name, row in zip(names, cells, strict=True)]
+    return Table([*(name or "" for name in table.index.names), *map(str, table.columns)], rows, table.index.nlevels)
 
 
 def _data_uri(svg: str) -> str:

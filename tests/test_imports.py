@@ -49,8 +49,7 @@ def test_offline_packages_need_no_models(package: str) -> None:
     "module",
     [
         "lab.ngram_model",
-        "measure.emulate.replay",
-        "measure.emulate.strategies",
+        "measure.emulate",
         "runtime.decoding.statistics",
         "runtime.drafters.history",
         "runtime.drafters.hybrid",
@@ -98,7 +97,6 @@ def test_offline_commands_need_no_models(tmp_path: Path) -> None:
         build,
         ["align", "--draft", OTHER, "--target", TOKENIZER, "-o", "x.align"],
         ["emulate", "--dict", "pl.dict", "--history", "--corpus", "sample:pl"],
-        ["emulate", "--draft", OTHER, "--count-on", "text", "--alignment", "x.align", "--corpus", "text"],
         ["inspect", "pl.dict", "--lookup", "w"],
         ["inspect", "x.align"],
         ["inspect", TOKENIZER],

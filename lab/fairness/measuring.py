@@ -36,8 +36,8 @@ from spectool.lab.tuning.corrective import unfairness
 from spectool.lab.tuning.divergence import Pairing, pairing_of
 from spectool.lab.tuning.examples import NOWHERE, paired_example
 from spectool.lab.tuning.tuned_model import Opened, open_model
-from spectool.measure.bench.running import contents, weight_bytes
-from spectool.measure.emulate.replay import replay
+from spectool.measure.bench.identity import contents, weight_bytes
+from spectool.measure.emulate import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.cost_model import geometric_tokens
 from spectool.runtime.drafters.lookup import LookupDrafter

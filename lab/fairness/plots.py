@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spectool.lab.fairness.verdict import PLAIN, speeds
-from spectool.measure.page import drawn
-from spectool.measure.plot_style import literal, look_of
+from spectool.lab.plotting import drawn, literal, look_of
 
 
 def draw_all(figures: Mapping[str, Any]) -> dict[str, str]:

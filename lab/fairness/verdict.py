@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from scipy import stats
 
-from spectool.measure.intervals import reach
+from spectool.lab.least_squares import reach
 
 PLAIN = "no drafting"
 _CHANCE = 0.05  # of a false alarm; what is left beside 95% intervals

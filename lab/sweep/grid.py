@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from spectool.build.dictionary.options import DictSpecReading
-from spectool.measure.settings_file import Several, Table, read_settings
+from spectool.measure.checked_toml import Several, TomlTable, read_checked
 
 Order = Literal["n1", "n12", "n123"]
 Value = TypeVar("Value")
@@ -22,7 +22,7 @@ Settings = Iterator[dict[str, Any]]
 """Those of one dictionary or drafter after the other, as columns of `results`."""
 
 
-class Language(Table):
+class Language(TomlTable):
     """Text of one language, or of one script of it; corpora are named as in ``--corpus``."""
 
     replay: str
@@ -32,7 +32,7 @@ class Language(Table):
     split_as: str | None = None  # as --language of build-dict
 
 
-class DictSpecAxes(Table):
+class DictSpecAxes(TomlTable):
     """Dictionaries of the DictSpec method; by default those of the paper's section 4.4."""
 
     readings: Axis[DictSpecReading] = ("whole",)
@@ -50,7 +50,7 @@ class DictSpecAxes(Table):
         )
 
 
-class BackoffAxes(Table):
+class BackoffAxes(TomlTable):
     """Dictionaries of the backoff method, which is not in the paper."""
 
     max_bytes: Axis[PositiveInt] = (500_000, 1_000_000, 2_000_000, 5_000_000)
@@ -61,7 +61,7 @@ class BackoffAxes(Table):
         return _combined(max_bytes=sorted(self.max_bytes), min_prob=sorted(self.min_prob))
 
 
-class Grid(Table):
+class Grid(TomlTable):
     """A sweep, in full. Without a method, the paper's."""
 
     tokenizers: Annotated[dict[str, str], Field(min_length=1)]  # name -> what --tokenizer takes
@@ -91,7 +91,7 @@ def read_grid(path: Path) -> Grid:
     Raises:
         SpectoolError: It cannot be read, or something in it is not what it should be; names the key.
     """
-    return read_settings(path, Grid, "a grid", "`spectool emulate --help` shows one; `paper` is built in")
+    return read_checked(path, Grid, "a grid", "`spectool emulate --help` shows one; `paper` is built in")
 
 
 def _combined(**axes: Iterable[Any]) -> Settings:

@@ -7,9 +7,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.lines import Line2D
 
+from spectool.lab.plotting import COLOURS, MARKERS, drawn
 from spectool.lab.sweep.tables import PAIR, best_of, longest_order, number, pearson
-from spectool.measure.page import drawn
-from spectool.measure.plot_style import COLOURS, MARKERS
 
 _WIDTH = 3.5  # inches of one panel
 _SPEEDUP = "tokens per pass"

@@ -42,7 +42,7 @@ from spectool.lab.sweep.grid import Grid
 from spectool.lab.sweep.nested_dictspec import Drafts, Ints, NestedDictSpec
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, Row, key, read_runs, write_runs
 from spectool.lab.sweep.text import SweptText
-from spectool.measure.emulate.replay import EncodedText, replay
+from spectool.measure.emulate import EncodedText, replay
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.opening import open_tokenizer

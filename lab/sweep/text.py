@@ -16,7 +16,7 @@ from spectool.build.dictionary.dictspec_stage import EVERYTHING, ORDERS, WordNgr
 from spectool.commands.console import say
 from spectool.corpora import Corpus, Document, OnError, open_corpus
 from spectool.lab.sweep.grid import Language
-from spectool.measure.emulate.replay import EncodedText, encode_text
+from spectool.measure.emulate import EncodedText, encode_text
 from spectool.tokenization.tokenizer import Tokenizer
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from spectool.lab.plotting import COLOURS, STYLE
 from spectool.lab.training.curves import Point
-from spectool.measure.plot_style import COLOURS, STYLE
 
 _STRETCHES = 400
 _OF_ALL = "#444444"  # not one of the tasks

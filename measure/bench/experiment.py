@@ -1,7 +1,7 @@
 """An experiment: which prompts, models, drafters, draft lengths and temperatures a benchmark runs over.
 
-It is a TOML file, or the options of ``spectool bench``; docs/measuring.md shows a file with every key. Paths are seen
-from where the command is run, as in its options.
+It is a TOML file, or the options of ``spectool bench``. docs/measuring.md shows a file with every key. Paths are
+relative to where the command is run, as in its options.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,14 +14,20 @@ from spectool.artifacts.benchmark import MOST_DRAFT_TOKENS, MOST_TOKENS, PLAIN
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.artifacts.json_lines import LONGEST_TEXT
-from spectool.measure.settings_file import Several, Table, check_settings, read_settings, read_toml
+from spectool.measure.checked_toml import (
+    Several,
+    TomlTable,
+    check_keys,
+    read_checked,
+    read_toml,
+)
 from spectool.runtime.translation.factory import STRATEGIES
 
 BUILT_IN = "built-in"
 LANGUAGES = ("pl", "uk", "en", "crh", "crh-cyrl")  # of the built-in prompts
-KINDS = ("encyclopaedic", "instruction", "composition", "question", "list")  # likewise
-CHATTED = ("instruction", "composition", "question")  # kinds for the chat template, where nothing else is said
-COUNT = 12  # prompts of a corpus, where nothing else is said
+KINDS = ("encyclopaedic", "instruction", "composition", "question", "list")  # of built-in prompts
+CHATTED = ("instruction", "composition", "question")  # kinds that go through the chat template by default
+COUNT = 12  # prompts of a corpus by default
 _HINT = "docs/measuring.md shows an experiment"
 _PATHS = ("path", "draft_model", "alignment", "dictionary", "source")  # keys that name something on disk
 
@@ -47,18 +53,18 @@ DraftLength = Annotated[
 Temperatures = Annotated[Several[Annotated[float, Field(ge=0)]], BeforeValidator(_as_list)]
 
 
-class Prompts(Table):
+class Prompts(TomlTable):
     """A source of prompts."""
 
     source: Text = BUILT_IN  # or a corpus, as for --corpus
     language: AnyText = ""  # its code
-    kinds: Texts = ()  # of built-in prompts those that are wanted; of a corpus the one name of all its prompts
-    # prompts in all, the first ones, spread evenly over kinds; by default all built-in ones, or `COUNT` of a corpus
+    kinds: Texts = ()  # kinds of built-in prompts to use, all by default; or one name for the prompts of a corpus
+    # total number of prompts, spread evenly over kinds; by default all built-in ones, or `COUNT` of a corpus
     count: PositiveInt | None = None
-    sample: PositiveInt | None = None  # prompts in all, likewise, drawn at random by the experiment's seed instead
-    window: NonNegativeInt = 0  # tokens of a prompt from a corpus; 0 takes every document for a prompt
-    stride: PositiveInt | None = None  # tokens from a window to the next; half a window by default
-    chat: bool | None = None  # whether they go through the model's chat template; by default those that ask something
+    sample: PositiveInt | None = None  # total number of prompts, drawn at random by the experiment's seed instead
+    window: NonNegativeInt = 0  # tokens of a prompt from a corpus; 0 makes every document a prompt
+    stride: PositiveInt | None = None  # tokens from one window to the next; half a window by default
+    chat: bool | None = None  # whether to use the model's chat template; by default for the kinds in `CHATTED`
 
     @model_validator(mode="after")
     def _check(self) -> "Prompts":
@@ -72,8 +78,8 @@ class Prompts(Table):
         return self
 
 
-class DrafterSpec(Table):
-    """What drafts. Each of its strategies is measured by itself; there are none where the tokenizers are the same."""
+class DrafterSpec(TomlTable):
+    """What drafts. Each strategy is measured by itself; a draft model with the target's tokenizer has none."""
 
     name: Text  # in the tables
     draft_model: str | None = None  # directory or hub id
@@ -81,17 +87,14 @@ class DrafterSpec(Table):
     strategies: Texts = ()
     dictionary: str | None = None
     history: bool = False
-    prompt_lookup: bool = False  # vLLM's rule in place of the history, only where what else drafts is silent
-    verify: Literal["exact", "rejection"] | None = None  # as for generate; None for its default
-    min_draft_prob: Annotated[float, Field(ge=0, le=1)] = MIN_PROBABILITY  # likewise
-    languages: Texts = ()  # of the prompts that it drafts for; none for all
+    verify: Literal["exact", "rejection"] | None = None  # as for `spectool generate`; None for its default
+    min_draft_prob: Annotated[float, Field(ge=0, le=1)] = MIN_PROBABILITY
+    languages: Texts = ()  # of the prompts that it drafts for; all if empty
 
     @model_validator(mode="after")
     def _check(self) -> "DrafterSpec":
         model = self.draft_model is not None
-        found = model or self.dictionary or self.history or self.prompt_lookup
-        _expect(found, self.name, "something that drafts", "nothing")
-        _expect(not (self.history and self.prompt_lookup), "prompt_lookup", "no history beside it", "both")
+        _expect(model or self.dictionary or self.history, self.name, "something that drafts", "nothing")
         _expect(model or self.alignment is None, "alignment", "a draft_model with it", "none")
         _expect(model or self.verify != "rejection", "verify", "a draft_model with rejection", "none")
         _expect(self.alignment or not self.strategies, "strategies", "an alignment with them", "none")
@@ -105,16 +108,16 @@ class DrafterSpec(Table):
         return found if self.alignment is None else [*found, find_artifact(Path(self.alignment), ".align")]
 
 
-class ModelSpec(Table):
+class ModelSpec(TomlTable):
     """A target with its drafters."""
 
     name: Text  # in the tables
     path: Text  # directory or hub id
     drafters: Several[DrafterSpec]
-    languages: Texts = ()  # of the prompts that it gets; none for all
+    languages: Texts = ()  # of the prompts that it gets; all if empty
 
     def drafters_for(self, language: str) -> list[DrafterSpec]:
-        """Return the drafters for prompts in a language."""
+        """The drafters for prompts in a language."""
         return [drafter for drafter in self.drafters if serves(drafter, language)]
 
     def _check(self, prompts: set[str]) -> None:
@@ -131,7 +134,7 @@ class ModelSpec(Table):
 
 
 def split(total: int, parts: int) -> list[int]:
-    """Split a number of prompts over parts as evenly as it goes, the first ones getting one more.
+    """Shares of ``total`` prompts, as even as possible.
 
     >>> split(12, 5)
     [3, 3, 2, 2, 2]
@@ -140,22 +143,22 @@ def split(total: int, parts: int) -> list[int]:
 
 
 def serves(spec: ModelSpec | DrafterSpec, language: str) -> bool:
-    """Return whether a model or a drafter is for prompts in a language."""
+    """Whether a model or a drafter is for prompts in a language."""
     return not spec.languages or language in spec.languages
 
 
-class Experiment(Table):
-    """All that is measured."""
+class Experiment(TomlTable):
+    """Everything that is measured."""
 
     models: Several[ModelSpec]
     prompts: Several[Prompts]
     name: str = "benchmark"
     num_draft_tokens: Several[DraftLength] = (None,)
-    tokens: Annotated[PositiveInt, Field(le=MOST_TOKENS)] = 128  # generated after each prompt, at most
+    tokens: Annotated[PositiveInt, Field(le=MOST_TOKENS)] = 128  # maximum number of tokens generated after each prompt
     repetitions: PositiveInt = 1  # of every prompt
-    temperature: Temperatures = (0.0,)  # 0: the most probable tokens, compared with plain decoding's
-    seed: NonNegativeInt = 0  # of the order in a block, of sampling, and of prompts drawn at random
-    ignore_eos: bool = False  # go on behind the end that the model sees, for outputs of one length
+    temperature: Temperatures = (0.0,)  # 0 takes the most probable tokens, which are compared with plain decoding's
+    seed: NonNegativeInt = 0  # for the order in a block, for sampling, and for prompts drawn at random
+    ignore_eos: bool = False  # go on after the model ends its text, so that all outputs are equally long
 
     @model_validator(mode="after")
     def _check(self) -> "Experiment":
@@ -166,27 +169,27 @@ class Experiment(Table):
 
 
 def read_keys(file: Path, paths: Path | None = None) -> dict[str, Any]:
-    """Read the keys of an experiment from a TOML file, and do not check them.
+    """The keys of an experiment in a TOML file, not yet checked.
 
     Args:
         file: The experiment.
-        paths: TOML of nothing but ``"name in the experiment" = "path here"``, what to put in the place of paths.
+        paths: TOML with lines ``"name in the experiment" = "path here"``, which replace paths.
 
     Raises:
         SpectoolError: A file cannot be read, or ``paths`` says something else.
     """
-    replaced = {} if paths is None else read_settings(paths, dict[str, str], "paths", _HINT)
+    replaced = {} if paths is None else read_checked(paths, dict[str, str], "paths", _HINT)
     keys: dict[str, Any] = _with_paths(read_toml(file, "an experiment", _HINT), replaced)
     return keys
 
 
 def make_experiment(keys: Mapping[str, Any], file: Path | None = None) -> Experiment:
-    """Check the keys of an experiment, which came from ``file`` in part.
+    """An experiment made from keys, which came from ``file`` in part.
 
     Raises:
-        SpectoolError: Something is not what it should be; names the keys.
+        SpectoolError: Keys are wrong; the message names all of them.
     """
-    return check_settings(keys, Experiment, _HINT, "" if file is None else f"{file}: ")
+    return check_keys(keys, Experiment, _HINT, "" if file is None else f"{file}: ")
 
 
 def _with_paths(part: Any, paths: Mapping[str, str]) -> Any:

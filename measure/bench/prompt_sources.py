@@ -1,4 +1,4 @@
-"""Prompts: built-in sets of our own writing, documents of a corpus, or windows over them, in order or at random."""
+"""Prompts: built-in sets that we wrote, documents of a corpus, or windows over them, in order or drawn at random."""
 
 import hashlib
 import heapq
@@ -24,20 +24,20 @@ Item = TypeVar("Item")
 class Prompt:
     """One prompt."""
 
-    name: str  # unlike that of any other prompt
+    name: str  # unique
     language: str  # code
     kind: str  # of text
-    text: str  # the prompt
-    chat: bool  # whether it goes through the model's chat template, if the model has one
+    text: str
+    chat: bool  # whether it goes through the chat template of a model that has one
 
 
 def load_prompts(sources: Sequence[Prompts], tokenizer: Tokenizer, seed: int = 0) -> list[Prompt]:
-    """Return all prompts.
+    """All prompts of some sources.
 
     Args:
         sources: Where they come from.
-        tokenizer: By whose tokens windows are measured.
-        seed: Of prompts that are drawn at random.
+        tokenizer: Windows are measured in its tokens.
+        seed: For prompts that are drawn at random.
 
     Raises:
         CorpusError: A source cannot be read, has no prompt, or fewer than are to be drawn.
@@ -62,19 +62,20 @@ def load_prompts(sources: Sequence[Prompts], tokenizer: Tokenizer, seed: int = 0
 
 
 def fingerprint(prompts: Sequence[Prompt]) -> str:
-    """Return a hash of the prompts, hex."""
+    """Hash of the prompts, hexadecimal."""
     return hashlib.sha256(repr(list(prompts)).encode()).hexdigest()
 
 
 def draw(items: Iterable[Item], size: int, rng: random.Random, fits: Callable[[Item], bool], where: str) -> list[Item]:
-    """Draw items at random, each set of those that fit being equally likely; only ``size`` of them are held.
+    """Items drawn at random, in their order; each set of ``size`` items that fit is equally likely.
 
-    Each item gets a random number, and those of the smallest numbers stay. Whether one fits is asked only then.
+    Every item gets a random number, and the items with the smallest numbers are kept. So only ``size`` items are held
+    in memory, and ``fits`` is asked only about items whose number is small enough.
 
     Args:
-        items: To draw from, read once.
-        size: How many.
-        rng: Source of chance.
+        items: Read once.
+        size: Number of items to draw.
+        rng: Gives the numbers.
         fits: Whether an item counts.
         where: What an error begins with.
 
@@ -116,10 +117,10 @@ def _of_corpus(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Ite
 
 
 def _drawn(texts: Iterable[str], source: Prompts, size: int, tokenizer: Tokenizer, rng: random.Random) -> Iterator[str]:
-    """Yield documents drawn at random, or one window of each, drawn likewise."""
+    """Yield documents drawn at random, or one window of each at a random place."""
     window = source.window
 
-    def fits(text: str) -> bool:  # a token has a byte at least
+    def fits(text: str) -> bool:  # a token has at least one byte
         return not window or (len(text.encode()) >= window and len(tokenizer.encode(text)) >= window)
 
     for text in draw(texts, size, rng, fits, source.source):
@@ -128,10 +129,10 @@ def _drawn(texts: Iterable[str], source: Prompts, size: int, tokenizer: Tokenize
 
 
 def _windows(texts: Iterable[str], source: Prompts, tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield text of ``window`` tokens each, ``stride`` from one to the next, none beyond the end of a document.
+    """Yield texts of ``window`` tokens each, ``stride`` from one to the next, within documents.
 
-    The first windows of as many documents as prompts are wanted come first, then their second ones, and so on. Windows
-    of one document overlap and are alike.
+    The first windows of all documents come before the second ones, because windows of one document overlap and are
+    alike.
     """
     stride = source.stride or -(-source.window // 2)
     long_enough = (ids for ids in map(tokenizer.encode, texts) if len(ids) >= source.window)
@@ -143,12 +144,12 @@ def _windows(texts: Iterable[str], source: Prompts, tokenizer: Tokenizer) -> Ite
 
 
 def _text(tokenizer: Tokenizer, ids: Sequence[int], first: int, window: int) -> str:
-    """Return the text of a window, which may begin or end inside a character."""
+    """The text of a window, without the parts of characters at its ends."""
     return tokenizer.bytes_of(ids[first : first + window]).decode(errors="ignore")
 
 
 def encoded(prompt: Prompt, tokenizer: Any) -> list[int]:
-    """Return the ids of a prompt by mlx-lm's ``TokenizerWrapper``, as `spectool generate` would feed them."""
+    """The ids of a prompt by mlx-lm's ``TokenizerWrapper``, as `spectool generate` would feed them."""
     from spectool.runtime.chat_template import messages_of, rendered
     from spectool.runtime.decoding.streaming import encode_prompt
 

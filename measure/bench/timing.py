@@ -1,8 +1,8 @@
 """One prompt in every configuration: plain decoding and each drafter, one after the other, timed cycle by cycle.
 
-All configurations of a block begin from copies of one cache. It holds the prompt but for its last two tokens, so a long
-prompt is computed once. The clock of a configuration runs while its drafter reads the prompt, and then from the first
-pass to the last token. A draft model forgets what it has read before, so that every configuration pays for it.
+All configurations of a block begin from copies of one cache, which holds the prompt except its last two tokens, so a
+long prompt is computed once. The clock of a configuration runs while its drafter reads the prompt, and then from the
+first pass to the last token. Draft models forget the prompt in between, so every configuration pays for reading it.
 """
 
 import copy
@@ -17,7 +17,6 @@ import numpy as np
 
 from spectool import SpectoolError
 from spectool.artifacts.benchmark import PLAIN, Block, Row
-from spectool.measure.bench.energy import Meter
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
@@ -31,46 +30,44 @@ from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache,
 _LEFT = 2  # tokens of a prompt that each configuration feeds itself
 _WARM_UP = 8  # tokens
 _COUNTED = ("tokens", "passes", "drafted_passes", "proposed", "accepted")
-_MEASURED = ("draft_prompt_seconds", "first_token_seconds", "seconds", "joules", "output")
+_MEASURED = ("draft_prompt_seconds", "first_token_seconds", "seconds", "output")
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A drafter and its settings; by default plain decoding."""
+    """A drafter with its settings; by default plain decoding."""
 
     name: str = PLAIN  # the drafter's; `PLAIN` for the host's own loop
-    strategy: str | None = None  # of translating drafts; None where nothing is translated
-    num_draft_tokens: int | None = 0  # k; 0 for plain decoding, None for as many as pay
-    drafter: Drafter | None = None  # the drafter; None for plain decoding
+    strategy: str | None = None  # of translating drafts; None if nothing is translated
+    num_draft_tokens: int | None = 0  # k; 0 for plain decoding, None to choose while decoding
+    drafter: Drafter | None = None  # None for plain decoding
     # how drafts are verified above temperature 0; None as `generate_step` chooses
     verify: Literal["exact", "rejection"] | None = None
 
 
 @dataclass(slots=True)
 class _Generated:
-    """What a configuration generated, with times in seconds."""
+    """What a configuration generated; times are in seconds."""
 
     output: list[int] = field(default_factory=list)
     statistics: DraftStatistics = field(default_factory=DraftStatistics)
     cycles: list[Row] = field(default_factory=list)
-    began: float = 0.0  # by the clock: the first pass, or the drafting for it
+    began: float = 0.0  # clock time of the first pass, or of the drafting for it
     draft_prompt_seconds: float = 0.0
     first_token_seconds: float = 0.0
     seconds: float = 0.0
-    joules: float | None = None
 
 
 @dataclass
 class Target:
-    """A target that decodes prompts in many configurations."""
+    """A target model that decodes prompts in many configurations."""
 
-    name: str  # for the tables
+    name: str  # as the experiment names it
     model: Any  # an mlx-lm model
     stop_tokens: frozenset[int]  # end an output
     tokens: int  # of an output, at most
-    meter: Meter  # counts energy
-    _warm: set[tuple[int, bool]] = field(default_factory=set)  # what has run: a configuration, and whether it drew
-    # of configurations without a draft length of their own, by temperature: they go on learning, as in a session
+    _warm: set[tuple[int, bool]] = field(default_factory=set)  # configurations that have run, and if they drew
+    # for configurations that choose their draft length, by temperature: they go on learning, as in a session
     _controllers: dict[tuple[int, float], Controller] = field(default_factory=dict)
 
     def measure(
@@ -83,19 +80,19 @@ class Target:
         labels: Row,
         on_generation: Callable[[float], object],
     ) -> Block:
-        """Decode one prompt in every configuration.
+        """The timed generations of one prompt in every configuration.
 
-        One that never ran is run for some tokens before, after another prompt. First passes of a shape compile, and
-        first drafts load. What a drafter has read it would not read again.
+        A configuration that has never run generates some tokens first, because the first pass of a shape compiles and
+        the first draft loads its data. It does so after another prompt, so that drafters still have to read this one.
 
         Args:
             number: Of the block.
             prompt: Token ids.
-            configurations: Plain decoding among them; in any order, which is drawn anew from ``seed``.
+            configurations: Plain decoding among them. The order in which they run is drawn from ``seed``.
             temperature: 0 takes the most probable token.
-            seed: Of the order, and of sampling: all generations of a block begin with the same random state.
+            seed: For the order and for sampling; all generations of a block begin with the same random state.
             labels: Columns that all rows have: language, kind, prompt, repetition.
-            on_generation: Called with 1 after each.
+            on_generation: Called with 1 after each generation.
         """
         self._warm_up([*prompt[1:], prompt[0]], configurations, temperature)
         rng, asked = np.random.default_rng(list(seed)), time.perf_counter()
@@ -132,7 +129,7 @@ class Target:
             on_generation(1)
         plain = next(row["output"] for row in block.generations if row["drafter"] == PLAIN)
         for row in block.generations:
-            # Above temperature 0 both are drawn, and nothing is said of where they part.
+            # Above temperature 0 both outputs are drawn, so where they part means nothing.
             parts = (None, None) if temperature else self._difference(prompt, plain, row["output"])
             row["first_difference"], row["gap"] = parts
         return block
@@ -158,7 +155,7 @@ class Target:
         with wired_limit(self.model, [generation_stream]):
             if drafter is not None:
                 _forget(drafter)
-            energy, asked = self.meter.joules(), time.perf_counter()
+            asked = time.perf_counter()
             if drafter is not None:
                 try:
                     _read_prompt(drafter, prompt)
@@ -176,16 +173,13 @@ class Target:
                 if not found.output:
                     found.first_token_seconds = found.draft_prompt_seconds + ended - found.began
                 found.output.append(int(token))
-            now, joules = time.perf_counter(), self.meter.joules()
         if found.statistics.failures:  # a drafter that is switched off measures nothing
             raise self._failed(configuration, "; ".join(failure.error for failure in found.statistics.failures))
         found.seconds = found.draft_prompt_seconds + ended - found.began
-        if energy is not None and joules is not None:  # of which what came before the first pass takes its share
-            found.joules = (joules - energy) * found.seconds / (now - asked)
         return found
 
     def _plain_steps(self, found: _Generated, prompt: Sequence[int], options: Row) -> Iterator[int]:
-        """Decode with the host's own loop, which computes the next token while the last one is read."""
+        """Decode with mlx-lm's own loop, which computes the next token while the last one is read."""
 
         def fed(count: int, total: int) -> None:
             if count < total:  # the last call comes after the first token
@@ -241,10 +235,9 @@ class Target:
     def _difference(
         self, prompt: Sequence[int], plain: Sequence[int], output: Sequence[int]
     ) -> tuple[int | None, float | None]:
-        """Return how many tokens are plain decoding's before one that is not, and how near a tie it was there.
+        """Number of tokens before the first that is not plain decoding's, and the gap of the two best logits there.
 
-        That is the distance of the plain model's two best logits. A pass over several tokens rounds differently from
-        single steps: a gap of that size is a tie that rounding decides, not an error.
+        A pass over several tokens rounds differently from single steps, so with a small gap the two may swap.
         """
         if list(plain) == list(output):
             return None, None
@@ -267,7 +260,7 @@ def _forget(drafter: Drafter) -> None:
 
 
 def _read_prompt(drafter: Drafter, prompt: Sequence[int]) -> None:
-    """Give a drafter the prompt, and ask it and its members once: a draft model reads when it is first asked."""
+    """Start a drafter, and ask it and its members once, because a draft model reads the prompt when first asked."""
     drafter.start(prompt)
     for member in getattr(drafter, "drafters", (drafter,)):
         member.propose(1)
@@ -277,9 +270,9 @@ _CONTEXT = 64  # tokens before a timed pass
 
 
 def pass_cost(model: Any, tokens: int, repeat: int = 15) -> float:
-    """Time a pass over ``tokens`` tokens against one over a single token; the ratio of the medians.
+    """Time of a pass over ``tokens`` tokens / time of a pass over one, as the ratio of the medians.
 
-    About 1 where verifying is nearly free (a GPU, a Mac); near ``tokens`` where it saves nothing.
+    It is about 1 if verifying is nearly free, as on a GPU or a Mac, and near ``tokens`` if it saves nothing.
     """
     cache = make_prompt_cache(model)
     checkpoints = Checkpoints(cache)

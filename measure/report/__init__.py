@@ -1,4 +1,4 @@
-"""A benchmark run becomes a page.
+"""The page of a benchmark run: does drafting pay, with which drafter, and how sure is that?
 
-In: a benchmark artifact. Out: HTML and Markdown with verdicts, intervals and plots.
+In: a benchmark artifact. Out: verdicts, one table, two plots, as HTML and Markdown.
 """

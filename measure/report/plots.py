@@ -1,132 +1,139 @@
-"""Plots of a run as SVG: speed-up by configuration, by acceptance, tokens per pass, time of a cycle."""
+"""Plots of a run as SVG, a row for each configuration: how much faster it is, and where the time of a cycle goes."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from html import escape
+from math import floor, isfinite, log10
+from typing import NamedTuple
 
-import numpy as np
-import pandas as pd
-from matplotlib.ticker import PercentFormatter
+from spectool.measure.report.trials import Measured
+from spectool.measure.report.verdicts import Verdict
 
-from spectool.measure.intervals import geometric_mean
-from spectool.measure.page import drawn
-from spectool.measure.plot_style import COLOURS, literal, look_of
-from spectool.measure.report.costs import cycle_seconds, plain_step
-from spectool.measure.report.tables import break_even_of, expected_tokens, speedup
-from spectool.measure.report.trials import Frame, Trials, by_model, pooled_tokens_per_pass
-
-_WIDTH = 6.5  # inches
-_DASHED = {"color": "#444444", "linewidth": 1, "linestyle": "--"}
+_WIDTH, _HEIGHT, _TOP, _BOTTOM, _RIGHT = 760, 24, 34, 44, 24  # pixels; the height is a row's
+_CHARACTER = 6.4  # pixels, about
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
+_PARTS = {"drafting": "#0072B2", "target's pass": "#D55E00", "rest": "#009E73"}
+_POINT, _MARK = "#0072B2", "#000000"
 
 
-def speedups(trials: Trials) -> str:
-    """Speed-up of every configuration with its interval, a mark for each target and language."""
-    labels, scopes = list(trials.drafted.label.unique()), trials.drafted.groupby("scope", sort=False)
+class _Row(NamedTuple):
+    """What is drawn next to a label, in values of x; nothing next to a heading."""
 
-    def draw(figure: Any) -> None:
-        axes = figure.subplots()
-        for number, (name, here) in enumerate(scopes):
-            look = look_of(number)
-            shift = 0.6 * ((number + 0.5) / len(scopes) - 0.5)
-            for label, some in here.groupby("label"):
-                value, low, high, _ = speedup(some)
-                arms = None if low is None or high is None else [[value - low], [high - value]]
-                axes.errorbar(value, labels.index(label) + shift, xerr=arms, elinewidth=1, markersize=4, **look)
-            axes.plot([], [], markersize=4, label=literal(name), **look)
-        axes.axvline(1, **_DASHED)
-        _rows(axes, labels)
-        axes.set_xlabel("speed-up (1: as fast as plain decoding)")
-        if len(scopes) > 1:
-            figure.legend(loc="outside upper center", ncols=3)
+    label: str
+    dots: Sequence[float] = ()  # small and pale
+    interval: tuple[float, float] | None = None
+    point: float | None = None
+    bars: Sequence[tuple[float, str]] = ()  # lengths and colours, one after the other
+    mark: float | None = None
 
-    return drawn(_WIDTH, 0.9 + 0.13 * len(labels) * max(2, len(scopes)), draw)
+    @property
+    def values(self) -> list[float]:
+        """What the axis has to reach."""
+        ends = [each for each in (self.point, self.mark) if each is not None]
+        bars = [0.0, sum(length for length, _ in self.bars)] if self.bars else []
+        return [*self.dots, *(self.interval or ()), *ends, *bars]
 
 
-def by_acceptance(trials: Trials) -> dict[str, str]:
-    """Acceptance against speed-up, a point for each prompt; for every drafter the strategy that is fastest."""
+def speedup_plot(found: Sequence[Verdict]) -> str:
+    """Speed-up of every configuration: its mean with the 95% interval, and a pale dot for each prompt."""
 
-    def plot(here: Frame) -> str:
-        fixed = _fastest_strategies(here)
-        fixed = fixed[fixed.k.notna()]
-        names, lengths = fixed.name.unique(), sorted(fixed.k.astype(int).unique())
+    def row(one: Measured) -> _Row:
+        value, low, high, _ = one.speedup
+        return _Row(one.label, one.speedups, None if low is None or high is None else (low, high), value)
 
-        def draw(figure: Any) -> None:
-            panels = figure.subplots(1, len(lengths), sharey=True, sharex=True, squeeze=False)[0]
-            for panel, k in zip(panels, lengths, strict=True):
-                for number, name in enumerate(names):
-                    _cloud(panel, fixed[(fixed.name == name) & (fixed.k == k) & fixed.acceptance.notna()], number, name)
-                panel.axhline(1, **_DASHED)
-                panel.set_title(f"k = {k}", fontsize=9)
-                panel.set_xlabel("acceptance")
-                panel.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-            panels[0].set_ylabel("speed-up")
-            figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-
-        return drawn(_WIDTH, 3.4, draw) if lengths else ""
-
-    return {here: svg for here, svg in by_model(trials.drafted, plot).items() if svg}
+    return _chart(_rows(found, row), "speed-up (1: as fast as plain decoding)", at=1.0)
 
 
-def against_geometric(trials: Trials) -> str:
-    """Tokens per pass, measured against the geometric expectation; nothing where nothing was drafted."""
-    expected = pd.Series({row: expected_tokens(cycles) for row, cycles in trials.cycles_by_row.items()}, dtype=float)
-    measured = trials.drafted.groupby("row", sort=False).apply(pooled_tokens_per_pass)
-    points = pd.DataFrame({"x": expected, "y": measured, "drafter": trials.drafted.groupby("row").drafter.first()})
-    points = points.loc[measured.index].dropna()
+def cycle_plot(found: Sequence[Verdict]) -> str:
+    """The time of an average cycle in plain steps, stacked, with a mark where it would be as fast as plain decoding."""
 
-    def draw(figure: Any) -> None:
-        axes = figure.subplots()
-        for number, (name, some) in enumerate(points.groupby("drafter", sort=False)):
-            axes.plot(some.x, some.y, linestyle="none", label=literal(name), **look_of(number))
-        ends = [1.0, points[["x", "y"]].max().max() + 0.1]
-        axes.plot(ends, ends, **_DASHED)
-        axes.set_xlabel("geometric expectation, tokens per pass")
-        axes.set_ylabel("measured, tokens per pass")
-        axes.legend()
+    def row(one: Measured) -> _Row:
+        bars = [(max(length, 0.0), _PARTS[part]) for part, length in one.cycle.items()]
+        return _Row(one.label, bars=bars, mark=one.tokens_per_pass)
 
-    return "" if points.empty else drawn(5.0, 4.0, draw)
+    legend = [*_PARTS.items(), ("plain decoding, same tokens", _MARK)]
+    return _chart(_rows(found, row), "a cycle, in steps of plain decoding", legend=legend)
 
 
-def cycle_times(trials: Trials) -> dict[str, str]:
-    """The time of a cycle by draft length, stacked; for every drafter the strategy that is fastest."""
-
-    def plot(here: Frame) -> str:
-        groups = dict(list(_fastest_strategies(here).groupby("label", sort=False)))
-        parts = pd.DataFrame([cycle_seconds(some) for some in groups.values()]) * 1000
-        marks = [1000 * pooled_tokens_per_pass(some) * plain_step(trials, some) for some in groups.values()]
-        places = range(len(groups))
-
-        def draw(figure: Any) -> None:
-            axes = figure.subplots()
-            left = np.zeros(len(groups))
-            for number, name in enumerate(parts):
-                axes.barh(places, parts[name], left=left, color=COLOURS[number], label=name, height=0.7)
-                left += parts[name].to_numpy()
-            look = {"color": "#000000", "markersize": 12, "markeredgewidth": 2}
-            axes.plot(marks, places, "|", label="plain decoding, same tokens", **look)
-            _rows(axes, list(groups))
-            axes.set_xlabel("milliseconds of a cycle")
-            axes.grid(axis="y", visible=False)
-            figure.legend(loc="outside upper center", ncols=4)
-
-        return drawn(_WIDTH, 1.1 + 0.24 * len(groups), draw)
-
-    return by_model(trials.drafted, plot)
+def _rows(found: Sequence[Verdict], row: Callable[[Measured], _Row]) -> list[_Row]:
+    """A row for each configuration, under a heading for each scope if there are several."""
+    rows: list[_Row] = []
+    for verdict in found:
+        rows += [_Row(verdict.scope)] if len(found) > 1 else []
+        rows += map(row, verdict.measured)
+    return rows
 
 
-def _rows(axes: Any, labels: list[str]) -> None:
-    axes.set_yticks(range(len(labels)), [literal(label) for label in labels])
-    axes.set_ylim(len(labels) - 0.4, -0.6)
+def _chart(rows: Sequence[_Row], title: str, at: float | None = None, legend: Sequence[tuple[str, str]] = ()) -> str:
+    """Lay out rows over a linear axis, with a dashed line ``at`` a value."""
+    values = [value for row in rows for value in row.values] + [1.0]
+    ticks = axis_ticks(min(values), max(values))
+    low, high = min(*values, ticks[0]), max(*values, ticks[-1])
+    left = 16 + min(340.0, _CHARACTER * max(len(row.label) for row in rows))
+    bottom = _TOP + _HEIGHT * len(rows)
+
+    def x(value: float) -> float:
+        return left + (value - low) / ((high - low) or 1.0) * (_WIDTH - _RIGHT - left)
+
+    drawn = ""
+    for tick in ticks:
+        drawn += _line(x(tick), _TOP, x(tick), bottom, "#e4e4e4") + _text(x(tick), bottom + 16, f"{tick:g}", "middle")
+    drawn += _text((left + _WIDTH - _RIGHT) / 2, bottom + 36, title, "middle")
+    if at is not None:
+        drawn += _line(x(at), _TOP, x(at), bottom, "#444444", 1.5, dashes="5 4")
+    across = 16.0
+    for name, colour in legend:
+        drawn += _bar(across, 16, across + 12, colour, 12) + _text(across + 17, 20, name)
+        across += 36 + _CHARACTER * len(name)
+    for number, row in enumerate(rows):
+        y, begin = _TOP + _HEIGHT * (number + 0.5), 0.0
+        heading = not (row.dots or row.bars)
+        drawn += _text(8, y + 4, row.label, weight="bold") if heading else _text(left - 8, y + 4, row.label, "end")
+        for length, colour in row.bars:
+            drawn += _bar(x(begin), y, x(begin + length), colour)
+            begin += length
+        drawn += "".join(_circle(x(dot), y, 2.5, 0.25) for dot in row.dots)
+        drawn += "" if row.interval is None else _line(x(row.interval[0]), y, x(row.interval[1]), y, _POINT, 2)
+        drawn += "" if row.point is None else _circle(x(row.point), y, 4.5)
+        drawn += "" if row.mark is None else _line(x(row.mark), y - 10, x(row.mark), y + 10, _MARK, 3)
+    height = bottom + _BOTTOM
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
+        f'font-family="system-ui, sans-serif" font-size="12"><rect width="100%" height="100%" fill="#ffffff"/>{drawn}'
+        "</svg>\n"
+    )
 
 
-def _cloud(panel: Any, some: Frame, number: int, name: str) -> None:
-    look = look_of(number)
-    panel.plot(some.acceptance, some.speedup, linestyle="none", markersize=3.5, alpha=0.6, label=literal(name), **look)
-    found = break_even_of(some)
-    if found is not None:
-        ends = np.array([some.acceptance.min(), some.acceptance.max()])
-        panel.plot(ends, (found.line.a + found.line.b * ends) / found.baseline, color=look["color"])
+def axis_ticks(low: float, high: float) -> list[float]:
+    """Round values from below ``low`` to ``high``, about six of them.
+
+    >>> axis_ticks(0.8, 1.9), axis_ticks(0.0, 3.1)
+    ([0.8, 1.0, 1.2, 1.4, 1.6, 1.8], [0.0, 1.0, 2.0, 3.0])
+    """
+    rough = (high - low) / 5
+    if not (isfinite(rough) and rough > 0):
+        return [low]
+    unit = 10.0 ** floor(log10(rough))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if rough <= unit * factor * 1.2)
+    first = floor(low / step + 1e-9)
+    last = floor(high / step + 1e-9)
+    return [round(number * step, 12) for number in range(first, last + 1)]
 
 
-def _fastest_strategies(here: Frame) -> Frame:
-    """Return the trials of each drafter with the strategy whose mean speed-up is best over its draft lengths."""
-    means = here.groupby(["drafter", "name"], sort=False).speedup.agg(geometric_mean)
-    return here[here.name.isin({name for _, name in means.groupby("drafter", sort=False).idxmax()})]
+def _text(x: float, y: float, text: str, anchor: str = "start", weight: str = "normal") -> str:
+    shown = escape("".join(one if one.isprintable() else "\ufffd" for one in text))
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}">{shown}</text>'
+
+
+def _line(x: float, y: float, to_x: float, to_y: float, colour: str, width: float = 1, dashes: str = "none") -> str:
+    return (
+        f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" stroke="{colour}" '
+        f'stroke-width="{width}" stroke-dasharray="{dashes}"/>'
+    )
+
+
+def _circle(x: float, y: float, radius: float, opacity: float = 1.0) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{_POINT}" fill-opacity="{opacity}"/>'
+
+
+def _bar(x: float, y: float, to_x: float, colour: str, height: float = 16) -> str:
+    return f'<rect x="{x:.1f}" y="{y - height / 2:.1f}" width="{to_x - x:.1f}" height="{height}" fill="{colour}"/>'

@@ -1,161 +1,171 @@
-"""What a run measured, prompt by prompt: the unit over which means and intervals are taken.
+"""What a run measured, prompt by prompt.
 
-A *trial* is one prompt decoded by one configuration, its repetitions together. They share the text, so that counting
-each for itself would make intervals too narrow. Speed-up is taken inside a block, where plain decoding of the same
-prompt ran beside, and then averaged over repetitions. A trial is a row of these columns:
-
-    model, language, kind, prompt       the target and the prompt
-    drafter, strategy, k, temperature   the configuration; k is NaN for as many draft tokens as pay
-    name, label                         of the configuration, without and with its draft length; they have the
-                                        temperature where there are several
-    same                                the label without the temperature
-    row                                 the label, behind the target where there are several
-    scope                               the language, and the target where several have prompts in it
-    tokens, passes, proposed, accepted  sums over repetitions, as all that follows but where it says otherwise
-    seconds, draft_seconds, pass_seconds, prompt_seconds, draft_prompt_seconds, first_token_seconds
-    joules                              NaN where nothing measures them
-    peak_memory                         the most
-    outputs, repetitions                how many; fewer repetitions than outputs where prompts share a name
-    speedup                             plain seconds per token / these, geometric mean over repetitions
-    plain_rate                          tokens per second of plain decoding in the same blocks
-    repeated                            share of the outputs' 4-grams of tokens that they had before, mean likewise
-    rate, acceptance                    tokens per second; accepted / proposed, NaN where nothing was proposed
+A *trial* is one prompt decoded by one configuration, with all its repetitions. Means and intervals are taken over
+trials: repetitions share the text, so counting each of them would make intervals too narrow. A speed-up is taken
+inside a block, against plain decoding of the same prompt, and then averaged over repetitions.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, TypeAlias
-
-import pandas as pd
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 from spectool import ArtifactError
-from spectool.artifacts.benchmark import PLAIN, Benchmark
-from spectool.measure.intervals import geometric_mean
-from spectool.measure.sample_size import LEAST
+from spectool.artifacts.benchmark import PLAIN, Benchmark, Row
+from spectool.measure.intervals import LEAST, Estimate, geometric_mean, speedup_interval, too_short
 
 _GRAM = 4  # tokens that count as a repetition when they come again
-SCOPE = ["model", "language"]  # there all configurations decode the same prompts, at each temperature
-PROMPT = ["model", "temperature", "language", "kind", "prompt"]
-_CONFIGURATION = ["drafter", "strategy", "k", "name", "label", "same", "row", "scope"]
-_ORDER = ["model", "language", "drafter", "strategy", "temperature", "k", "kind", "prompt"]
-_SUMS = (
-    *("tokens", "passes", "proposed", "accepted"),
-    *("seconds", "draft_seconds", "pass_seconds", "prompt_seconds", "draft_prompt_seconds"),
-    "first_token_seconds",
-)
-Frame: TypeAlias = Any  # pandas ships no types
+_SUMS = ("tokens", "passes", "proposed", "accepted")
+_TIMES = ("seconds", "draft_seconds", "pass_seconds", "draft_prompt_seconds")
+_CONFIGURATION = ("model", "temperature", "drafter", "strategy", "num_draft_tokens")
 
 
-@dataclass(frozen=True, eq=False)
-class Trials:
-    """All that was measured, in the order of the experiment."""
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One prompt decoded by one configuration; counts and times are sums over its repetitions."""
 
-    run: Benchmark  # where it comes from
-    drafted: Frame  # trials of all drafters
-    plain: Frame  # trials of plain decoding
-    generations: Frame  # what they are made of, a row for each output: columns as in `GENERATIONS`, and those above
-    cycles: Frame  # every cycle of these generations: columns as in `CYCLES`, with model, drafter, label and row
-    left_out: int  # prompts whose output has fewer than `LEAST` tokens with some configuration
+    language: str
+    kind: str
+    prompt: str
+    speedup: float  # plain decoding's seconds per token / these, geometric mean over repetitions
+    repeated: float  # share of the 4-grams of plain decoding's output that it had before, mean over repetitions
+    tokens: int
+    passes: int
+    proposed: int
+    accepted: int
+    seconds: float
+    draft_seconds: float
+    pass_seconds: float
+    draft_prompt_seconds: float
+    plain_tokens: int  # plain decoding in the same blocks
+    plain_seconds: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A configuration of one target at one temperature: what it did, and how much faster than plain decoding it was."""
+
+    model: str
+    temperature: float
+    drafter: str
+    strategy: str | None  # None if drafts are not translated
+    num_draft_tokens: int | None  # k; None if chosen while decoding
+    trials: Sequence[Trial]
+    outputs: int
+    gaps: Sequence[float]  # of the two best logits where an output leaves plain decoding's, one for each such output
 
     @property
-    def every(self) -> Frame:
-        """All trials, those of plain decoding first."""
-        return pd.concat([self.plain, self.drafted])
+    def label(self) -> str:
+        """Drafter, strategy and draft length."""
+        length = "auto" if self.num_draft_tokens is None else self.num_draft_tokens
+        return ", ".join(filter(None, (self.drafter, self.strategy, f"k = {length}")))
 
     @cached_property
-    def cycles_by_row(self) -> dict[str, Frame]:
-        """The cycles of every configuration, by its ``row``."""
-        return dict(list(self.cycles.groupby("row")))
+    def speedup(self) -> Estimate:
+        """Geometric mean over prompts, with its 95% interval."""
+        return speedup_interval(self.speedups)
 
-    def plain_beside(self, some: Frame) -> Frame:
-        """Return plain decoding of the same prompts by the same targets: drafters may serve some languages only."""
-        return self.plain.merge(some[PROMPT].drop_duplicates())
+    @property
+    def speedups(self) -> list[float]:
+        """The speed-up of each prompt."""
+        return [trial.speedup for trial in self.trials]
+
+    @property
+    def acceptance(self) -> float | None:
+        """Accepted / proposed draft tokens; None if none was proposed."""
+        return self._total("accepted") / self._total("proposed") if self._total("proposed") else None
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """Committed tokens / passes of the target."""
+        return self._total("tokens") / self._total("passes")
+
+    @property
+    def cycle(self) -> dict[str, float]:
+        """What an average cycle takes and where, in steps of plain decoding of the same prompts."""
+        step = self._total("plain_seconds") / self._total("plain_tokens") * self._total("passes")
+        drafting, passing = self._total("draft_seconds"), self._total("pass_seconds")
+        rest = self._total("seconds") - self._total("draft_prompt_seconds") - drafting - passing
+        return {"drafting": drafting / step, "target's pass": passing / step, "rest": rest / step}
+
+    def figures(self) -> dict[str, Any]:
+        """The main figures for programs; "different" is None for drawn outputs, which are not compared."""
+        return {
+            **{name: getattr(self, name) for name in ("model", "drafter", "strategy", "num_draft_tokens")},
+            "temperature": self.temperature,
+            "prompts": self.speedup.n,
+            **{"speedup": self.speedup.value, "low": self.speedup.low, "high": self.speedup.high},
+            **{"acceptance": self.acceptance, "tokens_per_pass": self.tokens_per_pass},
+            "different": None if self.temperature else len(self.gaps),
+        }
+
+    @property
+    def languages(self) -> set[str]:
+        """Languages of the prompts."""
+        return {trial.language for trial in self.trials}
+
+    def in_language(self, language: str) -> "Measured":
+        """The same configuration on the prompts in one language only."""
+        return replace(self, trials=[trial for trial in self.trials if trial.language == language])
+
+    def _total(self, name: str) -> float:
+        return sum(float(getattr(trial, name)) for trial in self.trials)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Everything that a run measured, in the order of its experiment."""
+
+    run: Benchmark
+    measured: Sequence[Measured]
+    left_out: int  # prompts with an output of fewer than `LEAST` tokens
 
 
 def read_trials(run: Benchmark) -> Trials:
     """Gather the generations of a run.
 
     Raises:
-        ArtifactError: Nothing to compare: no drafted generation has plain decoding beside it; or generations are of
-            a model or a drafter that the manifest does not name.
+        ArtifactError: No drafted output can be compared with plain decoding, or the rows are not the manifest's.
     """
-    every = _generations(run)
-    named = {
-        (model["name"], drafter)
-        for model in run.manifest.arguments["models"]
-        for drafter in (PLAIN, *(each["name"] for each in model["drafters"]))
-    }
-    if strangers := set(zip(every.model, every.drafter, strict=True)) - named:
-        model, drafter = min(strangers)
-        raise ArtifactError(
-            f"{run.path}: has generations of model {model!r} with drafter {drafter!r}, expected models and drafters "
-            f"that its manifest names. {run.again}"
-        )
-    block = ["block", "model"]
-    plain = every.loc[every.drafter == PLAIN, [*block, "step"]].rename(columns={"step": "plain_step"})
-    rows = every[every.groupby(block).tokens.transform("min") >= LEAST].merge(plain, on=block)
-    if (rows.drafter == PLAIN).all():
-        raise ArtifactError(
-            f"{run.path}: {len(every)} generations, none drafted beside plain decoding with {LEAST} tokens or more; "
-            "expected some. Measure with a drafter and longer outputs: spectool bench --help"
-        )
-    rows["speedup"] = rows.plain_step / rows.step
-    trials = _sorted(_trials(rows), run.manifest.arguments)
-    cycles = run.cycles.to_pandas().merge(rows[["block", "order", "model", "drafter", "label", "row"]])
-    drafted = trials.drafter != PLAIN
-    left_out = every.loc[every.tokens < LEAST, ["language", "kind", "prompt"]].drop_duplicates()
-    return Trials(run, trials[drafted], trials[~drafted], rows, cycles, len(left_out))
+    rows: list[Row] = run.generations.to_pylist()
+    blocks = defaultdict[tuple[int, str], list[Row]](list)
+    for row in rows:
+        row["language"] = row["language"] or "unnamed"
+        blocks[row["block"], row["model"]].append(row)
+    pairs = defaultdict[tuple[Any, ...], list[tuple[Row, Row]]](list)
+    for block in blocks.values():
+        plain = next((row for row in block if row["drafter"] == PLAIN), None)
+        if plain is not None and min(row["tokens"] for row in block) >= LEAST:
+            for row in block:
+                if row["drafter"] != PLAIN:
+                    pairs[tuple(row[name] for name in _CONFIGURATION)].append((row, plain))
+    if not pairs:
+        raise ArtifactError(f"{run.path}: {too_short(0)}")
+    measured = [_measured(configuration, some) for configuration, some in pairs.items()]
+    place = _order(run.manifest.arguments)
+    short = {(row["language"], row["kind"], row["prompt"]) for row in rows if row["tokens"] < LEAST}
+    return Trials(run, sorted(measured, key=place), len(short))
 
 
-def by_scope(trials: Frame, make: Callable[[Frame], Any], scope: Sequence[str] = SCOPE) -> dict[str, Any]:
-    """Make a table, or whatever else, from the trials of every target and language, or of every other ``scope``.
+def named(parts: Sequence[Any], name: str) -> Any:
+    """The part of an experiment, such as a model, with a name.
 
-    Returns:
-        What was made, by a sentence that ends its caption and says of which target and language it is, where there
-        are several.
+    Raises:
+        ArtifactError: There is none, because rows and manifest do not belong together.
     """
-    several = [column for column in reversed(scope) if trials[column].nunique() > 1]
-
-    def here(some: Frame) -> str:
-        parts = [f"{'target' if column == 'model' else column} {some[column].iloc[0]}" for column in several]
-        return f" Here: {', '.join(parts)}." if parts else ""
-
-    return {here(some): make(some) for _, some in trials.groupby(scope, sort=False)}
-
-
-by_model = partial(by_scope, scope=["model"])
-
-
-def per(frame: Frame, column: str, row: Callable[[Frame], Mapping[str, str]], names: str = "configuration") -> Frame:
-    """Return a table with a row for each value of a column, in the order of the frame.
-
-    Args:
-        frame: Trials, cycles or generations.
-        column: Its values become the rows' names.
-        row: From the part of the frame with one value to the cells by column.
-        names: What the rows are.
-    """
-    return table_of({name: row(some) for name, some in frame.groupby(column, sort=False)}, names)
-
-
-def table_of(rows: Mapping[str, Mapping[str, str]], names: str) -> Frame:
-    """Return a table of cells by row and column; ``names`` says what the rows are."""
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(names)
-
-
-def pooled_acceptance(trials: Frame) -> float | None:
-    """Return accepted / proposed over all trials together; None where nothing was proposed."""
-    return float(trials.accepted.sum() / trials.proposed.sum()) if trials.proposed.any() else None
-
-
-def pooled_tokens_per_pass(trials: Frame) -> float:
-    """Return committed tokens / passes over all trials together."""
-    return float(trials.tokens.sum() / trials.passes.sum())
+    for part in parts:
+        if part["name"] == name:
+            return part
+    known = ", ".join(repr(part["name"]) for part in parts)
+    raise ArtifactError(
+        f"the rows of this run are of {name!r}, expected {known}, which its manifest names. Copy or measure the run "
+        "again"
+    )
 
 
 def repeated_share(output: Sequence[int]) -> float:
-    """Return the share of an output's 4-grams of tokens that it had before.
+    """Share of an output's 4-grams of tokens that it had before.
 
     >>> repeated_share([1, 2, 3, 4, 5]), repeated_share([1, 2, 1, 2, 1, 2, 1])
     (0.0, 0.5)
@@ -164,52 +174,41 @@ def repeated_share(output: Sequence[int]) -> float:
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
-def _generations(run: Benchmark) -> Frame:
-    """Return the generations, with the names of their configurations and their seconds per token."""
-    rows = run.generations.to_pandas().rename(columns={"num_draft_tokens": "k"})
-    rows["language"] = rows.language.replace("", "unnamed")
-    rows["step"] = rows.seconds / rows.tokens
-    rows["repeated"] = rows.output.map(repeated_share)
-    translated = rows.drafter + (", " + rows.strategy).fillna("")
-    drawn = ", temperature " + rows.temperature.map("{:g}".format) if rows.temperature.nunique() > 1 else ""
-    lengths = rows.k.map(lambda k: "auto" if pd.isna(k) else f"{k:.0f}").astype(str)
-    length = (", k = " + lengths).where(rows.drafter != PLAIN, "")
-    rows["name"], rows["same"] = translated + drawn, translated + length
-    rows["label"] = rows.name + length
-    rows["row"] = rows.model + ": " + rows.label if rows.model.nunique() > 1 else rows.label
-    shared = rows.groupby("language").model.transform("nunique") > 1
-    rows["scope"] = rows.language + (" (" + rows.model + ")").where(shared, "")
-    return rows
-
-
-def _trials(rows: Frame) -> Frame:
-    trials = rows.groupby([*PROMPT, *_CONFIGURATION], sort=False, dropna=False, as_index=False).agg(
-        **{name: (name, "sum") for name in _SUMS},
-        joules=("joules", lambda values: values.sum(skipna=False)),
-        peak_memory=("peak_memory", "max"),
-        outputs=("tokens", "size"),
-        repetitions=("repetition", "nunique"),
-        speedup=("speedup", geometric_mean),
-        plain_rate=("plain_step", lambda seconds: 1 / seconds.mean()),
-        repeated=("repeated", "mean"),
+def _measured(configuration: Sequence[Any], pairs: Sequence[tuple[Row, Row]]) -> Measured:
+    prompts = defaultdict[tuple[str, ...], list[tuple[Row, Row]]](list)
+    for row, plain in pairs:
+        prompts[row["language"], row["kind"], row["prompt"]].append((row, plain))
+    return Measured(
+        **dict(zip(_CONFIGURATION, configuration, strict=True)),
+        trials=[_trial(some) for some in prompts.values()],
+        outputs=len(pairs),
+        gaps=[row["gap"] or 0.0 for row, _ in pairs if row["first_difference"] is not None],
     )
-    return trials.assign(rate=trials.tokens / trials.seconds, acceptance=trials.accepted / trials.proposed)
 
 
-def _sorted(trials: Frame, arguments: Mapping[str, Any]) -> Frame:
-    """Sort trials as the experiment names models, drafters, strategies, languages and kinds."""
-    models, prompts = arguments.get("models", ()), arguments.get("prompts", ())
-    drafters = [drafter for model in models for drafter in model["drafters"]]
-    named = {
-        "model": [model["name"] for model in models],
-        "drafter": [drafter["name"] for drafter in drafters],
-        "strategy": [strategy for drafter in drafters for strategy in drafter.get("strategies") or ()],
-        "language": [prompt["language"] for prompt in prompts],
-        "kind": [kind for prompt in prompts for kind in prompt.get("kinds") or ()],
-    }
+def _trial(pairs: Sequence[tuple[Row, Row]]) -> Trial:
+    """The trial of one prompt, from its generations, each with plain decoding in the same block."""
+    first, _ = pairs[0]
+    ratios = [plain["seconds"] / plain["tokens"] / (row["seconds"] / row["tokens"]) for row, plain in pairs]
+    return Trial(
+        **{name: first[name] for name in ("language", "kind", "prompt")},
+        speedup=geometric_mean(ratios),
+        repeated=sum(repeated_share(plain["output"]) for _, plain in pairs) / len(pairs),
+        **{name: sum(row[name] for row, _ in pairs) for name in (*_SUMS, *_TIMES)},
+        **{f"plain_{name}": sum(plain[name] for _, plain in pairs) for name in ("tokens", "seconds")},
+    )
 
-    def place(values: Frame) -> Frame:
-        ordered = dict.fromkeys([*named.get(values.name, ()), *sorted(values.dropna().unique())])
-        return values.map({name: place for place, name in enumerate(ordered)})
 
-    return trials.sort_values(_ORDER, key=place)
+def _order(arguments: Mapping[str, Any]) -> Any:
+    """A sort key: as the experiment names models, drafters and strategies, then by temperature and draft length."""
+    models = arguments["models"]
+
+    def place(one: Measured) -> tuple[float, ...]:
+        model = named(models, one.model)
+        drafter = named(model["drafters"], one.drafter)
+        strategies = list(drafter.get("strategies") or ())
+        strategy = strategies.index(one.strategy) if one.strategy in strategies else len(strategies)
+        length = float("inf") if one.num_draft_tokens is None else one.num_draft_tokens
+        return models.index(model), model["drafters"].index(drafter), strategy, one.temperature, length
+
+    return place

@@ -11,12 +11,14 @@ import pytest
 from jinja2 import ChoiceLoader, DictLoader, UndefinedError
 
 from spectool.measure import page
-from spectool.measure.page import HTML, MARKDOWN, page_files
+from spectool.measure.page import HTML, MARKDOWN, Table, page_files
 
 NASTY = 'a <b>&"quoted"</b> | *star* [link](x) `code`'
 SVG = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><text>1 &lt; 2</text></svg>'
-FRAME = pd.DataFrame({NASTY: ["1.0", None]}, index=pd.Index(["x = 1", NASTY], name="name"))
-NESTED = FRAME.set_index(pd.MultiIndex.from_tuples([("pl", "one"), ("uk", 2)], names=["language", ""]))
+PLAIN = Table(["name", NASTY], [["x = 1", "1.0"], [NASTY, None]])
+NESTED = pd.DataFrame(
+    {NASTY: ["1.0", None]}, pd.MultiIndex.from_tuples([("pl", "one"), ("uk", 2)], names=["language", ""])
+)
 CONTENT = """
 {% from skin import section, text, table, plot with context %}
 {% call section("First") %}
@@ -61,7 +63,7 @@ class Reader(HTMLParser):
 def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     contents = DictLoader({"content.jinja": CONTENT, "lacking.jinja": "{{ nowhere }}", "empty.jinja": ""})
     monkeypatch.setattr(page, "_TEMPLATES", ChoiceLoader([contents, page._TEMPLATES]))
-    return page_files("content.jinja", NASTY, nasty=NASTY, frame=FRAME, nested=NESTED, svg=SVG)
+    return page_files("content.jinja", NASTY, nasty=NASTY, frame=PLAIN, nested=NESTED, svg=SVG)
 
 
 def read(text: str) -> Reader:
@@ -123,10 +125,10 @@ def test_what_a_template_names_must_be_given(files: dict[str, str]) -> None:
     "name",
     [
         "runtime.draft_length.cost_model",
-        "measure.plot_style",
-        "measure.intervals",
-        "measure.page",
-        *(f"measure.report.{module}" for module in ("costs", "tables", "trials")),
+        "lab.least_squares",
+        "lab.plotting",
+        "lab.paper_tables.tables",
+        *(f"measure.{module}" for module in ("intervals", "page", "report.plots", "report.run_page", "report.trials")),
     ],
 )
 def test_examples(name: str) -> None:

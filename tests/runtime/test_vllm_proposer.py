@@ -20,7 +20,7 @@ from spectool.artifacts import Dictionary, Manifest
 from spectool.artifacts.atomic import writing
 from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
-from spectool.measure.emulate.replay import replay
+from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter

@@ -45,7 +45,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def measured(work: Path) -> Path:
     out = work / "whole.bench"
-    result = run("bench", work / "experiment.toml", "-o", out, "--tdp", 20, "--json")
+    result = run("bench", work / "experiment.toml", "-o", out, "--json")
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert (facts["blocks"], facts["generations"], facts["different"]) == (3, 15, 0)

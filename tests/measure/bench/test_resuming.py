@@ -27,7 +27,7 @@ pytestmark = pytest.mark.system
 
 def test_a_finished_run_is_not_measured_again(work: Path, measured: Path) -> None:
     before = (measured / "manifest.json").stat().st_mtime_ns
-    result = run("bench", work / "experiment.toml", "--tdp", 20, "-o", measured, "--json")
+    result = run("bench", work / "experiment.toml", "-o", measured, "--json")
     assert result.exit_code == 0, result.output
     assert (measured / "manifest.json").stat().st_mtime_ns == before
     assert "nothing was run" in result.stderr
@@ -77,9 +77,9 @@ def test_what_changed_since_a_run_began_is_named(work: Path) -> None:
     out, folder = work / "begun.bench", work_path(work / "begun.bench")
     killed_after_a_block(work, out)
     kept = sorted(folder.glob("block-*"))
-    result = run("bench", work / "experiment.toml", "--tdp", 5, "-o", out)
+    result = run("bench", work / "experiment.toml", "--seed", 5, "-o", out)
     assert result.exit_code == 1
-    assert "another run was begun there: stated watts is None there and 5.0 now" in result.stderr
+    assert "another run was begun there: experiment.seed is 0 there and 5 now" in result.stderr
     shutil.move(work / "pl.dict", work / "other.dict")
     assert run("build-dict", "--tokenizer", TARGET, "--corpus", "sample:uk", "-o", work / "pl.dict").exit_code == 0
     result = run("bench", work / "experiment.toml", "-o", out)

@@ -52,14 +52,13 @@ def test_cycles_add_up_to_generations(measured: Path) -> None:
         ]
         assert sum(cycle["seconds"] for cycle in mine) <= row["seconds"]
         assert row["draft_seconds"] + row["pass_seconds"] <= row["seconds"]
-        assert row["joules"] == pytest.approx(20 * row["seconds"], rel=0.2)
 
 
 def test_plain_decoding_is_timed_from_its_first_pass(work: Path) -> None:
     out = work / "one.bench"
     result = run("bench", work / "experiment.toml", "--tokens", 1, "-o", out)
     assert result.exit_code == 0, result.output
-    assert "none drafted beside plain decoding with 8 tokens or more" in result.stderr
+    assert "too short to tell whether drafting pays" in result.stderr and "--ignore-eos" in result.stderr
     seconds: dict[str, list[float]] = {}
     for row in Benchmark(out).generations.to_pylist():
         seconds.setdefault(row["drafter"], []).append(row["seconds"])
@@ -92,7 +91,6 @@ def test_the_manifest_tells_machine_and_sizes(measured: Path) -> None:
     manifest = Benchmark(measured).manifest
     statistics = manifest.statistics
     assert statistics["machine"]["cores"] == os.cpu_count()
-    assert statistics["power"] == {"source": "stated", "watts": 20.0}
     weights = {name: (demo_path(name) / "model.safetensors").stat().st_size for name in ("target", "draft")}
     assert statistics["sizes"]["target"] == pytest.approx(weights["target"], rel=0.05)
     assert statistics["draft_sizes"] == {"target": {"draft": pytest.approx(weights["draft"], rel=0.05)}}

@@ -30,7 +30,7 @@ def test_the_alignment_that_is_named_is_used(
 
     made = spectool.runtime.translation.factory.make_translator
     monkeypatch.setattr(spectool.runtime.translation.factory, "make_translator", make)
-    result = run(*aligned, "--count-on", work / "pl.txt", "--strategy", "none", "--num-draft-tokens", 1)
+    result = run(*aligned, "--strategy", "none", "--num-draft-tokens", 1)
     assert result.exit_code == 0, result.output
     assert opened == [work / "x.align"]
     assert "aligning" not in result.stderr
@@ -38,8 +38,8 @@ def test_the_alignment_that_is_named_is_used(
 
 
 def test_an_alignment_for_the_other_direction(work: Path) -> None:
-    """Found before anything is counted, with the pair meant, whether or not the target is named."""
-    arguments = ["--draft", TARGET, "--count-on", work / "uk.rest.txt", "--corpus", work / "uk.txt"]
+    """Found before a model is loaded, with the pair meant, whether or not the target is named."""
+    arguments = ["--draft", TARGET, "--corpus", work / "uk.txt"]
     for more in ([], ["--tokenizer", OTHER]):
         result = run(*arguments, "--alignment", work / "x.align", *more)
         message = error_of(result)
@@ -47,7 +47,6 @@ def test_an_alignment_for_the_other_direction(work: Path) -> None:
         assert message.endswith(f"spectool align --draft {TARGET} --target {OTHER} -o NEW.align"), (
             "the one that is there is good for another pair"
         )
-        assert "counting" not in result.stderr
 
 
 @pytest.mark.parametrize("role", ["draft", "target"])
@@ -58,12 +57,11 @@ def test_an_alignment_of_another_tokenizer(work: Path, tmp_path: Path, role: str
     changed = tmp_path / "tokenizer.json"
     changed.write_text(json.dumps(spec), encoding="utf-8")
     sides = {"draft": OTHER, "target": TARGET, role: str(changed)}
-    arguments = ["--draft", sides["draft"], "--tokenizer", sides["target"], "--count-on", work / "uk.rest.txt"]
+    arguments = ["--draft", sides["draft"], "--tokenizer", sides["target"]]
     result = run(*arguments, "--alignment", work / "x.align", "--corpus", work / "uk.txt")
     message = error_of(result)
     assert re.search(rf"x\.align: built for tokenizer \w{{8}}…, {re.escape(str(changed))} is \w{{8}}…\.", message)
     assert message.endswith(f"spectool align --draft {sides['draft']} --target {sides['target']} -o NEW.align")
-    assert "counting" not in result.stderr
 
 
 def test_swapped_tokenizers_in_the_manifest(work: Path, tmp_path: Path) -> None:
@@ -74,7 +72,7 @@ def test_swapped_tokenizers_in_the_manifest(work: Path, tmp_path: Path) -> None:
     for name in ("fingerprint", "sources"):  # a tokenizer is known by either
         draft[name], target[name] = target[name], draft[name]
     manifest.write_text(json.dumps(facts), encoding="utf-8")
-    arguments = ["--draft", OTHER, "--tokenizer", TARGET, "--count-on", work / "pl.txt", "--corpus", work / "uk.txt"]
+    arguments = ["--draft", OTHER, "--tokenizer", TARGET, "--corpus", work / "uk.txt"]
     message = error_of(run(*arguments, "--alignment", tmp_path / "x.align"))
     assert "aligned in the other direction" in message
     assert f"spectool align --draft {OTHER} --target {TARGET}" in message
@@ -84,27 +82,27 @@ def test_a_damaged_alignment(work: Path, tmp_path: Path, aligned: list[object]) 
     shutil.copytree(work / "x.align", tmp_path / "x.align")
     file = tmp_path / "x.align" / "draft_merges.arrow"
     file.write_bytes(file.read_bytes()[:100])
-    rest = ["--draft", OTHER, "--count-on", work / "pl.txt", "--corpus", work / "uk.txt"]
+    rest = ["--draft", OTHER, "--corpus", work / "uk.txt"]
     assert "draft_merges.arrow" in error_of(run(*rest, "--alignment", tmp_path / "x.align"))
     assert "no such artifact" in error_of(run(*rest, "--alignment", tmp_path / "gone"))
 
 
-def test_a_target_that_has_moved(work: Path, tmp_path: Path) -> None:
+def test_a_target_that_has_moved(work: Path, neural: Path, tmp_path: Path) -> None:
     shutil.copytree(work / "x.align", tmp_path / "x.align")
     manifest = tmp_path / "x.align" / "manifest.json"
     gone = str(tmp_path / "gone")
     manifest.write_text(manifest.read_text(encoding="utf-8").replace(json.dumps(TARGET), json.dumps(gone)))
-    rest = ["--draft", OTHER, "--count-on", work / "pl.txt", "--corpus", work / "uk.txt", "--strategy", "none"]
+    rest = ["--draft", neural, "--corpus", work / "uk.few.txt", "--strategy", "none"]
     message = error_of(run(*rest, "--alignment", tmp_path / "x.align"))
     assert gone in message
     assert "Give the target's tokenizer with --tokenizer" in message
     assert run(*rest, "--alignment", tmp_path / "x.align", "--tokenizer", TARGET).exit_code == 0
 
 
-def test_interrupted_while_aligning(work: Path, tmp_path: Path, scratch: Path) -> None:
+def test_interrupted_while_aligning(work: Path, neural: Path, tmp_path: Path, scratch: Path) -> None:
     """The alignment of a run without --alignment lies in a temporary folder, which goes with the run."""
-    command = [sys.executable, "-m", "spectool.cli", "emulate", "--draft", OTHER, "--tokenizer", TARGET]
-    command += ["--count-on", str(work / "pl.txt"), "--corpus", str(work / "uk.txt")]
+    command = [sys.executable, "-m", "spectool.cli", "emulate", "--draft", str(neural), "--tokenizer", TARGET]
+    command += ["--corpus", str(work / "uk.txt")]
     running = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -114,7 +112,7 @@ def test_interrupted_while_aligning(work: Path, tmp_path: Path, scratch: Path) -
         env=os.environ | {"TMPDIR": str(scratch)},
     )
     assert running.stderr is not None
-    said = [running.stderr.readline() for _ in range(3)]
+    said = [running.stderr.readline() for _ in range(2)]
     assert said[-1].startswith("aligning the two tokenizers"), said
     running.send_signal(signal.SIGINT)
     output, errors = running.communicate(timeout=60)

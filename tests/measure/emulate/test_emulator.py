@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectool.measure.emulate.replay import replay
+from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.hybrid import HybridDrafter

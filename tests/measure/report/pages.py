@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from spectool.artifacts.benchmark import Benchmark
 from spectool.cli import main
 from spectool.measure.page import MARKDOWN
-from spectool.measure.report.compose import report_files
+from spectool.measure.report.run_page import run_page
 from spectool.measure.report.trials import read_trials
 
 
@@ -50,7 +50,7 @@ def _cells(line: str) -> list[str]:
 
 
 def page_of(path: Path) -> dict[str, Section]:
-    return read_page(report_files(read_trials(Benchmark(path)))[MARKDOWN])
+    return read_page(run_page(read_trials(Benchmark(path)))[MARKDOWN])
 
 
 def call(*arguments: str) -> str:

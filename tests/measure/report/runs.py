@@ -16,7 +16,7 @@ STEP = 0.05  # seconds of a plain step
 READING, DRAFT_READING = 0.1, 0.004  # seconds of the prompt: the target's and a draft model's
 
 UNMEASURED = {
-    **dict.fromkeys(("strategy", "joules", "first_difference", "gap")),
+    **dict.fromkeys(("strategy", "first_difference", "gap")),
     **dict.fromkeys(("proposed", "accepted", "drafted_passes", "prompt_tokens", "peak_memory", "repetition"), 0),
     **dict.fromkeys(("prompt_seconds", "draft_prompt_seconds", "first_token_seconds"), 0.0),
     **dict.fromkeys(("draft_seconds", "pass_seconds"), 0.0),
@@ -116,7 +116,7 @@ def write_run(
     told = {"machine": machine, "began": "2026-01-02T03:04:05+00:00", "seconds": 90.0}
     told |= {"sizes": dict.fromkeys(names, 11 * 10**9), "draft_sizes": {name: {"qwen": 8 * 10**8} for name in names}}
     told |= {"prompts": len({row["prompt"] for row in generations}), "generations": len(generations)}
-    told |= {"different": None if temperature else 0, "power": {"source": "none", "watts": None}, **statistics}
+    told |= {"different": None if temperature else 0, **statistics}
     with writing(path) as directory:
         write_block(directory, [{**UNMEASURED, "temperature": temperature, **row} for row in generations], cycles)
         seal(directory, Manifest(FORMAT, VERSION, arguments, tokenizers or {}, {}, told))

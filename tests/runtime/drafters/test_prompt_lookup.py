@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectool.measure.emulate.replay import replay
+from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import Proposal
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.verification import Draw

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from spectool.measure.emulate.replay import replay
-from spectool.measure.emulate.strategies import CountedTranslator, TranslationCounts
+from spectool.measure.emulate import CountedTranslator, TranslationCounts, replay
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter

@@ -11,8 +11,7 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
-from spectool.measure.emulate import replay
-from spectool.measure.emulate.strategies import StrategyRun, anchored_steps, compare_strategies
+from spectool.measure.emulate import StrategyRun, anchored_steps, compare_strategies, replay
 from spectool.runtime import (
     STRATEGIES,
     Constraint,

@@ -1,4 +1,4 @@
-"""Settings in a TOML file, checked by a pydantic type: an error names file, key, what was expected and what came."""
+"""TOML files checked by pydantic types: an error names file, key, what was expected and what came."""
 
 import re
 import tomllib
@@ -10,14 +10,14 @@ from pydantic_core import ErrorDetails
 
 from spectool import SpectoolError
 
-Settings = TypeVar("Settings")
-Several: TypeAlias = Annotated[tuple[Settings, ...], Strict(False), Field(min_length=1)]
+Checked = TypeVar("Checked")
+Several: TypeAlias = Annotated[tuple[Checked, ...], Strict(False), Field(min_length=1)]
 """One or more, a list in the file."""
 _LONGEST = 60  # characters of a wrong value in a message
 
 
-class Table(BaseModel):
-    """A table of settings: these keys and no others, values of these types and none that would have to be converted."""
+class TomlTable(BaseModel):
+    """A table of a file: exactly these keys, with values of these types that need no conversion."""
 
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
 
@@ -30,26 +30,26 @@ class Table(BaseModel):
         return given
 
 
-def read_settings(path: Path, kind: type[Settings], what: str, hint: str) -> Settings:
-    """Read a file of settings.
+def read_checked(path: Path, kind: type[Checked], what: str, hint: str) -> Checked:
+    """The contents of a file.
 
     Args:
         path: The file.
-        kind: What its tables must be: a `Table`, or any other type that pydantic checks.
+        kind: A `TomlTable`, or any other type that pydantic checks.
         what: What the file is, for messages: ``a grid``.
-        hint: What to do about an error, a sentence.
+        hint: How to correct an error, a sentence.
 
     Raises:
-        SpectoolError: It cannot be read, or something in it is not what it should be; names every such key.
+        SpectoolError: It cannot be read, or keys are wrong; the message names all of them.
     """
-    return check_settings(read_toml(path, what, hint), kind, hint, f"{path}: ")
+    return check_keys(read_toml(path, what, hint), kind, hint, f"{path}: ")
 
 
 def read_toml(path: Path, what: str, hint: str) -> dict[str, Any]:
-    """Read a file without checking its keys; arguments as of `read_settings`.
+    """The keys of a file, not checked; arguments are those of `read_checked`.
 
     Raises:
-        SpectoolError: It is no TOML.
+        SpectoolError: It is not TOML.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -57,22 +57,22 @@ def read_toml(path: Path, what: str, hint: str) -> dict[str, Any]:
         raise SpectoolError(f"{path}: expected {what} in TOML, got {error}. {hint}") from error
 
 
-def check_settings(values: Any, kind: type[Settings], hint: str, where: str = "") -> Settings:
-    """Check settings, which are tables as TOML has them; an error begins with ``where`` they come from.
+def check_keys(keys: Any, kind: type[Checked], hint: str, where: str = "") -> Checked:
+    """What ``kind`` makes of tables as TOML has them; ``where`` is what an error begins with.
 
     Raises:
-        SpectoolError: Something in them is not what it should be; names every such key.
+        SpectoolError: Keys are wrong; the message names all of them.
     """
     try:
-        return TypeAdapter(kind).validate_python(values)
+        return TypeAdapter(kind).validate_python(keys)
     except ValidationError as error:
-        # A list of wrong items counts as too short besides.
+        # A list whose items are wrong also counts as too short.
         wrong = [each for each in error.errors() if each["type"] != "too_short" or not each["input"]]
-        raise SpectoolError(f"{where}{'; '.join(map(_said, wrong))}. {hint}") from error
+        raise SpectoolError(f"{where}{'; '.join(map(_problem, wrong))}. {hint}") from error
 
 
-def _said(error: ErrorDetails) -> str:
-    """Say what is wrong with one key."""
+def _problem(error: ErrorDetails) -> str:
+    """What is wrong with one key."""
     where = f"{'.'.join(map(str, error['loc']))}: " if error["loc"] else ""
     got = str(error["input"]) if isinstance(error["input"], str) else repr(error["input"])
     if error["type"] == "value_error":

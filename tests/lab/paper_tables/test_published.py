@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 
 from spectool.measure.intervals import mean_interval
 from spectool.runtime.draft_length.cost_model import CostModel, geometric_tokens
-from spectool.tests.measure.report import published as paper
+from spectool.tests.lab.paper_tables import published as paper
 
 
 def test_table_3_speed_ups_are_its_tokens_per_second_over_the_baseline() -> None:

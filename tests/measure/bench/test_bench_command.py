@@ -59,7 +59,10 @@ HISTORY = ("--model", TARGET, "--drafter", "history")
         ),
         (("--model", TARGET, "--prompts", "pl"), "drafters: expected at least 1"),
         ((*HISTORY, "--prompts", "pl", "--window", 64), "--window and --stride cut prompts from a corpus"),
-        ((*HISTORY, "--prompts", "pl", "--prompts", "uk", "--count", 1), "--count: expected one prompt of each source"),
+        (
+            (*HISTORY, "--prompts", "pl", "--prompts", "uk", "--count", 1),
+            "--count: expected at least one prompt of each source",
+        ),
         ((*HISTORY, "--prompts", "pl:list", "--sample", 50), "pl:list: expected 50 prompts to draw, got 12"),
         (
             ("--model", TARGET, "--drafter", "history,verify=rejection", "--prompts", "pl"),

@@ -1,0 +1,62 @@
+"""The command ``tables``: a benchmark run as the tables of the paper on cross-family drafting for Polish."""
+
+from pathlib import Path
+
+import click
+
+from spectool.commands.console import guarded, table
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
+@guarded
+def tables(run: Path) -> None:
+    """Print a run of `spectool bench` as the tables of the paper on cross-family drafting.
+
+    These are acceptance, speed-up and break-even by kind of text, speed-up by acceptance, the published cost model
+    fitted to the run, tokens per pass next to the geometric expectation, and where drafts are accepted.
+
+    \b
+    Example:
+        spectool lab tables bielik.bench
+    """
+    from spectool import require_extra
+
+    require_extra("report", "spectool lab tables")
+    from spectool.artifacts.benchmark import Benchmark
+    from spectool.commands.describe import needing_figures
+    from spectool.lab.paper_tables.costs import cost_model
+    from spectool.lab.paper_tables.tables import (
+        acceptance,
+        break_evens,
+        buckets,
+        by_bits,
+        by_place,
+        by_position,
+        draft_length,
+        speed,
+        tokens_per_pass,
+    )
+    from spectool.lab.paper_tables.trials import trial_frames
+
+    opened = Benchmark(run)
+    makers = {
+        "Acceptance, mean over prompts with its 95% interval (Tables 2, 4 and 11)": acceptance,
+        "Speed-up, geometric mean over prompts with its 95% interval (Tables 3, 4 and 11)": speed,
+        "What a longer draft changes (Table 4)": draft_length,
+        "Acceptance from which drafting pays (Tables 5 and 11)": break_evens,
+        "Speed-up by acceptance, with the number of prompts (Tables 6 and 8 to 10)": buckets,
+        "The cost model fitted to every drafter, and its break-even acceptance (Table 7)": cost_model,
+        "Tokens per pass as measured, and if draft tokens were accepted independently": tokens_per_pass,
+        "Draft tokens accepted by place in the draft, of those that the target looked at": by_place,
+        "Draft tokens accepted by the number of output tokens before the draft": by_position,
+        "Acceptance and speed-up by the bits of the weights": by_bits,
+    }
+    with needing_figures(f"{run}: this run"):
+        opened.check()
+        frames = trial_frames(opened)
+        made = {caption: make(frames) for caption, make in makers.items()}
+    for caption, frame in made.items():
+        if frame is not None:
+            flat = frame.reset_index().astype(str)
+            click.echo(f"{caption}:\n\n{table(list(flat), flat.to_numpy().tolist())}\n")

@@ -1,0 +1,89 @@
+"""What the figures of a run depend on: machine, versions, models and artifacts."""
+
+import hashlib
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from mlx.utils import tree_flatten
+
+from spectool import __version__
+from spectool.artifacts.manifest import MANIFEST
+
+_CPUINFO = Path("/proc/cpuinfo")
+_LOOKED_AT = 1 << 20  # bytes at both ends of a file of weights
+
+
+def versions() -> dict[str, str]:
+    """Versions of spectool and of what runs the models."""
+    return {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "spectool": __version__}
+
+
+def machine() -> dict[str, Any]:
+    """System, processor, memory and device of this machine, and `versions`."""
+    import mlx.core as mx
+
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count() or 0,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "device": str(mx.default_device()),
+        **versions(),
+    }
+
+
+def weight_bytes(model: Any) -> int:
+    """Bytes of an MLX model's weights."""
+    weights: dict[str, Any] = dict(tree_flatten(model.parameters()))
+    return sum(weight.nbytes for weight in weights.values())
+
+
+def weight_bits(model: Any) -> list[int]:
+    """Bits of quantised weights: several if layers differ, none if nothing is quantised."""
+    return sorted({module.bits for module in model.modules() if hasattr(module, "bits")})
+
+
+def contents(models: Iterable[str], artifacts: Iterable[Path]) -> dict[str, Any]:
+    """Hashes of what lies at these paths, and the versions of what reads it.
+
+    Two builds of a dictionary, or two trainings of a model, may lie under one path, so a path alone does not say what
+    was measured. Artifacts count by the hashes in their manifests, weights by their sizes, beginnings and ends.
+
+    Args:
+        models: Directories or hub ids.
+        artifacts: Directories with a manifest.
+    """
+    return {
+        **{f"model {path}": _files_hash(Path(path)) for path in models},
+        **{f"artifact {path}": hashlib.sha256((path / MANIFEST).read_bytes()).hexdigest() for path in artifacts},
+        **versions(),
+    }
+
+
+def _files_hash(path: Path) -> str | None:
+    """Hash of a model's files; None for a model on the hub."""
+    if not path.is_dir():
+        return None
+    digest = hashlib.sha256()
+    for file in sorted([*path.glob("*.safetensors"), path / "config.json", path / "tokenizer.json"]):
+        if file.exists():
+            size = file.stat().st_size
+            with file.open("rb") as stream:
+                begin = stream.read(_LOOKED_AT)
+                stream.seek(max(0, size - _LOOKED_AT))
+                digest.update(f"{file.name} {size}\n".encode() + begin + stream.read(_LOOKED_AT))
+    return digest.hexdigest()
+
+
+def _processor() -> str:
+    if platform.system() == "Darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    lines = _CPUINFO.read_text(encoding="utf-8").splitlines() if _CPUINFO.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())

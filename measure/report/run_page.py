@@ -1,0 +1,73 @@
+"""The page of a run: the verdict first, then one table, two plots, and what the figures depend on."""
+
+from pathlib import Path
+
+from spectool import SpectoolError
+from spectool.measure.intervals import ENOUGH, FEWEST, LEAST
+from spectool.measure.page import MARKDOWN, NONE, page_files, save_page
+from spectool.measure.report.plots import cycle_plot, speedup_plot
+from spectool.measure.report.trials import Trials
+from spectool.measure.report.verdicts import summary_table, verdicts
+
+_NEAR_TIE = 0.125  # step between neighbouring bfloat16 numbers from 16 to 32, where the best logits often lie
+
+
+def page_folder(run: Path, out: Path | None = None) -> Path:
+    """Where the page of a run goes: ``out``, or by default ``RUN-report`` next to the run.
+
+    Raises:
+        SpectoolError: Something other than a page is there.
+    """
+    folder = out or run.resolve().with_name(f"{run.resolve().name}-report")
+    if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / MARKDOWN).is_file())):
+        raise SpectoolError(f"{folder}: exists and is no report. Choose another -o")
+    return folder
+
+
+def run_page(trials: Trials) -> dict[str, str]:
+    """The files of a run's page by name."""
+    arguments, statistics = trials.run.manifest.arguments, trials.run.manifest.statistics
+    found = verdicts(trials)
+    compared = [one for one in trials.measured if one.temperature == 0]
+    gaps = [gap for one in compared for gap in one.gaps]
+    return page_files(
+        "report.jinja",
+        f"{arguments.get('name') or trials.run.path.name}: does drafting pay?",
+        verdicts=found,
+        commands=[verdict.command(arguments) for verdict in found],
+        table=summary_table(found),
+        plots={"speedups": speedup_plot(found), "cycles": cycle_plot(found)},
+        arguments=arguments,
+        statistics=statistics,
+        temperatures=[f"{temperature:g}" for temperature in sorted({one.temperature for one in trials.measured})],
+        drawn=len(compared) < len(trials.measured),
+        outputs=sum(one.outputs for one in compared),
+        different=len(gaps),
+        near_ties=sum(gap <= _NEAR_TIE for gap in gaps),
+        largest_gap=max(gaps, default=0.0),
+        left_out=trials.left_out,
+        limits={"least": LEAST, "fewest": FEWEST, "enough": ENOUGH, "near_tie": _NEAR_TIE},
+        size=size,
+    )
+
+
+def write_run_page(trials: Trials, folder: Path) -> list[str]:
+    """Write the page of a run into ``folder``; the names of its files.
+
+    Raises:
+        ArtifactError: There is no room.
+    """
+    files = run_page(trials)
+    save_page(files, folder)
+    return list(files)
+
+
+def size(count: float | None) -> str:
+    """Bytes as text.
+
+    >>> size(11_320_000_000), size(2_500_000), size(None)
+    ('11.3 GB', '2.5 MB', '—')
+    """
+    if not count:
+        return NONE
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
