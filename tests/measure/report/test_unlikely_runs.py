@@ -155,7 +155,4 @@ def test_generations_that_the_manifest_does_not_name(tmp_path: Path) -> None:
     manifest = (run / MANIFEST).read_text(encoding="utf-8")
     (run / MANIFEST).write_text(manifest.replace('"name": "qwen"', '"name": "gemma"'), encoding="utf-8")
     report = said(run)[2]
-    assert (
-        "has generations of model 'target' with drafter 'qwen', expected models and drafters that its manifest"
-        in report
-    )
+    assert "'qwen'" in report and "which its manifest names" in report
