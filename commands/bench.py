@@ -125,7 +125,7 @@ def bench(
     if as_json:
         facts |= {key: statistics[key] for key in ("compared", "first_difference", "largest_gap")}
     elif statistics["different"] is not None:
-        facts["different"] = differences(statistics)
+        facts["different"] = describe_differences(statistics)
     try:
         trials = read_trials(run)
     except ArtifactError as error:  # too short to compare anything
@@ -135,7 +135,7 @@ def bench(
     write_run_page(trials, folder)
     facts["page"] = str(folder)
     if as_json:
-        show(facts | {"configurations": [one.figures() for one in trials.measured]}, as_json)
+        show(facts | {"configurations": [one.figures() for one in trials.results]}, as_json)
         return
     found = verdicts(trials)
     summary = summary_table(found)
@@ -225,7 +225,7 @@ def _prompts(text: str) -> dict[str, Any]:
     return {"source": text}
 
 
-def differences(counts: Mapping[str, Any]) -> str:
+def describe_differences(counts: Mapping[str, Any]) -> str:
     """How many outputs leave plain decoding's, and where."""
     number, compared = counts["different"], counts["compared"]
     if not number:

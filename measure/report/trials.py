@@ -43,7 +43,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Measured:
+class ConfigurationResult:
     """A configuration of one target at one temperature: what it did, and how much faster than plain decoding it was."""
 
     model: str
@@ -105,7 +105,7 @@ class Measured:
         """Languages of the prompts."""
         return {trial.language for trial in self.trials}
 
-    def in_language(self, language: str) -> "Measured":
+    def in_language(self, language: str) -> "ConfigurationResult":
         """The same configuration on the prompts in one language only."""
         return replace(self, trials=[trial for trial in self.trials if trial.language == language])
 
@@ -118,7 +118,7 @@ class Trials:
     """Everything that a run measured, in the order of its experiment."""
 
     run: Benchmark
-    measured: Sequence[Measured]
+    results: Sequence[ConfigurationResult]
     left_out: int  # prompts with an output of fewer than `LEAST` tokens
 
 
@@ -148,7 +148,7 @@ def read_trials(run: Benchmark) -> Trials:
     return Trials(run, sorted(measured, key=place), len(short))
 
 
-def named(parts: Sequence[Any], name: str) -> Any:
+def part_named(parts: Sequence[Any], name: str) -> Any:
     """The part of an experiment, such as a model, with a name.
 
     Raises:
@@ -174,11 +174,11 @@ def repeated_share(output: Sequence[int]) -> float:
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
-def _measured(configuration: Sequence[Any], pairs: Sequence[tuple[Row, Row]]) -> Measured:
+def _measured(configuration: Sequence[Any], pairs: Sequence[tuple[Row, Row]]) -> ConfigurationResult:
     prompts = defaultdict[tuple[str, ...], list[tuple[Row, Row]]](list)
     for row, plain in pairs:
         prompts[row["language"], row["kind"], row["prompt"]].append((row, plain))
-    return Measured(
+    return ConfigurationResult(
         **dict(zip(_CONFIGURATION, configuration, strict=True)),
         trials=[_trial(some) for some in prompts.values()],
         outputs=len(pairs),
@@ -203,9 +203,9 @@ def _order(arguments: Mapping[str, Any]) -> Any:
     """A sort key: as the experiment names models, drafters and strategies, then by temperature and draft length."""
     models = arguments["models"]
 
-    def place(one: Measured) -> tuple[float, ...]:
-        model = named(models, one.model)
-        drafter = named(model["drafters"], one.drafter)
+    def place(one: ConfigurationResult) -> tuple[float, ...]:
+        model = part_named(models, one.model)
+        drafter = part_named(model["drafters"], one.drafter)
         strategies = list(drafter.get("strategies") or ())
         strategy = strategies.index(one.strategy) if one.strategy in strategies else len(strategies)
         length = float("inf") if one.num_draft_tokens is None else one.num_draft_tokens
