@@ -40,8 +40,8 @@ def too_short(prompts: int) -> str:
     return (
         f"this run is too short to tell whether drafting pays: it has {prompts} prompt{'s' * (prompts != 1)} with "
         f"{LEAST} tokens or more in every output, and an interval needs {FEWEST}. Run `spectool bench` again with "
-        f"another -o and {ENOUGH_PROMPTS} prompts or more of each language (--count {ENOUGH_PROMPTS} --tokens {_TOKENS}, "
-        "and --ignore-eos if the model ends its answers early)"
+        f"another -o and {ENOUGH_PROMPTS} prompts or more of each language (--count {ENOUGH_PROMPTS} --tokens "
+        f"{_TOKENS}, and --ignore-eos if the model ends its answers early)"
     )
 
 
