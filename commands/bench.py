@@ -104,6 +104,7 @@ def bench(
     from spectool import ArtifactError
     from spectool.measure.bench.experiment import make_experiment, read_keys
     from spectool.measure.bench.running import run_experiment
+    from spectool.measure.intervals import LEAST
     from spectool.measure.report.run_page import page_folder, write_run_page
     from spectool.measure.report.trials import read_trials
     from spectool.measure.report.verdicts import summary_table, verdicts
@@ -132,6 +133,11 @@ def bench(
         show(facts, as_json)
         say(str(error))
         return
+    if trials.left_out:
+        say(
+            f"left out: {trials.left_out} of {statistics['prompts']} prompts, because some output has fewer than {LEAST} "
+            "tokens. --ignore-eos goes on after the model ends its text"
+        )
     write_run_page(trials, folder)
     facts["page"] = str(folder)
     if as_json:

@@ -92,11 +92,17 @@ class ConfigurationResult:
     def figures(self) -> dict[str, Any]:
         """The main figures for programs; "different" is None for drawn outputs, which are not compared."""
         return {
-            **{name: getattr(self, name) for name in ("model", "drafter", "strategy", "num_draft_tokens")},
+            "model": self.model,
+            "drafter": self.drafter,
+            "strategy": self.strategy,
+            "num_draft_tokens": self.num_draft_tokens,
             "temperature": self.temperature,
             "prompts": self.speedup.n,
-            **{"speedup": self.speedup.value, "low": self.speedup.low, "high": self.speedup.high},
-            **{"acceptance": self.acceptance, "tokens_per_pass": self.tokens_per_pass},
+            "speedup": self.speedup.value,
+            "low": self.speedup.low,
+            "high": self.speedup.high,
+            "acceptance": self.acceptance,
+            "tokens_per_pass": self.tokens_per_pass,
             "different": None if self.temperature else len(self.gaps),
         }
 
@@ -123,16 +129,17 @@ class Trials:
 
 
 def read_trials(run: Benchmark) -> Trials:
-    """Gather the generations of a run.
+    """The generations of a run, gathered by configuration and prompt.
 
     Raises:
         ArtifactError: No drafted output can be compared with plain decoding, or the rows are not the manifest's.
     """
     rows: list[Row] = run.generations.to_pylist()
-    blocks = defaultdict[tuple[int, str], list[Row]](list)
+    blocks = defaultdict[tuple[int, str], list[Row]](list)  # by number and target
     for row in rows:
         row["language"] = row["language"] or "unnamed"
         blocks[row["block"], row["model"]].append(row)
+    # By configuration: each drafted generation with plain decoding of the same block.
     pairs = defaultdict[tuple[Any, ...], list[tuple[Row, Row]]](list)
     for block in blocks.values():
         plain = next((row for row in block if row["drafter"] == PLAIN), None)
