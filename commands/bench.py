@@ -135,8 +135,8 @@ def bench(
         return
     if trials.left_out:
         say(
-            f"left out: {trials.left_out} of {statistics['prompts']} prompts, because some output has fewer than {LEAST} "
-            "tokens. --ignore-eos goes on after the model ends its text"
+            f"left out: {trials.left_out} of {statistics['prompts']} prompts, because some output has fewer than "
+            f"{LEAST} tokens. --ignore-eos goes on after the model ends its text"
         )
     write_run_page(trials, folder)
     facts["page"] = str(folder)
