@@ -105,6 +105,7 @@ def bench(
     from spectool import ArtifactError
     from spectool.measure.bench.experiment import make_experiment, read_keys
     from spectool.measure.bench.running import run_experiment
+    from spectool.measure.intervals import LEAST
     from spectool.measure.report.run_page import page_folder, write_run_page
     from spectool.measure.report.trials import read_trials
     from spectool.measure.report.verdicts import summary_table, verdicts
@@ -126,17 +127,22 @@ def bench(
     if as_json:
         facts |= {key: statistics[key] for key in ("compared", "first_difference", "largest_gap")}
     elif statistics["different"] is not None:
-        facts["different"] = differences(statistics)
+        facts["different"] = describe_differences(statistics)
     try:
         trials = read_trials(run)
     except ArtifactError as error:  # too short to compare anything
         show(facts, as_json)
         say(str(error))
         return
+    if trials.left_out:
+        say(
+            f"left out: {trials.left_out} of {statistics['prompts']} prompts, because some output has fewer than "
+            f"{LEAST} tokens. --ignore-eos goes on after the model ends its text"
+        )
     write_run_page(trials, folder)
     facts["page"] = str(folder)
     if as_json:
-        show(facts | {"configurations": [one.figures() for one in trials.measured]}, as_json)
+        show(facts | {"configurations": [one.figures() for one in trials.results]}, as_json)
         return
     found = verdicts(trials)
     summary = summary_table(found)
@@ -226,7 +232,7 @@ def _prompts(text: str) -> dict[str, Any]:
     return {"source": text}
 
 
-def differences(counts: Mapping[str, Any]) -> str:
+def describe_differences(counts: Mapping[str, Any]) -> str:
     """How many outputs leave plain decoding's, and where."""
     number, compared = counts["different"], counts["compared"]
     if not number:

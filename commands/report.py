@@ -48,4 +48,4 @@ def report(run: Path, out: Path | None, as_json: bool) -> None:
         "files": files if as_json else ", ".join(files),
         "verdict": [verdict.sentence for verdict in verdicts(trials)],
     }
-    show(facts | ({"configurations": [one.figures() for one in trials.measured]} if as_json else {}), as_json)
+    show(facts | ({"configurations": [one.figures() for one in trials.results]} if as_json else {}), as_json)

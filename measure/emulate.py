@@ -26,7 +26,7 @@ from spectool.tokenization.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from spectool.runtime.translation.spelling import Speller
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 _MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
 
 
@@ -186,7 +186,7 @@ class CountedTranslator:
         self.counts.with_proposal += bool(tokens)
         return tokens
 
-    def _counted(self, call: Callable[..., Result], *arguments: Any) -> Result:
+    def _counted(self, call: Callable[..., _Result], *arguments: Any) -> _Result:
         before, begun = self._inner.string_calls, perf_counter_ns()
         try:
             return call(*arguments)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 LEVEL = 0.95
 LEAST = 8  # tokens: the speed of a shorter output is chance
 FEWEST = 6  # prompts of an interval of 95%: 5 have 31 subsets, and no subset mean leaves out at most 2.5%
-ENOUGH = 20  # prompts to ask for
+ENOUGH_PROMPTS = 20  # prompts to ask for
 _TOKENS = 128  # after each prompt, to ask for
 _DIMENSIONS = 13  # there are 2 ** 13 - 1 subsets, or all of them if that is less
 
@@ -40,8 +40,8 @@ def too_short(prompts: int) -> str:
     return (
         f"this run is too short to tell whether drafting pays: it has {prompts} prompt{'s' * (prompts != 1)} with "
         f"{LEAST} tokens or more in every output, and an interval needs {FEWEST}. Run `spectool bench` again with "
-        f"another -o and {ENOUGH} prompts or more of each language (--count {ENOUGH} --tokens {_TOKENS}, and "
-        "--ignore-eos if the model ends its answers early)"
+        f"another -o and {ENOUGH_PROMPTS} prompts or more of each language (--count {ENOUGH_PROMPTS} --tokens "
+        f"{_TOKENS}, and --ignore-eos if the model ends its answers early)"
     )
 
 

@@ -23,7 +23,7 @@ _TEMPLATES = FileSystemLoader(Path(__file__).parent / "templates")
 _SPACE, _MARKED = re.compile(r"\s+"), re.compile(r"([\\`*\[\]<|])")
 
 
-class Table(NamedTuple):
+class PageTable(NamedTuple):
     """A table of text."""
 
     header: Sequence[str]
@@ -40,7 +40,7 @@ def page_files(template: str, title: str, **given: Any) -> dict[str, str]:
     Args:
         template: The page's content, such as ``report.jinja``.
         title: Its title.
-        given: What the template names: text, numbers, SVG documents, and tables (a `Table`, or a pandas data frame
+        given: What the template names: text, numbers, SVG documents, and tables (a `PageTable`, or a pandas data frame
             whose index names its rows).
     """
     plots: dict[str, str] = {}
@@ -112,13 +112,13 @@ def _flow(text: str) -> Markup:
     return Markup(" ".join(text.split()))
 
 
-def _as_table(table: Any) -> Table:
-    if isinstance(table, Table):
+def _as_table(table: Any) -> PageTable:
+    if isinstance(table, PageTable):
         return table
     cells = table.astype(object).to_numpy().tolist()
     names = [name if isinstance(name, tuple) else (name,) for name in table.index]
     rows = [[*name, *row] for name, row in zip(names, cells, strict=True)]
-    return Table([*(name or "" for name in table.index.names), *map(str, table.columns)], rows, table.index.nlevels)
+    return PageTable([*(name or "" for name in table.index.names), *map(str, table.columns)], rows, table.index.nlevels)
 
 
 def _data_uri(svg: str) -> str:

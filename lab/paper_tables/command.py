@@ -27,22 +27,22 @@ def tables(run: Path) -> None:
     from spectool.commands.describe import needing_figures
     from spectool.lab.paper_tables.costs import cost_model
     from spectool.lab.paper_tables.tables import (
-        acceptance,
+        acceptance_by_kind,
         break_evens,
         buckets,
         by_bits,
         by_place,
         by_position,
         draft_length,
-        speed,
+        speed_by_kind,
         tokens_per_pass,
     )
     from spectool.lab.paper_tables.trials import trial_frames
 
     opened = Benchmark(run)
     makers = {
-        "Acceptance, mean over prompts with its 95% interval (Tables 2, 4 and 11)": acceptance,
-        "Speed-up, geometric mean over prompts with its 95% interval (Tables 3, 4 and 11)": speed,
+        "Acceptance, mean over prompts with its 95% interval (Tables 2, 4 and 11)": acceptance_by_kind,
+        "Speed-up, geometric mean over prompts with its 95% interval (Tables 3, 4 and 11)": speed_by_kind,
         "What a longer draft changes (Table 4)": draft_length,
         "Acceptance from which drafting pays (Tables 5 and 11)": break_evens,
         "Speed-up by acceptance, with the number of prompts (Tables 6 and 8 to 10)": buckets,

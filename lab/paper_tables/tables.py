@@ -13,7 +13,7 @@ import pandas as pd
 
 from spectool.lab.least_squares import BreakEven, break_even
 from spectool.lab.paper_tables.trials import Frame, TrialFrames
-from spectool.measure.intervals import ENOUGH, Estimate, geometric_mean, mean_interval, speedup_interval
+from spectool.measure.intervals import ENOUGH_PROMPTS, Estimate, geometric_mean, mean_interval, speedup_interval
 from spectool.measure.page import NONE, cell
 from spectool.runtime.draft_length.cost_model import geometric_tokens
 
@@ -27,12 +27,12 @@ _BUCKET_NAMES = (
 )
 
 
-def speed(frames: TrialFrames) -> Frame:
+def speed_by_kind(frames: TrialFrames) -> Frame:
     """Tables 3, 4 and 11: speed-up by configuration and kind."""
     return _by_kind(frames, lambda some: spell(speedup_interval(some.speedup)))
 
 
-def acceptance(frames: TrialFrames) -> Frame:
+def acceptance_by_kind(frames: TrialFrames) -> Frame:
     """Tables 2, 4 and 11: acceptance by configuration and kind, mean over prompts."""
 
     def mean(some: Frame) -> str:
@@ -100,7 +100,7 @@ def by_place(frames: TrialFrames) -> Frame | None:
         seen, found = _cycles_of(frames, some), {}
         for place in range(1, longest + 1):
             examined = seen[(seen.proposed >= place) & (seen.accepted >= place - 1)]
-            share = (examined.accepted >= place).mean() if len(examined) >= ENOUGH else None
+            share = (examined.accepted >= place).mean() if len(examined) >= ENOUGH_PROMPTS else None
             found[f"token {place}"] = cell(share, ".0%")
         return found
 

@@ -41,7 +41,7 @@ def trial_frames(run: Benchmark) -> TrialFrames:
         ArtifactError: Nothing in it can be compared with plain decoding.
     """
     rows = []
-    for one in read_trials(run).measured:
+    for one in read_trials(run).results:
         names = {"model": one.model, "temperature": one.temperature, "drafter": one.drafter, "strategy": one.strategy}
         names |= {"k": one.num_draft_tokens, "label": one.label, "name": one.label.rpartition(", k = ")[0]}
         for trial in one.trials:

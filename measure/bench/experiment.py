@@ -25,7 +25,7 @@ from spectool.runtime.translation.factory import STRATEGIES
 
 BUILT_IN = "built-in"
 LANGUAGES = ("pl", "uk", "en", "crh", "crh-cyrl")  # of the built-in prompts
-KINDS = ("encyclopaedic", "instruction", "composition", "question", "list")  # of built-in prompts
+PROMPT_KINDS = ("encyclopaedic", "instruction", "composition", "question", "list")  # of built-in prompts
 CHATTED = ("instruction", "composition", "question")  # kinds that go through the chat template by default
 COUNT = 12  # prompts of a corpus by default
 _HINT = "docs/measuring.md shows an experiment"
@@ -44,21 +44,21 @@ def _as_list(given: Any) -> Any:
     return given if isinstance(given, list | tuple) else [given]
 
 
-AnyText = Annotated[str, Field(max_length=LONGEST_TEXT)]
-Text = Annotated[AnyText, Field(min_length=1)]
-Texts = Annotated[tuple[AnyText, ...], Strict(False)]
-DraftLength = Annotated[
+_Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+_Names = Annotated[tuple[_Text, ...], Strict(False)]
+_Name = Annotated[_Text, Field(min_length=1)]
+_DraftTokens = Annotated[
     int | None, BeforeValidator(_draft_length), PlainSerializer(lambda k: "auto" if k is None else k)
 ]
-Temperatures = Annotated[Several[Annotated[float, Field(ge=0)]], BeforeValidator(_as_list)]
+_Temperatures = Annotated[Several[Annotated[float, Field(ge=0)]], BeforeValidator(_as_list)]
 
 
 class Prompts(TomlTable):
     """A source of prompts."""
 
-    source: Text = BUILT_IN  # or a corpus, as for --corpus
-    language: AnyText = ""  # its code
-    kinds: Texts = ()  # kinds of built-in prompts to use, all by default; or one name for the prompts of a corpus
+    source: _Name = BUILT_IN  # or a corpus, as for --corpus
+    language: _Text = ""  # its code
+    kinds: _Names = ()  # kinds of built-in prompts to use, all by default; or one name for the prompts of a corpus
     # total number of prompts, spread evenly over kinds; by default all built-in ones, or `COUNT` of a corpus
     count: PositiveInt | None = None
     sample: PositiveInt | None = None  # total number of prompts, drawn at random by the experiment's seed instead
@@ -70,7 +70,7 @@ class Prompts(TomlTable):
     def _check(self) -> "Prompts":
         if self.source == BUILT_IN:
             _expect_of("language", [self.language], LANGUAGES)
-            _expect_of("kinds", self.kinds, KINDS)
+            _expect_of("kinds", self.kinds, PROMPT_KINDS)
             _expect(not self.window, "window", "none, but for corpora", self.window)
         else:
             _expect(len(self.kinds) < 2, "kinds", "one name for all", ", ".join(self.kinds))
@@ -81,15 +81,15 @@ class Prompts(TomlTable):
 class DrafterSpec(TomlTable):
     """What drafts. Each strategy is measured by itself; a draft model with the target's tokenizer has none."""
 
-    name: Text  # in the tables
+    name: _Name  # in the tables
     draft_model: str | None = None  # directory or hub id
     alignment: str | None = None  # of its tokenizer with the target's
-    strategies: Texts = ()
+    strategies: _Names = ()
     dictionary: str | None = None
     history: bool = False
     verify: Literal["exact", "rejection"] | None = None  # as for `spectool generate`; None for its default
     min_draft_prob: Annotated[float, Field(ge=0, le=1)] = MIN_PROBABILITY
-    languages: Texts = ()  # of the prompts that it drafts for; all if empty
+    languages: _Names = ()  # of the prompts that it drafts for; all if empty
 
     @model_validator(mode="after")
     def _check(self) -> "DrafterSpec":
@@ -111,10 +111,10 @@ class DrafterSpec(TomlTable):
 class ModelSpec(TomlTable):
     """A target with its drafters."""
 
-    name: Text  # in the tables
-    path: Text  # directory or hub id
+    name: _Name  # in the tables
+    path: _Name  # directory or hub id
     drafters: Several[DrafterSpec]
-    languages: Texts = ()  # of the prompts that it gets; all if empty
+    languages: _Names = ()  # of the prompts that it gets; all if empty
 
     def drafters_for(self, language: str) -> list[DrafterSpec]:
         """The drafters for prompts in a language."""
@@ -153,10 +153,10 @@ class Experiment(TomlTable):
     models: Several[ModelSpec]
     prompts: Several[Prompts]
     name: str = "benchmark"
-    num_draft_tokens: Several[DraftLength] = (None,)
+    num_draft_tokens: Several[_DraftTokens] = (None,)
     tokens: Annotated[PositiveInt, Field(le=MOST_TOKENS)] = 128  # maximum number of tokens generated after each prompt
     repetitions: PositiveInt = 1  # of every prompt
-    temperature: Temperatures = (0.0,)  # 0 takes the most probable tokens, which are compared with plain decoding's
+    temperature: _Temperatures = (0.0,)  # 0 takes the most probable tokens, which are compared with plain decoding's
     seed: NonNegativeInt = 0  # for the order in a block, for sampling, and for prompts drawn at random
     ignore_eos: bool = False  # go on after the model ends its text, so that all outputs are equally long
 

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 from spectool import CorpusError
 from spectool.corpora import open_corpus
-from spectool.measure.bench.experiment import BUILT_IN, CHATTED, COUNT, KINDS, LANGUAGES, Prompts, split
+from spectool.measure.bench.experiment import BUILT_IN, CHATTED, COUNT, LANGUAGES, PROMPT_KINDS, Prompts, split
 from spectool.tokenization.tokenizer import Tokenizer
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,14 @@ def load_prompts(sources: Sequence[Prompts], tokenizer: Tokenizer, seed: int = 0
     ]
 
 
-def fingerprint(prompts: Sequence[Prompt]) -> str:
+def prompts_hash(prompts: Sequence[Prompt]) -> str:
     """Hash of the prompts, hexadecimal."""
     return hashlib.sha256(repr(list(prompts)).encode()).hexdigest()
 
 
-def draw(items: Iterable[Item], size: int, rng: random.Random, fits: Callable[[Item], bool], where: str) -> list[Item]:
+def drawn_items(
+    items: Iterable[_Item], size: int, rng: random.Random, fits: Callable[[_Item], bool], where: str
+) -> list[_Item]:
     """Items drawn at random, in their order; each set of ``size`` items that fit is equally likely.
 
     Every item gets a random number, and the items with the smallest numbers are kept. So only ``size`` items are held
@@ -82,7 +84,7 @@ def draw(items: Iterable[Item], size: int, rng: random.Random, fits: Callable[[I
     Raises:
         CorpusError: Fewer than ``size`` fit.
     """
-    kept: list[tuple[float, int, Item]] = []  # a heap, the largest random number first
+    kept: list[tuple[float, int, _Item]] = []  # a heap, the largest random number first
     for place, item in enumerate(items):
         number = -rng.random()
         if (len(kept) < size or number > kept[0][0]) and fits(item):
@@ -95,12 +97,12 @@ def draw(items: Iterable[Item], size: int, rng: random.Random, fits: Callable[[I
 def _built_in(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Iterator[Prompt]:
     file = resources.files("spectool.measure.bench") / "prompts" / f"{source.language}.toml"
     sets: dict[str, list[str]] = tomllib.loads(file.read_text(encoding="utf-8"))
-    kinds = source.kinds or KINDS
+    kinds = source.kinds or PROMPT_KINDS
     total = source.sample or source.count or sum(len(sets[kind]) for kind in kinds)
     for kind, share in zip(kinds, split(total, len(kinds)), strict=True):
         mine, where = list(enumerate(sets[kind], 1)), f"{source.language}:{kind}"
         chat = kind in CHATTED if source.chat is None else source.chat
-        drawn = draw(mine, share, rng, lambda _: True, where) if source.sample else mine[:share]
+        drawn = drawn_items(mine, share, rng, lambda _: True, where) if source.sample else mine[:share]
         for number, text in drawn:
             yield Prompt(f"{source.language}-{kind}-{number:02}", source.language, kind, text, chat)
 
@@ -123,7 +125,7 @@ def _drawn(texts: Iterable[str], source: Prompts, size: int, tokenizer: Tokenize
     def fits(text: str) -> bool:  # a token has at least one byte
         return not window or (len(text.encode()) >= window and len(tokenizer.encode(text)) >= window)
 
-    for text in draw(texts, size, rng, fits, source.source):
+    for text in drawn_items(texts, size, rng, fits, source.source):
         ids = tokenizer.encode(text) if window else ()
         yield _text(tokenizer, ids, rng.randrange(len(ids) - window + 1), window) if window else text
 
@@ -148,7 +150,7 @@ def _text(tokenizer: Tokenizer, ids: Sequence[int], first: int, window: int) -> 
     return tokenizer.bytes_of(ids[first : first + window]).decode(errors="ignore")
 
 
-def encoded(prompt: Prompt, tokenizer: Any) -> list[int]:
+def ids_of_prompt(prompt: Prompt, tokenizer: Any) -> list[int]:
     """The ids of a prompt by mlx-lm's ``TokenizerWrapper``, as `spectool generate` would feed them."""
     from spectool.runtime.chat_template import messages_of, rendered
     from spectool.runtime.decoding.streaming import encode_prompt

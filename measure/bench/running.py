@@ -39,14 +39,14 @@ from spectool.artifacts.manifest import MANIFEST, Manifest, read_manifest, seal
 from spectool.artifacts.resumable import differences, read_json, work_path, working, write_json
 from spectool.measure.bench.experiment import DrafterSpec, Experiment, ModelSpec, serves
 from spectool.measure.bench.identity import contents, machine, weight_bits, weight_bytes
-from spectool.measure.bench.prompt_sources import Prompt, encoded, fingerprint, load_prompts
+from spectool.measure.bench.prompt_sources import Prompt, ids_of_prompt, load_prompts, prompts_hash
 from spectool.measure.bench.timing import Configuration, Target
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.tokenization.opening import open_tokenizer
 
 Say: TypeAlias = Callable[[str], object]
-Counter: TypeAlias = Callable[[str, float, str], AbstractContextManager[Callable[[float], object]]]
+StartProgress: TypeAlias = Callable[[str, float, str], AbstractContextManager[Callable[[float], object]]]
 """Begins a progress bar, from its title, total and unit; gives what is called with each step."""
 
 
@@ -75,7 +75,7 @@ class _Job(NamedTuple):
         return self.model.drafters_for(self.prompt.language)
 
 
-def run_experiment(experiment: Experiment, out: Path, pause: float, say: Say, progress: Counter) -> Benchmark:
+def run_experiment(experiment: Experiment, out: Path, pause: float, say: Say, progress: StartProgress) -> Benchmark:
     """Measure what is missing of an experiment and write the run to ``out``.
 
     Args:
@@ -123,13 +123,13 @@ def run_experiment(experiment: Experiment, out: Path, pause: float, say: Say, pr
         with writing(out) as partial:
             join_blocks([_block(work, job) for job in jobs], partial)
             generations, _ = read_block(partial)
-            statistics |= count(generations)
+            statistics |= count_outputs(generations)
             described = experiment.model_dump(mode="json")
             seal(partial, Manifest(FORMAT, VERSION, described, roles, {"identity": identity}, statistics))
         return Benchmark(out)
 
 
-def count(rows: pa.Table) -> Row:
+def count_outputs(rows: pa.Table) -> Row:
     """Number of generations, and how many of the drafted ones leave plain decoding's output.
 
     Tokens are compared up to the first that differs, because all after it are another text. Drawn outputs are not
@@ -155,7 +155,7 @@ def _identity(experiment: Experiment, prompts: Sequence[Prompt]) -> dict[str, An
     artifacts = [path for drafter in drafters for path in drafter.artifacts]
     return {
         "experiment": experiment.model_dump(mode="json"),
-        "prompts": fingerprint(prompts),
+        "prompts": prompts_hash(prompts),
         **contents((path for path in models if path is not None), artifacts),
     }
 
@@ -205,7 +205,7 @@ def _measure_model(
     work: Path,
     pause: float,
     say: Say,
-    progress: Counter,
+    progress: StartProgress,
 ) -> None:
     """Load a model with its drafters, measure its blocks, and free it again."""
     loaded = _load(experiment, model, say)
@@ -259,7 +259,7 @@ def _measure_block(loaded: _Loaded, seed: int, job: _Job, work: Path, on_generat
     prompt = job.prompt
     labels = {"language": prompt.language, "kind": prompt.kind, "prompt": prompt.name, "repetition": job.repetition}
     mine = [loaded.plain, *chain.from_iterable(loaded.drafted[drafter] for drafter in job.drafters)]
-    ids = encoded(prompt, loaded.tokenizer)
+    ids = ids_of_prompt(prompt, loaded.tokenizer)
     require_tokens(f"prompt {prompt.name}", ids, vocabulary_size(loaded.target.model), loaded.tokenizer)
     block = loaded.target.measure(job.number, ids, mine, job.temperature, (seed, job.number), labels, on_generation)
     unfinished = work / "unfinished"

@@ -5,8 +5,8 @@ from html import escape
 from math import floor, isfinite, log10
 from typing import NamedTuple
 
-from spectool.measure.report.trials import Measured
-from spectool.measure.report.verdicts import Verdict
+from spectool.measure.report.trials import ConfigurationResult
+from spectool.measure.report.verdicts import RunVerdict
 
 _WIDTH, _HEIGHT, _TOP, _BOTTOM, _RIGHT = 760, 24, 34, 44, 24  # pixels; the height is a row's
 _CHARACTER = 6.4  # pixels, about
@@ -33,20 +33,20 @@ class _Row(NamedTuple):
         return [*self.dots, *(self.interval or ()), *ends, *bars]
 
 
-def speedup_plot(found: Sequence[Verdict]) -> str:
+def speedup_plot(found: Sequence[RunVerdict]) -> str:
     """Speed-up of every configuration: its mean with the 95% interval, and a pale dot for each prompt."""
 
-    def row(one: Measured) -> _Row:
+    def row(one: ConfigurationResult) -> _Row:
         value, low, high, _ = one.speedup
         return _Row(one.label, one.speedups, None if low is None or high is None else (low, high), value)
 
     return _chart(_rows(found, row), "speed-up (1: as fast as plain decoding)", at=1.0)
 
 
-def cycle_plot(found: Sequence[Verdict]) -> str:
+def cycle_plot(found: Sequence[RunVerdict]) -> str:
     """The time of an average cycle in plain steps, stacked, with a mark where it would be as fast as plain decoding."""
 
-    def row(one: Measured) -> _Row:
+    def row(one: ConfigurationResult) -> _Row:
         bars = [(max(length, 0.0), _PARTS[part]) for part, length in one.cycle.items()]
         return _Row(one.label, bars=bars, mark=one.tokens_per_pass)
 
@@ -54,12 +54,12 @@ def cycle_plot(found: Sequence[Verdict]) -> str:
     return _chart(_rows(found, row), "a cycle, in steps of plain decoding", legend=legend)
 
 
-def _rows(found: Sequence[Verdict], row: Callable[[Measured], _Row]) -> list[_Row]:
+def _rows(found: Sequence[RunVerdict], row: Callable[[ConfigurationResult], _Row]) -> list[_Row]:
     """A row for each configuration, under a heading for each scope if there are several."""
     rows: list[_Row] = []
     for verdict in found:
         rows += [_Row(verdict.scope)] if len(found) > 1 else []
-        rows += map(row, verdict.measured)
+        rows += map(row, verdict.results)
     return rows
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from spectool import SpectoolError
-from spectool.measure.intervals import ENOUGH, FEWEST, LEAST
+from spectool.measure.intervals import ENOUGH_PROMPTS, FEWEST, LEAST
 from spectool.measure.page import MARKDOWN, NONE, page_files, save_page
 from spectool.measure.report.plots import cycle_plot, speedup_plot
 from spectool.measure.report.trials import Trials
@@ -28,7 +28,7 @@ def run_page(trials: Trials) -> dict[str, str]:
     """The files of a run's page by name."""
     arguments, statistics = trials.run.manifest.arguments, trials.run.manifest.statistics
     found = verdicts(trials)
-    compared = [one for one in trials.measured if one.temperature == 0]
+    compared = [one for one in trials.results if one.temperature == 0]
     gaps = [gap for one in compared for gap in one.gaps]
     return page_files(
         "report.jinja",
@@ -39,14 +39,14 @@ def run_page(trials: Trials) -> dict[str, str]:
         plots={"speedups": speedup_plot(found), "cycles": cycle_plot(found)},
         arguments=arguments,
         statistics=statistics,
-        temperatures=[f"{temperature:g}" for temperature in sorted({one.temperature for one in trials.measured})],
-        drawn=len(compared) < len(trials.measured),
+        temperatures=[f"{temperature:g}" for temperature in sorted({one.temperature for one in trials.results})],
+        drawn=len(compared) < len(trials.results),
         outputs=sum(one.outputs for one in compared),
         different=len(gaps),
         near_ties=sum(gap <= _NEAR_TIE for gap in gaps),
         largest_gap=max(gaps, default=0.0),
         left_out=trials.left_out,
-        limits={"least": LEAST, "fewest": FEWEST, "enough": ENOUGH, "near_tie": _NEAR_TIE},
+        limits={"least": LEAST, "fewest": FEWEST, "enough": ENOUGH_PROMPTS, "near_tie": _NEAR_TIE},
         size=size,
     )
 

@@ -43,7 +43,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Measured:
+class ConfigurationResult:
     """A configuration of one target at one temperature: what it did, and how much faster than plain decoding it was."""
 
     model: str
@@ -92,11 +92,17 @@ class Measured:
     def figures(self) -> dict[str, Any]:
         """The main figures for programs; "different" is None for drawn outputs, which are not compared."""
         return {
-            **{name: getattr(self, name) for name in ("model", "drafter", "strategy", "num_draft_tokens")},
+            "model": self.model,
+            "drafter": self.drafter,
+            "strategy": self.strategy,
+            "num_draft_tokens": self.num_draft_tokens,
             "temperature": self.temperature,
             "prompts": self.speedup.n,
-            **{"speedup": self.speedup.value, "low": self.speedup.low, "high": self.speedup.high},
-            **{"acceptance": self.acceptance, "tokens_per_pass": self.tokens_per_pass},
+            "speedup": self.speedup.value,
+            "low": self.speedup.low,
+            "high": self.speedup.high,
+            "acceptance": self.acceptance,
+            "tokens_per_pass": self.tokens_per_pass,
             "different": None if self.temperature else len(self.gaps),
         }
 
@@ -105,7 +111,7 @@ class Measured:
         """Languages of the prompts."""
         return {trial.language for trial in self.trials}
 
-    def in_language(self, language: str) -> "Measured":
+    def in_language(self, language: str) -> "ConfigurationResult":
         """The same configuration on the prompts in one language only."""
         return replace(self, trials=[trial for trial in self.trials if trial.language == language])
 
@@ -118,21 +124,22 @@ class Trials:
     """Everything that a run measured, in the order of its experiment."""
 
     run: Benchmark
-    measured: Sequence[Measured]
+    results: Sequence[ConfigurationResult]
     left_out: int  # prompts with an output of fewer than `LEAST` tokens
 
 
 def read_trials(run: Benchmark) -> Trials:
-    """Gather the generations of a run.
+    """The generations of a run, gathered by configuration and prompt.
 
     Raises:
         ArtifactError: No drafted output can be compared with plain decoding, or the rows are not the manifest's.
     """
     rows: list[Row] = run.generations.to_pylist()
-    blocks = defaultdict[tuple[int, str], list[Row]](list)
+    blocks = defaultdict[tuple[int, str], list[Row]](list)  # by number and target
     for row in rows:
         row["language"] = row["language"] or "unnamed"
         blocks[row["block"], row["model"]].append(row)
+    # By configuration: each drafted generation with plain decoding of the same block.
     pairs = defaultdict[tuple[Any, ...], list[tuple[Row, Row]]](list)
     for block in blocks.values():
         plain = next((row for row in block if row["drafter"] == PLAIN), None)
@@ -148,7 +155,7 @@ def read_trials(run: Benchmark) -> Trials:
     return Trials(run, sorted(measured, key=place), len(short))
 
 
-def named(parts: Sequence[Any], name: str) -> Any:
+def part_named(parts: Sequence[Any], name: str) -> Any:
     """The part of an experiment, such as a model, with a name.
 
     Raises:
@@ -174,11 +181,11 @@ def repeated_share(output: Sequence[int]) -> float:
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
-def _measured(configuration: Sequence[Any], pairs: Sequence[tuple[Row, Row]]) -> Measured:
+def _measured(configuration: Sequence[Any], pairs: Sequence[tuple[Row, Row]]) -> ConfigurationResult:
     prompts = defaultdict[tuple[str, ...], list[tuple[Row, Row]]](list)
     for row, plain in pairs:
         prompts[row["language"], row["kind"], row["prompt"]].append((row, plain))
-    return Measured(
+    return ConfigurationResult(
         **dict(zip(_CONFIGURATION, configuration, strict=True)),
         trials=[_trial(some) for some in prompts.values()],
         outputs=len(pairs),
@@ -203,9 +210,9 @@ def _order(arguments: Mapping[str, Any]) -> Any:
     """A sort key: as the experiment names models, drafters and strategies, then by temperature and draft length."""
     models = arguments["models"]
 
-    def place(one: Measured) -> tuple[float, ...]:
-        model = named(models, one.model)
-        drafter = named(model["drafters"], one.drafter)
+    def place(one: ConfigurationResult) -> tuple[float, ...]:
+        model = part_named(models, one.model)
+        drafter = part_named(model["drafters"], one.drafter)
         strategies = list(drafter.get("strategies") or ())
         strategy = strategies.index(one.strategy) if one.strategy in strategies else len(strategies)
         length = float("inf") if one.num_draft_tokens is None else one.num_draft_tokens

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from spectool.measure.intervals import ENOUGH, LEVEL, Estimate, speedup_interval, too_short
-from spectool.measure.page import NONE, Table, cell
-from spectool.measure.report.trials import Measured, Trials, named
+from spectool.measure.intervals import ENOUGH_PROMPTS, LEVEL, Estimate, speedup_interval, too_short
+from spectool.measure.page import NONE, PageTable, cell
+from spectool.measure.report.trials import ConfigurationResult, Trials, part_named
 
 _NOTABLE = 500  # prompts: a difference that needs more of them to be seen is too small to matter
 
 
-class Verdict(NamedTuple):
+class RunVerdict(NamedTuple):
     """What a run says of a target, a language and a temperature, where all configurations decode the same prompts."""
 
     scope: str  # the target, with language and temperature if the run has several
-    fastest: Measured  # the configuration with the largest speed-up
-    measured: Sequence[Measured]  # all configurations, on these prompts
+    fastest: ConfigurationResult  # the configuration with the largest speed-up
+    results: Sequence[ConfigurationResult]  # all configurations, on these prompts
     # the speed-up of the fastest with an interval that allows for having chosen it (Bonferroni): the luckiest of many
     # configurations looks faster than it is
     allowing: Estimate
@@ -26,24 +26,24 @@ class Verdict(NamedTuple):
     @property
     def faster(self) -> int:
         """Number of configurations that are faster than plain decoding, each by its own interval."""
-        return sum(one.speedup.low is not None and one.speedup.low > 1 for one in self.measured)
+        return sum(one.speedup.low is not None and one.speedup.low > 1 for one in self.results)
 
     @property
     def slower(self) -> int:
         """Number of configurations that are slower, likewise."""
-        return sum(one.speedup.high is not None and one.speedup.high < 1 for one in self.measured)
+        return sum(one.speedup.high is not None and one.speedup.high < 1 for one in self.results)
 
     @property
     def pays(self) -> bool | None:
         """Whether drafting pays; None if that cannot be told."""
-        if self.slower == len(self.measured):  # true of all of them, so nothing was chosen
+        if self.slower == len(self.results):  # true of all of them, so nothing was chosen
             return False
         return True if self.allowing.low is not None and self.allowing.low > 1 else None
 
     @property
     def sentence(self) -> str:
         """The verdict as one sentence that begins with its scope."""
-        found, number = self.fastest.speedup, len(self.measured)
+        found, number = self.fastest.speedup, len(self.results)
         if short := too_short(found.n):
             return f"{self.scope}: {short}."
         says = {True: "drafting pays", False: "drafting does not pay", None: "it cannot be told whether drafting pays"}
@@ -60,9 +60,9 @@ class Verdict(NamedTuple):
         """Number of prompts that would show a difference of this size; None if it is too small to matter."""
         found = self.allowing
         if found.low is None or found.high is None:
-            return ENOUGH
+            return ENOUGH_PROMPTS
         wanted = found.n * (math.log(found.high / found.low) / 2 / (abs(math.log(found.value)) or 1e-9)) ** 2
-        return max(ENOUGH, math.ceil(wanted)) if wanted < _NOTABLE else None
+        return max(ENOUGH_PROMPTS, math.ceil(wanted)) if wanted < _NOTABLE else None
 
     @property
     def kinds(self) -> list[tuple[str, Estimate]]:
@@ -82,8 +82,8 @@ class Verdict(NamedTuple):
     def command(self, arguments: Mapping[str, Any]) -> str:
         """The command that generates with the fastest configuration; ``arguments`` are those of the run's manifest."""
         one = self.fastest
-        model = named(arguments["models"], one.model)
-        drafter = named(model["drafters"], one.drafter)
+        model = part_named(arguments["models"], one.model)
+        drafter = part_named(model["drafters"], one.drafter)
         options = {
             "--model": model["path"],
             "--dict": drafter.get("dictionary"),
@@ -102,9 +102,9 @@ class Verdict(NamedTuple):
         return f'spectool generate {shlex.join(given)} --prompt "…"'
 
 
-def verdicts(trials: Trials) -> list[Verdict]:
+def verdicts(trials: Trials) -> list[RunVerdict]:
     """A verdict for every target, language and temperature, in the order of the experiment."""
-    measured, prompts = trials.measured, trials.run.manifest.arguments.get("prompts", ())
+    measured, prompts = trials.results, trials.run.manifest.arguments.get("prompts", ())
     spoken = set[str]().union(*(one.languages for one in measured))
     ordered = dict.fromkeys([*(source["language"] for source in prompts), *sorted(spoken)])
     languages = [language for language in ordered if language in spoken]
@@ -120,17 +120,17 @@ def verdicts(trials: Trials) -> list[Verdict]:
             scope += [f"temperature {temperature:g}"] if len(temperatures) > 1 else []
             fastest = max(here, key=lambda one: one.speedup.value)
             allowing = speedup_interval(fastest.speedups, 1 - (1 - LEVEL) / len(here))
-            found.append(Verdict(", ".join(scope), fastest, here, allowing))
+            found.append(RunVerdict(", ".join(scope), fastest, here, allowing))
     return found
 
 
-def summary_table(found: Sequence[Verdict]) -> Table:
+def summary_table(found: Sequence[RunVerdict]) -> PageTable:
     """One row for each configuration in each scope; a speed-up without an interval is left out, as it may mislead."""
-    several, translated = len(found) > 1, any(one.strategy for verdict in found for one in verdict.measured)
+    several, translated = len(found) > 1, any(one.strategy for verdict in found for one in verdict.results)
     names = ["where"] * several + ["drafter"] + ["strategy"] * translated + ["k"]
     rows = []
     for verdict in found:
-        for one in verdict.measured:
+        for one in verdict.results:
             speedup, length = one.speedup, one.num_draft_tokens
             row = [verdict.scope] * several + [one.drafter] + [one.strategy or ""] * translated
             row += ["auto" if length is None else str(length)]
@@ -138,4 +138,4 @@ def summary_table(found: Sequence[Verdict]) -> Table:
             row += [cell(one.acceptance, ".0%"), cell(one.tokens_per_pass), cell(sum(one.cycle.values()))]
             rows.append([*row, str(speedup.n)])
     figures = ["speed-up", "95% interval", "acceptance", "tokens per pass", "plain steps per pass", "prompts"]
-    return Table([*names, *figures], rows, len(names))
+    return PageTable([*names, *figures], rows, len(names))

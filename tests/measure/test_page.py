@@ -11,11 +11,11 @@ import pytest
 from jinja2 import ChoiceLoader, DictLoader, UndefinedError
 
 from spectool.measure import page
-from spectool.measure.page import HTML, MARKDOWN, Table, page_files
+from spectool.measure.page import HTML, MARKDOWN, PageTable, page_files
 
 NASTY = 'a <b>&"quoted"</b> | *star* [link](x) `code`'
 SVG = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><text>1 &lt; 2</text></svg>'
-PLAIN = Table(["name", NASTY], [["x = 1", "1.0"], [NASTY, None]])
+PLAIN = PageTable(["name", NASTY], [["x = 1", "1.0"], [NASTY, None]])
 NESTED = pd.DataFrame(
     {NASTY: ["1.0", None]}, pd.MultiIndex.from_tuples([("pl", "one"), ("uk", 2)], names=["language", ""])
 )

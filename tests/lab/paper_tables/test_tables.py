@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from spectool.artifacts.benchmark import Benchmark, Row
 from spectool.lab.paper_tables.command import tables
 from spectool.lab.paper_tables.tables import (
-    acceptance,
+    acceptance_by_kind,
     agreement,
     bucket,
     by_bits,
@@ -18,7 +18,7 @@ from spectool.lab.paper_tables.tables import (
     by_position,
     draft_length,
     expected_tokens,
-    speed,
+    speed_by_kind,
 )
 from spectool.lab.paper_tables.trials import TrialFrames, trial_frames
 from spectool.measure.intervals import geometric_mean
@@ -54,8 +54,8 @@ def test_acceptance_and_speed_are_those_of_the_run(drawn: Drawn, frames: TrialFr
     rows = [row for row in generations if names[row["block"], row["order"]] == label and row["kind"] == "question"]
     alpha = sum(row["accepted"] / row["proposed"] for row in rows) / len(rows)
     ratios = [plain[row["block"]]["seconds"] / 64 / (row["seconds"] / row["tokens"]) for row in rows]
-    assert acceptance(frames).loc[("target, pl", label), "question"].startswith(f"{100 * alpha:.0f}")
-    assert speed(frames).loc[("target, pl", label), "question"].startswith(f"{geometric_mean(ratios):.2f}")
+    assert acceptance_by_kind(frames).loc[("target, pl", label), "question"].startswith(f"{100 * alpha:.0f}")
+    assert speed_by_kind(frames).loc[("target, pl", label), "question"].startswith(f"{geometric_mean(ratios):.2f}")
     assert set(draft_length(frames)["fastest k"]) <= {"2", "4"}
 
 

@@ -12,7 +12,7 @@ LANGUAGES = ("crh-cyrl", "crh", "en", "pl", "uk")
 WORDS = {  # least and most
     **{"encyclopaedic": (25, 60), "instruction": (5, 60), "composition": (9, 60), "question": (5, 15), "list": (8, 60)}
 }
-KINDS = tuple(WORDS)
+PROMPT_KINDS = tuple(WORDS)
 LATIN = "abcdefghijklmnopqrstuvwxyz"
 LETTERS = {
     "crh": "aâbcçdefgğhıijklmnñoöpqrsştuüvyz",
@@ -30,7 +30,7 @@ RUN = 12  # words
 def prompts_of(language: str) -> list[dict[str, str]]:
     file = resources.files("spectool.measure.bench") / "prompts" / f"{language}.toml"
     read = tomllib.loads(file.read_text(encoding="utf-8"))
-    assert tuple(read) == KINDS
+    assert tuple(read) == PROMPT_KINDS
     return [
         {"name": f"{kind}-{number}", "kind": kind, "text": text}
         for kind, texts in read.items()
@@ -53,7 +53,7 @@ def test_each_language_has_a_file() -> None:
 
 @each
 def test_there_are_twelve_prompts_of_each_kind(language: str) -> None:
-    assert Counter(prompt["kind"] for prompt in prompts_of(language)) == dict.fromkeys(KINDS, 12)
+    assert Counter(prompt["kind"] for prompt in prompts_of(language)) == dict.fromkeys(PROMPT_KINDS, 12)
 
 
 def test_crimean_tatar_prompts_are_the_same_in_both_scripts() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spectool import CorpusError
-from spectool.measure.bench.experiment import KINDS, LANGUAGES, Prompts
-from spectool.measure.bench.prompt_sources import draw, encoded, fingerprint, load_prompts
+from spectool.measure.bench.experiment import LANGUAGES, PROMPT_KINDS, Prompts
+from spectool.measure.bench.prompt_sources import drawn_items, ids_of_prompt, load_prompts, prompts_hash
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.tokenization import open_tokenizer
@@ -19,11 +19,11 @@ TOKENIZER = open_tokenizer(demo_path("target"))
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_built_in_prompts_have_all_kinds(language: str) -> None:
     prompts = load_prompts([Prompts(language=language, count=12)], TOKENIZER)
-    assert Counter(prompt.kind for prompt in prompts) == dict(zip(KINDS, (3, 3, 2, 2, 2), strict=True))
+    assert Counter(prompt.kind for prompt in prompts) == dict(zip(PROMPT_KINDS, (3, 3, 2, 2, 2), strict=True))
     assert prompts == load_prompts([Prompts(language=language, count=12)], TOKENIZER)
     assert len(load_prompts([Prompts(language=language)], TOKENIZER)) == 60
     drawn = load_prompts([Prompts(language=language, sample=7)], TOKENIZER)
-    assert Counter(prompt.kind for prompt in drawn) == dict(zip(KINDS, (2, 2, 1, 1, 1), strict=True))
+    assert Counter(prompt.kind for prompt in drawn) == dict(zip(PROMPT_KINDS, (2, 2, 1, 1, 1), strict=True))
     assert len({prompt.name for prompt in prompts}) == len(prompts)
     assert {prompt.kind for prompt in prompts if prompt.chat} == {"instruction", "composition", "question"}
 
@@ -52,13 +52,13 @@ def test_a_source_without_prompts_is_an_error(tmp_path: Path) -> None:
 
 def test_other_prompts_have_another_fingerprint() -> None:
     some, more = (load_prompts([Prompts(language="pl", count=count)], TOKENIZER) for count in (1, 2))
-    assert fingerprint(some) == fingerprint(list(some)) != fingerprint(more)
+    assert prompts_hash(some) == prompts_hash(list(some)) != prompts_hash(more)
 
 
 def test_a_prompt_is_encoded_as_generate_does() -> None:
     _, tokenizer = load_model(str(demo_path("target")))
     prompt = load_prompts([Prompts(language="pl", kinds=("encyclopaedic",), count=1)], TOKENIZER)[0]
-    assert encoded(prompt, tokenizer) == tokenizer.encode(prompt.text)
+    assert ids_of_prompt(prompt, tokenizer) == tokenizer.encode(prompt.text)
 
 
 def test_prompts_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_every_item_that_fits_is_drawn_equally_often() -> None:
         asked.append(item)
         return item % 2 == 0
 
-    counts = Counter(item for seed in range(4000) for item in draw(range(20), 3, random.Random(seed), fits, "x"))
+    counts = Counter(item for seed in range(4000) for item in drawn_items(range(20), 3, random.Random(seed), fits, "x"))
     assert set(counts) == set(range(0, 20, 2))
     assert all(abs(count - 1200) < 150 for count in counts.values()), counts  # five standard deviations
     assert len(asked) < 4000 * 20

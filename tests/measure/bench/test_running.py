@@ -12,8 +12,8 @@ import pytest
 from spectool import ArtifactError
 from spectool.artifacts.benchmark import GENERATIONS, PLAIN, Benchmark, Row, write_block
 from spectool.artifacts.manifest import seal
-from spectool.commands.bench import differences
-from spectool.measure.bench.running import count
+from spectool.commands.bench import describe_differences
+from spectool.measure.bench.running import count_outputs
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.tests.measure.bench.recorded import TARGET, replayed, run
@@ -166,11 +166,11 @@ def test_outputs_that_part_are_counted_with_the_place() -> None:
         {"drafter": "c", "temperature": 0.0, "tokens": 20, "seconds": 1.0, "first_difference": 4, "gap": 0.125},
         {"drafter": "a", "temperature": 0.7, "tokens": 20, "seconds": 1.0},
     ]
-    counts = count(pa.Table.from_pylist(rows, GENERATIONS))
+    counts = count_outputs(pa.Table.from_pylist(rows, GENERATIONS))
     assert counts["different"] == 2 and counts["compared"] == {"outputs": 3, "tokens": 20 + 10 + 5}
     assert (counts["first_difference"], counts["largest_gap"]) == (4, 0.25)
-    assert differences(counts) == (
+    assert describe_differences(counts) == (
         "2 of 3 outputs, one in 18 tokens, the first after 4; the two best logits there are 0.25 apart at most"
     )
-    drawn = count(pa.Table.from_pylist(rows[-1:], GENERATIONS))
+    drawn = count_outputs(pa.Table.from_pylist(rows[-1:], GENERATIONS))
     assert drawn["different"] is None

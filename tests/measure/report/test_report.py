@@ -141,8 +141,8 @@ def test_drafters_of_one_language_are_compared_on_its_prompts(tmp_path: Path) ->
             row |= {name: 3 * row[name] for name in times}
     opened = Benchmark(write_run(tmp_path / "x.bench", generations, cycles))
     polish, ukrainian = verdicts(read_trials(opened))
-    assert (polish.scope, len(polish.measured), polish.fastest.speedup.n) == ("target, pl", 6, 16)
-    assert (ukrainian.scope, len(ukrainian.measured)) == ("target, uk", 8)
+    assert (polish.scope, len(polish.results), polish.fastest.speedup.n) == ("target, pl", 6, 16)
+    assert (ukrainian.scope, len(ukrainian.results)) == ("target, uk", 8)
     assert (polish.fastest.drafter, ukrainian.fastest.drafter) == ("qwen", "apt4")
     length = ukrainian.fastest.num_draft_tokens or 0
     assert sum(ukrainian.fastest.cycle.values()) == pytest.approx(cost.cost(length), rel=0.03)

@@ -28,7 +28,7 @@ def test_speed_ups_are_taken_inside_a_block(tmp_path: Path) -> None:
     # The second time the machine was four times as slow, in both configurations.
     rows = [row(0, "plain", 2.0), row(0, "qwen", 1.0), row(1, "plain", 8.0), row(1, "qwen", 4.0, gap=0.5)]
     rows[3]["first_difference"] = 3
-    (one,) = trials_of(tmp_path, rows).measured
+    (one,) = trials_of(tmp_path, rows).results
     (trial,) = one.trials
     assert (one.label, trial.speedup) == ("qwen, anchored, k = 2", pytest.approx(2.0))
     assert (one.outputs, trial.tokens, trial.seconds, list(one.gaps)) == (2, 20, 5.0, [0.5])
@@ -41,7 +41,7 @@ def test_speed_ups_are_taken_inside_a_block(tmp_path: Path) -> None:
 
 def test_speed_is_by_token(tmp_path: Path) -> None:
     # Sampled outputs may differ in length: twice the tokens in the same time are twice as fast.
-    (one,) = trials_of(tmp_path, [row(0, "plain", 1.0), row(0, "qwen", 1.0, tokens=20)]).measured
+    (one,) = trials_of(tmp_path, [row(0, "plain", 1.0), row(0, "qwen", 1.0, tokens=20)]).results
     assert one.speedups == [2.0]
 
 
@@ -49,14 +49,14 @@ def test_short_outputs_are_left_out_in_every_way(tmp_path: Path) -> None:
     rows = [row(block, drafter, 1.0, prompt=f"p{block}") for block in (0, 1) for drafter in ("plain", "qwen")]
     rows[2]["tokens"] = 3
     found = trials_of(tmp_path, rows)
-    assert [trial.prompt for trial in found.measured[0].trials] == ["p0"] and found.measured[0].outputs == 1
+    assert [trial.prompt for trial in found.results[0].trials] == ["p0"] and found.results[0].outputs == 1
     assert found.left_out == 1
 
 
 def test_times_are_compared_with_plain_decoding_of_the_same_prompts(tmp_path: Path) -> None:
     labels = [{"prompt": "p"}, {"prompt": "q"}, {"prompt": "p", "language": "uk"}, {"prompt": "p", "model": "large"}]
     rows = [row(block, name, 1.0 + block, **of) for block, of in enumerate(labels) for name in ("plain", "qwen")]
-    small, large = trials_of(tmp_path, rows).measured
+    small, large = trials_of(tmp_path, rows).results
     assert [trial.plain_seconds for trial in small.trials] == [1.0, 2.0, 3.0]
     assert [trial.plain_seconds for trial in large.trials] == [4.0]
     assert [trial.plain_seconds for trial in small.in_language("uk").trials] == [3.0]
@@ -74,14 +74,14 @@ def test_order_is_the_experiments(tmp_path: Path) -> None:
     generations.reverse()
     found = [trials_of(tmp_path / "y", generations, cycles), read_trials(Benchmark(run))]
     expected = [f"qwen, {strategy}, k = {k}" for strategy in ("naive", "anchored") for k in (2, 4)]
-    assert [one.label for one in found[0].measured] == [*expected, "history, k = 2", "history, k = 4"]
-    assert [one.label for one in found[1].measured] == ["history, k = 2", "history, k = 4", *expected]
+    assert [one.label for one in found[0].results] == [*expected, "history, k = 2", "history, k = 4"]
+    assert [one.label for one in found[1].results] == ["history, k = 2", "history, k = 4", *expected]
 
 
 def test_temperatures_are_configurations_of_their_own(tmp_path: Path) -> None:
     rows = [
         row(block, drafter, 1.0 + block, temperature=0.7 * block) for block in (0, 1) for drafter in ("plain", "qwen")
     ]
-    found = trials_of(tmp_path, rows).measured
+    found = trials_of(tmp_path, rows).results
     assert [(one.temperature, one.trials[0].plain_seconds) for one in found] == [(0.0, 1.0), (0.7, 2.0)]
     assert [one.figures()["different"] for one in found] == [0, None]

@@ -9,16 +9,16 @@ import pytest
 
 from spectool.artifacts.benchmark import Benchmark
 from spectool.measure.intervals import FEWEST, LEAST, Estimate, geometric_mean
-from spectool.measure.report.trials import Measured, read_trials
-from spectool.measure.report.verdicts import Verdict, summary_table, verdicts
+from spectool.measure.report.trials import ConfigurationResult, read_trials
+from spectool.measure.report.verdicts import RunVerdict, summary_table, verdicts
 from spectool.runtime.draft_length.cost_model import CostModel
 from spectool.tests.measure.report.pages import call, page_of
 from spectool.tests.measure.report.runs import Truth, rows_of, write_run
 
 
-def sped_up(speedup: Estimate) -> Measured:
+def sped_up(speedup: Estimate) -> ConfigurationResult:
     """A configuration with a speed-up, which nobody measured."""
-    one = Measured("target", 0.0, "history", None, 2, [], 0, [])
+    one = ConfigurationResult("target", 0.0, "history", None, 2, [], 0, [])
     cast(Any, one.__dict__)["speedup"] = speedup
     return one
 
@@ -26,9 +26,9 @@ def sped_up(speedup: Estimate) -> Measured:
 def test_that_all_are_slower_needs_no_allowance_for_choice() -> None:
     wide = Estimate(0.7, 0.3, 1.1, 5)
     slower = sped_up(Estimate(0.7, 0.5, 0.9, 5))
-    verdict = Verdict("target", slower, [slower] * 9, wide)
+    verdict = RunVerdict("target", slower, [slower] * 9, wide)
     assert verdict.pays is False
-    assert verdict._replace(measured=[*verdict.measured, sped_up(wide)]).pays is None
+    assert verdict._replace(results=[*verdict.results, sped_up(wide)]).pays is None
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_verdicts(tmp_path: Path, agreement: float, cost: CostModel, pays: bool)
     trials = read_trials(Benchmark(write_run(tmp_path / "x.bench", generations, cycles)))
     (verdict,) = verdicts(trials)
     assert verdict.sentence.startswith("target: drafting ")
-    assert verdict.pays is pays and len(verdict.measured) == 2
+    assert verdict.pays is pays and len(verdict.results) == 2
     alone = verdict.fastest.speedup
     assert verdict.allowing.low < alone.low < alone.high < verdict.allowing.high
     step = next(text for text in page_of(tmp_path / "x.bench")["The answer"].text if "What to do next" in text)
@@ -52,7 +52,7 @@ def test_verdicts(tmp_path: Path, agreement: float, cost: CostModel, pays: bool)
 
 def test_how_many_prompts_would_tell() -> None:
     found = Estimate(exp(0.1), exp(-0.1), exp(0.3), 10)
-    verdict = Verdict("target", sped_up(found), [sped_up(found)], found)
+    verdict = RunVerdict("target", sped_up(found), [sped_up(found)], found)
     # A quarter of the variance halves the interval.
     assert verdict.pays is None and verdict.prompts_to_tell == pytest.approx(40, abs=1)
     assert verdict._replace(allowing=Estimate(1.01, 0.8, 1.22, 10)).prompts_to_tell is None
@@ -77,7 +77,7 @@ def test_a_run_with_too_few_prompts_shows_no_speed_up(tmp_path: Path, prompts: i
     table = summary_table(found)
     place = list(table.header).index("speed-up")
     assert all((row[place] == "—") is not told for row in table.rows)
-    assert all(one.figures()["speedup"] > 0 for one in trials.measured), "programs get it"
+    assert all(one.figures()["speedup"] > 0 for one in trials.results), "programs get it"
     assert all(("too short to tell" in verdict.sentence) is not told for verdict in found)
 
 
