@@ -24,7 +24,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
-from spectool.runtime.draft_length.acceptance import Acceptance
+from spectool.runtime.drafters.acceptance import Acceptance
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.rejection import Draw
