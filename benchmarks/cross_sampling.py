@@ -176,14 +176,14 @@ class Rules(Chances):
     def _draw(self, at: int, limit: int, p: Sequence[np.ndarray], flatter: float) -> None:
         """Note the chances of drawn tokens to be accepted, given that they are those of the text."""
         drawing.FLATTER = flatter
-        context, constraint, speller = (
+        context, constraint, rows = (
             self._translator.draft_context(),
             self._translator.constraint(),
-            self._translator.speller(),
+            self._translator.token_rows(),
         )
-        assert speller is not None
+        assert rows is not None
         draw = Draw(Sampling(temp=self._text.temperature), (), self._text.logits.shape[1])
-        following = drawing.NextTokens(self._source.scorer(), speller, context, constraint, draw, (), max(1, limit))
+        following = drawing.NextTokens(self._source.scorer(), rows, context, constraint, draw, (), max(1, limit))
         drawn, kept, ratios, first = [], [], [], (0.0, 0.0)
         for place, probabilities in enumerate(p):
             token = self._text.ids[PROMPT + at + place]

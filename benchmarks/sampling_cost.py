@@ -95,7 +95,7 @@ def main(
         for _ in generate_step(mx.array(ids), timed, drafter=drafter, sampler=sampler, on_cycle=ended, **options):
             pass
 
-    drawn.Way.promise = property(lambda self: 0.0)  # type: ignore[assignment, method-assign]  # drawing wins a tie
+    drawn.Arm.upper_bound = property(lambda self: 0.0)  # type: ignore[assignment, method-assign]  # drawing wins a tie
     for number, ids in enumerate(texts):
         for verify in ("exact", "rejection") if number % 2 else ("rejection", "exact"):
             answer(ids, verify, number)
