@@ -114,14 +114,17 @@ class AnchoredTranslator:
 
     def _commit_each(self, tokens: Iterable[int]) -> None:
         """Commit target ids one by one."""
+        view, committed = self._view, self._committed
         for token in tokens:
-            if data := self._bytes(self._target, token):
-                self._view.append_token(token, self._as_said(data))
-                self._committed.append(token)
+            if view.append_known(token):
+                committed.append(token)
+            elif data := self._bytes(self._target, token):
+                view.append_token(token, self._as_said(data))
+                committed.append(token)
             else:
-                self._view.append_special(self._counterpart(self._to_draft, token))
-                self._committed.append(token)
-                self._begin = len(self._committed)
+                view.append_special(self._counterpart(self._to_draft, token))
+                committed.append(token)
+                self._begin = len(committed)
 
     @property
     def _at_start(self) -> bool:
@@ -197,17 +200,19 @@ class AnchoredTranslator:
                 return None
             runs.append(engine.token_run(first))
             drafts = drafts[1:]
-        for token in drafts:
-            run = self._runs.get(token)
-            if run is None:
-                if token in self._runs or not self._bytes(self._draft, token):
-                    return None
-                spelling = self._proposed.inside[token]  # none of a token that splits a character
-                run = self._runs[token] = engine.token_run(spelling) if spelling else None
-                if run is None:
-                    return None
-            runs.append(run)
-        return runs
+        known = list(map(self._runs.get, drafts))
+        if not all(known):
+            known = list(map(self._token_run, drafts))
+        return None if None in known else [*runs, *known]  # type: ignore[list-item]  # none of them is None
+
+    def _token_run(self, token: int) -> TokenRun | None:
+        """The spelling of a draft token; None for one that splits a character, and for special ones."""
+        found = self._runs.get(token)
+        if found is None and token not in self._runs:
+            assert isinstance(self._target_engine, CanonicalIds)
+            spelling = self._proposed.inside[token] if self._bytes(self._draft, token) else ()
+            found = self._runs[token] = self._target_engine.token_run(spelling) if spelling else None
+        return found
 
     def _joined(self, runs: list[TokenRun]) -> list[int]:
         """The canonical ids of several spellings after the committed ids."""

@@ -37,7 +37,7 @@ class DraftView:
         """
         self._engine, self._spellings = engine, spellings
         self._leading_space, self._resync = leading_space, resync
-        self._runs: dict[int, TokenRun | None] = {}  # spellings of the target ids met so far, if they have any
+        self._runs: dict[int, TokenRun] = {}  # spellings of the target ids met so far
         self.start()
 
     def start(self) -> None:
@@ -62,19 +62,24 @@ class DraftView:
         self.ids += counterpart
         self._begin_text()
 
+    def append_known(self, token: int) -> bool:
+        """Append a target token whose spelling was met before, in most cases by a look-up; return whether it was."""
+        run = self._runs.get(token) if self.begun and not self.pending else None
+        if run is None:
+            return False
+        assert isinstance(self._engine, CanonicalIds)
+        start, tail = self._engine.append(self.ids, run, 0, self.begin) if self._resync else (len(self.ids), run.ids)
+        self._replace(start, tail)
+        return True
+
     def append_token(self, token: int, data: bytes) -> None:
-        """Append a target token whose bytes are ``data``: in most cases a look-up by its last ids."""
-        engine = self._engine
-        if self.begun and not self.pending and isinstance(engine, CanonicalIds):
-            run = self._runs.get(token)
-            if run is None and token not in self._runs:
-                spelling = self._spellings.inside[token]
-                run = self._runs[token] = engine.token_run(spelling) if spelling else None
-            if run is not None:
-                start, tail = engine.append(self.ids, run, 0, self.begin) if self._resync else (len(self.ids), run.ids)
-                self._replace(start, tail)
-                return
-        self.append_bytes(data)
+        """Append a target token whose bytes are ``data``."""
+        inside = self.begun and not self.pending
+        if inside and isinstance(self._engine, CanonicalIds) and (spelling := self._spellings.inside[token]):
+            self._runs[token] = self._engine.token_run(spelling)
+            self.append_known(token)
+        else:
+            self.append_bytes(data)
 
     def append_bytes(self, data: bytes) -> None:
         """Append bytes, which need not be whole characters; many at once cost less than one by one."""

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from spectool.runtime.caches.draft_cache import DraftCache
     from spectool.runtime.translation.token_rows import TokenRows
 
+_Ids = NDArray[np.int32]
 Allows = Callable[[int, bool], bool]
-NO_IDS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+NO_IDS: _Ids = np.zeros(0, dtype=np.int32)
 
 
 def allow_any(token: int, healed: bool) -> bool:
@@ -47,8 +48,8 @@ class Constraint:
             It is asked about the best candidates, in order, until one passes.
     """
 
-    extensions: NDArray[np.int32] = field(default_factory=lambda: NO_IDS)
-    first: NDArray[np.int32] | None = None
+    extensions: _Ids = field(default_factory=lambda: NO_IDS)
+    first: _Ids | None = None
     within: NDArray[np.bool_] | None = None
     allows: Allows = allow_any
 
@@ -100,8 +101,8 @@ class Scorer(Protocol):
     def begin(self, ids: Sequence[int], kept: int, healing: bool) -> tuple[int, ...] | None:
         """Read a `DraftContext`; return the path to its end (one id with healing), or None for an empty context."""
 
-    def best(self, path: tuple[int, ...], among: NDArray[np.int32] | None = None) -> tuple[NDArray, NDArray]:  # type: ignore[type-arg]
-        """The most probable of all draft ids, or of ``among``, int32, and their logits up to a constant, float64."""
+    def best(self, path: tuple[int, ...], among: _Ids | None = None) -> tuple[_Ids, NDArray[np.float64]]:
+        """The most probable of all draft ids, or of ``among``, and their logits up to a constant."""
 
     def score(self, path: tuple[int, ...], token: int) -> float:
         """The logit of one id, up to the same constant."""
