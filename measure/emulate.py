@@ -24,7 +24,7 @@ from spectool.runtime.translation.protocol import Constraint, DraftContext, Draf
 from spectool.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from spectool.runtime.translation.spelling import Speller
+    from spectool.runtime.translation.token_rows import TokenRows
 
 _Result = TypeVar("_Result")
 _MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
@@ -174,9 +174,9 @@ class CountedTranslator:
             return constraint
         return replace(constraint, allows=partial(self._counted, constraint.allows))
 
-    def speller(self) -> "Speller | None":
+    def token_rows(self) -> "TokenRows | None":
         """The other translator's speller, whose work is not counted."""
-        return self._inner.speller()
+        return self._inner.token_rows()
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """Translate as the other translator does."""

@@ -1,4 +1,4 @@
-"""How far to guess.
+"""How many tokens to draft.
 
 In: measured times of passes and drafts, accepted tokens. Out: the draft length of the next cycle.
 """

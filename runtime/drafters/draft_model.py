@@ -60,7 +60,7 @@ class ModelDrafter(Drafter):
         self._draw = draw
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Feed ``prompt`` (token ids) but for its last token, as far as the cache does not hold it.
+        """Feed ``prompt`` (token ids) without its last token, as far as the cache does not hold it.
 
         Raises:
             TokenOutOfRange: The draft model does not have a token.
@@ -71,7 +71,7 @@ class ModelDrafter(Drafter):
         self._feed_pending(keep=1)
 
     def propose(self, limit: int) -> Proposal:
-        """Return at most ``limit`` tokens; none when asked twice."""
+        """At most ``limit`` tokens; none when asked twice."""
         if limit <= 0 or not self._pending:
             return Proposal((), self.name)
         self._feed_pending(keep=self._step_size)
@@ -81,7 +81,7 @@ class ModelDrafter(Drafter):
         return Proposal(drafts, self.name, distribution=distribution)
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Follow the target: keep the drafts that came true, take the others back, note the rest as pending.
+        """Follow the target: keep the drafts that were right, take the others back; the rest is pending.
 
         Raises:
             TokenOutOfRange: The draft model does not have a token.
@@ -93,11 +93,7 @@ class ModelDrafter(Drafter):
         self._ahead = 0
 
     def _draft(self, limit: int) -> tuple[list[int], mx.array | None, int]:
-        """Feed the pending tokens and then draft after draft.
-
-        Returns:
-            The drafts, what they were drawn from, if so, and how many of them were fed.
-        """
+        """Feed the pending tokens and draft after draft: the drafts, what they were drawn from, how many were fed."""
         feed = mx.array(self._pending)
         follows = self._draw is not None and self._draw.processors
         history = mx.array(self.cache.tokens + self._pending) if follows else None

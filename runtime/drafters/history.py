@@ -12,7 +12,7 @@ Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_REFRESHED = 32  # states that learn of a new occurrence, longest first: keeps repetitions from growing quadratic
+_REFRESHED = 32  # states that learn of a new occurrence, longest first: more make long repetitions quadratic
 
 
 class Repeat(NamedTuple):
@@ -71,7 +71,7 @@ class History:
             at = link[at]
 
     def repeat_after(self, tokens: Sequence[int]) -> Repeat:
-        """Return what ``repeat`` were with ``tokens`` appended, as far as it lies in the sequence as it is."""
+        """What ``repeat`` would be with ``tokens`` appended, among occurrences in the sequence as it is."""
         if not tokens:
             return self.repeat
         following, link = self._next, self._link
@@ -84,7 +84,7 @@ class History:
         return Repeat(self._end[at] + 1, length)
 
     def _add(self, following: dict[int, int], length: int, end: int) -> int:
-        """Add a state; its link is the empty sequence for now."""
+        """Add a state, linked to the empty sequence for now, and return it."""
         self._next.append(following)
         self._link.append(0)
         self._length.append(length)

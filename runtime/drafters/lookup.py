@@ -1,9 +1,8 @@
 """Drafts that cost no model: from a dictionary, from the request's own history, or from both.
 
-A proposal is a chain. At each step the dictionary knows a token for the longest known suffix of what was said so far.
-The history knows the token that followed the last time. The more probable of the two is appended, and the next step
-begins after it. Taking the more probable token at every step is what makes the expected accepted length of the chain
-long, whichever source it is from.
+A proposal is a chain. At each step the dictionary knows a token for the longest known suffix of the text so far, and
+the history knows the token that followed the last time. The more probable of the two is appended, and the next step
+begins after it. Taking the more probable token at every step makes the expected accepted length of the chain long.
 
 Source: DictSpec, section 3.3 (longest matching suffix); prompt lookup decoding (Saxena, 2023).
 """
@@ -12,21 +11,21 @@ from collections.abc import Sequence
 
 from spectool.artifacts.dictionary import START, Dictionary, Step
 from spectool.runtime.decoding.drafter import Drafter, Proposal
-from spectool.runtime.draft_length.acceptance import Acceptance
+from spectool.runtime.drafters.acceptance import Acceptance
 from spectool.runtime.drafters.history import History, Repeat
 
 _SHORTEST = 2  # tokens of history that must repeat: after one, a dictionary is nearly always the better guess
-_CREDIT = 0.6  # of a stated probability, beside the history: other text than the counted one is less predictable
+_DICTIONARY_DISCOUNT = 0.6  # of its probabilities where there is a history: other text is less predictable than counted
 _LONGEST = 24  # repeats of more tokens are as good as these
 _PRIOR = 10.0  # observations that the prior counts for
 _DICTIONARY, _HISTORY = 1, 2  # where a token is from, as bits
-_SOURCES = {_DICTIONARY: "dictionary", _HISTORY: "history", _DICTIONARY | _HISTORY: "dictionary+history"}
+_NAMES = {_DICTIONARY: "dictionary", _HISTORY: "history", _DICTIONARY | _HISTORY: "dictionary+history"}
 
 
 class LookupDrafter(Drafter):
     """Drafts from a dictionary, the request's own history, or both; never from a model.
 
-    How far history is to be trusted is learnt from the request itself. A repeat of ``m`` tokens goes on as before with
+    How reliable the history is, is learnt from the request itself. A repeat of ``m`` tokens goes on as before with
     probability ``m / (m + 3)`` at first, later as often as it did.
     """
 
@@ -38,8 +37,8 @@ class LookupDrafter(Drafter):
         Args:
             dictionary: Open dictionary of the target's tokenizer.
             history: Draft from what the request has said before.
-            min_probability: End a proposal before its probability falls below this, 0..1. Higher values
-                draft less and are right more often.
+            min_probability: End a proposal before its probability falls below this, 0..1. Higher values draft less and
+                are right more often.
 
         Raises:
             ValueError: There is nothing to draft from.
@@ -60,25 +59,37 @@ class LookupDrafter(Drafter):
         """Begin after ``prompt`` (token ids); forget everything else."""
         self._state = START
         self._history = History()
-        self._repeat = self._history.repeat  # what of it is long enough to go on with
+        self._repeat = self._history.repeat  # as far as it is usable
         self._acceptance = [Acceptance(m / (m + 3), _PRIOR) for m in range(_LONGEST + 1)]
         if prompt:
             self._remember(prompt)
 
     def propose(self, limit: int) -> Proposal:
-        """Propose a chain of at most ``limit`` tokens; some microseconds."""
+        """A chain of at most ``limit`` tokens; some microseconds."""
         return self._chain(self._state, self._repeat, (), limit)
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
-        """Propose what follows ``tokens``, which another drafter has guessed; at most ``limit`` tokens more."""
+        """What follows ``tokens``, which another drafter has guessed; at most ``limit`` tokens more."""
         state = self._state
         for token in tokens:
             state = self._advance(state, token)
-        return self._chain(state, self._worth_following(self._history.repeat_after(tokens)), tokens, limit)
+        return self._chain(state, self._usable(self._history.repeat_after(tokens)), tokens, limit)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Add committed tokens, and learn how well the history predicted them."""
+        place, length = self._repeat
+        for token in tokens:
+            if not length:
+                break
+            self._acceptance[length].asked += 1
+            if self._copied(place, tokens) != token:
+                break
+            self._acceptance[length].right += 1
+            place, length = place + 1, min(length + 1, _LONGEST)
+        self._remember(tokens)
 
     def _chain(self, state: bytes, repeat: Repeat, begun: Sequence[int], limit: int) -> Proposal:
-        """Chain guesses after what was said and ``begun``."""
-        step, floor, said = self._step, self._min_probability, self._history.tokens
+        """A chain of guesses after the history and ``begun``."""
         place, length = repeat
         first = len(begun)
         tokens = list(begun)
@@ -86,54 +97,36 @@ class LookupDrafter(Drafter):
         probability = 1.0
         asks, sources = True, 0
         while len(probabilities) < limit:
-            found = step(state) if asks else None
-            trust = self._acceptance[length].rate if length else 0.0
-            if found is not None and (not length or _CREDIT * _for_each(found) >= trust):
+            found = self._step(state) if asks else None
+            rate = self._acceptance[length].rate if length else 0.0
+            if found is not None and (not length or _DICTIONARY_DISCOUNT * _for_each(found) >= rate):
                 following, stated, state = found
                 each = stated if len(following) == 1 else _for_each(found)
                 asks, source = self._chained, _DICTIONARY
             elif length:
-                token = said[place] if place < len(said) else tokens[place - len(said)]
-                following, stated, state = (token,), trust, self._advance(state, token)
-                each, source = trust, _HISTORY
+                token = self._copied(place, tokens)
+                following, stated, state = (token,), rate, self._advance(state, token)
+                each, source = rate, _HISTORY
             else:
                 break
             probability *= stated
-            if probability < floor:
+            if probability < self._min_probability:
                 break
             tokens += following
             probabilities += (each,) * len(following)
             sources |= source
-            if length:
-                place, length = self._followed(place, length, following, tokens)
-        return Proposal(
-            tuple(tokens[first : first + limit]), _SOURCES.get(sources, self.name), tuple(probabilities[:limit])
-        )
+            for token in following if length else ():  # the history is no guide where it went on otherwise
+                if token != self._copied(place, tokens):
+                    length = 0
+                    break
+                place, length = place + 1, min(length + 1, _LONGEST)
+        name = _NAMES.get(sources, self.name)
+        return Proposal(tuple(tokens[first : first + limit]), name, tuple(probabilities[:limit]))
 
-    def _followed(self, place: int, length: int, following: Sequence[int], tokens: Sequence[int]) -> tuple[int, int]:
-        """Return where the history goes on after ``following``, and the length of the repeat: 0 where it says else."""
-        said = self._history.tokens
-        for token in following:
-            again = said[place] if place < len(said) else tokens[place - len(said)]
-            if token != again:
-                return place, 0
-            place, length = place + 1, min(length + 1, _LONGEST)
-        return place, length
-
-    def commit(self, tokens: Sequence[int]) -> None:
-        """Add committed tokens, and learn how well the history foretold them."""
-        place, length = self._repeat
-        said = self._history.tokens
-        for token in tokens:
-            if not length:
-                break
-            copied = said[place] if place < len(said) else tokens[place - len(said)]
-            self._acceptance[length].asked += 1
-            if copied != token:
-                break
-            self._acceptance[length].right += 1
-            place, length = place + 1, min(length + 1, _LONGEST)
-        self._remember(tokens)
+    def _copied(self, place: int, tokens: Sequence[int]) -> int:
+        """The token at ``place`` of the history followed by ``tokens``."""
+        history = self._history.tokens
+        return history[place] if place < len(history) else tokens[place - len(history)]
 
     def _remember(self, tokens: Sequence[int]) -> None:
         for token in tokens[-self._max_context :] if self._max_context else ():
@@ -141,14 +134,14 @@ class LookupDrafter(Drafter):
         if self._with_history:
             for token in tokens:
                 self._history.append(int(token))
-            self._repeat = self._worth_following(self._history.repeat)
+            self._repeat = self._usable(self._history.repeat)
 
-    def _worth_following(self, repeat: Repeat) -> Repeat:
-        """Return ``repeat``, its length 0 where it is too short to go on with."""
+    def _usable(self, repeat: Repeat) -> Repeat:
+        """``repeat`` with length 0 where it is too short to go on with."""
         return Repeat(repeat.follower, min(repeat.length, _LONGEST) if repeat.length >= self._shortest else 0)
 
 
 def _for_each(step: Step) -> float:
-    """Return the probability of one token of a continuation."""
+    """The probability of one token of a continuation."""
     each: float = step[1] ** (1 / len(step[0]))
     return each

@@ -1,7 +1,7 @@
 """A draft model that is asked how likely draft ids are: the best of them come from the device, and nothing else."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import DraftContext
 
+if TYPE_CHECKING:
+    from spectool.runtime.drafters.model_source import ModelSource
+
 WIDTH = 1024  # draft tokens that are known at each place: the most probable ones
 _BLOCK = 8  # neighbouring ids that are sifted together
 _Ids = NDArray[np.int32]
@@ -17,10 +20,10 @@ _Floats = NDArray[np.float64]
 
 
 class ModelScorer:
-    """A `ModelSource` as a `translation.drawing.Scorer`: its cache follows the paths."""
+    """A `ModelSource` as a `Scorer`: its cache follows the paths."""
 
-    def __init__(self, source: Any) -> None:
-        """Ask the model of ``source``, a `ModelSource` (which makes scorers, so that its name is not known here)."""
+    def __init__(self, source: "ModelSource") -> None:
+        """Ask the model of ``source``."""
         self._source = source
         self._root: list[int] = []
         self._known: dict[tuple[int, ...], mx.array] = {}  # logits [size] after paths of this proposal
@@ -38,7 +41,7 @@ class ModelScorer:
         return path
 
     def best(self, path: tuple[int, ...], among: _Ids | None = None) -> tuple[_Ids, _Floats]:
-        """Return the best ids after ``path``; where that is new, a pass feeds what of it is not in the cache."""
+        """The best ids after ``path``; where that is new, a pass feeds what of it is not in the cache."""
         scores = self._known.get(path)
         if scores is None:
             source, text = self._source, [*self._root, *path]
@@ -57,12 +60,12 @@ class ModelScorer:
         return np.array(ids, np.int32), np.array(scores, np.float64)
 
     def score(self, path: tuple[int, ...], token: int) -> float:
-        """Return the logit of ``token`` after a path that is known."""
+        """The logit of ``token`` after a path that is known."""
         return float(self._known[path][token])
 
 
 def _best(scores: mx.array) -> tuple[mx.array, mx.array]:
-    """Return the places of the `WIDTH` best scores, in any order, and these; lazy.
+    """The places of the `WIDTH` best scores, in any order, and these; lazy.
 
     The best are found in those blocks of neighbours whose best ones are: much less than sorting all of them.
     """

@@ -4,8 +4,8 @@
     text      BOS if any, and the present context; the cache is taken back to what both begin with
 
 The healing comparison costs no pass of its own. The first pass of a cycle feeds at least the last two tokens of the
-text. It gives p(. | all but the last) and p(. | all). A healed token then takes the last context token's place in the
-cache. k draft tokens take k passes, and a long new context some of its own.
+text, which gives p(. | all but the last) and p(. | all). A healed token then takes the last context token's place in
+the cache. k draft tokens take k passes, and a long new context some of its own.
 """
 
 import math
@@ -20,12 +20,12 @@ from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import ids as evaluated
-from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, allow_any
+from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Scorer, allow_any
 
-_TOGETHER = 32  # new context tokens whose logits are computed with the last one's rather than fed before
+_AT_ONCE = 32  # new context tokens whose logits are computed with the last one's rather than fed before
 
 
-class _Choice(NamedTuple):
+class _Candidates(NamedTuple):
     """Candidates for the first token, lazy."""
 
     healed: bool  # whether they replace the last context token
@@ -42,7 +42,7 @@ class ModelSource(DraftSource):
         passes: Forward passes so far; more than 32 new context tokens take passes of their own,
             one for each ``prefill_step_size``.
         fed_tokens: Tokens fed in them.
-        size: Ids that may be drafted.
+        size: Number of ids that may be drafted.
         agreed: Leading tokens of the cache that the previous context had, too.
     """
 
@@ -64,23 +64,20 @@ class ModelSource(DraftSource):
         Args:
             model: The draft model.
             bos: Fed before a context that does not begin with it.
-            size: Number of its tokenizer's ids; further rows of the model are never drafted. None
-                for all rows.
-            most_asked: Plain and healed candidates, each, that ``constraint.allows`` is asked
-                about before the source gives up.
+            size: Number of its tokenizer's ids; further rows of the model are never drafted. None for all rows.
+            most_asked: Plain and healed candidates, each, that ``constraint.allows`` is asked about before the source
+                gives up.
             min_probability: Make no further pass for drafts that are all right with less than this, 0..1. Above 0
                 each draft token is evaluated by itself.
             prefill_step_size: Context tokens in one pass.
         """
-        self.passes = 0
-        self.fed_tokens = 0
+        self.passes = self.fed_tokens = self.agreed = 0
         self.cache = DraftCache(model, prefill_step_size)
         self._bos = bos
         self._most_asked = most_asked
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._rows = vocabulary_size(model)
         self.size = self._rows if size is None else min(size, self._rows)
-        self.agreed = 0
         self._mask_of: NDArray[np.bool_] | None = None
         self._mask: mx.array | None = None
 
@@ -88,8 +85,8 @@ class ModelSource(DraftSource):
         """Begin a text."""
         self.agreed = 0
 
-    def scorer(self) -> Any:
-        """Return what says how likely draft ids are."""
+    def scorer(self) -> Scorer:
+        """What says how likely draft ids are."""
         from spectool.runtime.drafters.model_scorer import ModelScorer
 
         return ModelScorer(self)
@@ -106,18 +103,18 @@ class ModelSource(DraftSource):
         logits = self.feed_text(text, constraint.extensions.size > 0)
         if len(logits) == 1 and constraint.first is None and constraint.allows is allow_any:
             return self._chain(*self._best(logits), limit), False
-        choices = self._choices(logits, constraint, text[-1])
-        found = next((best for best in self._best_first(choices) if constraint.allows(*best[:2])), None)
+        candidates = self._candidates(logits, constraint, text[-1])
+        found = next((best for best in self._best_first(candidates) if constraint.allows(*best[:2])), None)
         if found is None:
             return [], False
         first, healed, score = found
-        likely = score - mx.logsumexp(mx.concatenate([choice.scores for choice in choices]))
+        likely = score - mx.logsumexp(mx.concatenate([part.scores for part in candidates]))
         # A recurrent state goes back further than by the replaced token: what was before it is fed again.
-        again = text[self.rewind(len(text) - 1) : -1] if healed else []
-        return self._chain(mx.array([first]), likely, limit, again), healed
+        refeed = text[self.rewind(len(text) - 1) : -1] if healed else []
+        return self._chain(mx.array([first]), likely, limit, refeed), healed
 
     def compare(self, context: DraftContext) -> list[int]:
-        """Return the text of a context, and note how much of it is what was fed."""
+        """The text of a context; note how much of it is what was fed."""
         begun = self._bos is None or (len(context.ids) > 0 and context.ids[0] == self._bos)
         text = list(context.ids) if begun else [self._bos or 0, *context.ids]
         same = min(self.agreed, context.kept + len(text) - len(context.ids))
@@ -144,7 +141,7 @@ class ModelSource(DraftSource):
         last = 2 if healing and len(text) > 1 and text[-1] < self.size else 1
         new = text[self.rewind(min(self.agreed, len(text) - last)) :]
         require_tokens("draft model", new, self._rows)
-        if len(new) > _TOGETHER:
+        if len(new) > _AT_ONCE:
             early, new = new[:-last], new[-last:]
             self.passes += self.cache.prefill(early)
             self.fed_tokens += len(early)
@@ -159,85 +156,84 @@ class ModelSource(DraftSource):
         self.fed_tokens += tokens.size
         return self.cache.feed(tokens)[:, : self.size].astype(mx.float32)
 
-    def _choices(self, logits: mx.array, constraint: Constraint, last: int) -> list[_Choice]:
-        """Return the plain and the healed candidates that the constraint's ids leave.
+    def _candidates(self, logits: mx.array, constraint: Constraint, last: int) -> list[_Candidates]:
+        """The plain and the healed candidates that the constraint's ids leave.
 
         ``logits`` are what `feed_text` returns for a text that ends with the token ``last``.
         """
-        choices, healing = [], len(logits) == 2
-        # Only plain and healed candidates together need a common scale.
-        scores = logits - mx.logsumexp(logits, axis=-1, keepdims=True) if healing else logits
-        plain = scores[-1] + scores[0, last] if healing else scores[-1]
+        if len(logits) == 1:
+            plain = logits[0]
+        else:  # only plain and healed candidates together need a common scale
+            before, after = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+            plain = after + before[last]
         if constraint.first is None:
-            choices.append(_Choice(False, None, self._masked(plain)))
+            found = [_Candidates(False, None, self._masked(plain))]
         else:
             tokens = self._allowed(constraint.first, constraint.within)
-            choices.append(_Choice(False, tokens, plain[tokens]))
-        if healing:
+            found = [_Candidates(False, tokens, plain[tokens])]
+        if len(logits) == 2:
             tokens = self._allowed(constraint.extensions, constraint.within)
-            choices.append(_Choice(True, tokens, scores[0][tokens]))
-        return [choice for choice in choices if choice.scores.size]
+            found.append(_Candidates(True, tokens, before[tokens]))
+        return [part for part in found if part.scores.size]
 
-    def _best_first(self, choices: list[_Choice]) -> Iterator[tuple[int, bool, float]]:
-        """Yield candidates, whether they are healed, and scores: the best one, and others only when that is refused."""
-        begun = None
+    def _best_first(self, candidates: list[_Candidates]) -> Iterator[tuple[int, bool, float]]:
+        """Yield tokens, whether they are healed, and scores: the best one, and others only when that is refused."""
+        refused = None
         for count in (1, self._most_asked):
             tops = []
-            for choice in choices:
+            for part in candidates:
                 if count == 1:
-                    places = mx.argmax(choice.scores, keepdims=True)
+                    places = mx.argmax(part.scores, keepdims=True)
                 else:
-                    number = min(count, choice.scores.size)
-                    places = mx.argpartition(-choice.scores, kth=number - 1)[:number]
-                tokens = places if choice.tokens is None else choice.tokens[places]
-                tops.append((tokens, choice.scores[places]))
+                    number = min(count, part.scores.size)
+                    places = mx.argpartition(-part.scores, kth=number - 1)[:number]
+                tops.append((places if part.tokens is None else part.tokens[places], part.scores[places]))
             mx.eval(tops)
             ranked = sorted(
-                (-score, choice.healed, token)
-                for choice, (tokens, scores) in zip(choices, tops, strict=True)
+                (-score, part.healed, token)
+                for part, (tokens, scores) in zip(candidates, tops, strict=True)
                 for token, score in zip(evaluated(tokens), np.array(scores).tolist(), strict=True)
                 if score > -np.inf
             )
             for score, healed, token in ranked[:1] if count == 1 else ranked:
-                if (token, healed) != begun:
+                if (token, healed) != refused:
                     yield token, healed, -score
-                begun = begun or (token, healed)
+                refused = refused or (token, healed)
 
-    def _chain(self, first: mx.array, likely: mx.array, limit: int, again: Sequence[int] = ()) -> list[int]:
-        """Feed ``again`` and ``first`` [1], of log-probability ``likely``; return it and what follows.
+    def _chain(self, first: mx.array, likely: mx.array, limit: int, refeed: Sequence[int] = ()) -> list[int]:
+        """Feed ``refeed`` and ``first`` [1], of log-probability ``likely``; return it and what follows.
 
         All of it is chained on the device and evaluated once, unless its probability decides where it ends.
         """
-        drafts, feed = [first], mx.concatenate([mx.array(list(again), dtype=first.dtype), first]) if again else first
+        drafts = [first]
+        feed = mx.concatenate([mx.array(list(refeed), dtype=first.dtype), first]) if refeed else first
         while len(drafts) < limit and (self._least == -math.inf or float(likely) >= self._least):
             feed, added = self._best(self.run(feed))
             drafts.append(feed)
             likely = likely + added
         tokens = evaluated(mx.concatenate(drafts))
         if len(drafts) > 1:
-            self.cache.tokens += [*again, *tokens[:-1]]
+            self.cache.tokens += [*refeed, *tokens[:-1]]
         return tokens
 
     def _best(self, logits: mx.array) -> tuple[mx.array, mx.array]:
-        """Return the most probable token [1] after the last of ``logits`` [tokens, size], and log p [] of it; lazy."""
+        """The most probable token [1] after the last of ``logits`` [tokens, size], and log p [] of it; lazy."""
         scores = self._masked(logits[-1])
         return mx.argmax(scores, keepdims=True), mx.max(scores) - mx.logsumexp(scores)
 
-    def _allowed(self, tokens: NDArray[np.int32], within: NDArray[np.bool_] | None) -> mx.array:
-        """Return those of ``tokens`` that the model has and the mask admits."""
-        tokens = tokens[tokens < (self.size if within is None else min(self.size, len(within)))]
-        return mx.array(tokens if within is None else tokens[within[tokens]])
+    def _allowed(self, tokens: NDArray[np.int32], mask: NDArray[np.bool_] | None) -> mx.array:
+        """Those of ``tokens`` that the model has and the mask admits."""
+        tokens = tokens[tokens < (self.size if mask is None else min(self.size, len(mask)))]
+        return mx.array(tokens if mask is None else tokens[mask[tokens]])
 
     def _masked(self, scores: mx.array) -> mx.array:
-        """Return scores [size] with -inf outside the mask, if there is one."""
+        """Scores [size] with -inf outside the mask, if there is one."""
         return scores if self._mask is None else mx.where(self._mask, scores, -mx.inf)
 
-    def _set_mask(self, within: NDArray[np.bool_] | None) -> bool:
+    def _set_mask(self, mask: NDArray[np.bool_] | None) -> bool:
         """Take the mask to the device, unless it is there; return whether it admits anything."""
-        if within is not self._mask_of:
-            self._mask_of, self._mask = within, None
-            if within is not None and within[: self.size].any():
-                whole = np.zeros(self.size, dtype=bool)
-                whole[: len(within)] = within[: self.size]
-                self._mask = mx.array(whole)
-        return within is None or self._mask is not None
+        if mask is not self._mask_of:
+            self._mask_of, self._mask = mask, None
+            if mask is not None and mask[: self.size].any():
+                self._mask = mx.array(np.append(mask, np.zeros(self.size, bool))[: self.size])
+        return mask is None or self._mask is not None

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 class TranslatedDrafter(Drafter):
-    """Proposes what a model with another tokenizer guesses.
-
-    Attributes:
-        name: Name in statistics.
-    """
+    """Proposes what a model with another tokenizer guesses."""
 
     def __init__(
         self,
@@ -35,14 +31,13 @@ class TranslatedDrafter(Drafter):
         Args:
             source: Model over draft ids.
             translator: Strategy between its ids and the target's.
-            num_draft_tokens: Draft tokens guessed in a cycle at most; None: as many as target tokens are asked
-                for, and never more. They may become more of these, or fewer.
+            num_draft_tokens: Maximum number of draft tokens in a cycle; None: as many as target tokens are asked for,
+                and never more. They may become more of these, or fewer.
             name: Name in statistics; the strategy's where none is given.
         """
         self.name = name or translator.name
         self.costs_a_pass, self.cache = source.costs_a_pass, source.cache
-        self._source = source
-        self._translator = translator
+        self._source, self._translator = source, translator
         self._num_draft_tokens = num_draft_tokens
         self._drawn: DrawnDrafts | None = None
         self._tokens: list[int] = []  # committed target ids
@@ -65,7 +60,7 @@ class TranslatedDrafter(Drafter):
             self._translator.commit(prompt)
 
     def propose(self, limit: int) -> Proposal:
-        """Return the translated draft, cut to ``limit`` target tokens; nothing is guessed where that is 0."""
+        """The translated draft, cut to ``limit`` target tokens; nothing is guessed where that is 0."""
         if limit <= 0:
             return Proposal((), self.name)
         count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)

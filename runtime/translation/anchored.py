@@ -6,51 +6,42 @@
     proposal                  d3' d4 d5               healed: d3' begins with d3's bytes and goes beyond
                                     | t4 | t5 | t6 |  target ids of what lies beyond the frontier
 
-Three steps, each of which can be switched off for comparison (docs/design.md): canonical resync, healing,
-head absorption.
+Three steps, each of which can be switched off for comparison (docs/design.md): the draft's view is kept canonical
+(resync), the draft may replace its last token by a longer one (healing), and its first token may not merge into the
+token that the target has just committed (head absorption).
+
+A draft begins with the *overlap*: bytes that the target has committed and the draft says again, those of a replaced
+token and those of an unfinished character. What is translated are the bytes after it.
 """
 
-import codecs
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import NONE, Alignment, IdLists
-from spectool.runtime.decoding.drafter import accepted_length
-from spectool.runtime.translation.protocol import NO_IDS, Allows, Constraint, DraftContext, allow_any
-from spectool.tokenization.incremental.by_ids import CanonicalIds, Change, TokenRun
-from spectool.tokenization.incremental.by_text import CanonicalText, recent, whole_characters
+from spectool.runtime.translation.draft_view import DraftView
+from spectool.runtime.translation.protocol import NO_IDS, Constraint, DraftContext, allow_any
+from spectool.tokenization.incremental.by_ids import CanonicalIds, TokenRun
+from spectool.tokenization.incremental.by_text import CanonicalText, whole_characters
 from spectool.tokenization.surfaces import Surfaces
 from spectool.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from spectool.runtime.translation.spelling import Speller
+    from spectool.runtime.translation.token_rows import TokenRows
 
-
-_MANY = 64  # tokens, or bytes of one, from which on text is encoded instead of joined
-_TOGETHER = 4096  # tokens that are encoded at once, at most
-
-
-class _Place(NamedTuple):
-    """Where the translator stands; replaced, never changed."""
-
-    draft_begin: int = 0  # draft ids before the present text
-    target_begin: int = 0  # committed ids before it
-    begun: bool = False  # the draft's view of it has begun
-    pending: bytes = b""  # bytes of an unfinished character
-    text: bytes = b""  # the text's last words but for the pending bytes; kept only for a draft without the lemma
+_MANY = 64  # tokens from which on a prompt is encoded instead of joined
+_AT_ONCE = 4096  # tokens of a prompt that are encoded at once: another thread waits for that long
 
 
 class AnchoredTranslator:
     """Translates between two vocabularies without losing the target's boundaries.
 
-    A text is what stands between two special tokens; specials are mapped by role and left out
-    where the other side has none.
+    A text is what stands between two special tokens; these are mapped by role and left out where the other side has
+    no such token.
     """
 
     name = "anchored"
@@ -84,16 +75,14 @@ class AnchoredTranslator:
         self._draft_engine = alignment.draft.engine(draft)
         self._target_engine = alignment.target.engine(target)
         self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
-        self._spelled, self._to_draft = alignment.target.spellings, alignment.target.counterpart
-        self._prefix_index = alignment.prefix_index
-        self._space = Surfaces.of(target.surfaces).first(b" ")
-        # Spellings met so far, of tokens of whole characters: in target ids, in draft ids.
-        self._plain: dict[int, TokenRun] = {}
-        self._groups: dict[tuple[int, ...], TokenRun | None] = {}
-        self._back: dict[int, TokenRun] = {}
-        self._surplus: dict[tuple[int, int], tuple[int, ...]] = {}
-        self._ranges: dict[bytes, NDArray[np.int32]] = {}
-        self._speller: Callable[..., Speller] | None = None
+        self._to_draft, self._prefix_index = alignment.target.counterpart, alignment.prefix_index
+        self._view = DraftView(self._draft_engine, alignment.target.spellings, draft.edges.leading_space, resync)
+        # What was looked up so far: spellings of draft tokens, of their ends, and draft ids by prefix.
+        self._runs: dict[int, TokenRun | None] = {}
+        self._after_overlap: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._by_prefix: dict[bytes, NDArray[np.int32]] = {}
+        self._row_table: NDArray[np.int32] | None = None
+        self._spelled_rows: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]] = {}
         self.start()
 
     @property
@@ -105,303 +94,205 @@ class AnchoredTranslator:
         """Begin a text; forget any earlier one."""
         self._calls_before = self._draft_engine.string_calls + self._target_engine.string_calls
         self._committed: list[int] = []
-        self._ids: list[int] = []
-        self._kept = 0
-        self._place = _Place()
+        self._begin = 0  # committed ids before the present text
+        self._view.start()
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Take note of committed target ids and bring the draft's view up to them.
-
-        Each costs some microseconds. Those of a prompt are encoded together, `_TOGETHER` at a time: what a thread waits
-        for, and as often as it can be interrupted.
-        """
+        """Bring the draft's view up to committed target ids: some microseconds each, less for those of a prompt."""
         if len(tokens) < _MANY or not self._resync:
             self._commit_each(tokens)
             return
-        for spells, group in groupby(tokens, self._spells):
+        for has_bytes, group in groupby(tokens, lambda token: bool(self._bytes(self._target, token))):
             run = list(group)
-            commit = self._commit_together if spells and len(run) >= _MANY else self._commit_each
-            for first in range(0, len(run), _TOGETHER):
-                commit(run[first : first + _TOGETHER])
+            if not has_bytes or len(run) < _MANY:
+                self._commit_each(run)
+                continue
+            for first in range(0, len(run), _AT_ONCE):
+                part = run[first : first + _AT_ONCE]
+                self._view.append_bytes(self._as_said(b"".join(map(self._target.surfaces.__getitem__, part))))
+                self._committed += part
 
-    def _spells(self, token: int) -> bool:
-        """Return whether a target id has bytes."""
-        return token < self._target.size and bool(self._target.surfaces[token])
-
-    def _commit_each(self, tokens: Sequence[int]) -> None:
+    def _commit_each(self, tokens: Iterable[int]) -> None:
         """Commit target ids one by one."""
-        engine, ids = self._draft_engine, self._ids
+        view, committed = self._view, self._committed
         for token in tokens:
-            place = self._place
-            run = self._back.get(token) if place.begun and not place.pending else None
-            if run is not None and isinstance(engine, CanonicalIds):
-                start, tail = engine.append(ids, run, 0, place.draft_begin)
+            if view.append_known(token):
+                committed.append(token)
+            elif data := self._bytes(self._target, token):
+                view.append_token(token, self._as_said(data))
+                committed.append(token)
             else:
-                (start, tail), self._place = self._commit_with_care(token)
-            self._committed.append(token)
-            self._change(start, tail)
+                view.append_special(self._counterpart(self._to_draft, token))
+                committed.append(token)
+                self._begin = len(committed)
 
-    def _commit_together(self, tokens: Sequence[int]) -> None:
-        """Commit target ids that have bytes; one by one where these are no text."""
-        data = self._place.pending + self._unstarted(b"".join(map(self._target.surfaces.__getitem__, tokens)))
-        try:
-            codecs.utf_8_decode(data)
-        except UnicodeDecodeError:
-            self._commit_each(tokens)
-            return
-        change, self._place = self._append(data)
-        self._committed += tokens
-        self._change(*change)
+    @property
+    def _at_start(self) -> bool:
+        """Whether nothing of the present text is committed."""
+        return len(self._committed) == self._begin
 
-    def _append(self, data: bytes) -> tuple[Change, _Place]:
-        """Return what follows from bytes behind the draft's view, pending ones among them."""
-        place, ids, engine = self._place, self._ids, self._draft_engine
-        whole = whole_characters(data)
-        after = place._replace(begun=place.begun or whole > 0, pending=data[whole:])
-        if not whole:
-            return (len(ids), []), after
-        data = data[:whole]
-        if isinstance(engine, CanonicalText):
-            change = engine.join(ids, place.text, data, place.draft_begin)
-            return change, after._replace(text=recent(place.text + data))
-        prefix = b" " if self._draft.edges.leading_space and not place.begun else b""
-        append = engine.join_bytes if len(data) < _MANY else engine.join_text
-        return append(ids, prefix + data, begin=place.draft_begin), after
-
-    def _unstarted(self, data: bytes) -> bytes:
-        """Return the bytes of the next tokens without the artificial space, where they begin a text."""
-        first = len(self._committed) == self._place.target_begin
-        return data.removeprefix(b" ") if first and self._target.edges.leading_space else data
-
-    def _change(self, start: int, tail: Sequence[int]) -> None:
-        """Let the draft's view go on with ``tail`` from ``start`` on."""
-        if start < self._kept:
-            self._kept = min(self._kept, start + accepted_length(self._ids[start:], tail))
-        self._ids[start:] = tail
+    def _as_said(self, data: bytes) -> bytes:
+        """The bytes of the next committed tokens, without the space that the target puts before a text."""
+        return data.removeprefix(b" ") if self._target.edges.leading_space and self._at_start else data
 
     def draft_context(self) -> DraftContext:
-        """Return the committed text, but for an unfinished character, in canonical draft ids."""
-        kept, self._kept = self._kept, len(self._ids)
-        return DraftContext(self._ids, kept)
+        """The committed text, but for an unfinished character, in canonical draft ids."""
+        return self._view.context()
 
     def constraint(self) -> Constraint:
-        """Return what a first draft token must begin with and may not merge with."""
-        extensions = NO_IDS
-        last = self._draft.surfaces[self._ids[-1]] if len(self._ids) > self._place.draft_begin else b""
-        if self._heal and last:
-            extensions = self._beginning_with(last + self._place.pending)
-        first = self._beginning_with(self._unseen()) if self._place.pending else None
-        allows: Allows = allow_any
-        if self._head and not self._place.pending and not isinstance(self._target_engine, CanonicalText):
-            allows = self._respects_boundary
-        return Constraint(extensions, first, None, allows)
+        """What a first draft token must begin with and may not merge with."""
+        healed, pending = NO_IDS, self._view.pending
+        if self._heal and (last := self._last()):
+            healed = self._beginning_with(last + pending)
+        first = self._beginning_with(self._overlap(False)) if pending else None
+        checked = self._head and not pending and isinstance(self._target_engine, CanonicalIds)
+        return Constraint(healed, first, None, self._respects_boundary if checked else allow_any)
 
-    def speller(self) -> "Speller | None":
-        """Return what spells single draft tokens at the present frontier; None for a target without the lemma."""
+    def token_rows(self) -> "TokenRows | None":
+        """What single draft tokens say at the present frontier; None for a target without the merge-site lemma."""
+        from spectool.runtime.translation.token_rows import TokenRows, spelling_table
+
         if isinstance(self._target_engine, CanonicalText):
             return None
-        if self._speller is None:
-            from spectool.runtime.translation.spelling import Speller, spelling_table
-
-            inside, surfaces = self._proposed.inside, self._draft.surfaces
+        inside, surfaces = self._proposed.inside, self._draft.surfaces
+        if self._row_table is None:
             assert isinstance(inside, IdLists) and isinstance(surfaces, Surfaces)  # mapped
-            table = spelling_table(inside, self._to_target, surfaces)
-            self._speller = partial(Speller, table, surfaces, self._target_engine, {})
-        place = self._place
-        start = self._proposed.text_start if len(self._committed) == place.target_begin else None
-        first = self._head and not place.pending
-        behind = self._behind(False), self._behind(True) if len(self._ids) > place.draft_begin else b""
-        return self._speller(self._committed, place.target_begin, behind, start, first, self._head)
+            self._row_table = spelling_table(inside, self._to_target, surfaces)
+        return TokenRows(
+            table=self._row_table,
+            surfaces=surfaces,
+            engine=self._target_engine,
+            known=self._spelled_rows,
+            committed=self._committed,
+            begin=self._begin,
+            overlaps=(self._overlap(False), self._overlap(True) if len(self._view.ids) > self._view.begin else b""),
+            text_start=self._proposed.text_start if self._at_start else None,
+            check_first=self._head and not self._view.pending,
+            check=self._head,
+        )
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
-        """Return the target ids of what draft ids say beyond the frontier."""
-        engine, place = self._target_engine, self._place
-        if isinstance(engine, CanonicalText):
-            return self._through_text(engine, drafts, healed)
-        # They are appended to the committed ids themselves, and taken off again whatever happens.
-        ids, floor = self._committed, len(self._committed)
-        runs = self._token_runs(engine, drafts, healed) if place.begun and not place.pending else None
-        try:
-            if runs is None:
-                behind = self._behind(healed, self._surface(drafts[0]) if drafts else b"")
-                self._translate_with_care(engine, ids, drafts, behind)
-            else:
-                engine.extend(ids, runs, floor, place.target_begin)
-            return ids[floor:]
-        finally:
-            del ids[floor:]
+        """The target ids of what draft ids say beyond the frontier.
 
-    def _token_runs(self, engine: CanonicalIds, drafts: Sequence[int], healed: bool) -> list[TokenRun] | None:
-        """Return the spellings of drafts one after the other, tokens that split a character taken together.
-
-        Returns:
-            None where drafts have to be looked at with care. An unfinished character at the end is left out.
+        An unfinished character at the end is left out, and so is what follows a special token. A draft that
+        contradicts the committed bytes says nothing.
         """
+        runs = self._token_runs(drafts, healed)
+        if runs is not None:
+            return self._joined(runs)
+        end = next((place for place, token in enumerate(drafts) if not self._bytes(self._draft, token)), len(drafts))
+        said = b"".join(map(self._draft.surfaces.__getitem__, drafts[:end]))
+        overlap = self._overlap(healed, said)
+        if not said.startswith(overlap):
+            return []
+        ids, complete = self._target_ids(said[len(overlap) :])
+        return ids + self._counterpart(self._to_target, drafts[end]) if complete and end < len(drafts) else ids
+
+    def _token_runs(self, drafts: Sequence[int], healed: bool) -> list[TokenRun] | None:
+        """The spellings of drafts one after the other; None where bytes have to be looked at."""
+        engine = self._target_engine
+        if isinstance(engine, CanonicalText) or not self._view.begun or self._view.pending:
+            return None
         runs: list[TokenRun] = []
         if healed and drafts:
-            first = self._beyond(drafts[0], len(self._draft.surfaces[self._ids[-1]]))
+            first = self._ids_after_overlap(drafts[0], len(self._last()))
             if not first:
                 return None
             runs.append(engine.token_run(first))
             drafts = drafts[1:]
-        known = list(map(self._plain.get, drafts))
-        if all(known):
-            return [*runs, *known]  # type: ignore[list-item]  # none of them is None
-        group: tuple[int, ...] = ()
-        for token, run in zip(drafts, known, strict=True):
-            if run is None or group:
-                group += (token,)
-                run = self._groups[group] if group in self._groups else self._spell_group(engine, group)
-                if run is None:
-                    if not self._surface(token):
-                        return None
-                    continue
-                group = ()
-            runs.append(run)
-        if group:  # an unfinished character; what stands before it counts
-            data = b"".join(map(self._surface, group))
-            if whole := whole_characters(data):
-                runs.append(engine.token_run(engine.spell(data[:whole])))
-        return runs
+        known = list(map(self._runs.get, drafts))
+        if not all(known):
+            known = list(map(self._token_run, drafts))
+        return None if None in known else [*runs, *known]  # type: ignore[list-item]  # none of them is None
 
-    def _spell_group(self, engine: CanonicalIds, group: tuple[int, ...]) -> TokenRun | None:
-        """Return the spelling of draft tokens that together are whole characters, None for others."""
-        data = b"".join(map(self._surface, group))
-        whole = all(map(self._surface, group)) and whole_characters(data) == len(data)
-        found = None
-        if whole:
-            ids = self._proposed.inside[group[0]] if len(group) == 1 else ()
-            found = engine.token_run(ids or engine.spell(data))
-        if found and len(group) == 1:
-            self._plain[group[0]] = found
-        else:
-            self._groups[group] = found
+    def _token_run(self, token: int) -> TokenRun | None:
+        """The spelling of a draft token; None for one that splits a character, and for special ones."""
+        found = self._runs.get(token)
+        if found is None and token not in self._runs:
+            assert isinstance(self._target_engine, CanonicalIds)
+            spelling = self._proposed.inside[token] if self._bytes(self._draft, token) else ()
+            found = self._runs[token] = self._target_engine.token_run(spelling) if spelling else None
         return found
 
-    def _translate_with_care(self, engine: CanonicalIds, ids: list[int], drafts: Sequence[int], behind: bytes) -> None:
-        """Append to ``ids`` what drafts say behind ``behind``, which they begin with and the target has committed.
+    def _joined(self, runs: list[TokenRun]) -> list[int]:
+        """The canonical ids of several spellings after the committed ids."""
+        assert isinstance(self._target_engine, CanonicalIds)
+        # They are appended to the committed ids themselves, and taken off again even if that fails.
+        ids, floor = self._committed, len(self._committed)
+        try:
+            self._target_engine.extend(ids, runs, floor, self._begin)
+            return ids[floor:]
+        finally:
+            del ids[floor:]
 
-        Among them are special tokens, parts of characters, or tokens that were not met before.
-        """
-        floor, begin = len(ids), self._place.target_begin
-        carried = b""  # an unfinished character
-        for place, token in enumerate(drafts):
-            surface = self._surface(token)
-            if not surface:
-                ids += [] if carried else self._counterpart(token)
-                break
-            if behind.startswith(surface):
-                behind = behind[len(surface) :]
-                continue
-            if not surface.startswith(behind):  # says something else than what is committed
-                break
-            if behind:
-                spelling = self._beyond(token, len(behind))
-                surface, behind = surface[len(behind) :], b""
-            elif place == 0 and floor == begin:
-                spelling = self._proposed.text_start[token]
-                surface = self._at_start(surface)
-            else:
-                spelling = self._proposed.inside[token]
-            if spelling and not carried:
-                if len(ids) > floor and ids[-1] == self._space:
-                    ids.pop()
-                    spelling = self._proposed.after_space[token]
-                start, tail = engine.join(ids, spelling, floor, begin)
-            else:
-                carried += surface
-                whole = whole_characters(carried)
-                if not whole:
-                    continue
-                start, tail = engine.join_bytes(ids, carried[:whole], floor, begin)
-                carried = carried[whole:]
-            ids[start:] = tail
+    def _target_ids(self, data: bytes) -> tuple[list[int], bool]:
+        """The target ids of bytes after the committed ones, and whether they are those of all bytes."""
+        engine = self._target_engine
+        if not data:
+            return [], True
+        if self._at_start and self._draft.edges.leading_space:
+            data = data.removeprefix(b" ")
+        if isinstance(engine, CanonicalText):
+            from spectool.runtime.translation.through_text import CONTEXT, ids_after
 
-    def _through_text(self, engine: CanonicalText, drafts: Sequence[int], healed: bool) -> list[int]:
-        """Translate for a target without the lemma: encode the text beyond the frontier."""
-        from spectool.runtime.translation.through_text import CONTEXT, Frontier, beyond
+            recent = self._committed[max(self._begin, len(self._committed) - CONTEXT - 1) :]
+            return ids_after(engine, self._target, recent, self._view.pending, data)
+        whole = whole_characters(data)
+        text = b" " + data[:whole] if self._at_start and self._target.edges.leading_space else data[:whole]
+        floor = len(self._committed)
+        start, tail = engine.join_bytes(self._committed, text, floor, self._begin)
+        return list(tail[floor - start :]), whole == len(data)
 
-        end = next((place for place, token in enumerate(drafts) if not self._surface(token)), len(drafts))
-        place, said = self._place, b"".join(map(self._surface, drafts[:end]))
-        recent = self._committed[max(place.target_begin, len(self._committed) - CONTEXT - 1) :]
-        frontier = Frontier(self._draft, self._target, recent, place.pending)
-        ids, whole = beyond(frontier, engine, said, self._behind(healed, said))
-        return ids + self._counterpart(drafts[end]) if whole and end < len(drafts) else ids
+    def _bytes(self, tokenizer: Tokenizer, token: int) -> bytes:
+        """The bytes of a token; none of special tokens and of ids that the tokenizer does not have."""
+        return tokenizer.surfaces[token] if token < tokenizer.size else b""
 
-    def _commit_with_care(self, token: int) -> tuple[Change, _Place]:
-        """Return what committing a special token, the first of a text, a part of a character, or a new one changes."""
-        place, ids = self._place, self._ids
-        if not self._spells(token):
-            counterpart = int(self._to_draft[token]) if token < self._target.size else NONE
-            known = [] if counterpart == NONE else [counterpart]
-            return (len(ids), known), _Place(len(ids) + len(known), len(self._committed) + 1)
-        first = len(self._committed) == place.target_begin
-        data = place.pending + self._unstarted(self._target.surfaces[token])
-        engine = self._draft_engine
-        if isinstance(engine, CanonicalIds) and data and not place.pending and (place.begun or first):
-            spelling = (self._spelled.inside if place.begun else self._spelled.text_start)[token]
-            if spelling and place.begun and self._resync:
-                self._back[token] = engine.token_run(spelling)
-            if spelling:  # only whole characters have one
-                change = engine.join(ids, spelling, begin=place.draft_begin) if self._resync else (len(ids), spelling)
-                return change, place._replace(begun=True)
-        return self._append(data)
-
-    def _at_start(self, surface: bytes) -> bytes:
-        """Exchange the artificial space that the draft puts before a text for the target's."""
-        if self._draft.edges.leading_space:
-            surface = surface.removeprefix(b" ")
-        return b" " + surface if self._target.edges.leading_space else surface
-
-    def _surface(self, token: int) -> bytes:
-        """Return the bytes of a draft token; none for special ones and for those beyond the tokenizer."""
-        return self._draft.surfaces[token] if token < self._draft.size else b""
-
-    def _counterpart(self, token: int) -> list[int]:
-        """Return the target's counterpart of a special draft token, if it has one."""
-        counterpart = int(self._to_target[token]) if token < self._draft.size else NONE
+    def _counterpart(self, table: NDArray[np.int32], token: int) -> list[int]:
+        """The other side's counterpart of a special token, if it has one."""
+        counterpart = int(table[token]) if token < len(table) else NONE
         return [] if counterpart == NONE else [counterpart]
 
-    def _behind(self, healed: bool, said: bytes = b" ") -> bytes:
-        """Return the bytes that a draft begins with and the target has committed already; ``said`` is the draft's."""
-        last = self._draft.surfaces[self._ids[-1]] if healed else b""
-        return last + self._unseen(said)
+    def _last(self) -> bytes:
+        """The bytes of the last draft token of the present text."""
+        view = self._view
+        return self._draft.surfaces[view.ids[-1]] if len(view.ids) > view.begin else b""
 
-    def _unseen(self, said: bytes = b" ") -> bytes:
-        """Return committed bytes that the draft has not seen: an unfinished character, and an artificial space.
+    def _overlap(self, healed: bool, said: bytes = b" ") -> bytes:
+        """The committed bytes that a draft, whose bytes are ``said``, begins with.
 
-        A draft need not write such a space: a text that begins with an added token has none.
+        Where the target has committed nothing but its own artificial space, the draft says that again if it begins
+        with a space. It need not: a text that begins with an added token has none.
         """
-        place = self._place
-        if place.begun or not self._draft.edges.leading_space or len(self._committed) == place.target_begin:
-            return place.pending
-        return (b" " if said.startswith(b" ") else b"") + place.pending
+        view = self._view
+        space = not view.begun and self._draft.edges.leading_space and not self._at_start and said.startswith(b" ")
+        return (self._last() if healed else b"") + (b" " if space else b"") + view.pending
 
     def _respects_boundary(self, token: int, healed: bool) -> bool:
-        """Return whether a first draft token leaves the last committed target token as it is."""
-        assert not isinstance(self._target_engine, CanonicalText)
-        if not self._surface(token):
+        """Whether a first draft token leaves the last committed target token as it is."""
+        assert isinstance(self._target_engine, CanonicalIds)
+        said = self._bytes(self._draft, token)
+        if not said:
             return True
-        overlap = len(self._behind(healed, self._surface(token)))
-        spelling = self._beyond(token, overlap) if overlap else self._proposed.inside[token]
-        return self._target_engine.boundary_holds(self._committed, spelling, self._place.target_begin)
+        overlap = len(self._overlap(healed, said))
+        spelling = self._ids_after_overlap(token, overlap) if overlap else self._proposed.inside[token]
+        return self._target_engine.boundary_holds(self._committed, spelling, self._begin)
 
-    def _beyond(self, token: int, overlap: int) -> tuple[int, ...]:
-        """Return the target ids of a draft token's bytes from ``overlap`` on; none for a part of a character."""
-        found = self._surplus.get((token, overlap))
+    def _ids_after_overlap(self, token: int, overlap: int) -> tuple[int, ...]:
+        """The target ids of a draft token's bytes after its first ``overlap``; none for a part of a character."""
+        assert isinstance(self._target_engine, CanonicalIds)
+        found = self._after_overlap.get((token, overlap))
         if found is None:
-            assert not isinstance(self._target_engine, CanonicalText)
             data = self._draft.surfaces[token][overlap:]
             found = self._target_engine.spell(data) if len(data) == whole_characters(data) else ()
-            self._surplus[token, overlap] = found
+            self._after_overlap[token, overlap] = found
         return found
 
     def _beginning_with(self, prefix: bytes) -> NDArray[np.int32]:
-        """Return the draft ids whose bytes begin with ``prefix`` and go on: one range of the prefix index."""
-        found = self._ranges.get(prefix)
+        """The draft ids whose bytes begin with ``prefix`` and go on: one range of the prefix index."""
+        found = self._by_prefix.get(prefix)
         if found is None:
             index, surface = self._prefix_index.data, self._draft.surfaces.__getitem__
             low = bisect_right(index, prefix, key=surface)
             high = bisect_left(index, prefix + b"\xff" * 8, low, key=surface)
-            found = self._ranges[prefix] = np.array(self._prefix_index[low:high])
+            found = self._by_prefix[prefix] = np.array(self._prefix_index[low:high])
         return found

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from spectool.runtime.decoding.sampling import Sampling, processed
 from spectool.runtime.decoding.verification import Draw
-from spectool.runtime.translation.outlook import Outlook, Over, Scorer
-from spectool.runtime.translation.protocol import Constraint, DraftContext
-from spectool.runtime.translation.spelling import CHECKED, Speller
+from spectool.runtime.translation.lattice import Lattice, Leaf
+from spectool.runtime.translation.protocol import Constraint, DraftContext, Scorer
+from spectool.runtime.translation.token_rows import CHECKED, TokenRows
 
-FLATTER = 1.0  # temperature of the draft, in parts of the request's (docs/sampling.md has others)
-SMALL = 0.5  # share of the outlook that is not worth a pass of the draft
+FLATTER = 1.0  # temperature of the draft / temperature of the request (docs/sampling.md has others)
+SMALL = 0.5  # share of the lattice that is not worth a pass of the draft
 _LEAST = -1e30
 _Ids = NDArray[np.int32]
 _Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ class NextTokens:
     def __init__(
         self,
         scorer: Scorer,
-        speller: Speller,
+        rows: TokenRows,
         context: DraftContext,
         constraint: Constraint,
         draw: Draw,
@@ -40,21 +40,21 @@ class NextTokens:
 
         Args:
             scorer: The draft model.
-            speller: Spells draft tokens at the frontier.
+            rows: What draft tokens say at the frontier.
             context: The committed text in draft ids.
             constraint: What a first draft token may be.
             draw: The request's sampling and processors, and the target's vocabulary.
             history: The committed text in target ids; read where there are processors.
-            passes: Places of the draft that are looked at, at most: forward passes of a model.
+            passes: Maximum number of draft positions to look at: forward passes of a model.
         """
-        self._scorer, self._speller, self._draw, self._passes = scorer, speller, draw, passes
+        self._scorer, self._rows, self._draw, self._passes = scorer, rows, draw, passes
         self._history = history
         self._temperature = FLATTER * draw.sampling.temp
-        self._only = constraint.first
-        self._tokens: list[int] = []
-        self._outlook = Outlook()
+        self._first_ids = constraint.first
+        self._drawn: list[int] = []
+        self._lattice = Lattice()
         self._begin = scorer.begin(*context, healing=constraint.extensions.size > 0)
-        own = 1.0
+        own = 1.0  # weight of the last context token; the others are healed tokens
         if self._begin:
             ids, scores = scorer.best((), constraint.extensions)
             score = scorer.score((), self._begin[0])
@@ -62,35 +62,52 @@ class NextTokens:
             weights = np.exp((scores - best) / self._temperature)
             own = float(np.exp((score - best) / self._temperature)) or float(not weights.any())
             likely = weights >= CHECKED * (own + weights.sum())
-            self._outlook.add((), ids, speller.first(ids, likely, True), weights)
-        self._over = None if self._begin is None or not own > 0 else Over(self._begin, b"", own)
+            self._lattice.add((), ids, rows.first(ids, likely, True), weights)
+        self._leaf = None if self._begin is None or not own > 0 else Leaf(self._begin, b"", own)
 
     def stated(self) -> tuple[_Ids, _Floats] | None:
-        """Return ids [n] and their probabilities [n], which sum to 1; None where the draft cannot say."""
-        while self._over is not None and self._passes > 0:
-            self._look(self._over, first=not self._tokens and self._over.path == self._begin)
-            self._over = self._take_over()
-        ids, probabilities = self._outlook.next(self._draw.vocabulary)
+        """Target ids [n] and their probabilities [n], which sum to 1; None where the draft cannot say."""
+        while self._leaf is not None and self._passes > 0:
+            self._expand(self._leaf)
+            self._leaf = self._next_leaf()
+        ids, probabilities = self._lattice.next(self._draw.vocabulary)
         if self._draw.processors and ids.size:
             probabilities = self._processed(ids, probabilities)
         kept = probabilities > 0
         return _restricted(ids[kept], probabilities[kept], self._draw.sampling) if kept.any() else None
 
     def follow(self, token: int) -> None:
-        """Go on behind a token, one of those that were stated."""
-        self._tokens.append(token)
-        self._outlook.follow(token)
-        self._over = self._take_over()
+        """Go on after a token, one of those that were stated."""
+        self._drawn.append(token)
+        self._lattice.follow(token)
+        self._leaf = self._next_leaf()
 
-    def _take_over(self) -> Over | None:
-        return self._outlook.take_over(SMALL, hold=self._speller.check and self._passes > 0)
+    def _next_leaf(self) -> Leaf | None:
+        return self._lattice.pop_heaviest_leaf(SMALL, hold=self._rows.check and self._passes > 0)
+
+    def _expand(self, leaf: Leaf) -> None:
+        """Ask the draft what comes after ``leaf``."""
+        self._passes -= 1
+        first = not self._drawn and leaf.path == self._begin
+        ids, scores = self._scorer.best(leaf.path)
+        best = scores.max()
+        mass = np.exp((scores - best) / self._temperature).sum()
+        if first and self._first_ids is not None:
+            ids, scores = self._scorer.best(leaf.path, self._first_ids)
+        weights = np.exp((scores - best) / self._temperature) / mass
+        likely = weights >= CHECKED
+        if first:
+            spelled = self._rows.first(ids, likely, False)
+        else:
+            spelled = self._rows.following(ids, likely, self._drawn, leaf.pending, leaf.held)
+        self._lattice.add(leaf.path, ids, spelled, leaf.weight * weights)
 
     def _processed(self, ids: _Ids, probabilities: _Floats) -> _Floats:
-        """Return the probabilities as the request's processors change them; zeros where one refuses the text."""
+        """The probabilities as the request's processors change them; zeros where one refuses the text."""
         scores = mx.array((self._temperature * np.log(probabilities)).astype(np.float32))
         logits = mx.full((1, self._draw.vocabulary), -mx.inf)
         logits[0, mx.array(ids)] = scores
-        seen = mx.array([*self._history, *self._tokens])
+        seen = mx.array([*self._history, *self._drawn])
         try:
             logits = processed(logits, self._draw.processors, seen)
         except Exception:  # the target will ask about it, if it gets there
@@ -98,29 +115,9 @@ class NextTokens:
         weights: _Floats = np.exp(np.array(logits[0, mx.array(ids)], np.float64) / self._temperature)
         return weights * (1 / (float(weights.sum()) or 1))
 
-    def _look(self, over: Over, first: bool) -> None:
-        """Ask the draft what comes after ``over``."""
-        self._passes -= 1
-        ids, scores = self._scorer.best(over.path)
-        best = scores.max()
-        mass = np.exp((scores - best) / self._temperature).sum()
-        if first and self._only is not None:
-            ids, scores = self._scorer.best(over.path, self._only)
-        weights = np.exp((scores - best) / self._temperature) / mass
-        likely = weights >= CHECKED
-        if first:
-            spelled = self._speller.first(ids, likely, False)
-        else:
-            spelled = self._speller.following(ids, likely, self._tokens, over.carried, over.held)
-        self._outlook.add(over.path, ids, spelled, over.weight * weights)
-
 
 def draw_tokens(following: NextTokens, limit: int, vocabulary: int) -> tuple[list[int], mx.array | None]:
-    """Draw at most ``limit`` target tokens.
-
-    Returns:
-        Target ids and what each was drawn from, float32 [drawn, vocabulary]; None for none.
-    """
+    """At most ``limit`` target tokens and what each was drawn from, float32 [drawn, vocabulary]; None for none."""
     tokens: list[int] = []
     stated: list[tuple[_Ids, _Floats]] = []
     coins = mx.random.uniform(shape=(limit,))
@@ -151,7 +148,7 @@ def _restricted(ids: _Ids, probabilities: _Floats, sampling: Sampling) -> tuple[
 
 
 def _rows(stated: Sequence[tuple[_Ids, _Floats]], vocabulary: int) -> mx.array:
-    """Return the distributions on the device, float32 [stated, vocabulary]; lazy."""
+    """The distributions on the device, float32 [stated, vocabulary]; lazy."""
     row = np.repeat(np.arange(len(stated)), [len(ids) for ids, _ in stated])
     place = mx.array((vocabulary * row + np.concatenate([ids for ids, _ in stated])).astype(np.int32))
     values = mx.array(np.concatenate([probabilities for _, probabilities in stated]).astype(np.float32))

@@ -1,4 +1,4 @@
-"""Makes translators: one for each strategy, by name."""
+"""Translators by the name of their strategy."""
 
 from spectool.artifacts.alignment import Alignment
 from spectool.runtime.translation.protocol import Translator
@@ -10,7 +10,7 @@ STRATEGIES = ("none", "naive", "context", "intersection", "anchored")
 def make_translator(
     strategy: str, alignment: Alignment, draft: Tokenizer, target: Tokenizer, **windows: int
 ) -> Translator:
-    """Make the translator of a strategy (one of `STRATEGIES`); ``windows`` are those of `ContextTranslator`.
+    """The translator of a strategy (one of `STRATEGIES`); ``windows`` are those of `ContextTranslator`.
 
     Raises:
         FingerprintMismatch: The alignment is for other tokenizers, or for the other direction.

@@ -15,10 +15,7 @@ from spectool.runtime.translation.protocol import Constraint
 from spectool.runtime.translation.strings import AppendingTranslator
 
 if TYPE_CHECKING:
-    from spectool.runtime.translation.spelling import Speller
-
-Spell = Callable[[int], Sequence[int]]
-"""Draft ids that spell the bytes of a target id; none for a special token."""
+    from spectool.runtime.translation.token_rows import TokenRows
 
 
 class IntersectionTranslator(AppendingTranslator):
@@ -30,38 +27,42 @@ class IntersectionTranslator(AppendingTranslator):
 
     name = "intersection"
 
-    def __init__(self, draft_to_target: NDArray[np.int32], target_to_draft: NDArray[np.int32], spell: Spell) -> None:
+    def __init__(
+        self,
+        draft_to_target: NDArray[np.int32],
+        target_to_draft: NDArray[np.int32],
+        spell: Callable[[int], Sequence[int]],
+    ) -> None:
         """Translate by the tables of an alignment.
 
         Args:
             draft_to_target: Target id of each draft id, -1 where none; shape ``[draft ids]``.
             target_to_draft: Draft id of each target id, -1 where none; shape ``[target ids]``.
-            spell: Draft ids for the bytes of a target id that has no counterpart.
+            spell: Draft ids for the bytes of a target id that has no counterpart; none for a special token.
         """
         super().__init__()
-        self._draft_to_target = draft_to_target
-        self._target_to_draft = target_to_draft
+        self._draft_to_target, self._target_to_draft = draft_to_target, target_to_draft
         self._spell = spell
         self._constraint = Constraint(within=draft_to_target != NONE)
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Append each token's counterpart, or its spelling. Ids beyond the tokenizer's spell nothing."""
+        """Append each token's counterpart, or its spelling; ids that the tokenizer does not have spell nothing."""
         known = [token for token in tokens if token < len(self._target_to_draft)]
         for token, counterpart in zip(known, self._target_to_draft[known].tolist(), strict=True):
             self._ids += self._spell(token) if counterpart == NONE else (counterpart,)
 
     def constraint(self) -> Constraint:
-        """Return the mask of draft ids that have a counterpart."""
+        """The mask of draft ids that have a counterpart."""
         return self._constraint
 
-    def speller(self) -> "Speller":
-        """Return what says nothing but counterparts."""
-        from spectool.runtime.translation.spelling import counterparts_alone
+    def token_rows(self) -> "TokenRows":
+        """The counterparts, and nothing for other tokens."""
+        from spectool.runtime.translation.token_rows import counterpart_rows
 
-        return counterparts_alone(self._draft_to_target)
+        return counterpart_rows(self._draft_to_target)
 
     def _translated(self, drafts: Sequence[int]) -> list[int]:
-        """Return the counterpart of every draft id.
+        """The counterpart of every draft id.
 
         Raises:
             ValueError: A draft id has none, against the constraint.

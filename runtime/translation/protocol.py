@@ -1,8 +1,8 @@
 """The interface of translation strategies: what a drafter with another tokenizer needs.
 
-One generation is ``start()`` and then, cycle after cycle, ``commit(target ids)``,
-``draft_context()``, ``constraint()`` and ``translate(draft ids)``. A translator owns the
-draft's view of the committed text; it never changes what the target committed.
+One generation is ``start()`` and then, cycle after cycle, ``commit(target ids)``, ``draft_context()``, ``constraint()``
+and ``translate(draft ids)``. A translator owns the draft's view of the committed text; it never changes what the target
+committed.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from spectool.runtime.caches.draft_cache import DraftCache
-    from spectool.runtime.translation.outlook import Scorer
-    from spectool.runtime.translation.spelling import Speller
+    from spectool.runtime.translation.token_rows import TokenRows
 
+_Ids = NDArray[np.int32]
 Allows = Callable[[int, bool], bool]
-NO_IDS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+NO_IDS: _Ids = np.zeros(0, dtype=np.int32)
 
 
 def allow_any(token: int, healed: bool) -> bool:
@@ -27,16 +27,10 @@ def allow_any(token: int, healed: bool) -> bool:
 
 
 class DraftContext(NamedTuple):
-    """The committed text in the draft's vocabulary.
+    """The committed text in the draft's vocabulary."""
 
-    Attributes:
-        ids: Draft ids that spell the committed text. Owned by the translator: read it before the
-            next ``commit`` and never change it.
-        kept: How many leading ids are the same as in the previous call of ``draft_context``.
-    """
-
-    ids: Sequence[int]
-    kept: int
+    ids: Sequence[int]  # owned by the translator: read them before the next ``commit`` and never change them
+    kept: int  # leading ids that are the same as in the previous call of ``draft_context``
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +48,8 @@ class Constraint:
             It is asked about the best candidates, in order, until one passes.
     """
 
-    extensions: NDArray[np.int32] = field(default_factory=lambda: NO_IDS)
-    first: NDArray[np.int32] | None = None
+    extensions: _Ids = field(default_factory=lambda: NO_IDS)
+    first: _Ids | None = None
     within: NDArray[np.bool_] | None = None
     allows: Allows = allow_any
 
@@ -78,24 +72,40 @@ class Translator(Protocol):
         """Begin a text; forget any earlier one."""
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Take note of target ids that the target committed (a prompt is committed likewise)."""
+        """Go on after target ids that the target committed, or after those of a prompt."""
 
     def draft_context(self) -> DraftContext:
-        """Return the committed text in draft ids."""
+        """The committed text in draft ids."""
 
     def constraint(self) -> Constraint:
-        """Return what the draft model may propose after the present context."""
+        """What the draft model may propose after the present context."""
 
-    def speller(self) -> "Speller | None":
-        """Return what spells single draft tokens, so that target tokens can be drawn; None where it cannot."""
+    def token_rows(self) -> "TokenRows | None":
+        """What single draft tokens say in target ids, so that target tokens can be drawn; None if that is unknown."""
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
-        """Return the target ids that draft ids stand for, from the frontier on.
+        """The target ids that draft ids stand for, from the frontier on.
 
         Args:
             drafts: What the draft model proposes after the context.
             healed: The first of them replaces the last context token.
         """
+
+
+class Scorer(Protocol):
+    """A draft model that is asked what follows the context and some more ids, a *path*.
+
+    Where there is healing, paths begin before the last id of the context, otherwise after it.
+    """
+
+    def begin(self, ids: Sequence[int], kept: int, healing: bool) -> tuple[int, ...] | None:
+        """Read a `DraftContext`; return the path to its end (one id with healing), or None for an empty context."""
+
+    def best(self, path: tuple[int, ...], among: _Ids | None = None) -> tuple[_Ids, NDArray[np.float64]]:
+        """The most probable of all draft ids, or of ``among``, and their logits up to a constant."""
+
+    def score(self, path: tuple[int, ...], token: int) -> float:
+        """The logit of one id, up to the same constant."""
 
 
 class DraftSource:
@@ -112,20 +122,15 @@ class DraftSource:
     def start(self) -> None:
         """Begin a text; forget any earlier one."""
 
-    def scorer(self) -> "Scorer | None":
-        """Return what says how likely draft ids are, so that tokens can be drawn; None where it does not."""
+    def scorer(self) -> Scorer | None:
+        """What says how likely draft ids are, so that tokens can be drawn; None where it does not."""
         return None
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        """Guess at most ``limit`` draft ids; return them, and whether the first one is healed.
+        """At most ``limit`` draft ids after a context, and whether the first one is healed.
 
         Greedy: the first is the best that ``constraint`` lets pass, none where it refuses them. Healed ones go by
         p(extension | all but the last context token), plain ones by p(last context token | the same) * p(token |
         context), and win a tie. Later ones are the likeliest within the constraint.
-
-        Args:
-            context: What precedes the drafts, in draft ids.
-            constraint: What may stand there.
-            limit: Most draft ids.
         """
         raise NotImplementedError

@@ -5,7 +5,7 @@ half a character becomes U+FFFD. It is encoded without what stands before it.
 
     none      ids as they are, both ways
     naive     draft ids -> text -> target ids; committed ids -> text -> draft ids, each by itself
-    context   the same, but encoded behind the text of the last p context tokens: drafts, and what is committed
+    context   the same, but encoded after the text of the last p context tokens: drafts, and what is committed
 
 Source: cross-family speculative decoding for Polish on Apple Silicon, sections 2.2 (algorithm 1,
 SLEM), 3.2.1, 3.2.2 and 3.3 (algorithm 2), 6.4 (windows in both directions, absorption by the window).
@@ -19,7 +19,7 @@ from spectool.runtime.translation.protocol import Constraint, DraftContext
 from spectool.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from spectool.runtime.translation.spelling import Speller
+    from spectool.runtime.translation.token_rows import TokenRows
 
 WINDOW = 5
 """Context tokens before the draft in the published runs (p), and before what is committed."""
@@ -32,29 +32,28 @@ class AppendingTranslator:
     string_calls = 0
 
     def __init__(self) -> None:
-        """Begin with nothing committed."""
         self._ids: list[int] = []
-        self._seen = 0
+        self._kept = 0
 
     def start(self) -> None:
         """Begin a text."""
-        self._ids, self._seen, self.string_calls = [], 0, 0
+        self._ids, self._kept, self.string_calls = [], 0, 0
 
     def draft_context(self) -> DraftContext:
-        """Return what was committed in draft ids, canonical only by luck."""
-        kept, self._seen = self._seen, len(self._ids)
+        """What was committed in draft ids, canonical only by luck."""
+        kept, self._kept = self._kept, len(self._ids)
         return DraftContext(self._ids, kept)
 
     def constraint(self) -> Constraint:
-        """Return no constraint."""
+        """No constraint."""
         return Constraint()
 
-    def speller(self) -> "Speller | None":
-        """Spell no token by itself: guesses are verified by exact match."""
+    def token_rows(self) -> "TokenRows | None":
+        """None: what single tokens say is unknown, so guesses are verified by exact match."""
         return None
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
-        """Return the target ids of draft ids.
+        """The target ids of draft ids.
 
         Raises:
             ValueError: The draft replaces the last context token, which no constraint here offers.
@@ -75,17 +74,16 @@ class PassThrough(AppendingTranslator):
     def __init__(self, draft: Tokenizer, target: Tokenizer) -> None:
         """Pass ids between ``draft`` and ``target``; only their sizes matter."""
         super().__init__()
-        self._draft_size = draft.size
-        self._target_size = target.size
+        self._draft_size, self._target_size = draft.size, target.size
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Take over the target's ids; those that the draft has not are left out."""
+        """Take over the target's ids; those that the draft does not have are left out."""
         self._ids += [token for token in tokens if token < self._draft_size]
 
     def _translated(self, drafts: Sequence[int]) -> list[int]:
-        """Return the draft ids up to the first one that the target has not."""
-        beyond = (place for place, token in enumerate(drafts) if token >= self._target_size)
-        return list(drafts[: next(beyond, len(drafts))])
+        """The draft ids up to the first one that the target does not have."""
+        end = next((place for place, token in enumerate(drafts) if token >= self._target_size), len(drafts))
+        return list(drafts[:end])
 
 
 class NaiveTranslator(AppendingTranslator):
@@ -96,15 +94,14 @@ class NaiveTranslator(AppendingTranslator):
     def __init__(self, draft: Tokenizer, target: Tokenizer) -> None:
         """Translate between ``draft`` and ``target`` with their own decoders and encoders."""
         super().__init__()
-        self._draft = draft
-        self._target = target
+        self._draft, self._target = draft, target
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Append the tokens of this cycle, translated back by themselves (algorithm 1, lines 7 and 8)."""
         self._ids += self._encode(self._draft, self._decode(self._target, tokens))
 
     def _translated(self, drafts: Sequence[int]) -> list[int]:
-        """Return what the target encodes for the draft's text alone (algorithm 1, lines 3 and 4)."""
+        """What the target encodes for the draft's text alone (algorithm 1, lines 3 and 4)."""
         return self._encode(self._target, self._decode(self._draft, drafts))
 
     def _decode(self, tokenizer: Tokenizer, ids: Sequence[int]) -> str:
@@ -121,9 +118,9 @@ class ContextTranslator(NaiveTranslator):
     """``context``: as `NaiveTranslator`, but through windows of context (algorithm 2; section 6.4 for the way back).
 
     Where the target merges the draft's first characters into the window's last token, they are stripped with it
-    (section 6.4). On the way back the window is written anew with what was committed, so that nothing is lost. The
-    third remedy of that section is not offered. It takes the window out of the target's cache and feeds it again as
-    merged, which would change committed tokens.
+    (section 6.4). On the way back the window is encoded again together with what was committed, so nothing is lost.
+    The third remedy of that section, which feeds the merged window to the target again, is not offered: it would change
+    committed tokens.
     """
 
     name = "context"
@@ -135,7 +132,7 @@ class ContextTranslator(NaiveTranslator):
             draft: Tokenizer of the draft model.
             target: Tokenizer of the target model.
             window: Context tokens decoded before the draft (p), at least 1.
-            window_back: Context tokens written anew with what is committed; 0 for none, as in algorithm 2.
+            window_back: Context tokens encoded again with what is committed; 0 for none, as in algorithm 2.
 
         Raises:
             ValueError: The first window is empty, which is `NaiveTranslator`, or the second negative.
@@ -148,14 +145,14 @@ class ContextTranslator(NaiveTranslator):
         self._window, self._window_back = window, window_back
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Encode the last context tokens together with the committed ones, in their place."""
+        """Encode the last context tokens together with the committed ones, and replace them."""
         if not self._window_back or not tokens:
             super().commit(tokens)
             return
-        before = self._decode(self._draft, self._ids[-self._window_back :])
-        together = self._encode(self._draft, before + self._decode(self._target, tokens))
         begin = max(0, len(self._ids) - self._window_back)
-        self._seen = min(self._seen, begin + accepted_length(self._ids[begin:], together))
+        before = self._decode(self._draft, self._ids[begin:])
+        together = self._encode(self._draft, before + self._decode(self._target, tokens))
+        self._kept = min(self._kept, begin + accepted_length(self._ids[begin:], together))
         self._ids[begin:] = together
 
     def _translated(self, drafts: Sequence[int]) -> list[int]:

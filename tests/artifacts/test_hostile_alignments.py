@@ -53,10 +53,10 @@ def translate(path: Path, strategy: str) -> None:
                 healed = int(rng.choice(constraint.extensions))
                 constraint.allows(healed, True)
                 translator.translate([healed, *drafts[:2]], healed=True)
-        if speller := translator.speller():
+        if rows := translator.token_rows():
             tokens = np.arange(draft.size, dtype=np.int32)
-            speller.first(tokens, tokens % 40 == 0, False)
-            speller.following(tokens, tokens % 40 == 1, [], b"")
+            rows.first(tokens, tokens % 40 == 0, False)
+            rows.following(tokens, tokens % 40 == 1, [], b"")
         risks = opened.target.risks
         assert ((risks >= 0) | np.isnan(risks)).all()
 

@@ -9,7 +9,7 @@ import pytest
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.hybrid import (
-    ALLOWANCE,
+    BUDGET,
     MARGIN,
     HybridDrafter,
     best_draft_length,
@@ -49,7 +49,7 @@ def test_the_best_draft_length_is_the_best_of_all() -> None:
             assert rate == pytest.approx(max(rates)) == pytest.approx(rates[length])
 
 
-def test_equal_trust_the_longer_proposal_wins() -> None:
+def test_with_equal_acceptance_the_longer_proposal_wins() -> None:
     hybrid = HybridDrafter([Fixed([1], "short"), Fixed([2, 3], "long")])
     assert isinstance(hybrid, Drafter)
     hybrid.start([9])
@@ -57,7 +57,7 @@ def test_equal_trust_the_longer_proposal_wins() -> None:
     assert len(hybrid.propose(1).tokens) == 1
 
 
-def test_trust_is_learnt_also_from_proposals_not_taken() -> None:
+def test_acceptance_is_learnt_also_from_proposals_not_taken() -> None:
     hybrid = HybridDrafter([Fixed([1, 2], "right"), Fixed([7, 7, 7, 7], "wrong")])
     hybrid.start([9])
     assert hybrid.propose(4).source == "wrong"
@@ -65,13 +65,13 @@ def test_trust_is_learnt_also_from_proposals_not_taken() -> None:
         hybrid.propose(4)
         hybrid.commit([1, 2, 3])
     assert hybrid.propose(4).source == "right"
-    trust = hybrid.trust()
-    assert trust["right"] > 0.8 and trust["wrong"] < 0.3
+    acceptance = hybrid.acceptance()
+    assert acceptance["right"] > 0.8 and acceptance["wrong"] < 0.3
     hybrid.start([9])
-    assert hybrid.trust() == trust, "the next text is much like this one"
+    assert hybrid.acceptance() == acceptance, "the next text is much like this one"
     for _ in range(300):
         hybrid.commit([1])
-    assert hybrid.trust()["wrong"] == pytest.approx(0.5, abs=0.01), "what is not asked is forgiven in time"
+    assert hybrid.acceptance()["wrong"] == pytest.approx(0.5, abs=0.01), "what is not asked is forgiven in time"
 
 
 def test_a_proposal_that_outlasts_the_cycle_is_not_contradicted() -> None:
@@ -79,7 +79,7 @@ def test_a_proposal_that_outlasts_the_cycle_is_not_contradicted() -> None:
     hybrid.start([9])
     hybrid.propose(8)
     hybrid.commit([1, 2])
-    assert hybrid.trust() == {"long": pytest.approx(4 / 6)}
+    assert hybrid.acceptance() == {"long": pytest.approx(4 / 6)}
 
 
 class Sure(Fixed):
@@ -130,7 +130,7 @@ def test_a_useless_model_is_asked_less_and_less_and_then_again() -> None:
 
 
 @pytest.mark.parametrize(("right", "prompt"), [(0.0, 2.0), (0.1, 20.0), (0.6, 20.0)])
-def test_a_model_costs_no_more_than_its_allowance_and_what_it_brings(right: float, prompt: float) -> None:
+def test_a_model_costs_no_more_than_its_budget_and_what_it_brings(right: float, prompt: float) -> None:
     """A draft token takes 0.3 passes, and reading a prompt several, once in each of ten texts."""
     print("seed 1")
     rng, now = random.Random(1), 0.0
@@ -155,8 +155,8 @@ def test_a_model_costs_no_more_than_its_allowance_and_what_it_brings(right: floa
             accepted = bool(guess) and rng.random() < right
             won, cycles = won + accepted, cycles + 1
             hybrid.commit([4, 5] if accepted else [5])
-    # The first prompt is read on trust, and one more token or prompt may be under way when the allowance is spent.
-    assert spent - won <= ALLOWANCE + MARGIN * cycles + 2 * prompt + 1
+    # The first prompt is read on trust, and one more token or prompt may be under way when the budget is spent.
+    assert spent - won <= BUDGET + MARGIN * cycles + 2 * prompt + 1
     if right > 0.5:
         assert won > 0.5 * right * cycles, "one that pays is asked"
 
@@ -168,7 +168,7 @@ def test_a_guess_of_the_model_is_gone_on_with_by_look_up() -> None:
     assert hybrid.propose(4) == Proposal((4, 4, 7, 8), "costly+sure")
     hybrid.commit([4, 4, 7, 1])
     # Asked about four tokens, right in the two that it guessed; what was added is not the model's.
-    assert hybrid.trust()["costly"] == pytest.approx((2 + 2) / (4 + 2))
+    assert hybrid.acceptance()["costly"] == pytest.approx((2 + 2) / (4 + 2))
 
 
 def test_the_cost_of_a_draft_token_is_measured() -> None:
@@ -204,7 +204,7 @@ def test_a_failing_member_leaves_the_others_working(method: str) -> None:
         hybrid.commit([8])
     assert hybrid.propose(4).source == "sound"
     hybrid.start([9])
-    assert set(hybrid.trust()) == {"failing", "sound"}, "a new generation is a new chance"
+    assert set(hybrid.acceptance()) == {"failing", "sound"}, "a new generation is a new chance"
 
 
 def test_cheap_drafters_do_without_mlx() -> None:

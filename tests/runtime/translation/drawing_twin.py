@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spectool.runtime.translation.drawing import FLATTER, SMALL
-from spectool.runtime.translation.spelling import CHECKED
+from spectool.runtime.translation.token_rows import CHECKED
 from spectool.tests.runtime.translation.toy_pairs import ToyPair
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, text_bytes, whole
 from spectool.tokenization import Tokenizer

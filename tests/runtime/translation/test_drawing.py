@@ -29,7 +29,7 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.runtime.translation.drawing import NextTokens, draw_tokens
 from spectool.runtime.translation.protocol import Constraint
-from spectool.runtime.translation.spelling import CUT, LONGEST, OVER, Speller, spelling_table
+from spectool.runtime.translation.token_rows import END, LONGEST, UNKNOWN, TokenRows, spelling_table
 from spectool.tests.runtime.distributions import FALSE_ALARM, p_value
 from spectool.tests.runtime.models import tiny_model
 from spectool.tests.runtime.translation.drawing_twin import DrawingTwin
@@ -58,11 +58,11 @@ def following(
     pair: ToyPair, translator: AnchoredTranslator, kind: type[NextTokens] = NextTokens, sampling: Sampling = SAMPLING
 ) -> NextTokens:
     """Return what the draft says at the translator's frontier."""
-    speller = translator.speller()
-    assert speller is not None
+    rows = translator.token_rows()
+    assert rows is not None
     draw = Draw(sampling, (), pair.target.size)
     context, constraint = translator.draft_context(), translator.constraint()
-    return kind(TableScorer(pair.draft_model), speller, context, constraint, draw, (), 8)
+    return kind(TableScorer(pair.draft_model), rows, context, constraint, draw, (), 8)
 
 
 def p_of(pair: ToyPair, ids: Sequence[int]) -> NDArray[np.float64]:
@@ -99,15 +99,15 @@ def test_what_is_stated_is_what_whole_strings_say(name: str, translator: Callabl
 
 
 @pytest.mark.parametrize("count", [0, 1, LONGEST, LONGEST + 1, LONGEST + 5])
-def test_a_spelling_longer_than_a_row_is_cut(count: int) -> None:
+def test_a_spelling_longer_than_a_row_has_no_end(count: int) -> None:
     """A draft token of a text's start is written with care, not by the table."""
     ids = tuple(range(10, 10 + count))
-    table = np.full((1, LONGEST + 1), CUT, np.int32)
-    speller = Speller(table, (b"x",), None, {}, [], 0, (b"", b""), [ids], False, False)
-    rows, carried = speller.first(np.array([0]), np.array([True]), False)
-    more = OVER if 0 < count <= LONGEST else CUT
+    table = np.full((1, LONGEST + 1), UNKNOWN, np.int32)
+    frontier = TokenRows(table, (b"x",), None, {}, [], 0, (b"", b""), [ids], False, False)
+    rows, pending = frontier.first(np.array([0]), np.array([True]), False)
+    more = END if 0 < count <= LONGEST else UNKNOWN
     assert rows.tolist() == [[*ids[:LONGEST], *[more] * (LONGEST + 1 - min(count, LONGEST))]]
-    assert not carried
+    assert not pending
 
 
 def test_the_table_has_what_is_written_token_by_token() -> None:
@@ -119,12 +119,12 @@ def test_the_table_has_what_is_written_token_by_token() -> None:
     surfaces = Surfaces.of([bytes(size) for size in rng.integers(3, size=2000)])
     rows = spelling_table(inside, counterparts, surfaces)
     for token, (ids, surface) in enumerate(zip(inside, surfaces, strict=True)):
-        row = [*ids, *(OVER,) * (LONGEST + 1)][: LONGEST + 1]
-        row[LONGEST] = OVER if len(ids) <= LONGEST else CUT
+        row = [*ids, *(END,) * (LONGEST + 1)][: LONGEST + 1]
+        row[LONGEST] = END if len(ids) <= LONGEST else UNKNOWN
         if not ids:
-            row[0] = CUT
+            row[0] = UNKNOWN
         if not surface:
-            row[:2] = [CUT if counterparts[token] == NONE else int(counterparts[token]), CUT]
+            row[:2] = [UNKNOWN if counterparts[token] == NONE else int(counterparts[token]), UNKNOWN]
         assert rows[token].tolist() == row, (seed, token)
 
 
@@ -187,10 +187,10 @@ def healed_after_the_draw(
     pair: ToyPair, translator: AnchoredTranslator, limit: int
 ) -> tuple[list[int], mx.array | None]:
     """Draw from plain tokens, then put the best healed one in place of an unlikely one."""
-    speller, context, constraint = translator.speller(), translator.draft_context(), translator.constraint()
-    assert speller is not None
+    rows, context, constraint = translator.token_rows(), translator.draft_context(), translator.constraint()
+    assert rows is not None
     draw, scorer = Draw(SAMPLING, (), pair.target.size), TableScorer(pair.draft_model)
-    plain = NextTokens(scorer, speller, context, Constraint(first=constraint.first), draw, (), 8)
+    plain = NextTokens(scorer, rows, context, Constraint(first=constraint.first), draw, (), 8)
     tokens, distribution = draw_tokens(plain, limit, pair.target.size)
     whole = following(pair, translator).stated()
     if tokens and distribution is not None and whole is not None:
@@ -340,11 +340,11 @@ def test_nothing_is_stated_where_no_draft_token_begins_with_what_is_pending(
     frontier = translator(name)
     frontier.start()
     frontier.commit(pair.prompt_ids[0])
-    speller, context = frontier.speller(), frontier.draft_context()
-    assert speller is not None
+    rows, context = frontier.token_rows(), frontier.draft_context()
+    assert rows is not None
     nothing = Constraint(first=np.zeros(0, np.int32))
     draw, scorer = Draw(SAMPLING, (), pair.target.size), TableScorer(pair.draft_model)
-    assert draw_tokens(NextTokens(scorer, speller, context, nothing, draw, (), 8), 3, pair.target.size) == ([], None)
+    assert draw_tokens(NextTokens(scorer, rows, context, nothing, draw, (), 8), 3, pair.target.size) == ([], None)
 
 
 @pytest.mark.parametrize("drawn_right", [True, False])
@@ -381,4 +381,4 @@ def test_a_target_without_the_lemma_is_drafted_for_by_guesses(real: Callable[[st
     draft, target = real("gpt2"), real("t5-small")
     (tmp_path / "text.txt").write_text("a word\n")
     build_alignment(draft, target, open_corpus(str(tmp_path / "text.txt")), tmp_path / "a", lambda step: None)
-    assert AnchoredTranslator(Alignment(tmp_path / "a"), draft, target).speller() is None
+    assert AnchoredTranslator(Alignment(tmp_path / "a"), draft, target).token_rows() is None

@@ -1,0 +1,107 @@
+"""The draft's view of the committed text: the same bytes in canonical draft ids, kept up to date with every commit."""
+
+from collections.abc import Sequence
+
+from spectool.artifacts.alignment import Spellings
+from spectool.runtime.decoding.drafter import accepted_length
+from spectool.runtime.translation.protocol import DraftContext
+from spectool.tokenization.incremental.by_ids import CanonicalIds, TokenRun
+from spectool.tokenization.incremental.by_text import CanonicalText, recent, whole_characters
+
+_MUCH = 64  # bytes from which on text is encoded instead of joined
+
+
+class DraftView:
+    """The committed text in draft ids.
+
+    A text is what stands between two special tokens. Bytes of an unfinished character are pending: they are left out
+    of the view until the character is complete.
+
+    Attributes:
+        ids: Draft ids of all texts so far, with the counterparts of the special tokens between them.
+        begin: Number of ids before the present text.
+        begun: Whether there are whole characters in the present text.
+        pending: Bytes of an unfinished character at its end.
+    """
+
+    def __init__(
+        self, engine: CanonicalIds | CanonicalText, spellings: Spellings, leading_space: bool, resync: bool
+    ) -> None:
+        """Join ids with ``engine``.
+
+        Args:
+            engine: Of the draft's tokenizer.
+            spellings: Target ids in draft ids.
+            leading_space: Whether the draft's tokenizer puts a space before a text.
+            resync: Keep the view canonical; off, target tokens are spelled one by one.
+        """
+        self._engine, self._spellings = engine, spellings
+        self._leading_space, self._resync = leading_space, resync
+        self._runs: dict[int, TokenRun] = {}  # spellings of the target ids met so far
+        self.start()
+
+    def start(self) -> None:
+        """Forget everything."""
+        self.ids: list[int] = []
+        self._kept = 0
+        self._begin_text()
+
+    def _begin_text(self) -> None:
+        self.begin = len(self.ids)
+        self.begun = False
+        self.pending = b""
+        self._text = b""  # the last words but for the pending bytes; kept only where text is encoded
+
+    def context(self) -> DraftContext:
+        """The ids, and how many of them are the same as at the previous call."""
+        kept, self._kept = self._kept, len(self.ids)
+        return DraftContext(self.ids, kept)
+
+    def append_special(self, counterpart: Sequence[int]) -> None:
+        """End the text with the draft's counterpart of a special token, where there is one."""
+        self.ids += counterpart
+        self._begin_text()
+
+    def append_known(self, token: int) -> bool:
+        """Append a target token whose spelling was met before, in most cases by a look-up; return whether it was."""
+        run = self._runs.get(token) if self.begun and not self.pending else None
+        if run is None:
+            return False
+        assert isinstance(self._engine, CanonicalIds)
+        start, tail = self._engine.append(self.ids, run, 0, self.begin) if self._resync else (len(self.ids), run.ids)
+        self._replace(start, tail)
+        return True
+
+    def append_token(self, token: int, data: bytes) -> None:
+        """Append a target token whose bytes are ``data``."""
+        inside = self.begun and not self.pending
+        if inside and isinstance(self._engine, CanonicalIds) and (spelling := self._spellings.inside[token]):
+            self._runs[token] = self._engine.token_run(spelling)
+            self.append_known(token)
+        else:
+            self.append_bytes(data)
+
+    def append_bytes(self, data: bytes) -> None:
+        """Append bytes, which need not be whole characters; many at once cost less than one by one."""
+        data = self.pending + data
+        whole = whole_characters(data)
+        data, pending = data[:whole], data[whole:]
+        if data:
+            engine, ids = self._engine, self.ids
+            if isinstance(engine, CanonicalText):
+                change = engine.join(ids, self._text, data, self.begin)
+                self._text = recent(self._text + data)
+            else:
+                if self._leading_space and not self.begun:
+                    data = b" " + data
+                append = engine.join_bytes if len(data) < _MUCH else engine.join_text
+                change = append(ids, data, begin=self.begin)
+            self._replace(*change)
+            self.begun = True
+        self.pending = pending
+
+    def _replace(self, start: int, tail: Sequence[int]) -> None:
+        """Let the view go on with ``tail`` from ``start`` on."""
+        if start < self._kept:
+            self._kept = min(self._kept, start + accepted_length(self.ids[start:], tail))
+        self.ids[start:] = tail
