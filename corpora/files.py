@@ -105,17 +105,15 @@ def _input_file(path: Path, name: str) -> InputFile:
 def opened(path: Path, reading: Reading) -> Iterator[BufferedReader]:
     """Open a file that must be the one first seen at its path, by inode, size and times, until it has been read."""
     try:
-        stream = path.open("rb")
+        with path.open("rb") as stream:
+            _require_unchanged(path, os.fstat(stream.fileno()), reading)
+            yield stream
+            _require_unchanged(path, os.fstat(stream.fileno()), reading)
     except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check permissions and name") from error
-    with stream:
-        require_unchanged(path, os.fstat(stream.fileno()), reading)
-        yield stream
-        require_unchanged(path, os.fstat(stream.fileno()), reading)
+        raise CorpusError(f"{path}: cannot be read ({error.strerror or error}). Check permissions and name") from error
 
 
-def require_unchanged(path: Path, found: os.stat_result, reading: Reading) -> None:
-    """Compare a file with what was first seen at its path; see `opened`."""
+def _require_unchanged(path: Path, found: os.stat_result, reading: Reading) -> None:
     version = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
     if reading.versions.setdefault(path, version) != version:
         raise CorpusError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from spectool import CorpusError
 from spectool.corpora.documents import Document, Reading, missing_column
-from spectool.corpora.files import require_unchanged, visible_files
+from spectool.corpora.files import opened, visible_files
 from spectool.corpora.readers import documents
 
 _SOURCE = re.compile(
@@ -58,14 +58,12 @@ def read_hub(source: HubSource, reading: Reading) -> Iterator[Document]:
     """
     name = source.folder.name if source.folder else source.name  # in ids: no folder above the data set's own
     rows = enumerate(_rows(source, reading.field), 1)
-    _require_files(source, reading)
-    yield from documents(rows, name, f"hf:{source.name}, row ", reading)
-    _require_files(source, reading)
-
-
-def _require_files(source: HubSource, reading: Reading) -> None:
-    for path, _ in source.files():
-        require_unchanged(path, path.stat(), reading)
+    files = source.files()
+    for read in (documents(rows, name, f"hf:{source.name}, row ", reading), ()):
+        for path, _ in files:
+            with opened(path, reading):
+                pass
+        yield from read
 
 
 def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Rows out of a Parquet file, a few at a time, so that memory does not depend on the size of the file.
 
 Arrow trusts what a file says of itself. A file that was made to do harm can take all memory or end the process, so a
-Parquet corpus should come from someone you trust; text and JSON lines are safe from anyone.
+Parquet corpus should come from someone you trust. Text and JSON lines take no more than their longest line needs.
 """
 
 import hashlib
