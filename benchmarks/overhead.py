@@ -58,6 +58,7 @@ from spectool.corpora import open_corpus
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import offsets
 from spectool.runtime.decoding import generation
+from spectool.runtime.decoding import target as target_runner
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.sampling import Sampling
@@ -77,9 +78,9 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
     "limits and checks": [(GuardedDrafter, "propose"), (GuardedDrafter, "commit")],
     "mark": [(Checkpoints, "mark")],
     "rewind": [(Checkpoints, "rewind")],
-    "log-probabilities": [(generation, "log_probabilities")],
-    "choice": [(generation, "choose")],
-    "statistics": [(DraftStatistics, "record")],
+    "log-probabilities": [(target_runner, "log_probabilities")],
+    "choice": [(target_runner, "choose")],
+    "statistics": [(DraftStatistics, "record_pass"), (DraftStatistics, "record_token")],
 }
 LOOP = "the loop itself"
 PROMPT = 128  # tokens
