@@ -1,6 +1,6 @@
 """Runs the tasks of a long stage in this process, or in several processes of this machine.
 
-A task is a pure function of a work directory (`artifacts.work`), so a lost process costs one task.
+A task is a pure function of a work directory (`artifacts.work`) and its arguments, so a lost process costs one task.
 """
 
 import os

@@ -20,7 +20,7 @@ from spectool import SpectoolError, __version__
 from spectool.artifacts.atomic import check_replaceable, writing
 from spectool.artifacts.counts import FORMAT, VERSION, write_level, write_vocabulary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.resumable import Figures, discard, finished, read_json, save, working, write_json
+from spectool.artifacts.resumable import Figures, discard, read_json, save, working, write_json
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus
 from spectool.build.counting import ngrams as count_ngrams
 from spectool.build.counting import symbols as count_symbols
@@ -150,19 +150,13 @@ def _encode(
 
         def tasks() -> Iterator[Task]:
             for number, texts in enumerate(parts):
-                if finished(work, f"encode-{number}") is None:
-                    count_symbols.write_text(work, number, texts)
-                yield f"encode-{number}", function, (number, *arguments)
+                yield f"encode-{number}", function, (number, texts, *arguments)
                 bar.update(corpus.bytes_read - bar.n)
 
-        results = {}
-        for name, figures in runner.results(tasks()):
-            (work / name.replace("encode", "text")).unlink(missing_ok=True)
-            results[name] = figures
+        results = dict(runner.results(tasks()))
     encoded = [results[f"encode-{number}"] for number in range(len(results))]
     read = {"inputs": describe_corpus(corpus), "parts": encoded}
     write_json(work / "read.json", read)
-    discard(work, "text-*")
     return read["inputs"], encoded
 
 

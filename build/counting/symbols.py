@@ -8,8 +8,9 @@ minimum count becomes a break too, since no n-gram with it can reach the minimum
     encode_words, encode_tokens    part -> its distinct keys with counts, and which of them is at each place
     number_words, number_tokens    -> symbols and counts of order 1, and the vocabulary of words
 
-Files, P a part: ``text-P``, ``words-P.arrow`` (text of each of its keys), and those of `ngrams`.
+Files, P a part, and those of `ngrams`:
 
+    words-P.arrow   words of a part, by the number of their key
     first.rows      row in order 1 of each key that survived the merge, by its row there; -1 at the end
     first.symbols   symbol of each row of order 1; the break at the end
     first.counts    count of each row of order 1
@@ -44,16 +45,10 @@ BREAK = 0
 _BATCH_CHARACTERS = 1 << 18  # encoded at once: the tokenizer's own results take some 100 bytes a token
 
 
-def write_text(work: Path, part: int, texts: Sequence[bytes]) -> None:
-    """Write the documents of a part for its encoder; clean text holds no NUL."""
-    with renaming(work / f"text-{part}") as partial:
-        partial.write_bytes(b"\0".join(texts))
-
-
-def encode_words(work: Path, part: int, orders: int, language: str | None) -> Figures:
-    """Split a part into words."""
+def encode_words(work: Path, part: int, texts: Sequence[bytes], orders: int, language: str | None) -> Figures:
+    """Split the documents of a part into words."""
     number: defaultdict[str, int] = defaultdict(count(1).__next__)
-    runs = (run for text in _texts(work, part) for run in word_runs(text, language))
+    runs = (run for text in texts for run in word_runs(text.decode(), language))
     seen = np.fromiter(chain.from_iterable([*map(number.__getitem__, run), BREAK] for run in runs), dtype=np.int32)
     uses = np.bincount(seen, minlength=len(number) + 1)[1:]
     keys = _word_keys(number)
@@ -65,7 +60,7 @@ def encode_words(work: Path, part: int, orders: int, language: str | None) -> Fi
     return {**figures, "windows": windows(seen, orders)}
 
 
-def encode_tokens(work: Path, part: int, orders: int, name: str) -> Figures:
+def encode_tokens(work: Path, part: int, texts: Sequence[bytes], orders: int, name: str) -> Figures:
     """Encode the documents of a part, each by itself, with ``tokenizer.json`` and ``token_symbols.npy``.
 
     Raises:
@@ -74,9 +69,9 @@ def encode_tokens(work: Path, part: int, orders: int, name: str) -> Figures:
     backend = _backend(str(work / "tokenizer.json"))
     symbol_of = load(work, "token_symbols")
     pieces = []
-    for texts in in_parts(_texts(work, part), len, _BATCH_CHARACTERS):
+    for batch in in_parts(map(bytes.decode, texts), len, _BATCH_CHARACTERS):
         try:
-            encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+            encodings = backend.encode_batch_fast(batch, add_special_tokens=False)
         except Exception as error:  # the library raises nothing narrower
             raise TokenizerError(f"{name}: cannot encode a text ({error}). {MEND}") from error
         ids = chain.from_iterable([*encoding.ids, len(symbol_of) - 1] for encoding in encodings)
@@ -180,10 +175,6 @@ def _collision() -> SpectoolError:
         "two different words have the same hash of 63 bits, which is to be expected in one of a hundred thousand texts "
         "with ten million different words. Count the text in two halves, or without some of its documents"
     )
-
-
-def _texts(work: Path, part: int) -> list[str]:
-    return (work / f"text-{part}").read_bytes().decode().split("\0")
 
 
 @lru_cache(maxsize=1)

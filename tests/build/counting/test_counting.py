@@ -22,7 +22,7 @@ from spectool.build import CountOptions, count
 from spectool.build.counting import symbols
 from spectool.build.counting.ngrams import count_part, merge_bucket, save_keys
 from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_cuts, in_parts, make_plan
-from spectool.build.counting.symbols import encode_words, number_tokens, windows, write_text
+from spectool.build.counting.symbols import encode_words, number_tokens, windows
 from spectool.corpora import Corpus, Document, open_corpus
 from spectool.tests.build.counting.counting_twin import Windows, agree, token_windows, word_windows
 from spectool.tokenization import Tokenizer, open_tokenizer
@@ -251,8 +251,7 @@ def test_tasks_stay_within_the_bytes_that_the_plan_reckons_with(tmp_path: Path) 
     assert peak_of(count_part, tmp_path, 3, 0, 1, False) < 64 * size
 
     texts = [" ".join(f"{number:06x}" for number in dice.permutation(size)).encode()]
-    write_text(tmp_path, 9, texts)
-    assert peak_of(encode_words, tmp_path, 9, 3, None) < 64 * sum(map(len, texts))
+    assert peak_of(encode_words, tmp_path, 9, texts, 3, None) < 64 * sum(map(len, texts))
 
 
 def test_words_of_one_hash_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
