@@ -1,7 +1,6 @@
 """File formats on disk: manifests, atomic writes, resumable work, and one module for each kind of file.
 
-In: directories. Out: checked, memory-mapped objects that the stages and the runtime share. Nothing here runs a model
-or reads a corpus.
+In: directories. Out: checked, memory-mapped objects that stages and the runtime share.
 """
 
 import lazy_loader

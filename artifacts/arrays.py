@@ -1,4 +1,4 @@
-"""Flat arrays of numbers (``.npy``), memory-mapped and read where touched."""
+"""Arrays of numbers in ``.npy`` files, memory-mapped."""
 
 from math import prod
 from pathlib import Path
@@ -14,23 +14,23 @@ _MAX_HEADER_BYTES = 256  # NumPy parses a header as Python source; ours have 118
 
 
 def save_array(path: Path, values: ArrayLike, kind: str) -> None:
-    """Write numbers as an array of a NumPy type (``uint16``). The bytes depend on nothing but the numbers."""
+    """Write an array of a NumPy type such as ``uint16``. The bytes depend only on the numbers."""
     with path.open("wb") as file:
         write_array(file, np.ascontiguousarray(values, dtype=kind), version=(1, 0), allow_pickle=False)
 
 
 def map_array(path: Path, kind: str, *shape: int | None) -> NDArray[Any]:
-    """Map an array into memory, read-only.
+    """A read-only array, mapped into memory.
 
-    The header must describe exactly the bytes that follow it, so no index into the array leads outside the file.
+    The header must describe exactly the bytes that follow it, so that no index leads outside the file.
 
     Args:
         path: The file.
-        kind: Expected NumPy type of its numbers.
-        shape: Expected length of each axis, None for any; one axis of any length where nothing is given.
+        kind: Expected NumPy type.
+        shape: Expected length of each axis, None for any; by default one axis of any length.
 
     Raises:
-        ArtifactError: Not such an array.
+        ArtifactError: It is not such an array.
     """
     try:
         with path.open("rb") as file:
@@ -40,7 +40,7 @@ def map_array(path: Path, kind: str, *shape: int | None) -> NDArray[Any]:
             offset, size = file.tell(), path.stat().st_size
         if min(found, default=0) < 0 or offset + prod(found) * dtype.itemsize != size:
             raise ValueError(f"{size:,} bytes, and its header says {dtype} {_show(found)} after {offset} bytes")
-    except Exception as error:  # of a damaged header NumPy raises whatever its parts raise
+    except Exception as error:  # NumPy raises all kinds of errors about damaged headers
         raise ArtifactError(f"{path}: not a readable .npy file ({error}). Build the artifact again") from error
     expected = shape or (None,)
     fits = len(found) == len(expected) and all(n in (None, m) for n, m in zip(expected, found, strict=True))

@@ -34,8 +34,8 @@ def naming(out: Path) -> Iterator[None]:
         if error.filename is not None or error.errno not in _NO_ROOM:
             raise
         raise ArtifactError(
-            f"{out}: cannot be written ({os.strerror(error.errno)}). Check the room and the limits of its disk, and of "
-            "the folder for temporary files (TMPDIR), and run it again"
+            f"{out}: cannot be written ({os.strerror(error.errno)}). Check the free space and the limits of its disk "
+            "and of the folder for temporary files (TMPDIR), and run it again"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The benchmark format: generations that were timed, and every cycle of theirs. Tables need nothing else.
+"""The benchmark format: timed generations and their cycles, which is all that tables need.
 
     generations.jsonl   a row for each generation, in the order in which they ran; fields as in `GENERATIONS`
     cycles.jsonl        a row for each cycle of each drafted generation; fields as in `CYCLES`
@@ -6,9 +6,9 @@
 
 Rows are JSON objects, one on each line.
 
-A *block* is one prompt at one temperature, once in every configuration. These are plain decoding, which is the host's
-own loop, and every combination of drafter, strategy and draft length of a model. Their order changes from block to
-block. Configurations of one block are compared with each other, so that a busy machine slows all alike.
+A *block* is one prompt at one temperature, generated once in every configuration: plain decoding, which is mlx-lm's own
+loop, and every combination of drafter, strategy and draft length of a model. The order of configurations changes from
+block to block. Configurations are compared within a block, so that a busy machine slows all of them alike.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,29 +92,29 @@ _FILES = {"generations.jsonl": GENERATIONS, "cycles.jsonl": CYCLES}
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What was measured together."""
+    """Rows that were measured together."""
 
     generations: list[Row]
     cycles: list[Row]
 
 
 class Benchmark(Artifact):
-    """An open run, read when asked for."""
+    """An open run, whose tables are read when needed."""
 
     format, versions, again = FORMAT, (VERSION,), "Measure the run again"
 
     @cached_property
     def generations(self) -> pa.Table:
         """All generations, columns as in `GENERATIONS`."""
-        return read_rows(self._file("generations.jsonl"))
+        return _read_rows(self._file("generations.jsonl"))
 
     @cached_property
     def cycles(self) -> pa.Table:
         """All cycles, columns as in `CYCLES`."""
-        return read_rows(self._file("cycles.jsonl"))
+        return _read_rows(self._file("cycles.jsonl"))
 
     def _problems(self) -> Iterator[tuple[str, str]]:
-        """Look for figures that no run has, and compare the sums of cycles with their generations."""
+        """Impossible figures, and generations that differ from the sums of their cycles."""
         proposed = pc.field("proposed")
         wrong = self.cycles.filter((pc.field("accepted") > proposed) | (proposed > MOST_DRAFT_TOKENS))
         for row in wrong.slice(0, 1).to_pylist():
@@ -151,7 +151,7 @@ class Benchmark(Artifact):
 
 
 def write_block(directory: Path, generations: Iterable[Mapping[str, Any]], cycles: Iterable[Mapping[str, Any]]) -> None:
-    """Write the two files of some generations into ``directory``, which must exist, down to the disk.
+    """Write the two files of some generations into an existing directory, and flush them to the disk.
 
     Raises:
         ArtifactError: A value does not fit its column.
@@ -161,27 +161,22 @@ def write_block(directory: Path, generations: Iterable[Mapping[str, Any]], cycle
 
 
 def read_block(directory: Path) -> tuple[pa.Table, pa.Table]:
-    """Read the generations and the cycles that `write_block` or `join_blocks` wrote.
+    """The generations and the cycles that `write_block` or `join_blocks` wrote.
 
     Raises:
         ArtifactError: A file is missing, damaged, or has other fields.
     """
-    generations, cycles = (read_rows(directory / name) for name in _FILES)
+    generations, cycles = (_read_rows(directory / name) for name in _FILES)
     return generations, cycles
 
 
 def join_blocks(blocks: Sequence[Path], out: Path) -> None:
-    """Write the two files of all ``blocks`` into ``out``, one block after the other, down to the disk."""
+    """Write the two files of all blocks, one after the other, into ``out``, and flush them to the disk."""
     for name in _FILES:
         with json_lines.synced(out / name) as stream:
             for block in blocks:
                 stream.write((block / name).read_bytes())
 
 
-def read_rows(file: Path) -> pa.Table:
-    """Read one of the two files.
-
-    Raises:
-        ArtifactError: It is missing, damaged, or has other fields.
-    """
+def _read_rows(file: Path) -> pa.Table:
     return json_lines.read_rows(file, _FILES[file.name], "Copy or measure the run again")

@@ -1,6 +1,6 @@
 """Arrow IPC files of equally long columns, memory-mapped and read without copies.
 
-By itself, since importing pyarrow takes more memory than a dictionary, which needs arrays alone.
+This is apart from `arrays` because importing pyarrow takes more memory than a dictionary, which only needs arrays.
 """
 
 import struct
@@ -20,17 +20,17 @@ _HEADER, _NOTES, _COMPRESSION = 2, 4, 3  # two fields of Message, one of RecordB
 
 
 def write_columns(path: Path, columns: Mapping[str, pa.Array]) -> None:
-    """Write one record batch. The bytes depend on nothing but the columns."""
+    """Write one record batch. The bytes depend only on the columns."""
     batch = pa.record_batch(list(columns.values()), names=list(columns))
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
 
 
 def read_columns(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
-    """Map a file into memory and return its columns by name, without copying: exactly those of ``types``.
+    """The columns of a file by name, mapped into memory: exactly those of ``types``.
 
-    Every buffer and every offset is checked to lie within the file, and text to be UTF-8. Nothing is decompressed,
-    because the sizes that a compressed file declares are allocated before they turn out to be false.
+    Every buffer and offset must lie within the file, and text must be UTF-8. Compressed files are refused, because the
+    sizes that they declare are allocated before they turn out to be wrong.
 
     Raises:
         ArtifactError: Not an Arrow file, other columns than expected, compressed, or missing values.
@@ -48,9 +48,9 @@ def read_columns(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path, types: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Return the types of a file's columns, and its batch, None where the types are not the expected ones.
+    """The types of a file's columns, and its batch, which is None if the types are not the expected ones.
 
-    A file is a magic number and a stream of messages. The footer repeats where these lie and is not needed.
+    A file is a magic number and a stream of messages. The footer, which repeats their positions, is not needed.
     """
     size = path.stat().st_size
     data = pa.memory_map(str(path), "r").read_buffer(size)
@@ -78,7 +78,7 @@ def _read(path: Path, types: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 def _next(messages: Any) -> Any:
-    """Return the next message of a stream, None at its end."""
+    """The next message of a stream, None at its end."""
     try:
         return messages.read_next_message()
     except StopIteration:
@@ -86,13 +86,13 @@ def _next(messages: Any) -> Any:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Return whether the message of a record batch, a flatbuffer, says that its buffers are compressed.
+    """Whether the message of a record batch, a flatbuffer, says that its buffers are compressed.
 
     Arrow 0.17 said so in the message's notes, which are still read, so a message with notes counts as compressed.
     """
 
     def field(table: int, number: int) -> int:
-        """Return where a table's field lies, 0 where it is left out."""
+        """Position of a table's field, 0 if it is left out."""
         vtable = table - struct.unpack_from("<i", metadata, table)[0]
         if not 0 <= vtable < len(metadata):
             raise ValueError("a table leads outside its message")
@@ -110,9 +110,9 @@ def _is_compressed(metadata: bytes) -> bool:
 
 
 def as_numpy(column: pa.Array) -> NDArray[Any]:
-    """Return a column of numbers as an array over the same memory.
+    """A column of numbers as an array over the same memory.
 
-    Arrow's own conversion imports pandas where that is installed, and a Ctrl-C meanwhile is lost.
+    Arrow's own conversion imports pandas if it is installed, and a Ctrl-C during that import is lost.
     """
     data = column.buffers()[1]
     kind = np.dtype(str(column.type))

@@ -7,14 +7,14 @@
     count.npy             uint8[entries]    occurrences of the context, 2 ^ (value / 8)
     continuations.marisa  continuations, each a string of symbols              -> continuation id
 
-The manifest says whether entries are ``chained``: after its continuation, the next entry is looked up and goes on. So
-it is in the backoff method, whose continuations are single tokens. A DictSpec proposal is the one continuation.
+The manifest says whether entries are ``chained``, so that a look-up after a continuation extends the proposal. This is
+so in the backoff method, whose continuations are single tokens; a DictSpec proposal is a single continuation.
 
-A symbol is a code point: the n-th most frequent token is U+0001 + n, surrogates skipped, so that common tokens take one
-byte of UTF-8. Contexts are stored newest token first. One walk down the trie along the reversed history meets every
-known suffix; the last hit is the longest. Opening builds nothing: a sequence's state is its newest symbols, and every
-look-up is a walk in the mapped file. Opening does check that no walk and no index can lead outside the files: a
-dictionary may come from anyone, with checksums to match.
+A symbol is a code point: the n-th most frequent token is U+0001 + n, without surrogates, so that common tokens take one
+byte of UTF-8. Contexts are stored newest token first, so that one walk down the trie along the reversed history meets
+every known suffix, the longest last. Opening builds nothing, because the state of a sequence is its newest symbols and
+every look-up walks in the mapped file. But opening checks that no walk and no index leads outside the files, because a
+dictionary may come from anyone, with matching checksums.
 """
 
 from bisect import bisect_left
@@ -37,16 +37,16 @@ from spectool.artifacts.marisa_check import check_trie
 FORMAT = "spectool-dictionary"
 VERSION = 3
 Step: TypeAlias = tuple[tuple[int, ...], float, bytes]
-"""What is proposed in a state: token ids of the continuation, their probability, and the state after them."""
+"""A proposal: token ids of the continuation, their probability, and the state after them."""
 START = b""
-"""The state of an empty sequence, and of one whose tokens no context has."""
+"""The state of an empty sequence, and of one whose tokens are in no context."""
 _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
 _SYMBOLS = 0x10FFFF - _SURROGATES - 1  # code points but NUL and the last, which is no token's
-_CONTEXT_TRIES = 3  # nested in each other: a tenth smaller than one
+_CONTEXT_TRIES = 3  # nested tries, a tenth smaller than one
 PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
 LONGEST = 64  # tokens of a context or a continuation
 MIN_PROBABILITY = 0.2
-"""The least probability of a whole proposal at run time, where none is named."""
+"""Default threshold for the probability of a whole proposal at run time."""
 _BATCH = 1 << 16  # contexts read at once
 _LONGEST_SYMBOL = 4  # bytes
 _REMEMBERED = 1 << 14  # continuations
@@ -57,9 +57,9 @@ class Match(NamedTuple):
     """What a look-up found.
 
     Attributes:
-        tokens: Continuation to propose, token ids.
-        probability: Of the whole continuation, from the corpus, in steps of 1/256.
-        length: Context tokens that matched.
+        tokens: Token ids to propose.
+        probability: Probability of the whole continuation in the corpus, in steps of 1/256.
+        length: Number of context tokens that matched.
     """
 
     tokens: tuple[int, ...]
@@ -82,8 +82,8 @@ class Dictionary(Artifact):
 
     Attributes:
         alphabet: Ids of all tokens in it; uint32, most frequent first.
-        max_context: Longest context, in tokens; a look-up needs no more history than that.
-        chained: Whether a proposal goes on with further look-ups after its first continuation.
+        max_context: Length of the longest context in tokens; a look-up needs no more history.
+        chained: Whether further look-ups extend a proposal after its first continuation.
     """
 
     format, versions, roles = FORMAT, (VERSION,), ("target",)
@@ -91,10 +91,10 @@ class Dictionary(Artifact):
     rebuild = "spectool build-dict --tokenizer {target} --corpus {corpus} -o {path}"
 
     def __init__(self, path: Path) -> None:
-        """Open the dictionary at ``path``, as `Artifact` says.
+        """Open the dictionary at ``path``.
 
-        The tries are compared with their checksums, and all that look-ups rely on is checked: about 15 ms for each MB
-        of ``contexts.marisa``.
+        Checks the checksums of the tries and everything that look-ups rely on, which takes about 15 ms for each MB of
+        ``contexts.marisa``.
         """
         super().__init__(path)
         self.alphabet = map_array(self._file("alphabet.npy"), "uint32")
@@ -138,7 +138,7 @@ class Dictionary(Artifact):
 
     @property
     def tokenizer(self) -> Mapping[str, Any]:
-        """What the manifest says of the tokenizer that it was built for."""
+        """The manifest's entry of the tokenizer that it was built for."""
         return self.manifest.tokenizers["target"]
 
     @property
@@ -147,23 +147,23 @@ class Dictionary(Artifact):
         return str(self.tokenizer["fingerprint"])
 
     def look_up(self, tokens: Sequence[int]) -> Match | None:
-        """Look up the longest known suffix of token ids, oldest first; None where none is known.
+        """The longest known suffix of token ids, oldest first; None if none is known.
 
-        `advance` and `step` do it as a sequence grows.
+        `advance` and `step` do the same as a sequence grows.
         """
         newest_first = tokens[: -self.max_context - 1 : -1]
         known = self._prefixes(b"".join(map(self._symbols.__getitem__, newest_first)))
         if not known:
             return None
-        length = len(known[-1].decode(errors="replace"))  # a context that ends within a symbol is no token's
+        length = len(known[-1].decode(errors="replace"))  # the key may end within a symbol
         return Match(*self.continuation(self._key_id(known[-1])), length)
 
     def advance(self, state: bytes, token: int) -> bytes:
-        """Return the state after one more token id: symbols, newest first; a cut one at the end matches none."""
+        """The state after one more token id: symbols, newest first, of which the last may be cut off."""
         return (self._symbols[token] + state)[: self._reach]
 
     def step(self, state: bytes) -> Step | None:
-        """Return what the longest context proposes that a sequence with this state ends with; None if there is none."""
+        """The proposal of the longest context that a sequence with this state ends with, None without one."""
         known = self._prefixes(state)
         if not known:
             return None
@@ -172,15 +172,15 @@ class Dictionary(Artifact):
         return tokens, (self._probability[row] + 1) * PROBABILITY_STEP, (newest_first + state)[: self._reach]
 
     def continuation(self, row: int) -> tuple[tuple[int, ...], float]:
-        """Return what an entry proposes, token ids, and its probability."""
+        """The token ids that an entry proposes, and their probability."""
         return self._spelled[self._continuation[row]][0], (self._probability[row] + 1) * PROBABILITY_STEP
 
     def entry(self, row: int) -> Entry:
-        """Return the entry with a number from 0 to ``len(self) - 1``."""
+        """The entry with a number from 0 to ``len(self) - 1``."""
         return self._entry(self._contexts.restore_key(row), row)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield every entry, in trie order."""
+        """Every entry, in trie order."""
         return (self._entry(key, row) for key, row in self._contexts.iteritems())
 
     def _entry(self, key: bytes, row: int) -> Entry:
@@ -202,7 +202,7 @@ class Dictionary(Artifact):
 
 
 class _Symbols(dict[int, bytes]):
-    """Token id -> symbol, UTF-8; of each token that was met."""
+    """Token id -> symbol in UTF-8, filled in when needed."""
 
     def __init__(self, alphabet: NDArray[np.uint32]) -> None:
         super().__init__()
@@ -215,14 +215,14 @@ class _Symbols(dict[int, bytes]):
     def __missing__(self, token: int) -> bytes:
         place = bisect_left(self._sorted, token)
         known = place < len(self._sorted) and self._sorted[place] == token
-        if not known:  # not remembered: of these there can be any number
+        if not known:  # not stored, because there can be any number of them
             return UNKNOWN_SYMBOL
         found = self[token] = symbol(self._ranks[place]).encode()
         return found
 
 
 class _Tokens(dict[str, int]):
-    """Symbol -> token id; of each symbol that was met."""
+    """Symbol -> token id, filled in when needed."""
 
     def __init__(self, alphabet: NDArray[np.uint32]) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ class _Tokens(dict[str, int]):
 
 
 class _Spelled(dict[int, tuple[tuple[int, ...], bytes]]):
-    """Id of a key -> its token ids, and its symbols in reverse; of those that were met last, a few thousand."""
+    """Id of a key -> its token ids, and its symbols in reverse; a cache of recent ones."""
 
     def __init__(self, trie: Any, tokens: _Tokens, file: Path, again: str) -> None:
         super().__init__()
@@ -251,7 +251,7 @@ class _Spelled(dict[int, tuple[tuple[int, ...], bytes]]):
         return spelled
 
     def tokens(self, key: bytes) -> tuple[int, ...]:
-        """Return the token ids of a key."""
+        """The token ids of a key."""
         try:
             return tuple(map(self._tokens.__getitem__, key.decode()))
         except (UnicodeDecodeError, IndexError) as error:
@@ -259,7 +259,7 @@ class _Spelled(dict[int, tuple[tuple[int, ...], bytes]]):
 
 
 def _extremes(trie: Any) -> tuple[int, int]:
-    """Return the length of a trie's longest key, in symbols, and its highest rank, -1 without any or -2 for a NUL."""
+    """Length of a trie's longest key in symbols, and its highest rank: -1 without any, -2 for a NUL."""
     longest, last_rank = 0, -1
     keys = trie.iterkeys()
     while batch := list(islice(keys, _BATCH)):
@@ -275,9 +275,9 @@ def _extremes(trie: Any) -> tuple[int, int]:
 def _save(trie: marisa_trie.Trie, path: Path) -> None:
     try:
         trie.save(str(path))
-    except RuntimeError as error:  # the library's own for any failure to write: no number, no name
+    except RuntimeError as error:  # which has neither number nor file name
         raise ArtifactError(
-            f"{path}: cannot be written ({error}). Check the room and the limits of its disk, and run it again"
+            f"{path}: cannot be written ({error}). Check the free space and the limits of its disk, and run it again"
         ) from error
 
 
@@ -286,14 +286,14 @@ def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = 
 
     Args:
         directory: Scratch directory of `atomic.writing`.
-        entries: What to write; contexts are unique.
-        chained: Whether a proposal goes on after its first continuation.
+        entries: Entries with different contexts.
+        chained: Whether further look-ups extend a proposal.
 
     Returns:
         Statistics for the manifest: entries, symbols, continuations, max_context, max_continuation, chained.
 
     Raises:
-        ArtifactError: It cannot be written, or an entry is too long.
+        ArtifactError: The files cannot be written, or an entry is too long.
     """
     rows = list(entries)
     longest = max((len(part) for row in rows for part in (row.context, row.continuation)), default=0)
@@ -338,7 +338,7 @@ def symbol(rank: int) -> str:
 
 
 def _ranks(symbols: str) -> NDArray[np.int64]:
-    """Return the rank of each symbol; the inverse of `symbol`."""
+    """The rank of each symbol; the inverse of `symbol`."""
     codes = np.frombuffer(symbols.encode("utf-32-le"), dtype="<u4").astype(np.int64)
     return codes - 1 - np.where(codes >= _FIRST_SURROGATE, _SURROGATES, 0)
 

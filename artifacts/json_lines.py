@@ -1,7 +1,7 @@
 """Tables as JSON Lines: a JSON object on each line, with exactly the fields of a schema.
 
-Any tool reads such a file, and two files are joined by appending one to the other. A file may come from a stranger:
-it is read line by line, and a line is checked before anything is made of it.
+Any tool reads such files, and appending one to another joins them. A file may come from a stranger, so every line is
+checked before it is used.
 """
 
 import json
@@ -16,14 +16,14 @@ import pyarrow as pa
 from spectool import ArtifactError
 
 LONGEST = 1 << 20  # bytes of a line
-LARGEST = 1e15  # of numbers that need not be whole: their products and sums stay finite
-LONGEST_TEXT = 1000  # characters: what is drawn and laid out in tables
+LARGEST = 1e15  # number that need not be whole: products and sums stay finite
+LONGEST_TEXT = 1000  # characters of a text, which is drawn and laid out in tables
 _BATCH = 1 << 18  # bytes of lines that become columns at once: as Python objects they take several times as much
 _SHOWN = 60  # characters of a value in a message
 
 
 class _Field(NamedTuple):
-    """What a row must have under a name."""
+    """A field that every row must have."""
 
     name: str
     nullable: bool
@@ -32,7 +32,7 @@ class _Field(NamedTuple):
 
 
 def write_rows(file: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a file, down to the disk. No row is written that `read_rows` would refuse.
+    """Write a file and flush it to the disk. Rows that `read_rows` would refuse are errors.
 
     Raises:
         ArtifactError: A value does not fit the schema.
@@ -51,7 +51,7 @@ def write_rows(file: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]])
 
 @contextmanager
 def synced(file: Path) -> Iterator[IO[bytes]]:
-    """Open a file to write, and bring it to the disk when the block ends well."""
+    """A file open for writing, which is flushed to the disk when the block ends."""
     with file.open("wb") as stream:
         yield stream
         stream.flush()
@@ -59,16 +59,15 @@ def synced(file: Path) -> Iterator[IO[bytes]]:
 
 
 def read_rows(file: Path, schema: pa.Schema, again: str) -> pa.Table:
-    """Read a file in memory of a few times its size.
+    """The rows of a file; takes a few times its size in memory.
 
     Args:
-        file: Where it is.
-        schema: The fields of every row, in any order. Numbers are 0 or more; those that are not nullable may not be
-            null.
+        file: The file.
+        schema: The fields of every row, in any order. Numbers are at least 0.
         again: What to do about a damaged file, for the message.
 
     Raises:
-        ArtifactError: It cannot be read, or one of its lines is not such a row.
+        ArtifactError: The file cannot be read, or a line is not such a row.
     """
     fields, batches = _fields(schema), []
     rows: list[dict[str, Any]] = []
@@ -90,10 +89,10 @@ def read_rows(file: Path, schema: pa.Schema, again: str) -> pa.Table:
 
 
 def _row(line: bytes, fields: Mapping[str, _Field]) -> dict[str, Any]:
-    """Return the row on a line.
+    """The row on a line.
 
     Raises:
-        ValueError: It is not one; the message says what was expected and what came.
+        ValueError: It is not a row; the message says what was expected and what came.
     """
     if len(line) > LONGEST:
         raise ValueError(f"expected a line of at most {LONGEST:,} bytes, got a longer one")
@@ -101,7 +100,7 @@ def _row(line: bytes, fields: Mapping[str, _Field]) -> dict[str, Any]:
         pairs = json.loads(line.decode().rstrip(), object_pairs_hook=tuple, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"expected a JSON object, got {_short(line)} ({_reason(error)})") from error
-    if type(pairs) is not tuple:  # as lists are lists
+    if type(pairs) is not tuple:
         raise ValueError(f"expected a JSON object, got {_short(line)}")
     row = dict(pairs)
     if len(pairs) != len(fields) or row.keys() != fields.keys():
@@ -124,7 +123,7 @@ def _reason(error: Exception) -> str:
 
 
 def _other_fields(pairs: tuple[tuple[str, Any], ...], fields: Mapping[str, _Field]) -> str:
-    """Say how the fields of a row differ from those that it must have: the first one of each kind."""
+    """How the fields of a row differ from the expected ones: the first difference of each kind."""
     names = [name for name, _ in pairs]
     unknown = [f"also {_spelt(name)}" for name in names if name not in fields]
     twice = [f"{name} more than once" for name in fields if names.count(name) > 1]
@@ -149,7 +148,7 @@ def _fields(schema: pa.Schema) -> dict[str, _Field]:
 
 
 def _kind(kind: pa.DataType) -> tuple[str, Callable[[Any], bool]]:
-    """Return what values of a type are, in words and as a check."""
+    """What values of a type must be, in words and as a check."""
     if pa.types.is_list(kind):
         expected, fits = _kind(kind.value_type)
         return f"a list of which each item is {expected}", lambda value: type(value) is list and all(map(fits, value))

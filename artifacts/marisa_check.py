@@ -1,7 +1,7 @@
-"""Whether a marisa-trie file is safe to walk, whoever wrote it.
+"""Whether a marisa-trie file from a stranger is safe to use.
 
-The library maps a file and uses the numbers in it as indexes. A wrong one reads outside the file, or leads in a circle.
-So before the library sees a file, everything that its walks rely on is checked here, in bounds:
+The library maps a file and uses numbers in it as indexes. A wrong one reads outside the file or leads in a circle, so
+everything that a walk in the trie relies on is checked here before the library opens the file:
 
     header   "We love Marisa." and a NUL
     trie     louds          bits   the tree: 10, then for each node, level by level, a 1 for each child and a 0; then 0
@@ -9,16 +9,16 @@ So before the library sees a file, everything that its walks rely on is checked 
              links          bits   nodes whose label is a string, which lies in the next trie or in the tail
              bases          u8     label of each node, or the low byte of its link
              extras         flat   the links' higher bits, packed
-             tail           bytes  strings that end with NUL, where there is no next trie; and bits, here always empty
-             [trie]                the next trie: a link is a node of it, spelled from there up to the root
-             cache          3 u32  parent, child, link: edges that are often walked, found by a hash
+             tail           bytes  strings that end with NUL, if there is no next trie; and bits, here always empty
+             [trie]                the next trie: a link is a node of it, read from there up to the root
+             cache          3 u32  parent, child, link: frequent edges, found by a hash
              children       u32    of the root
              flags          u32    how it was built
 
 A vector is its size in bytes as u64, then its content, padded to words of 8 bytes. Bits are a vector of u64, and as u32
 their number and that of the ones. Three vectors follow, which can be computed from them: ranks, every 512th zero,
-every 512th one. Whatever can be computed from something else is computed again and compared. The text of every node is
-at most as long as the longest key, so no look-up takes long.
+every 512th one. What can be computed from something else is computed and compared. The text of every node is at most as
+long as the longest key, so that no look-up takes long.
 
 Source: ``lib/marisa/grimoire`` of marisa-trie 0.2.6 to 0.3.1, in its Python package 1.3 and 1.4.
 """
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _HEADER = b"We love Marisa.\0"
-_DEEPEST = 8  # tries in each other; three is what we write
+_DEEPEST = 8  # nested tries; we write three
 _CHILDREN = 256  # of one node: siblings differ in their first byte
 _SMALLEST_CACHE = 256  # of the outermost trie, which finds a label by its place
 _NOTHING = 0xFFFFFFFF
@@ -39,13 +39,13 @@ _MOST_BYTES = 64  # of all keys together, for each byte of the file; ours have f
 
 
 def check_trie(data: NDArray[np.uint8], longest: int) -> None:
-    """Check that the bytes of a file are a trie that the library can walk.
+    """Check that the bytes of a file are a trie that is safe to use.
 
-    Takes about 10 ms and 25 bytes of memory for each byte of the file.
+    Takes about 10 ms for each MB, and 25 bytes of memory for each byte of the file.
 
     Args:
         data: All bytes of the file.
-        longest: Most bytes of a key.
+        longest: Maximum length of a key in bytes.
 
     Raises:
         ValueError: Something would lead outside the file, or take too long.
@@ -63,7 +63,7 @@ def check_trie(data: NDArray[np.uint8], longest: int) -> None:
 
 
 class _Reader:
-    """Reads parts of a file one after the other, and never more than there is."""
+    """Reads consecutive parts of a file within its bounds."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
         self._data, self.place = data, 0
@@ -79,7 +79,7 @@ class _Reader:
         return int(self.part(kept.itemsize).view(kept)[0])
 
     def vector(self, kind: str, of: int = 1) -> NDArray[Any]:
-        """Read numbers of a type, a multiple ``of`` which there must be."""
+        """Numbers of a type; their count must be a multiple of ``of``."""
         size, item = self.number("<u8"), np.dtype(kind).itemsize * of
         if size % item:
             raise ValueError("a vector ends within a value")
@@ -88,7 +88,7 @@ class _Reader:
         return content
 
     def bits(self, expected: int, zeros: bool = False, ones: bool = False) -> NDArray[np.bool_]:
-        """Read bits of an expected number, whose zeros or ones can be looked up by number where that is said."""
+        """An expected number of bits, with indexes of their ``zeros`` and ``ones`` if those are set."""
         units, size, count = self.vector("<u8"), self.number("<u4"), self.number("<u4")
         bits: NDArray[Any] = np.unpackbits(units.view(np.uint8), bitorder="little")
         if size != expected or len(units) != -(-size // 64) or bits[size:].any():
@@ -113,12 +113,12 @@ class _Reader:
         return bits
 
     def no_bits(self) -> None:
-        """Read bits of which there are none, and no index."""
+        """Read an empty vector of bits."""
         if any((len(self.vector("<u8")), self.number("<u8"), *(len(self.vector("<u4")) for _ in range(3)))):
             raise ValueError("bits where none are expected")
 
     def packed(self, expected: int) -> NDArray[np.uint64]:
-        """Read an expected number of values of the same number of bits each."""
+        """An expected number of values, each of the same number of bits."""
         units, width, mask, size = self.vector("<u8"), self.number("<u4"), self.number("<u4"), self.number("<u8")
         if size != expected or width > 32 or mask != (1 << width) - 1:
             raise ValueError(f"{size} links of {width} bits, expected {expected}")
@@ -132,9 +132,9 @@ class _Reader:
 
 
 def _check_nested(read: _Reader, longest: int, deepest: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Check a trie and those in it; return for each node the length of its text, and whether a key ends there."""
+    """Check nested tries; returns the length of each node's text, and whether a key ends there."""
     outermost = deepest == _DEEPEST
-    # All else has a size that the number of nodes gives, which is read behind: it follows from that of the bits.
+    # The number of nodes, which the sizes of all parts follow from, is half the number of bits, which comes after them.
     start = read.place
     read.vector("<u8")
     nodes = (read.number("<u4") - 2) // 2
@@ -178,7 +178,7 @@ def _check_nested(read: _Reader, longest: int, deepest: int) -> tuple[NDArray[np
 
 
 def _parents(louds: NDArray[np.bool_], nodes: int) -> NDArray[np.int64]:
-    """Return the parent of each node, -1 of the root; a parent comes before its children."""
+    """The parent of each node, -1 for the root; a parent comes before its children."""
     parents = np.flatnonzero(louds)
     if len(parents) != nodes:
         raise ValueError("not a tree: as many ones as nodes are expected")
@@ -191,7 +191,7 @@ def _parents(louds: NDArray[np.bool_], nodes: int) -> NDArray[np.int64]:
 
 
 def _texts_in_tail(tail: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return the length of the string that begins at each byte, up to the next NUL."""
+    """The length of the string that begins at each byte, up to the next NUL."""
     if not len(tail):
         return np.zeros(0, np.int64)
     if tail[-1]:
@@ -226,7 +226,7 @@ def _check_cache(
 
 
 def _lengths(parents: NDArray[np.int64], sizes: NDArray[np.int64], longest: int) -> NDArray[np.int64]:
-    """Return the length of the text from the root to each node, level by level."""
+    """The length of the text from the root to each node."""
     begin, end = 0, 1
     while end < len(parents):
         begin, end = end, int(np.searchsorted(parents, end))

@@ -1,4 +1,4 @@
-"""How commands speak: results to stdout, progress and notes to stderr, errors in one line."""
+"""Output of commands: results to stdout, progress and notes to stderr, errors in one line."""
 
 import json
 import os
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 Item = TypeVar("Item", covariant=True)
 Result = TypeVar("Result")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_STARTED = "spectool.started"  # of a command, in its context
+_STARTED = "spectool.started"  # when a command began, in the meta of its context
 SECONDS_BETWEEN_LINES = 30.0
-_POSITION_EVERY = 256  # documents between two looks at the position in the file
+_POSITION_EVERY = 256  # documents between two updates of the progress bar
 
 
 class Source(Protocol[Item]):
@@ -38,7 +38,7 @@ class Source(Protocol[Item]):
 
     @property
     def bytes_read(self) -> int:
-        """Bytes on disk consumed so far."""
+        """Bytes on disk that were read so far."""
 
     def __iter__(self) -> Iterator[Item]: ...
 
@@ -49,18 +49,18 @@ def say(message: str) -> None:
 
 
 def say_next(command: Sequence[str], ending: str = "--prompt …") -> None:
-    """Write to stderr the command to give next: its arguments, quoted for a shell, and an ``ending`` to fill in."""
+    """Write the next command to stderr, quoted for a shell, with an ``ending`` to fill in."""
     say(f"next: spectool {shlex.join(command)} {ending}".rstrip())
 
 
 def model_of(tokenizer: str, otherwise: str) -> str:
-    """The model that a tokenizer was opened from, or a placeholder where it is only a tokenizer."""
+    """The model that a tokenizer was opened from, or ``otherwise`` if it is only a tokenizer."""
     path = Path(tokenizer)
     return otherwise if path.exists() and not (path / "config.json").is_file() else tokenizer
 
 
 def say_notes(tokenizer: "Tokenizer") -> None:
-    """Write to stderr what opening a tokenizer found out, and what the tokenizer cannot keep of a text."""
+    """Write the notes about a tokenizer to stderr, and which text it does not keep."""
     from spectool.tokenization.round_trips import limits
 
     for note in tokenizer.notes:
@@ -71,12 +71,15 @@ def say_notes(tokenizer: "Tokenizer") -> None:
 
 @contextmanager
 def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
-    """Show how far something is: a bar on a terminal, elsewhere a line on stderr every `SECONDS_BETWEEN_LINES`.
+    """Show progress: a bar on a terminal, otherwise a line on stderr every `SECONDS_BETWEEN_LINES`.
 
-    The title is what is done, such as ``replaying``, and the total is in a unit such as ``tokens``.
+    Args:
+        title: What is done, such as ``replaying``.
+        total: How much there is to do.
+        unit: What is counted, such as ``tokens``.
 
     Yields:
-        A function to call with what has been done since the last call.
+        A function to call with the amount done since the last call.
     """
     from tqdm import tqdm
 
@@ -126,12 +129,12 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _without_controls(text: str) -> str:
-    """Spell control characters, which in an artifact of a stranger could rewrite the terminal."""
+    """Text with control characters escaped, because those of a stranger's artifact could rewrite the terminal."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def table(header: list[str], rows: Iterable[list[str]]) -> str:
-    """Lay out rows in columns, the first aligned left, the others right."""
+    """Rows in aligned columns, the first to the left and the others to the right."""
     lines = [header, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
@@ -143,19 +146,24 @@ def table(header: list[str], rows: Iterable[list[str]]) -> str:
 def stage(
     out: Path, format_name: str, as_json: bool, fingerprints: Mapping[str, str] | None = None
 ) -> Iterator[Callable[..., None]]:
-    """Give a function that prints how a stage ended: path, bytes, seconds since the command began, fingerprints.
+    """Run a stage that writes an artifact.
 
-    It takes the manifest, and further facts to print after these.
+    Args:
+        out: The artifact.
+        format_name: Its format.
+        as_json: Whether to print JSON.
+        fingerprints: Fingerprints of its tokenizers, by role.
 
-    The ``fingerprints`` are those of the tokenizers of what is written to ``out``, by role.
+    Yields:
+        A function that prints the result, given the manifest and further facts.
 
     Raises:
-        ArtifactError: ``out`` must not be replaced; said before the work and not after it.
+        ArtifactError: ``out`` must not be replaced.
     """
     replaced = check_replaceable(out, format_name, fingerprints)
     if replaced is not None:
         corpus = replaced.get("corpus")
-        say(f"{out}: replaces the {format_name} there{f' (from {corpus})' if corpus else ''} when this one is whole")
+        say(f"{out}: will be replaced, a {format_name}{f' from {corpus}' if corpus else ''}")
     context = click.get_current_context(silent=True)
     started = (context.meta if context else {}).get(_STARTED, time.perf_counter())
 
@@ -178,17 +186,15 @@ def stage(
 
 
 def repairs(counts: Mapping[str, int]) -> str:
-    """Say what had to be repaired in a text, such as ``12 invalid bytes, 3 not nfc``."""
+    """What was repaired in a text, such as ``12 invalid bytes, 3 not nfc``."""
     return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in sorted(counts.items()))
 
 
 def require_utf8(text: str, where: str = "") -> None:
-    """Check text that was typed: bytes that are not UTF-8 have become lone surrogates in it.
-
-    ``where`` is what the error begins with, such as ``standard input: ``.
+    """Check typed text, in which bytes that are not UTF-8 are lone surrogates.
 
     Raises:
-        SpectoolError: It has such bytes.
+        SpectoolError: It has such bytes; the message begins with ``where``, such as ``standard input: ``.
     """
     try:
         text.encode("utf-8", "surrogateescape").decode("utf-8")
@@ -197,7 +203,7 @@ def require_utf8(text: str, where: str = "") -> None:
 
 
 def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Turn errors into one line and exit status 1, Ctrl-C into 130; ``--debug`` shows the traceback."""
+    """A command whose errors are one line with exit status 1, and 130 for Ctrl-C; ``--debug`` shows tracebacks."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> Result:
@@ -207,7 +213,7 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
         try:
             return command(*args, **kwargs)
         except BrokenPipeError:
-            # The reader went away (`| head`): not an error, but Python must not flush into the pipe.
+            # The reader is gone, as with `| head`. That is no error, but Python must not flush into the pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
         except KeyboardInterrupt as stop:
@@ -224,7 +230,7 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def in_a_line(error: Exception) -> str:
-    """Say in one line what went wrong."""
+    """An error in one line."""
     if isinstance(error, SpectoolError):
         return _without_controls(str(error))
     if isinstance(error, OSError):

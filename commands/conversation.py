@@ -1,8 +1,8 @@
 """A conversation with a model: its messages, and a prompt cache that holds them.
 
-cache     <system><user> ... <assistant> ...            what was fed and generated up to now
-next      <system><user> ... <assistant> ... <user> ?   the same in the template, and the new message
-                                            ^ fed from here, where the two part
+cache     <system><user> ... <assistant> ...            what was fed and generated so far
+next      <system><user> ... <assistant> ... <user> ?   the same in the template, with the new message
+                                            ^ fed from here, where the two differ
 """
 
 from collections.abc import Generator, Mapping
@@ -34,13 +34,13 @@ class Conversation:
         variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """Begin a conversation.
+        """Start a conversation.
 
         Args:
             model: An mlx-lm model.
             tokenizer: Its ``TokenizerWrapper``.
-            system_prompt: What the model is told before anything else.
-            variables: Of the chat template.
+            system_prompt: System message.
+            variables: Variables of the chat template.
             **options: Options of `stream_generate`, for every answer.
 
         Raises:
@@ -48,11 +48,10 @@ class Conversation:
         """
         if not tokenizer.has_chat_template:
             raise RuntimeUnsupported(
-                "this model has no chat template: expected one that is made for conversations. "
-                "Let it go on with a text: spectool generate"
+                "this model has no chat template, which a conversation needs. To continue a text: spectool generate"
             )
         self._model, self._tokenizer = model, tokenizer
-        self._begin: list[Message] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
+        self._first: list[Message] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
         self._variables = dict(variables or {})
         self._max_kv_size = options.pop("max_kv_size", None)
         self._seed, self._turns = options.pop("seed", None), 0
@@ -60,23 +59,23 @@ class Conversation:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all but the system prompt."""
-        self.messages = list(self._begin)
+        """Forget everything but the system prompt."""
+        self.messages = list(self._first)
         self._cache: list[Any] = make_prompt_cache(self._model, self._max_kv_size)
         self._cached: list[int] = []  # what it holds
 
     def answer(self, text: str) -> Generator[GenerationResponse, None, None]:
-        """Say ``text`` and stream the answer. Ended early, what was said of it stays in the conversation.
+        """Stream the answer to ``text``. If it is ended early, its beginning stays in the conversation.
 
         Raises:
-            SpectoolError: The template or the model refuses it; the conversation is as before.
+            SpectoolError: The template or the model refuses ``text``; the conversation is unchanged.
         """
         messages = [*self.messages, {"role": "user", "content": text}]
-        seed = None if self._seed is None else (self._seed + self._turns) % 2**64  # no two turns draw the same
+        seed = None if self._seed is None else (self._seed + self._turns) % 2**64  # turns draw differently
         self._turns += 1
         prompt = rendered(self._tokenizer, messages, self._variables)
-        kept = self._take_back(accepted_length(self._cached, prompt[:-1]))
-        said: list[str] = []
+        kept = self._rewind(accepted_length(self._cached, prompt[:-1]))
+        texts: list[str] = []
         tokens: list[int] = []
         responses = stream_generate(
             self._model,
@@ -90,26 +89,26 @@ class Conversation:
         try:
             with closing(responses):
                 for response in responses:
-                    said.append(response.text)
+                    texts.append(response.text)
                     tokens.append(response.token)
                     yield response
         finally:
-            self._note(prompt, tokens)
+            self._record(prompt, tokens)
             if tokens:
-                self.messages = [*messages, {"role": "assistant", "content": "".join(said)}]
+                self.messages = [*messages, {"role": "assistant", "content": "".join(texts)}]
 
-    def _take_back(self, kept: int) -> int:
-        """Take the cache back to its first ``kept`` tokens, or to none where it cannot; return how many it has."""
+    def _rewind(self, kept: int) -> int:
+        """Rewind the cache to its first ``kept`` tokens, or to none if it cannot, and return how many it has."""
         if Checkpoints(self._cache, len(self._cached)).rewind(kept) is None:
             self._cache, kept = make_prompt_cache(self._model, self._max_kv_size), 0
         del self._cached[kept:]
         return kept
 
-    def _note(self, prompt: list[int], answer: list[int]) -> None:
-        """Note what the cache holds: all without the last token, or as much as an interruption has left in it."""
+    def _record(self, prompt: list[int], answer: list[int]) -> None:
+        """Record what the cache holds: everything but the last token, or less after an interruption."""
         tokens = [*prompt, *answer]
         found = lengths(self._cache)
-        # Without a length and without an answer, nobody knows how far the prompt was fed.
+        # Without a length or an answer, it is unknown how much of the prompt was fed.
         held = min(found, default=len(tokens) - 1 if answer else -1)
         if len(found) > 1 or not 0 <= held <= len(tokens):
             self._cache, held = make_prompt_cache(self._model, self._max_kv_size), 0

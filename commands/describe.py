@@ -1,4 +1,4 @@
-"""Artifacts in words: what one is, for whom, and its figures, as aligned lines or JSON."""
+"""Artifacts in words: what an artifact is, which tokenizers it is for, and its figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,10 +24,10 @@ _SIDES = (("draft", "target"), ("target", "draft"))
 
 
 def describe(manifest: Manifest, path: Path | None = None) -> dict[str, Any]:
-    """Return what a person wants to know of an artifact, in reading order.
+    """Facts about the artifact at ``path``, in reading order.
 
     Raises:
-        ArtifactError: The manifest lacks a figure that its format has. The message names ``path``, the artifact's.
+        ArtifactError: The manifest lacks a figure that its format has.
     """
     where = f"{path / MANIFEST}: " if path else ""
     with needing_figures(f"{where}the manifest of this {manifest.format}"):
@@ -36,10 +36,10 @@ def describe(manifest: Manifest, path: Path | None = None) -> dict[str, Any]:
 
 @contextmanager
 def needing_figures(whose: str) -> Iterator[None]:
-    """Say that an artifact is damaged where a figure that is looked for in its manifest or rows is not there.
+    """Turn errors of missing figures into one that says ``whose`` they are.
 
     Raises:
-        ArtifactError: One is missing or of another kind.
+        ArtifactError: A figure is missing, or of another type.
     """
     try:
         yield
@@ -48,7 +48,7 @@ def needing_figures(whose: str) -> Iterator[None]:
     except Exception as error:  # templates have errors of their own
         reason = f"{type(error).__name__}: {error}"
         raise ArtifactError(
-            f"{whose} lacks a figure, or has one of another kind ({reason}). Build the artifact again"
+            f"{whose} lacks a figure, or has one of another type ({reason}). Build the artifact again"
         ) from error
 
 
@@ -110,7 +110,7 @@ def _dictionary(manifest: Manifest) -> dict[str, Any]:
 
 
 def held_out(drafted: Mapping[str, Any]) -> list[str]:
-    """Say what the figures of a dictionary on text that was held out of its corpus are about."""
+    """Figures of a dictionary on held-out text of its corpus, in words."""
     every_guess = f"{drafted['tokens_per_pass']:.2f} tokens per pass with every guess drafted"
     if "min_probability" in drafted:  # older dictionaries lack it
         least, found = drafted["min_probability"], drafted["tokens_per_pass_at_min_probability"]

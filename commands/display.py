@@ -1,7 +1,7 @@
-"""Cycles as coloured or marked text: which tokens were guessed, which guesses were thrown away; and who guessed them.
+"""Cycles as coloured or marked text: which draft tokens were accepted or rejected, and who drafted them.
 
-A character may be spread over several tokens, also over tokens of two cycles. Text is shown
-once its bytes are complete, and once it is certain that no stop string begins with it.
+A character may be spread over several tokens, even of two cycles. Text is shown once its bytes are complete and no stop
+string can begin with it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,19 +33,17 @@ MARKS: Styles = {
 }
 """For files and pipes, where colours would be control characters."""
 REPLACEMENT = "\ufffd"
-# Tokens of shown text that a decoder needs to see, to tell a space inside a text from one at its start.
-CONTEXT_TOKENS = 8
-# A character has at most 4 bytes: more tokens than this without an end are bytes that are no text.
-MOST_HELD = 4
+CONTEXT_TOKENS = 8  # shown tokens that are decoded again, because decoders drop a space at the start of a text
+MOST_HELD = 4  # a character has at most 4 bytes, so more tokens than this are not text
 
 
 def legend(styles: Styles = COLOURS) -> str:
-    """Return one line that explains the styles."""
+    """A line that explains the styles."""
     return "  ".join(style(name) for name, style in styles.items())
 
 
 class Display:
-    """Shows one cycle after the other; what is held back comes with a later one.
+    """Shows cycles one after the other; text that is held back comes with a later one.
 
     Attributes:
         shown: The last tokens whose text is shown.
@@ -55,13 +53,13 @@ class Display:
     def __init__(
         self, decode: Decode, prompt: Sequence[int] = (), styles: Styles = COLOURS, stop_strings: Sequence[str] = ()
     ) -> None:
-        """Go on after ``prompt``.
+        """Show what comes after ``prompt``.
 
         Args:
             decode: Text of token ids, with U+FFFD for incomplete characters.
             prompt: Token ids before the first cycle.
             styles: `COLOURS` or `MARKS`.
-            stop_strings: Texts that end the generation: nothing is shown from the first of them on.
+            stop_strings: Texts that end the generation; nothing is shown from the first one on.
         """
         self._decode, self._styles, self._stops = decode, styles, StopStrings(stop_strings)
         self._waiting: list[tuple[str, str]] = []  # fates and texts that may belong to a stop string
@@ -69,10 +67,7 @@ class Display:
         self.shown, self.held = tuple(prompt[-CONTEXT_TOKENS:]), tuple[int, ...]()
 
     def render(self, cycle: Cycle) -> str:
-        """Return the text of ``cycle``, every token in the style of its fate.
-
-        Rejected draft tokens stand before the token that the target put in their place.
-        """
+        """The text of ``cycle``, with rejected draft tokens before the token that the target chose instead."""
         drafted = min(cycle.accepted, len(cycle.committed))
         own = cycle.committed[drafted:]
         rejected = cycle.proposal[cycle.accepted :] if own else ()
@@ -84,11 +79,11 @@ class Display:
         return self._released(parts)
 
     def finish(self) -> str:
-        """Return what is still held back at the end of a generation, incomplete bytes left out."""
+        """The text that is held back at the end of a generation, without incomplete bytes."""
         return self._released([("undrafted", self._whole(()))], last=True)
 
     def _released(self, parts: Sequence[tuple[str, str]], last: bool = False) -> str:
-        """Return what can be shown of the fates and texts that wait, now that ``parts`` follow, in their styles."""
+        """The waiting text that can be shown now that ``parts`` follow, in the styles of its fates."""
         left, shown = 0, ""
         for fate, text in parts:
             if self._stopped:
@@ -108,7 +103,7 @@ class Display:
         return shown
 
     def _advance(self, token: int) -> str:
-        """Return the text that ``token`` completes; empty while a character is incomplete."""
+        """The text that ``token`` completes, empty while a character is incomplete."""
         text, held = self._text_after((token,)), (*self.held, token)
         if text.endswith(REPLACEMENT) and len(held) < MOST_HELD:
             self.held = held
@@ -117,18 +112,18 @@ class Display:
         return text.replace(REPLACEMENT, "")
 
     def _whole(self, tokens: Sequence[int]) -> str:
-        """Return what `_text_after` does, incomplete bytes left out."""
+        """The text of `_text_after` without incomplete bytes."""
         return self._text_after(tokens).replace(REPLACEMENT, "")
 
     def _text_after(self, tokens: Sequence[int]) -> str:
-        """Return the text of the held tokens and ``tokens``, read after what is shown."""
+        """The text of the held tokens and ``tokens``, after what is shown."""
         before = self._decode(self.shown) if self.shown else ""
         after = self._decode((*self.shown, *self.held, *tokens))
         return after[accepted_length(before, after) :]
 
 
 def by_source(statistics: DraftStatistics) -> dict[str, dict[str, int]]:
-    """Return proposed and accepted draft tokens by source, the source of most accepted ones first."""
+    """Numbers of proposed and accepted draft tokens by drafter, the one with most accepted tokens first."""
     names = sorted(statistics.proposed_by, key=lambda name: -statistics.accepted_by[name])
     return {
         name: {"proposed": statistics.proposed_by[name], "accepted": statistics.accepted_by[name]} for name in names
@@ -136,7 +131,7 @@ def by_source(statistics: DraftStatistics) -> dict[str, dict[str, int]]:
 
 
 def spelled(sources: dict[str, Any]) -> str:
-    """Spell what `by_source` returns.
+    """The result of `by_source` in words.
 
     >>> spelled({"history": {"proposed": 16, "accepted": 12}, "dictionary": {"proposed": 15, "accepted": 3}})
     'history 12 of 16 (80% of the gain), dictionary 3 of 15 (20%)'

@@ -12,7 +12,7 @@ from spectool.artifacts import Dictionary
 from spectool.artifacts.atomic import writing
 from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.commands.look_ups import Speller, explain
+from spectool.commands.look_ups import DictionaryText, explain
 from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.roles import Roles
 
@@ -37,27 +37,27 @@ ENTRIES = [("idzie", " przez", 0.5), ("idzie przez", " las", 0.6), ("idzie przez
 
 
 @pytest.fixture(params=TOKENIZERS)
-def speller(request: pytest.FixtureRequest, shared: Path, tmp_path: Path) -> Speller:
+def words(request: pytest.FixtureRequest, shared: Path, tmp_path: Path) -> DictionaryText:
     tokenizer = open_tokenizer(shared / "tokenizers" / request.param / "tokenizer.json")
-    return Speller(dictionary_of(tmp_path / "x.dict", tokenizer, ENTRIES), tokenizer)
+    return DictionaryText(dictionary_of(tmp_path / "x.dict", tokenizer, ENTRIES), tokenizer)
 
 
-def test_a_text_within_a_word_is_explained(speller: Speller) -> None:
-    facts = explain(speller, "idzie prze", as_json=False)
+def test_a_text_within_a_word_is_explained(words: DictionaryText) -> None:
+    facts = explain(words, "idzie prze", as_json=False)
     assert facts["tokens"].startswith("idzie␣prze → ") and " | " in facts["tokens"]
     assert facts["lookup"] == "nothing"
     assert "may end within a word" in facts["reason"] and "przez" in facts["reason"]
     assert any("przez" in line for line in facts["instead"]), "the whole word is looked up"
-    found = explain(speller, "idzie prze", as_json=True)
+    found = explain(words, "idzie prze", as_json=True)
     assert found["lookup"] is None and found["instead"][-1]["text"][0].rstrip().endswith("przez")
 
 
-def test_what_is_below_the_threshold_is_said_to_be_not_drafted(speller: Speller) -> None:
-    facts = explain(speller, "idzie", as_json=False)
+def test_what_is_below_the_threshold_is_said_to_be_not_drafted(words: DictionaryText) -> None:
+    facts = explain(words, "idzie", as_json=False)
     assert "przez" in facts["lookup"] and "below" not in facts["lookup"]
     assert "przez" in facts["proposal"] and "(30% for all of it)" in facts["proposal"]
     assert "(15% for all of it), below 20%, so not drafted by default" in facts["not drafted"]
-    steps = explain(speller, "idzie", as_json=True)["proposal"]
+    steps = explain(words, "idzie", as_json=True)["proposal"]
     assert [step["drafted"] for step in steps] == [step["probability"] >= MIN_PROBABILITY for step in steps]
     assert [step["drafted"] for step in steps] == [True, True, False]
 
@@ -66,14 +66,14 @@ def test_what_is_below_the_threshold_is_said_to_be_not_drafted(speller: Speller)
 def test_other_reasons(shared: Path, tmp_path: Path, name: str) -> None:
     tokenizer = open_tokenizer(shared / "tokenizers" / name / "tokenizer.json")
     entries = [("ala", " ma", 0.1), ("kota i", " psa", 0.3)]
-    speller = Speller(dictionary_of(tmp_path / "x.dict", tokenizer, entries), tokenizer)
-    assert "leave out the space at the end" in explain(speller, "ala ", as_json=False)["reason"]
-    assert "which is not in the counted text" in explain(speller, "жук", as_json=False)["reason"]
-    assert "too rare at the end of a context" in explain(speller, "ala ma", as_json=False)["reason"]
-    facts = explain(speller, "ala", as_json=False)
+    words = DictionaryText(dictionary_of(tmp_path / "x.dict", tokenizer, entries), tokenizer)
+    assert "leave out the space at the end" in explain(words, "ala ", as_json=False)["reason"]
+    assert "too rare in the counted text" in explain(words, "жук", as_json=False)["reason"]
+    assert "too rare in the counted text" in explain(words, "ala ma", as_json=False)["reason"]
+    facts = explain(words, "ala", as_json=False)
     assert facts["lookup"].endswith("(10%)  below 20%, so not drafted by default")
     assert facts["proposal"] == "nothing: the first token is below 20%, so not drafted by default"
-    assert "\\x" in explain(speller, "𒀀", as_json=False)["tokens"], "parts of a character are bytes"
+    assert "\\x" in explain(words, "𒀀", as_json=False)["tokens"], "parts of a character are bytes"
 
 
 UNKNOWN = {"a": 0, "l": 1, "m": 2, "▁": 3, "al": 4, "ala": 5, "▁ala": 6, "ma": 7, "▁ma": 8}
@@ -87,15 +87,15 @@ def test_text_that_the_tokenizer_cannot_spell(tmp_path: Path, unknown: str | Non
     backend.add_special_tokens(["<s>"])
     tokenizer = Tokenizer("small", backend, Roles())
     path = dictionary_of(tmp_path / "x.dict", tokenizer, [("ala", " ma", 0.5)]).path
-    speller = Speller(Dictionary(path), tokenizer)
+    words = DictionaryText(Dictionary(path), tokenizer)
 
     def reason(text: str) -> str:
-        json.dumps(explain(speller, text, as_json=True))
-        facts = explain(speller, text, as_json=False)
+        json.dumps(explain(words, text, as_json=True))
+        facts = explain(words, text, as_json=False)
         assert facts["lookup"] == "nothing"
         return str(facts["tokens"].split(" → ")[1] + ": " + facts["reason"])
 
-    assert reason("") == "none: the text has no token. Give one of some words"
+    assert reason("").startswith("none: the text has no token")
     assert reason("<s>").startswith("<s>: the text ends in the special token <s>, which stands for no text")
     for text in ("𒀀", "\x00", "ala ж", "\ufeff", "\n\n𒀀"):
         if unknown:

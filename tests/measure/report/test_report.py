@@ -218,7 +218,9 @@ def test_a_full_disk_leaves_nothing_behind(run: Path, tmp_path: Path, there: boo
     script = f"ulimit -f 4; exec {shlex.join(command)}"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"Error: {page}: cannot be written (File too large). Check the room"), done.stderr
+    assert done.stderr.startswith(f"Error: {page}: cannot be written (File too large). Check the free space"), (
+        done.stderr
+    )
     assert {path.name: path.read_bytes() for path in page.glob("*")} == before and page.exists() is there
     call(str(run), "-o", str(page))
 
