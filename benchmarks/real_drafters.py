@@ -23,10 +23,10 @@ from real_text import FOLDER, read_text, repeated_4_grams
 
 from spectool.artifacts import Dictionary
 from spectool.artifacts.dictionary import MIN_PROBABILITY
+from spectool.lab.prompt_lookup import PromptLookupDrafter, with_prompt_lookup
 from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.drafters.prompt_lookup import PromptLookupDrafter, with_prompt_lookup
 
 RESULTS = Path(__file__).parent / "results" / "real_drafters.jsonl"
 _TEXT = re.compile(r"(?P<language>\w+)\.t(?P<temperature>[\d.]+?)(\.p(?P<penalty>[\d.]+))?")

@@ -1,7 +1,7 @@
 """A draft model that is asked how likely draft ids are: the best of them come from the device, and nothing else."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import DraftContext
-
-if TYPE_CHECKING:
-    from spectool.runtime.drafters.model_source import ModelSource
 
 WIDTH = 1024  # draft tokens that are known at each place: the most probable ones
 _BLOCK = 8  # neighbouring ids that are sifted together
@@ -22,8 +19,8 @@ _Floats = NDArray[np.float64]
 class ModelScorer:
     """A `ModelSource` as a `Scorer`: its cache follows the paths."""
 
-    def __init__(self, source: "ModelSource") -> None:
-        """Ask the model of ``source``."""
+    def __init__(self, source: Any) -> None:
+        """Ask the model of ``source``, a `ModelSource` (which makes scorers, so that its name is not known here)."""
         self._source = source
         self._root: list[int] = []
         self._known: dict[tuple[int, ...], mx.array] = {}  # logits [size] after paths of this proposal

@@ -20,11 +20,11 @@ from spectool.artifacts import Dictionary, Manifest
 from spectool.artifacts.atomic import writing
 from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
+from spectool.lab.prompt_lookup import PromptLookupDrafter
 from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.drafters.prompt_lookup import PromptLookupDrafter
 from spectool.runtime.vllm_proposer import DictionaryProposer
 from spectool.tokenization import open_tokenizer
 

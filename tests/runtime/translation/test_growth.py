@@ -8,10 +8,10 @@ from time import thread_time
 import pytest
 
 from spectool.build.alignment.merge_table import has_lemma
+from spectool.lab.prompt_lookup import PromptLookupDrafter
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.drafters.prompt_lookup import PromptLookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.factory import STRATEGIES, make_translator
 from spectool.runtime.translation.protocol import DraftSource

@@ -1,4 +1,4 @@
-"""Prompt look-up by vLLM's rule, and the DictSpec paper's hybrid: to be measured beside `LookupDrafter`.
+"""Prompt look-up by vLLM's rule, and the DictSpec paper's hybrid: baselines to compare `LookupDrafter` with.
 
 The last tokens are looked for in the text so far, the longest run of them first. What followed their earliest
 occurrence is proposed, as far as the text goes.
@@ -73,7 +73,7 @@ class FallbackDrafter(Drafter):
             drafter.start(prompt)
 
     def propose(self, limit: int) -> Proposal:
-        """Return the first proposal that is not empty."""
+        """The first proposal that is not empty."""
         proposals = (drafter.propose(limit) for drafter in self._drafters)
         return next((proposal for proposal in proposals if proposal.tokens), Proposal((), self.name))
 
@@ -84,5 +84,5 @@ class FallbackDrafter(Drafter):
 
 
 def with_prompt_lookup(drafter: Drafter | None) -> Drafter:
-    """Return prompt look-up where ``drafter`` is silent; alone where there is none."""
+    """Prompt look-up where ``drafter`` is silent; alone where there is none."""
     return PromptLookupDrafter() if drafter is None else FallbackDrafter([drafter, PromptLookupDrafter()])

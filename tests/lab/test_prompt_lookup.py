@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter, with_prompt_lookup
 from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import Proposal
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.verification import Draw
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.drafters.prompt_lookup import FallbackDrafter, PromptLookupDrafter, with_prompt_lookup
 
 
 def by_the_rule(tokens: list[int], shortest: int, longest: int, limit: int) -> list[int]:
