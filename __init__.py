@@ -22,7 +22,12 @@ __all__ = [
     "require_extra",
 ]
 
-_EXTRAS = {"hub": ("datasets",), "report": ("pandas", "scipy", "matplotlib"), "cluster": ("distributed",)}
+_EXTRAS = {
+    "hub": ("datasets",),
+    "report": ("pandas", "scipy", "matplotlib"),
+    "lab": ("pandas", "scipy", "matplotlib"),
+    "cluster": ("distributed",),
+}
 
 
 class SpectoolError(Exception):
@@ -68,7 +73,7 @@ def require_extra(extra: str, what: str) -> None:
     """Check that the packages of an extra are installed, before ``what`` begins.
 
     Args:
-        extra: ``hub``, ``report`` or ``cluster``.
+        extra: ``hub``, ``report``, ``lab`` or ``cluster``.
         what: The command or option that needs it, as the user typed it.
 
     Raises:

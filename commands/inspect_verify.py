@@ -22,7 +22,6 @@ _READERS = {
     "spectool-alignment": "spectool.artifacts.alignment:Alignment",
     "spectool-counts": "spectool.artifacts.counts:Counts",
     "spectool-benchmark": "spectool.artifacts.benchmark:Benchmark",
-    "spectool-fairness": "spectool.lab.fairness.saved:Fairness",
 }  # what opens each format, imported when it is needed
 
 
@@ -148,11 +147,6 @@ def _verified(path: Path, proving: Mapping[str, str | None] | None, seed: int | 
 
     path = find_artifact(path)
     facts: dict[str, Any] = {"path": str(path)}
-    if (path / "training.json").is_file():
-        size = resolve_name("spectool.lab.training.saved:verify_draft")(path)
-        line = f"{path}: whole (spectool-draft, {size:,} bytes)"
-        yield facts | {"format": "spectool-draft", "bytes": size, "line": line}
-        return
     manifest = read_manifest(path)
     if manifest.format not in _READERS:
         raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(_READERS)}")

@@ -33,8 +33,8 @@ CORE = [
 ]
 NEEDY = {
     "report pl.bench": "report",
-    "fairness --target TARGET --draft d=DRAFT --task pl=pl.txt --task uk=pl.txt -o f": "report",
-    "emulate --sweep grid.toml -o sweep": "report",
+    "lab fairness --target TARGET --draft d=DRAFT --task pl=pl.txt --task uk=pl.txt -o f": "lab",
+    "lab sweep grid.toml -o sweep": "lab",
     "build-dict --tokenizer TARGET --corpus wiki-pl -o w.dict": "hub",
     "emulate --history --tokenizer TARGET --corpus hf:owner/name": "hub",
     "count --corpus pl.txt --engine dask -o dask.counts": "cluster",

@@ -1,4 +1,4 @@
-"""The grid of the DictSpec paper, and its figures to stand beside measured ones; the data is in `paper.toml`."""
+"""The grid of the DictSpec paper, and its figures to compare with; the data is in `paper.toml`."""
 
 import tomllib
 from functools import cache
@@ -12,17 +12,17 @@ from spectool.build.dictionary.options import Reading
 from spectool.lab.sweep.grid import DictSpecAxes, Grid, Language
 
 PAPER = "paper"
-_OWN = "Name yours in a grid of your own: --sweep GRID.toml, with [tokenizers] and [languages]"
+_OWN = "Name yours in a grid of your own: spectool lab sweep GRID.toml, with [tokenizers] and [languages]"
 
 
 @cache
 def figures() -> dict[str, Any]:
-    """Return the contents of `paper.toml`."""
+    """The contents of `paper.toml`."""
     return tomllib.loads(files(__package__).joinpath("paper.toml").read_text(encoding="utf-8"))
 
 
 def family(tokenizer: str) -> str | None:
-    """Return the paper's name for a tokenizer, or None.
+    """The paper's name for a tokenizer, or None.
 
     >>> family("bielik-11b-v2.5"), family("gpt2")
     ('Mistral 7B', None)
@@ -32,13 +32,13 @@ def family(tokenizer: str) -> str | None:
 
 
 def figures_of(tokenizer: str, table: str) -> dict[str, Any]:
-    """Return the paper's ``fertility``, or the ``best`` of its sweep, by language; nothing for tokenizers without."""
+    """The paper's ``fertility``, or the ``best`` of its sweep, by language; empty for tokenizers it does not have."""
     found: dict[str, Any] = figures()["families"].get(family(tokenizer), {}).get(table, {})
     return found
 
 
 def paper_grid(tokenizers: Path, corpora: Path, readings: tuple[Reading, ...] = ()) -> Grid:
-    """Return the paper's grid over folders of tokenizers and corpora; says which tokenizers stand in for the paper's.
+    """The paper's grid over folders of tokenizers and corpora; notes on stderr which tokenizers stand in for others.
 
     Args:
         tokenizers: Has a folder for each tokenizer of the paper's Table 3.

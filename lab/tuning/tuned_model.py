@@ -1,8 +1,8 @@
 """Models that a tuning opens, and the one that it writes.
 
-All weights are trained in float32 and stored in the precision that they had; a quantized draft is unpacked
-first, and stored unpacked. With LoRA (mlx-lm's own layers) the weights stay as they are, and what was learned
-is added to them when the model is written.
+All weights are trained in float32 and stored in the precision that they had; a quantized draft is dequantized
+first, and stored so. With LoRA (mlx-lm's own layers) the weights stay as they are until the model is written,
+when what was learned is added to them.
 """
 
 import json
@@ -22,11 +22,11 @@ _TOKENIZER_FILES = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model", "*.jinja"),
     *("generation_config.json", "chat_template.json"),
 )
-_SCALE = 20.0  # mlx-lm's own, of what LoRA adds
+_SCALE = 20.0  # of what LoRA adds, as in mlx-lm
 
 
-class Opened(NamedTuple):
-    """A model as it lies on disk."""
+class OpenedModel(NamedTuple):
+    """A model, and where it came from."""
 
     name: str  # directory or hub id
     path: Path  # its directory
@@ -35,33 +35,33 @@ class Opened(NamedTuple):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return its name and tokenizer, and names, bytes and times of its weights, as JSON has them."""
+        """Its name, its tokenizer, and names, sizes and times of its weight files, as JSON values."""
         found = [(path.name, path.stat()) for path in sorted(self.path.glob("*.safetensors"))]
         files = [[name, at.st_size, int(at.st_mtime)] for name, at in found]
         return {"name": self.name, "files": files, "tokenizer": self.tokenizer.fingerprint}
 
 
-def open_model(name: str) -> Opened:
-    """Open a model.
+def open_model(name: str) -> OpenedModel:
+    """Load a model by directory or hub id.
 
     Raises:
         RuntimeUnsupported: mlx-lm cannot load it.
     """
     model, tokenizer = load_model(name)
     path = Path(name) if Path(name).is_dir() else Path(hf_repo_to_path(name))
-    return Opened(name, path, model, open_tokenizer(tokenizer))
+    return OpenedModel(name, path, model, open_tokenizer(tokenizer))
 
 
 class Trainable:
-    """A draft made ready to learn, and written when it has.
+    """A draft made ready for training.
 
     Attributes:
-        model: What is trained; the one that was opened, changed in place.
-        unpacked: Whether it was quantized and is no more.
+        model: The opened model, changed in place.
+        unpacked: Whether it was quantized and is dequantized now.
     """
 
-    def __init__(self, opened: Opened, lora: int | None, seed: int) -> None:
-        """Make ``opened`` ready: with LoRA's layers of a rank, drawn by ``seed``, or None to train all weights."""
+    def __init__(self, opened: OpenedModel, lora: int | None, seed: int) -> None:
+        """Make ``opened`` ready: with LoRA layers of rank ``lora``, drawn by ``seed``, or None to train all weights."""
         self._opened, self._lora = opened, lora
         self._config: dict[str, Any] = json.loads((opened.path / "config.json").read_text(encoding="utf-8"))
         self.unpacked = lora is None and self._config.pop("quantization", None) is not None
@@ -80,7 +80,7 @@ class Trainable:
         mx.eval(self.model.parameters())
 
     def write(self, folder: Path) -> None:
-        """Write the model, for `mlx_lm.load`; it is not trained any more after that."""
+        """Write the model for `mlx_lm.load`; it cannot be trained after that."""
         model = self.model
         model.eval()
         if self._lora is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spectool.lab.fairness.plots import draw_all
+from spectool.lab.fairness.page import draw_all
 
 NAMES = ("$5 or $6", "_hidden", "$\\frac{$", "plain")
 

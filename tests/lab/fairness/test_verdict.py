@@ -95,14 +95,6 @@ def test_one_task() -> None:
     )
 
 
-def test_text_alone() -> None:
-    found = verdict(figures({"d": {"pl": None, "uk": None}}))
-    assert found["slow"] is None
-    assert "d needs 1.30 times the target's bits per byte for uk, 1.20 times for pl." in found["sentence"]
-    later = verdict(figures({"d": {"pl": None, "uk": None}, "e": {"pl": 2.0, "uk": 1.5}}))
-    assert later["draft"] == "e" and later["slow"] == "uk"
-
-
 def test_a_dictionary_of_the_same_text_does_not_count() -> None:
     made = figures({"d": {"pl": 2.0, "uk": 1.5}}, {"x": {"pl": 5.0, "uk": 5.0}})
     made["dictionaries"]["x"]["tasks"]["uk"]["built_from_it"] = True

@@ -67,12 +67,12 @@ def test_everything_in_a_file(tmp_path: Path) -> None:
     path.write_text(
         "num_draft_tokens = [4, 8, 4]\nreplay_tokens = 100\n"
         + SMALLEST
-        + 'script = "latin"\nsplit_as = "fr"\ncounts = "c"\n[languages.en]\nreplay = "e"\n'
+        + 'script = "latin"\nsplit_as = "fr"\n[languages.en]\nreplay = "e"\n'
         + '[dictspec]\nreadings = ["path"]\norders = ["n1"]\nentries = [10, 5]\nmin_prob = [0, 0.5]\n'
     )
     grid = read_grid(path)
     assert grid.languages == {
-        "uk": Language(build="a", replay="b", counts="c", script="latin", split_as="fr"),
+        "uk": Language(build="a", replay="b", script="latin", split_as="fr"),
         "en": Language(replay="e"),
     }
     assert (grid.num_draft_tokens, grid.replay_tokens) == ((4, 8), 100)
@@ -106,10 +106,6 @@ def test_everything_in_a_file(tmp_path: Path) -> None:
         (SMALLEST + "[dictspec]\nmin_prob = [nan]\n", r"dictspec\.min_prob"),
         (SMALLEST + '[dictspec]\norders = ["n4"]\n', r"dictspec\.orders"),
         (SMALLEST + "[dictspec]\nreadings = []\n", r"dictspec\.readings"),
-        (
-            SMALLEST.replace("build", "counts") + "[backoff]\n",
-            r"languages\.uk\.build: expected a text for \[backoff\], got none",
-        ),
     ],
 )
 def test_a_wrong_file_is_told_where(tmp_path: Path, text: str, named: str) -> None:

@@ -11,16 +11,14 @@ import pytest
 
 from spectool.lab.sweep import paper
 from spectool.lab.sweep.command import write_page
-from spectool.lab.sweep.results import SCHEMA, Row
+from spectool.lab.sweep.results import SCHEMA, SweepRow
 from spectool.lab.sweep.tables import best_of, by_series, pearson
-
-pytestmark = pytest.mark.system
 
 LANGUAGES = {"uk": 2.0, "crh-cyrl": 3.0}
 TOKENIZERS = {"gemma-3": 0.1, "bielik-11b-v2.5": 0.9, "gpt2": 2.0}
 
 
-def run(language: str, tokenizer: str, **columns: object) -> Row:
+def run(language: str, tokenizer: str, **columns: object) -> SweepRow:
     texts = {"build_corpus": f"/a/{language}.train.txt", "replay_corpus": f"/a/{language}.valid.txt"}
     counts = {"build_words": 1000, "replay_words": 100, "num_draft_tokens": 8, "entries": 7, "coverage": 0.5}
     figures = {"acceptance": 0.25, "mean_accepted_length": 0.75, "tokens_per_pass": 1.0, "method": "dictspec"}
@@ -37,7 +35,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "report.md").read_text(encoding="utf-8")
 
 
-def runs() -> list[Row]:
+def runs() -> list[SweepRow]:
     """A grid whose tokens per pass grow with fertility, order, size and reading, and fall with the threshold."""
     rows = []
     axes = product(LANGUAGES, TOKENIZERS, ("whole", "path"), ("n1", "n12"), (10_000, 1_000_000), (0.2, 0.9))

@@ -19,9 +19,8 @@ from spectool.tests import running as commands
 
 TOKENIZER = str(demo_path("target"))
 OTHER = str(demo_path("other"))
-CONFIG = str(Path(__file__).with_name("tiny_config.json"))
 STEP = ["--step-tokens", "128", "--length", "32", "--rate", "0.01"]
-TINY = ["train-draft", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--config", CONFIG, *STEP]
+TINY = ["lab", "train-draft", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--size", "1m", *STEP]
 
 
 run = partial(commands.run, *TINY)
@@ -42,7 +41,7 @@ def curve(out: Path) -> list[Point]:
 
 def tiny_model(classes: Classes, tied: bool = True, seed: int = 0) -> tuple[Model, dict[str, Any]]:
     """A random model over classes whose logits differ by several units, and its configuration."""
-    config = {**shape_of("1m", Path(CONFIG)), "tie_word_embeddings": tied, "vocab_size": classes.number}
+    config = {**shape_of("1m"), "tie_word_embeddings": tied, "vocab_size": classes.number}
     mx.random.seed(seed)
     model = Model(ModelArgs.from_dict(config))
     table = model.model.embed_tokens if tied else model.lm_head
