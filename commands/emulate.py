@@ -24,7 +24,6 @@ from spectool.artifacts.console import (
 )
 from spectool.commands.model_options import DraftLength, min_draft_prob_option
 from spectool.commands.option_sections import SectionedCommand, under
-from spectool.lab.sweep.command import OF_SWEEP, sweep, sweep_options
 from spectool.runtime.translation.factory import STRATEGIES
 from spectool.runtime.translation.strings import WINDOW
 
@@ -96,7 +95,6 @@ _text, _lookup, _draft = (
 @_draft("--window", type=click.IntRange(1), help=f"Context tokens before a draft for `context`; {WINDOW} by default.")
 @_draft("--window-back", type=click.IntRange(0), help="Context tokens before what is committed, likewise; 0 for none.")
 @_draft("--steps", is_flag=True, help="Report the steps of the anchored strategy one by one, too.")
-@sweep_options
 @text_options
 @json_option
 @guarded
@@ -115,42 +113,15 @@ def emulate(**options: Any) -> None:
     acceptance            accepted draft tokens / proposed ones
     fertility             tokens / words of the text
 
-    --sweep builds and replays a grid of dictionaries: `paper` is that of the DictSpec paper, 1,350 runs. A TOML file
-    names tokenizers and languages, and what it leaves out is as in the paper:
-
-    \b
-        num_draft_tokens = [8]
-        replay_tokens = 0              # of each text; 0: all
-        [tokenizers]
-        "qwen2.5" = "./Qwen2.5-1.5B"   # as --tokenizer
-        [languages.pl]
-        build = "wiki-pl.txt"          # as --corpus
-        replay = "news-pl.txt"
-        [dictspec]
-        readings = ["whole", "path"]   # what min_prob is of, as build-dict's --min-prob-of
-        orders = ["n1", "n12", "n123"] # n-grams of one word, up to two, up to three
-        entries = [10_000, 200_000]    # n-grams to take, the most frequent ones
-        min_prob = [0.2, 0.8]
-
     \b
     Examples:
         spectool emulate --dict pl.dict --corpus news.txt
         spectool emulate --draft ./Qwen2.5-1.5B --tokenizer ./Bielik-11B --corpus news.txt --max-tokens 2000
         spectool emulate --draft ./Qwen2.5-1.5B --count-on wiki.txt --alignment qwen-bielik.align --corpus news.txt
-        spectool emulate --sweep grid.toml -o results
     """
     context = click.get_current_context()
     given = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     asked = SimpleNamespace(**options)
-    if asked.sweep is not None:
-        if given & (_OF_DRAFT | _OF_LOOKUP | {"draft"}):
-            raise click.UsageError("--sweep says itself what to draft from: leave out the options of other drafters")
-        if given & {"corpus", "tokenizer", "lengths", "max_tokens"}:
-            raise click.UsageError("--sweep has texts, tokenizers and draft lengths of its own: name them in the grid")
-        sweep(asked)
-        return
-    if given & OF_SWEEP:
-        raise click.UsageError("-o, --workers, --tokenizers, --corpora and --min-prob-of belong to --sweep GRID")
     if asked.corpus is None:
         raise click.UsageError("name the text to replay: --corpus C")
     if asked.draft is None and given & (_OF_DRAFT - {"order"}):

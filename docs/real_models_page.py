@@ -96,19 +96,6 @@ def proposal_ends() -> str:
     return table(head, lines)
 
 
-def accuracy() -> str:
-    """Accuracy of a target by language, and how a draft serves its answers."""
-    rows = saved("accuracy").drop_duplicates(["target", "draft", "set", "language"], keep="last")
-    head = ("questions", "language", "right", "acceptance", "at temperature 0", "cross-entropy", "KL", "speed")
-
-    def shown(r: Any) -> list[str]:
-        right = f"{round(r.accuracy * r.questions)} of {r.questions}"
-        accepted = f"{r.acceptance:.1%} ± {r.acceptance_error:.1%}", f"{r.greedy:.1%}"
-        return [r.set, r.language, right, *accepted, *(f"{each:.2f}" for each in (r.cross_entropy, r.kl, r.speedup))]
-
-    return table(head, map(shown, rows.sort_values(["set", "accuracy"], ascending=False).itertuples()))
-
-
 def _blank(value: Any) -> Any:
     return "–" if value == "" or value != value else f"{value:.2f}"
 

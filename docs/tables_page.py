@@ -322,20 +322,6 @@ def models() -> str:
     )
 
 
-def s_cdf() -> str:
-    """Divergence and acceptance of each language before and after tuning."""
-    rows = saved("s_cdf")
-    tasks = [entry["task"] for entry in rows.iloc[0].before if entry["task"] in ("pl", "uk", "crh")]
-
-    def line(name: str, entries: list[dict[str, Any]]) -> tuple[str, ...]:
-        by = {entry["task"]: entry for entry in entries}
-        return (name, *(f"{by[t]['divergence']:.3f}, {by[t]['acceptance']:.1%}" for t in tasks))
-
-    lines = [line("before", rows.iloc[0].before)]
-    lines += [line(f"{r.objective}, seed {r.seed}", r.after) for r in rows.itertuples()]
-    return table(("draft", *(f"{task}: nats, accepted" for task in tasks)), lines)
-
-
 def near_ties() -> str:
     """Near-ties over tokens compared, by kind of cache and precision."""
     rows = saved("lossless").drop_duplicates(

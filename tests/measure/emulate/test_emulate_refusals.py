@@ -57,7 +57,6 @@ def test_options_for_text_hold_for_both_texts(work: Path, tmp_path: Path, aligne
         (["--draft", OTHER, "--tokenizer", TARGET, "--num-draft-tokens", "auto"], "numbers from 1 on"),
         (["--tokenizer", TARGET, "--no-history"], "give --draft D or --dict DIR, or leave out --no-history"),
         ([], "--tokenizer T"),
-        (["--workers", "2"], "belong to --sweep"),
         (["--tokenizer", TARGET, "--history", "--prompt-lookup"], "takes the place of --history"),
         (["--draft", OTHER, "--tokenizer", TARGET, "--strategy", "magic"], "'magic' is not one of"),
         (["--draft", OTHER, "--tokenizer", TARGET, "--num-draft-tokens", "-1"], "-1 is not in the range"),
