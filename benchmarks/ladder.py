@@ -6,11 +6,11 @@
 The text is replayed as the target's output, k draft tokens a cycle. Rows: the published strategies,
 then the anchored one step by step (translation by table without resync, canonical resync, healing,
 head absorption, tail absorption). The n-gram model is counted on the first ``--train-tokens``
-draft tokens of the training text; the neural one comes from ``spectool train-draft``.
+draft tokens of the training text; the neural one comes from ``spectool lab train-draft``.
 
 Prints a Markdown table and adds to ``benchmarks/results/ladder.jsonl``. Tokenizers and corpora come
 from the folder named by SPECTOOL_SHARED. MLX's CPU build links the reference BLAS; preload another
-for neural drafts, as ``spectool train-draft --help`` says.
+for neural drafts, as ``spectool lab train-draft --help`` says.
 """
 
 import json

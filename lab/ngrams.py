@@ -18,6 +18,7 @@ from spectool.artifacts.console import (
     text_options,
 )
 from spectool.artifacts.options import draft_option
+from spectool.lab.options import count_option
 from spectool.runtime.translation.factory import STRATEGIES
 
 _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal", "string_free")
@@ -55,7 +56,7 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal", "string_free")
     show_default=True,
     help="Draft tokens of a pass; may be repeated.",
 )
-@click.option("--max-tokens", type=click.IntRange(1), help="Replay only this many tokens of the text.")
+@count_option("--max-tokens", help="Replay only this many tokens of the text.")
 @text_options
 @json_option
 @guarded

@@ -7,7 +7,7 @@ import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, show, table, text_options
 from spectool.artifacts.options import target_option
-from spectool.lab.named import named
+from spectool.lab.options import count_option, named, seed_option
 
 
 @click.command()
@@ -67,10 +67,8 @@ from spectool.lab.named import named
     "default the bytes of its weights over the target's.",
 )
 @click.option("--rows", type=click.IntRange(2), default=64, show_default=True, help="Passages to measure in each task.")
-@click.option(
-    "--length", type=click.IntRange(2), default=128, show_default=True, help="Maximum tokens of a passage (target's)."
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed that draws the passages.")
+@count_option("--length", default=128, help="Maximum number of the target's tokens in a passage.")
+@seed_option(help="Seed that draws the passages.")
 @click.option(
     "--reference",
     metavar="NAME",

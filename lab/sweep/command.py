@@ -4,18 +4,15 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from spectool.artifacts.console import guarded, json_option, show, text_options
 
-if TYPE_CHECKING:
-    from spectool.lab.sweep.grid import Grid
-
 
 @click.command()
-@click.argument("grid")
+@click.argument("grid", type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--out",
@@ -30,43 +27,20 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     help="Number of processes, each of about 2 GB with a million n-grams; one for each core by default.",
 )
-@click.option(
-    "--tokenizers",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder with the tokenizers of `paper`: gemma-3, mistral-7b-v0.1, mistral-nemo, qwen3.5, llama-3.3.",
-)
-@click.option(
-    "--corpora",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder with the text of `paper`: uk.train.*, uk.valid.*, crh.train.*, crh.valid.*.",
-)
-@click.option(
-    "--min-prob-of",
-    "readings",
-    type=click.Choice(["whole", "path"]),
-    multiple=True,
-    help="Reading of the minimum probability in `paper`, as for build-dict; may be repeated. By default whole, the "
-    "literal one.",
-)
 @text_options
 @json_option
 @guarded
 def sweep(
-    grid: str,
+    grid: Path,
     out: Path,
     workers: int | None,
-    tokenizers: Path | None,
-    corpora: Path | None,
-    readings: tuple[Any, ...],
     reads: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Build and replay a grid of dictionaries, and draw tables and plots of all of it.
 
-    GRID is `paper`, the 1,350 runs of the DictSpec paper, or a TOML file. The file names tokenizers and languages; what
-    it leaves out is as in the paper:
+    GRID is a TOML file that names tokenizers and languages. What it leaves out is as in the DictSpec paper, so these
+    alone make a grid of 90 runs for each pair:
 
     \b
         num_draft_tokens = [8]
@@ -83,20 +57,19 @@ def sweep(
         min_prob = [0.2, 0.8]
 
     \b
-    Examples:
+    Example:
         spectool lab sweep grid.toml -o results
-        spectool lab sweep paper --tokenizers ./tokenizers --corpora ./corpora -o paper
     """
     from spectool import require_extra
 
     require_extra("lab", "spectool lab sweep")
+    from spectool.lab.sweep.grid import read_grid
     from spectool.lab.sweep.results import RUNS
     from spectool.lab.sweep.runs import run_sweep
     from spectool.lab.sweep.tables import best_of, by_series
 
     started = time.perf_counter()
-    asked = _grid_of(grid, tokenizers, corpora, readings)
-    rows, measured = run_sweep(asked, out, workers or os.cpu_count() or 1, **reads)
+    rows, measured = run_sweep(read_grid(grid), out, workers or os.cpu_count() or 1, **reads)
     files = write_page(rows, out)
     best = [
         {"series": series, **row}
@@ -134,16 +107,3 @@ def write_page(rows: Sequence[dict[str, Any]], out: Path) -> list[str]:
         with renaming(out / name) as partial:
             partial.write_text(text, encoding="utf-8")
     return list(files)
-
-
-def _grid_of(grid: str, tokenizers: Path | None, corpora: Path | None, readings: tuple[Any, ...]) -> "Grid":
-    from spectool.lab.sweep.grid import read_grid
-    from spectool.lab.sweep.paper import PAPER, paper_grid
-
-    if grid != PAPER:
-        if tokenizers or corpora or readings:
-            raise click.UsageError(f"--tokenizers, --corpora and --min-prob-of belong to the grid `{PAPER}`")
-        return read_grid(Path(grid))
-    if tokenizers is None or corpora is None:
-        raise click.UsageError(f"the grid `{PAPER}` needs --tokenizers DIR and --corpora DIR")
-    return paper_grid(tokenizers, corpora, readings)

@@ -83,7 +83,7 @@ def read_grid(path: Path) -> Grid:
     Raises:
         SpectoolError: The file cannot be read, or a key in it is wrong; names the key.
     """
-    return read_settings(path, Grid, "a grid", "`spectool lab sweep --help` shows one; `paper` is built in")
+    return read_settings(path, Grid, "a grid", "`spectool lab sweep --help` shows one")
 
 
 def _combined(**axes: Iterable[Any]) -> Settings:

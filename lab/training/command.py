@@ -1,6 +1,5 @@
-"""The command ``train-draft``, and the options that both trainings share."""
+"""The command ``train-draft``."""
 
-from collections.abc import Callable
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -9,30 +8,8 @@ import click
 
 from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
 from spectool.artifacts.options import corpora_option, tokenizer_option
-from spectool.lab.named import named
+from spectool.lab.options import count_option, named, rate_option, run_options
 from spectool.lab.training.options import SIZES, TrainOptions, shape_of
-
-
-def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of any training: steps, intervals, and seed."""
-    for option in (
-        click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the training."),
-        click.option(
-            "--checkpoint-every",
-            type=click.IntRange(1),
-            metavar="N",
-            help="Steps between two checkpoints; by default a twentieth of all.",
-        ),
-        click.option(
-            "--measure-every",
-            type=click.IntRange(1),
-            metavar="N",
-            help="Steps between two measurements on held-out text; by default a tenth of all.",
-        ),
-        click.option("--steps", type=click.IntRange(1), required=True, metavar="N", help="Number of training steps."),
-    ):
-        command = option(command)
-    return command
 
 
 @click.command("train-draft")
@@ -64,21 +41,13 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Parameters where 11,000 ids are common: 0.2, 1.4, 7, 26 or 85 million without embeddings, and 96, 224, 384, "
     "512 or 768 for each id. While training, rare ids share a row; in the stored model each id has its own.",
 )
-@click.option("--rate", type=Finite(0, min_open=True), metavar="R", help="Peak learning rate; by default the size's.")
-@click.option("--step-tokens", type=click.IntRange(2), metavar="N", help="Tokens in a step; by default the size's.")
-@click.option(
+@rate_option(help="Peak learning rate; by default the size's.")
+@count_option("--step-tokens", help="Tokens in a step; by default the size's.")
+@count_option(
     "--length",
-    type=click.IntRange(2),
-    metavar="N",
     help="Tokens in a row of a step, half as many in the first two thirds of the steps; by default the size's.",
 )
 @run_options
-@click.option(
-    "--tokens",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Tokens of the corpora to use, from documents in random order; by default as many as the steps take.",
-)
 @click.option(
     "--min-count",
     type=click.IntRange(0),
@@ -91,13 +60,10 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=click.IntRange(0),
     default=3584,
     show_default=True,
-    metavar="N",
     help="Classes in the softmax of a step, the rare ones sampled; 0 for all.",
 )
 @click.option("--boundary", metavar="TOKEN", help="Token between documents; by default BOS before and EOS after.")
-@click.option(
-    "--valid-tokens", type=click.IntRange(1), default=20_000, show_default=True, help="Held-out tokens of each corpus."
-)
+@count_option("--valid-tokens", default=20_000, help="Held-out tokens of each corpus.")
 @text_options
 @json_option
 @guarded
@@ -115,7 +81,6 @@ def train_draft(
     measure_every: int | None,
     checkpoint_every: int | None,
     seed: int,
-    tokens: int | None,
     min_count: int,
     softmax_classes: int,
     boundary: str | None,
@@ -161,7 +126,6 @@ def train_draft(
         measure_every=measure_every,
         checkpoint_every=checkpoint_every,
         seed=seed,
-        tokens=tokens,
         min_count=min_count,
         softmax_classes=softmax_classes,
         boundary=boundary,

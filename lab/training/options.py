@@ -75,7 +75,6 @@ class TrainOptions(RunOptions):
     rate: float  # peak learning rate
     step_tokens: int  # tokens predicted in a step
     length: int  # tokens predicted in a row; half as many in the first two thirds of the steps
-    tokens: int | None = None  # tokens of the corpora to use; by default as many as the steps take
     min_count: int = 3  # ids that occur less often share one row of the vocabulary while training
     softmax_classes: int = 3584  # classes in the softmax of a step; 0 for all
     boundary: str | None = None  # token between documents; by default BOS before and EOS after
@@ -83,8 +82,8 @@ class TrainOptions(RunOptions):
 
     @property
     def text_tokens(self) -> int:
-        """Tokens of text to train on; by default enough that no step sees a token twice."""
-        return self.tokens or self.steps * self.step_tokens + 3 * (self.step_tokens + 2 * self.length)
+        """Tokens of text to train on: enough that no step sees a token twice."""
+        return self.steps * self.step_tokens + 3 * (self.step_tokens + 2 * self.length)
 
 
 def check_training(options: TrainOptions) -> None:

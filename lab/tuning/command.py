@@ -5,10 +5,9 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.console import Finite, guarded, json_option, out_option, reading, say, show, text_options
+from spectool.artifacts.console import guarded, json_option, out_option, reading, say, show, text_options
 from spectool.artifacts.options import corpora_option, draft_option, target_option
-from spectool.lab.named import named
-from spectool.lab.training.command import run_options
+from spectool.lab.options import count_option, named, rate_option, run_options
 from spectool.lab.tuning.options import OBJECTIVES, SUPERVISIONS, WEIGHTS
 
 
@@ -49,18 +48,10 @@ from spectool.lab.tuning.options import OBJECTIVES, SUPERVISIONS, WEIGHTS
     help="What s-cdf measures that distance in: as published, or without the target's own entropy, which differs "
     "between languages.",
 )
-@click.option("--normalize", is_flag=True, help="Scale the weights of the tasks to sum to 1.")
-@click.option(
-    "--lora", type=click.IntRange(1), metavar="RANK", help="Train LoRA layers of this rank instead of all weights."
-)
-@click.option("--rate", type=Finite(0, min_open=True), default=1e-4, show_default=True, help="Peak learning rate.")
-@click.option("--batch", type=click.IntRange(1), default=8, show_default=True, help="Rows of each task in a step.")
-@click.option(
-    "--length", type=click.IntRange(2), default=128, show_default=True, help="Maximum tokens in a row of text."
-)
-@click.option(
-    "--valid-rows", type=click.IntRange(1), default=64, show_default=True, help="Held-out rows of each task to measure."
-)
+@rate_option(default=1e-4, help="Peak learning rate.")
+@count_option("--batch", default=8, help="Rows of each task in a step.")
+@count_option("--length", default=128, help="Maximum tokens in a row of text.")
+@count_option("--valid-rows", default=64, help="Held-out rows of each task to measure.")
 @text_options
 @json_option
 @guarded
@@ -77,8 +68,6 @@ def tune_draft(
     on: Any,
     objective: Any,
     weigh_by: Any,
-    normalize: bool,
-    lora: int | None,
     rate: float,
     batch: int,
     length: int,
@@ -118,8 +107,6 @@ def tune_draft(
         on=on,
         objective=objective,
         weigh_by=weigh_by,
-        normalize=normalize,
-        lora=lora,
         rate=rate,
         batch=batch,
         length=length,

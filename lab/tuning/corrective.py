@@ -25,15 +25,10 @@ def unfairness(divergences: Sequence[float]) -> float:
     return sum((divergence - best) ** 2 for divergence in divergences) / len(divergences)
 
 
-def task_weights(divergences: Sequence[float], objective: Objective, normalize: bool = False) -> list[float]:
-    """The factor of each task's gradient: 1/m, or with ``s-cdf`` (D_T - D_min)/m, in nats.
-
-    ``normalize`` scales the weights to sum to 1, unless all are 0.
-    """
+def task_weights(divergences: Sequence[float], objective: Objective) -> list[float]:
+    """The factor of each task's gradient: 1/m, or with ``s-cdf`` (D_T - D_min)/m, in nats."""
     best, m = min(divergences), len(divergences)
-    found = [1 / m if objective == "mean" else (divergence - best) / m for divergence in divergences]
-    total = sum(found)
-    return [weight / total for weight in found] if normalize and total else found
+    return [1 / m if objective == "mean" else (divergence - best) / m for divergence in divergences]
 
 
 class GradientSum:
@@ -46,8 +41,8 @@ class GradientSum:
         divergences: D_T of the tasks so far, nats.
     """
 
-    def __init__(self, objective: Objective, normalize: bool = False) -> None:
-        self._objective, self._normalize = objective, normalize
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
         self.divergences: list[float] = []
         self._plain: Any = None  # sum g_T
         self._excess: Any = None  # sum (D_T - c) g_T
@@ -68,6 +63,4 @@ class GradientSum:
     def total(self) -> Any:
         """The sum of the gradients by `task_weights`."""
         scale = 1 / len(self.divergences)
-        if self._normalize and (sum_of := sum(task_weights(self.divergences, self._objective))):
-            scale /= sum_of
         return tree_map(lambda g: g * scale, self._plain if self._objective == "mean" else self._excess)

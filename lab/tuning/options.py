@@ -19,8 +19,6 @@ class TuneOptions(RunOptions):
     on: Supervision = "text"
     objective: Objective = "mean"
     weigh_by: Weight = "cross-entropy"  # what s-CDF weighs tasks by
-    normalize: bool = False  # whether the weights of the tasks are scaled to sum to 1
-    lora: int | None = None  # rank of LoRA layers; None trains all weights
     rate: float = 1e-4  # peak learning rate
     batch: int = 8  # rows of each task in a step
     length: int = 128  # tokens of a row of text, at most

@@ -105,9 +105,9 @@ class _Tuning(TrainingRun[TuneOptions]):
     ) -> None:
         self._draft, self._target, self._pairing = draft.tokenizer, target, pairing
         self._tasks = load_tasks(work)
-        self._trainable = Trainable(draft, options.lora, options.seed)
+        self._trainable = Trainable(draft)
         if self._trainable.unpacked:
-            progress(f"{draft.name}: quantized; all of it is tuned and stored unpacked (--lora keeps it so)")
+            progress(f"{draft.name}: quantized; it is dequantized, tuned, and stored so")
         for task in self._tasks:
             progress(f"{task.name}: {_described(task.facts, pairing)}")
         super().__init__(work, self._trainable.model, options, options.rate, progress)
@@ -119,7 +119,7 @@ class _Tuning(TrainingRun[TuneOptions]):
         """Take a step; the loss is the mean D_T of the tasks' mini-batches before it."""
         options = self._options
         pairing = self._pairing if options.on == "distribution" else None
-        gradients, losses, places = GradientSum(options.objective, options.normalize), list[float](), 0
+        gradients, losses, places = GradientSum(options.objective), list[float](), 0
         for number, task in enumerate(self._tasks):
             chosen = examples_of_step(step, len(task.train), options.batch, [options.seed, number])
             batch = batch_of([task.train[place] for place in chosen], pairing is not None)

@@ -54,7 +54,6 @@ def test_examples_use_options_that_there_are(name: str) -> None:
     ("arguments", "meant"),
     [
         (["generate", "--tokenizer", "x"], "--model"),
-        (["build-dict", "--target=x"], "--tokenizer"),
         (["inspect", "--target", "x"], "--tokenizer"),
         (["bench", "--corpus", "x"], "--prompts"),
         (["emulate", "--text", "x"], "--corpus"),

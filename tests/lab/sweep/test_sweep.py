@@ -262,20 +262,6 @@ def test_a_sweep_asks_for_the_extra_before_it_measures(tmp_path: Path, monkeypat
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["grid.toml"], "'--out'"),
-        (["paper", "-o", "out"], "--tokenizers DIR and --corpora DIR"),
-        (["grid.toml", "-o", "out", "--corpora", "."], "belong to the grid `paper`"),
-    ],
-)
-def test_options_that_do_not_go_together(arguments: list[str], told: str) -> None:
-    result = sweep(*arguments)
-    assert result.exit_code == 2
-    assert told in " ".join(result.stderr.split())
-
-
 def test_a_missing_corpus_is_said_before_any_work(tmp_path: Path) -> None:
     grid = grid_file(tmp_path / "grid.toml")
     grid.write_text(grid.read_text().replace('replay = "sample:uk"', 'replay = "nothing.txt"'))

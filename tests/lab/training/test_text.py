@@ -26,7 +26,8 @@ TARGET = open_tokenizer(TOKENIZER)
 
 
 def options(limit: int, kept: int) -> TrainOptions:
-    return TrainOptions(shape={}, rate=0.01, steps=1, step_tokens=64, length=16, tokens=limit, valid_tokens=kept)
+    steps = (limit - 3 * (8 + 32)) // 8
+    return TrainOptions(shape={}, rate=0.01, steps=steps, step_tokens=8, length=16, valid_tokens=kept)
 
 
 def prepared(work: Path, corpus: str, valid: str | None = None, limit: int = 10**9, kept: int = 10**9) -> TrainingText:
