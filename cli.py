@@ -70,10 +70,11 @@ _SAME: tuple[tuple[str, ...], ...] = (
 class _LazyGroup(click.Group):
     """Imports the module of a command when it is needed; ``purposes`` say where each command is."""
 
-    def __init__(self, *args: Any, purposes: Mapping[str, Mapping[str, str]], **kwargs: Any) -> None:
+    def __init__(self, name: str | None, *, purposes: Mapping[str, Mapping[str, str]], **others: Any) -> None:
         self.purposes = purposes
         self._places = {name: place for commands in purposes.values() for name, place in commands.items()}
-        super().__init__(*args, commands=dict.fromkeys(self._places), **kwargs)
+        imported_later: Any = dict.fromkeys(self._places)
+        super().__init__(name, imported_later, **others)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; where it has no such option, suggest what it calls the same thing."""

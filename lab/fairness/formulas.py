@@ -23,10 +23,10 @@ from itertools import permutations
 import numpy as np
 
 
-def expected_tokens(acceptance: float, gamma: int) -> float:
+def committed_tokens(acceptance: float, gamma: int) -> float:
     """The tokens that a pass is expected to commit, f(a).
 
-    >>> expected_tokens(0.5, 2), expected_tokens(1.0, 4)
+    >>> committed_tokens(0.5, 2), committed_tokens(1.0, 4)
     (1.75, 5.0)
     """
     return sum(acceptance**k for k in range(gamma + 1))
@@ -37,7 +37,7 @@ def slope(acceptance: float, gamma: int) -> float:
     return sum(k * acceptance ** (k - 1) for k in range(1, gamma + 1))
 
 
-def speedup(acceptance: float, gamma: int, cost: float) -> float:
+def expected_speedup(acceptance: float, gamma: int, cost: float) -> float:
     """The expected speed against plain decoding (Eq. 2).
 
     Args:
@@ -45,10 +45,10 @@ def speedup(acceptance: float, gamma: int, cost: float) -> float:
         gamma: Draft tokens of a pass.
         cost: Seconds of a draft pass / seconds of a pass of the target.
 
-    >>> round(speedup(0.625, 5, 0.0), 3), round(speedup(0.545, 5, 0.1), 3)
+    >>> round(expected_speedup(0.625, 5, 0.0), 3), round(expected_speedup(0.545, 5, 0.1), 3)
     (2.508, 1.427)
     """
-    return expected_tokens(acceptance, gamma) / (1 + gamma * cost)
+    return committed_tokens(acceptance, gamma) / (1 + gamma * cost)
 
 
 def least_by_divergence(nats: float) -> float:

@@ -28,12 +28,12 @@ from spectool.lab.fairness.page import FORMAT, write
 from spectool.lab.fairness.places import compare
 from spectool.lab.fairness.texts import TaskText, fertility_of, read_text
 from spectool.lab.fairness.verdict import verdict
-from spectool.lab.training.bits_per_byte import CodeLength, code_length, total
+from spectool.lab.training.bits_per_byte import CodeLength, code_length, total_length
 from spectool.lab.training.text import HeldOut, delimiters_of
 from spectool.lab.tuning.corrective import unfairness
 from spectool.lab.tuning.divergence import Pairing, pairing_of
 from spectool.lab.tuning.examples import NOWHERE, paired_example
-from spectool.lab.tuning.tuned_model import OpenedModel, open_model
+from spectool.lab.tuning.tuned_model import OpenedModel
 from spectool.measure.bench.running import contents, weight_bytes
 from spectool.measure.emulate.replay import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -97,7 +97,7 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[d
     with working(out, json.loads(json.dumps(key)), what="measurement", begin_anew=False) as kept:
         rows = sum(len(text.passages) for text in texts.values()) * (1 + 2 * len(asked.drafts) + len(dictionaries))
         with progress("measuring", rows, "rows") as done:
-            measurement = Measurement(asked, open_model(asked.target), texts, kept, done)
+            measurement = Measurement(asked, OpenedModel.load(asked.target), texts, kept, done)
             figures = measurement.figures(pairings, dictionaries) | {"fertility": fertility}
         return figures, write(out, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
 
@@ -158,7 +158,7 @@ class Measurement:
         }
 
     def _of_draft(self, number: int, name: str, pairing: Pairing, weights: int) -> Figures:
-        draft, stated = open_model(self.asked.drafts[name]), self.asked.cost_of[name]
+        draft, stated = OpenedModel.load(self.asked.drafts[name]), self.asked.cost_of[name]
         size = weight_bytes(draft.model)
         cost = size / weights if stated is None else stated
         by_task = self._by_task(f"draft-{number}", 2, partial(self._compared, draft, pairing, cost))
@@ -228,7 +228,7 @@ class Measurement:
             row = np.array([begin, *model.tokenizer.encode(passage)], dtype=np.int32)
             measured.append(code_length(model.model, HeldOut((row,), len(passage.encode())), len(row)))
             self.on_rows(1)
-        return total(measured)
+        return total_length(measured)
 
 
 def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabulary: bool) -> dict[str, Any]:
@@ -239,12 +239,12 @@ def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabular
     if same_vocabulary:  # otherwise the draft gives some of the target's ids no probability: both are infinite
         bounds |= {name: formulas.least_by_divergence(places[name]) for name in ("kl", "cross_entropy")}
     return {
-        "tokens_per_pass": formulas.expected_tokens(alpha, gamma),
-        "speedup": formulas.speedup(alpha, gamma, cost),
+        "tokens_per_pass": formulas.committed_tokens(alpha, gamma),
+        "speedup": formulas.expected_speedup(alpha, gamma, cost),
         "speedup_error": formulas.slope(alpha, gamma) * places["acceptance_error"] / each,
         "speedup_by_place": places["tokens_by_place"] / each,
         "bounds": {
-            name: {"acceptance": least, "speedup": formulas.speedup(least, gamma, cost)}
+            name: {"acceptance": least, "speedup": formulas.expected_speedup(least, gamma, cost)}
             for name, least in bounds.items()
         },
     }

@@ -42,7 +42,7 @@ Figures = Mapping[str, Any]
 
 def fairness_files(figures: Figures) -> dict[str, str]:
     """The files of the page by name."""
-    plots = draw_all(figures)
+    plots = fairness_plots(figures)
     dictionaries = {name: found["tasks"] for name, found in figures["dictionaries"].items()}
     fertility = figures["fertility"]["tokenizers"]
     columns = ("documents", "words", "rows", "tokens", "left_out")
@@ -140,7 +140,7 @@ def _replayed(at: Figures) -> str:
     return spelt + ("*" if at["built_from_it"] else "")
 
 
-def draw_all(figures: Figures) -> dict[str, str]:
+def fairness_plots(figures: Figures) -> dict[str, str]:
     """The plots as SVG by name: ``speedup``, and ``fitness-DRAFT`` for each draft."""
     found = {"speedup": _speed_plot(figures)}
     return found | {f"fitness-{name}": _fitness_plot(draft) for name, draft in figures["drafts"].items()}

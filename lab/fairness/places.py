@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from mlx.nn.layers.activations import log_softmax
 
-from spectool.lab.fairness.formulas import expected_tokens, ratio
+from spectool.lab.fairness.formulas import committed_tokens, ratio
 from spectool.lab.tuning.divergence import Pairing, log_q_of, place_by_place
 from spectool.lab.tuning.examples import Batch, Example, batch_of
 
@@ -54,7 +54,7 @@ class Places:
             "acceptance": acceptance,
             "acceptance_error": error,
             "kl": max(0.0, means["kl"]),
-            "tokens_by_place": fmean(expected_tokens(alpha, gamma) for alpha in self.at.acceptance.tolist()),
+            "tokens_by_place": fmean(committed_tokens(alpha, gamma) for alpha in self.at.acceptance.tolist()),
         }
 
 

@@ -95,12 +95,12 @@ def write_page(rows: Sequence[dict[str, Any]], out: Path) -> list[str]:
     from spectool.artifacts.replacing import renaming
     from spectool.lab.sweep import tables
     from spectool.lab.sweep.paper import figures
-    from spectool.lab.sweep.plots import draw_all
+    from spectool.lab.sweep.plots import sweep_plots
     from spectool.lab.sweep.results import SCHEMA
     from spectool.measure.page import page_files
 
     series = tables.by_series(rows)
-    plots = draw_all(series)
+    plots = sweep_plots(series)
     runs = pd.DataFrame(rows, columns=SCHEMA.names)
     files = page_files("sweep.jinja", "Sweep", runs=runs, series=series, tables=tables, paper=figures(), plots=plots)
     for name, text in files.items():

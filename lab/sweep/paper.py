@@ -22,7 +22,7 @@ def family(tokenizer: str) -> str | None:
     return next((name for name, facts in families if tokenizer.lower().startswith(tuple(facts["prefixes"]))), None)
 
 
-def figures_of(tokenizer: str, table: str) -> dict[str, Any]:
+def paper_figures(tokenizer: str, table: str) -> dict[str, Any]:
     """The paper's ``fertility``, or the ``best`` of its sweep, by language; empty for tokenizers it does not have."""
     found: dict[str, Any] = figures()["families"].get(family(tokenizer), {}).get(table, {})
     return found

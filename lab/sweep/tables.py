@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
-from spectool.lab.sweep.paper import family, figures, figures_of
+from spectool.lab.sweep.paper import family, figures, paper_figures
 from spectool.lab.sweep.results import SCHEMA, SweepRow
 from spectool.measure.page import NONE
 
@@ -83,7 +83,7 @@ def fertility(runs: pd.DataFrame) -> pd.DataFrame:
     ours = runs.pivot_table(index="tokenizer", columns="language", values="fertility", aggfunc="first")
     table = _spelled(ours, "{:.2f}".format)
     for tokenizer in ours.index:
-        for language, theirs in figures_of(tokenizer, "fertility").items():
+        for language, theirs in paper_figures(tokenizer, "fertility").items():
             if language in table:
                 table.loc[tokenizer, language] += f" ({theirs:.2f})"
     named = table.rename(lambda name: f"{name} ({family(name)})" if family(name) else name)
@@ -106,7 +106,7 @@ def best(runs: pd.DataFrame) -> pd.DataFrame:
         ("acceptance", "acceptance", "{:.2f}".format),
     ):
         table[name] = _spelled(found[column], spell)
-    theirs = [figures_of(row.tokenizer, "best").get(row.language, ()) for row in found.itertuples()]
+    theirs = [paper_figures(row.tokenizer, "best").get(row.language, ()) for row in found.itertuples()]
     table["paper: speed-up, coverage, MAL, acceptance"] = [
         ", ".join(map("{:.2f}".format, row)) or NONE for row in theirs
     ]

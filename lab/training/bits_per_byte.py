@@ -42,7 +42,7 @@ class CodeLength(NamedTuple):
         return {name: getattr(self, name) for name in names}
 
 
-def total(measured: Iterable[CodeLength]) -> CodeLength:
+def total_length(measured: Iterable[CodeLength]) -> CodeLength:
     """The code length of all texts together."""
     return CodeLength(*map(sum, zip(*measured, strict=True)))
 

@@ -31,7 +31,7 @@ class Point(NamedTuple):
     bits_per_byte: float | None  # of held-out text; None where it was not measured
 
 
-def write_rows(path: Path, kind: type[Any], rows: Iterable[Any]) -> None:
+def write_table(path: Path, kind: type[Any], rows: Iterable[Any]) -> None:
     """Write named tuples of one kind as a Parquet table, atomically."""
     schema = pa.schema([(name, _TYPES.get(type_, pa.float64())) for name, type_ in kind.__annotations__.items()])
     table = pa.Table.from_pylist([row._asdict() for row in rows], schema)
@@ -39,6 +39,6 @@ def write_rows(path: Path, kind: type[Any], rows: Iterable[Any]) -> None:
         pq.write_table(table, partial, compression="zstd")
 
 
-def read_rows(path: Path, kind: type[NamedRow]) -> list[NamedRow]:
-    """The rows that `write_rows` wrote; arrays come back as lists."""
+def read_table(path: Path, kind: type[NamedRow]) -> list[NamedRow]:
+    """The rows that `write_table` wrote; arrays come back as lists."""
     return [kind(**row) for row in pq.read_table(path, memory_map=False, partitioning=None).to_pylist()]

@@ -31,7 +31,7 @@ from spectool.artifacts.manifest import file_entries
 from spectool.artifacts.replacing import check_replaceable, renaming
 from spectool.artifacts.work import differences, work_path, write_json
 from spectool.build.inputs import Progress
-from spectool.lab.training.curves import CURVE, Point, read_rows, write_rows
+from spectool.lab.training.curves import CURVE, Point, read_table, write_table
 from spectool.lab.training.options import RunOptions
 
 FORMAT = "spectool-draft"
@@ -96,7 +96,7 @@ class TrainingRun(ABC, Generic[Options]):
         if (work / CHECKPOINT).exists():
             last = self._load(work / CHECKPOINT)
             for file, kind in self.tables.items():
-                self.rows[file] = [row for row in read_rows(work / file, kind) if row.step <= last]
+                self.rows[file] = [row for row in read_table(work / file, kind) if row.step <= last]
             progress(f"going on after step {last:,} of {options.steps:,}")
 
     @property
@@ -191,7 +191,7 @@ class TrainingRun(ABC, Generic[Options]):
 
     def _write_tables(self, folder: Path) -> None:
         for file, kind in self.tables.items():
-            write_rows(folder / file, kind, self.rows[file])
+            write_table(folder / file, kind, self.rows[file])
 
     def _save(self, path: Path, step: int) -> None:
         """Write a checkpoint and wait until it is on the disk."""

@@ -18,7 +18,7 @@ from mlx.utils import tree_flatten
 from spectool import TokenizerError
 from spectool.artifacts.work import working
 from spectool.build.inputs import Progress, Reader
-from spectool.lab.training.bits_per_byte import code_length, total
+from spectool.lab.training.bits_per_byte import code_length, total_length
 from spectool.lab.training.classes import Classes, choose_classes, classes_of, loss_of
 from spectool.lab.training.options import TrainOptions, check_training
 from spectool.lab.training.run import CHECKPOINT, TrainingRun, finished_training
@@ -173,7 +173,7 @@ class _Training(TrainingRun[TrainOptions]):
 
     def measure(self, step: int) -> tuple[float | None, str]:
         texts = self._text.held_out.values()
-        bits = total(
+        bits = total_length(
             code_length(self._model, text, self._options.length, self._classes) for text in texts
         ).bits_per_byte
         return bits, f"{bits:.3f} bits/byte"
@@ -188,7 +188,7 @@ class _Training(TrainingRun[TrainOptions]):
         return {
             "seed": self._options.seed,
             "held_out": {
-                **total(measured.values()).figures,
+                **total_length(measured.values()).figures,
                 "corpora": {name: found.figures for name, found in measured.items()},
             },
             "parameters": {"trained": self._parameters, **parameters},

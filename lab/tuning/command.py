@@ -97,7 +97,7 @@ def tune_draft(
     from spectool.lab.tuning.options import TuneOptions
     from spectool.lab.tuning.stage import tune
     from spectool.lab.tuning.task_curve import before_and_after
-    from spectool.lab.tuning.tuned_model import open_model
+    from spectool.lab.tuning.tuned_model import OpenedModel
 
     options = TuneOptions(
         steps=steps,
@@ -113,7 +113,7 @@ def tune_draft(
         valid_rows=valid_rows,
     )
     sources = {name: open_corpus(spec, **reads) for name, spec in specs.items()}
-    opened, towards = open_model(draft), open_model(target)
+    opened, towards = OpenedModel.load(draft), OpenedModel.load(target)
     path = out or default_path(f"{slug(draft)}-{digest(options, target, corpora, alignment)}.tuned")
     for model in (opened, towards):
         for line in model.tokenizer.notes:

@@ -67,7 +67,7 @@ def examples_of_step(step: int, number: int, batch: int, seed: Sequence[int]) ->
 
 
 def load_examples(path: Path) -> list[Example]:
-    """The examples that `write_rows` wrote."""
+    """The examples that `write_table` wrote."""
     columns = pq.read_table(path, memory_map=False, partitioning=None).columns
     return [Example(*row) for row in zip(*(column.to_numpy() for column in columns), strict=True)]
 

@@ -16,7 +16,7 @@ from spectool import CorpusError
 from spectool.artifacts.work import read_json, write_json
 from spectool.build.inputs import Progress, Reader, describe_corpus
 from spectool.corpora import Corpus
-from spectool.lab.training.curves import write_rows
+from spectool.lab.training.curves import write_table
 from spectool.lab.training.text import split_corpus
 from spectool.lab.tuning.examples import NOWHERE, Example, load_examples, paired_example, passages
 from spectool.lab.tuning.options import TuneOptions
@@ -83,8 +83,8 @@ def prepare_tasks(
                 f"{corpus.spec}: gives {len(learned)} rows to train on and {len(measured)} to measure on, expected "
                 f"some of both from {len(train)} and {len(held_out)} documents. Give more text or longer documents"
             )
-        write_rows(work / f"{number}.train.parquet", Example, learned)
-        write_rows(work / f"{number}.valid.parquet", Example, measured)
+        write_table(work / f"{number}.train.parquet", Example, learned)
+        write_table(work / f"{number}.valid.parquet", Example, measured)
         facts[name] = {
             **describe_corpus(corpus),
             "rows": len(learned),

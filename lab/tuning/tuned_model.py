@@ -31,23 +31,23 @@ class OpenedModel(NamedTuple):
     model: Any  # an mlx-lm model
     tokenizer: Tokenizer
 
+    @classmethod
+    def load(cls, name: str) -> "OpenedModel":
+        """Load a model by directory or hub id.
+
+        Raises:
+            RuntimeUnsupported: mlx-lm cannot load it.
+        """
+        model, tokenizer = load_model(name)
+        path = Path(name) if Path(name).is_dir() else Path(hf_repo_to_path(name))
+        return cls(name, path, model, open_tokenizer(tokenizer))
+
     @property
     def identity(self) -> dict[str, Any]:
         """Its name, its tokenizer, and names, sizes and times of its weight files, as JSON values."""
         found = [(path.name, path.stat()) for path in sorted(self.path.glob("*.safetensors"))]
         files = [[name, at.st_size, int(at.st_mtime)] for name, at in found]
         return {"name": self.name, "files": files, "tokenizer": self.tokenizer.fingerprint}
-
-
-def open_model(name: str) -> OpenedModel:
-    """Load a model by directory or hub id.
-
-    Raises:
-        RuntimeUnsupported: mlx-lm cannot load it.
-    """
-    model, tokenizer = load_model(name)
-    path = Path(name) if Path(name).is_dir() else Path(hf_repo_to_path(name))
-    return OpenedModel(name, path, model, open_tokenizer(tokenizer))
 
 
 class Trainable:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spectool.lab.fairness.formulas import ratio, slope, speedup
+from spectool.lab.fairness.formulas import expected_speedup, ratio, slope
 from spectool.lab.fairness.verdict import PLAIN, speeds, verdict
 
 
@@ -115,7 +115,7 @@ def drawn(rng: np.random.Generator, rows: int, tasks: int, drafts: int) -> dict[
     for at in (at for draft in made["drafts"].values() for at in draft["tasks"].values()):
         lengths = rng.integers(20, 128, size=rows)
         acceptance, error = ratio(rng.binomial(lengths, rng.beta(4, 4, size=rows)).tolist(), lengths.tolist())
-        at |= {"speedup": speedup(acceptance, 5, 0.1), "speedup_error": slope(acceptance, 5) * error / 1.5}
+        at |= {"speedup": expected_speedup(acceptance, 5, 0.1), "speedup_error": slope(acceptance, 5) * error / 1.5}
     return made
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from mlx_lm.models.llama import Model, ModelArgs
 
 from spectool.lab.training.classes import Classes
-from spectool.lab.training.curves import CURVE, Point, read_rows
+from spectool.lab.training.curves import CURVE, Point, read_table
 from spectool.lab.training.options import shape_of
 from spectool.runtime.demo_models import demo_path
 from spectool.tests import running as commands
@@ -36,7 +36,7 @@ def started(*arguments: object) -> subprocess.Popen[str]:
 
 def curve(out: Path) -> list[Point]:
     """The curve of a model without its times, which no run repeats."""
-    return [point._replace(seconds=0.0) for point in read_rows(out / CURVE, Point)]
+    return [point._replace(seconds=0.0) for point in read_table(out / CURVE, Point)]
 
 
 def tiny_model(classes: Classes, tied: bool = True, seed: int = 0) -> tuple[Model, dict[str, Any]]:

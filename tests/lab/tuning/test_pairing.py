@@ -9,7 +9,7 @@ import pytest
 from spectool import SpectoolError
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
-from spectool.lab.training.curves import write_rows
+from spectool.lab.training.curves import write_table
 from spectool.lab.tuning.divergence import Pairing, measure_divergence, pairing_of
 from spectool.lab.tuning.examples import (
     NOWHERE,
@@ -149,7 +149,7 @@ def test_a_model_does_not_differ_from_itself() -> None:
 def test_examples_are_kept(tmp_path: Path) -> None:
     examples = [e for t in TEXTS if (e := paired_example(DRAFT, TARGET, False, t, 20)) is not None]
     plain = examples[1]._replace(at=np.full_like(examples[1].at, NOWHERE))
-    write_rows(tmp_path / "x.parquet", Example, [*examples, plain])
+    write_table(tmp_path / "x.parquet", Example, [*examples, plain])
     for one, two in zip(load_examples(tmp_path / "x.parquet"), [*examples, plain], strict=True):
         for name in ("draft", "counted", "target", "at"):
             np.testing.assert_array_equal(getattr(one, name), getattr(two, name))

@@ -14,11 +14,11 @@ import pytest
 from spectool.artifacts.work import work_path
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
-from spectool.lab.training.curves import CURVE, Point, read_rows
+from spectool.lab.training.curves import CURVE, Point, read_table
 from spectool.lab.tuning.options import TuneOptions
 from spectool.lab.tuning.stage import tune
 from spectool.lab.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint
-from spectool.lab.tuning.tuned_model import open_model
+from spectool.lab.tuning.tuned_model import OpenedModel
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.lab.training.tiny_pair import run, stored, tokenizer_of, tuned, weights_hash
 from spectool.tests.running import error_of
@@ -55,9 +55,9 @@ def test_it_fits_better(made: tuple[Path, dict[str, Any]]) -> None:
         assert two["kl"] == pytest.approx(one["kl"] + two["divergence"] - one["divergence"], abs=1e-4)
         assert 0 <= two["proxy"] <= 1
         assert one["acceptance"] < two["acceptance"] < 1
-    losses = [point.loss for point in read_rows(out / CURVE, Point)]
+    losses = [point.loss for point in read_table(out / CURVE, Point)]
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
-    assert [point.step for point in read_rows(out / CURVE, Point)] == list(range(1, 21))
+    assert [point.step for point in read_table(out / CURVE, Point)] == list(range(1, 21))
 
 
 def test_the_files(made: tuple[Path, dict[str, Any]]) -> None:
@@ -66,7 +66,7 @@ def test_the_files(made: tuple[Path, dict[str, Any]]) -> None:
     assert set(record["files"]) >= {"tasks.parquet", "steps.parquet", "tasks.svg", "curve.parquet"}
     assert json.loads((out / "training.json").read_text()) | {"path": str(out)} == record
     assert [path.name for path in out.parent.iterdir()] == ["tuned"], "nothing is left beside it"
-    points = read_rows(out / TASKS, TaskPoint)
+    points = read_table(out / TASKS, TaskPoint)
     assert [point.step for point in points] == [step for step in range(0, 21, 5) for _ in range(2)]
     for one, two in zip(points[::2], points[1::2], strict=True):
         gap = abs(one.divergence - two.divergence)
@@ -81,10 +81,10 @@ def test_the_files(made: tuple[Path, dict[str, Any]]) -> None:
 
 def test_the_reference_of_each_step(made: tuple[Path, dict[str, Any]]) -> None:
     out, record = made
-    points = read_rows(out / STEPS, StepPoint)
+    points = read_table(out / STEPS, StepPoint)
     assert [(point.step, point.task) for point in points] == [(n, task) for n in range(1, 21) for task in ("pl", "uk")]
     references = Counter[str]()
-    for losses, one, two in zip(read_rows(out / CURVE, Point), points[::2], points[1::2], strict=True):
+    for losses, one, two in zip(read_table(out / CURVE, Point), points[::2], points[1::2], strict=True):
         assert losses.loss == pytest.approx((one.divergence + two.divergence) / 2)
         assert (one.reference, two.reference) == (
             int(one.divergence <= two.divergence),
@@ -104,7 +104,7 @@ def test_it_loads(made: tuple[Path, dict[str, Any]], models: dict[str, Path]) ->
 
 @pytest.mark.parametrize("on", ["text", "distribution"])
 def test_the_target_stays_as_it_is(models: dict[str, Path], tmp_path: Path, on: Any) -> None:
-    draft, target = open_model(str(models["draft"])), open_model(str(models["target"]))
+    draft, target = OpenedModel.load(str(models["draft"])), OpenedModel.load(str(models["target"]))
     files = {path.name: path.read_bytes() for path in models["target"].iterdir()}
     before, draft_before = weights_hash(target.model), weights_hash(draft.model)
     options = TuneOptions(steps=3, rate=0.01, batch=2, on=on, length=16, valid_rows=4)
@@ -116,7 +116,7 @@ def test_the_target_stays_as_it_is(models: dict[str, Path], tmp_path: Path, on: 
 
 def test_the_text_alone(models: dict[str, Path], tmp_path: Path) -> None:
     tuned(models["draft"], models["target"], "--on", "text", *SHORT, "-o", tmp_path / "out")
-    losses = [point.loss for point in read_rows(tmp_path / "out" / CURVE, Point)]
+    losses = [point.loss for point in read_table(tmp_path / "out" / CURVE, Point)]
     assert np.mean(losses[-3:]) < np.mean(losses[:3])
 
 
@@ -135,7 +135,7 @@ def test_an_alignment(models: dict[str, Path], tmp_path: Path) -> None:
     result = run(models["other"], models["target"], *arguments, corpora=["--corpus", str(text)])
     assert result.exit_code == 0, result.output
     assert "% of the draft's places, over " in result.stderr
-    points = read_rows(tmp_path / "out" / TASKS, TaskPoint)
+    points = read_table(tmp_path / "out" / TASKS, TaskPoint)
     assert points[-1].divergence < points[0].divergence
     assert 0 < points[0].acceptance < 1
     assert points[0].proxy is None, "drafts of another tokenizer cannot be continued id by id"
@@ -150,7 +150,7 @@ def test_a_quantized_draft_is_dequantized(tmp_path: Path) -> None:
     assert "quantization" not in json.loads((tmp_path / "out" / "config.json").read_text())
     model = mlx_lm.load(str(tmp_path / "out"))[0]
     assert not hasattr(model.model.embed_tokens, "scales")
-    points = read_rows(tmp_path / "out" / TASKS, TaskPoint)
+    points = read_table(tmp_path / "out" / TASKS, TaskPoint)
     assert record["measured"]["after"][0]["divergence"] == pytest.approx(points[-2].divergence, abs=0.02)
 
 
@@ -176,7 +176,7 @@ def test_the_seed_decides(made: tuple[Path, dict[str, Any]], models: dict[str, P
     for name in ("model.safetensors", "tasks.parquet"):
         assert (tmp_path / "same" / name).read_bytes() == (out / name).read_bytes(), name
     tuned(models["draft"], models["target"], *FAIR[:-1], 4, "-o", tmp_path / "other")
-    assert read_rows(tmp_path / "other" / CURVE, Point)[0].loss != read_rows(out / CURVE, Point)[0].loss
+    assert read_table(tmp_path / "other" / CURVE, Point)[0].loss != read_table(out / CURVE, Point)[0].loss
 
 
 def test_a_finished_tuning_is_not_done_again(made: tuple[Path, dict[str, Any]], models: dict[str, Path]) -> None:

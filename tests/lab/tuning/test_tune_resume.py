@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.work import work_path
-from spectool.lab.training.curves import CURVE, Point, read_rows
+from spectool.lab.training.curves import CURVE, Point, read_table
 from spectool.lab.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint
 from spectool.tests.lab.training.tiny_pair import CORPORA, TINY, run, stored, tuned
 
@@ -53,10 +53,10 @@ def stopped(models: tuple[Path, Path], out: Path, arguments: list[object], step:
 
 
 def same(one: Path, two: Path) -> None:
-    curves = [[point._replace(seconds=0.0) for point in read_rows(out / CURVE, Point)] for out in (one, two)]
+    curves = [[point._replace(seconds=0.0) for point in read_table(out / CURVE, Point)] for out in (one, two)]
     assert curves[0] == curves[1]
-    assert read_rows(one / TASKS, TaskPoint) == read_rows(two / TASKS, TaskPoint)
-    assert read_rows(one / STEPS, StepPoint) == read_rows(two / STEPS, StepPoint)
+    assert read_table(one / TASKS, TaskPoint) == read_table(two / TASKS, TaskPoint)
+    assert read_table(one / STEPS, StepPoint) == read_table(two / STEPS, StepPoint)
     assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
 
 
