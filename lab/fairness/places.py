@@ -89,7 +89,7 @@ def compare(
         **{"draft_misfit": 1 - of_draft, "target_misfit": 1 - of_target},
         **dict(zip(temperatures, softened, strict=True)),
     }
-    return Places(pd.DataFrame(found), int(sum(example.counted.sum() for example in examples)))
+    return Places(pd.DataFrame(found), sum(len(example.at) for example in examples))
 
 
 def _at_places(draft: Any, target: Any, pairing: Pairing, batch: Batch, temperatures: Sequence[float]) -> mx.array:

@@ -94,7 +94,6 @@ def write_page(rows: Sequence[dict[str, Any]], out: Path) -> list[str]:
 
     from spectool.artifacts.replacing import renaming
     from spectool.lab.sweep import tables
-    from spectool.lab.sweep.paper import figures
     from spectool.lab.sweep.plots import sweep_plots
     from spectool.lab.sweep.results import SCHEMA
     from spectool.measure.page import page_files
@@ -102,7 +101,9 @@ def write_page(rows: Sequence[dict[str, Any]], out: Path) -> list[str]:
     series = tables.by_series(rows)
     plots = sweep_plots(series)
     runs = pd.DataFrame(rows, columns=SCHEMA.names)
-    files = page_files("sweep.jinja", "Sweep", runs=runs, series=series, tables=tables, paper=figures(), plots=plots)
+    files = page_files(
+        "sweep.jinja", "Sweep", runs=runs, series=series, tables=tables, paper=tables.figures(), plots=plots
+    )
     for name, text in files.items():
         with renaming(out / name) as partial:
             partial.write_text(text, encoding="utf-8")

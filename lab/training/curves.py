@@ -17,7 +17,6 @@ _TYPES: dict[Any, Any] = {
     int: pa.int64(),
     str: pa.string(),
     NDArray[np.int32]: pa.list_(pa.int32()),
-    NDArray[np.bool_]: pa.list_(pa.bool_()),
 }
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spectool.tokenization import Tokenizer
 
 NOWHERE = -1
+_PADDING = -2
 _CHARACTERS = 16  # encoded for each token of a passage; tokens of text are shorter
 
 
@@ -21,14 +22,13 @@ class Example(NamedTuple):
     """One row."""
 
     draft: NDArray[np.int32]  # ids of the draft, int32 ``[n]``
-    counted: NDArray[np.bool_]  # whether token i + 1 counts, bool ``[n - 1]``
     target: NDArray[np.int32]  # ids of the target for the same text, int32 ``[m]``
     # the target's place that predicts from the same text as the draft's place i, int32 ``[n - 1]``; -1 for none
     at: NDArray[np.int32]
 
 
 class Batch(NamedTuple):
-    """Rows padded to one length with zeros, and the places that count."""
+    """Rows padded to one length with zeros, and the places whose predictions count."""
 
     draft: NDArray[np.int32]  # ids of the draft, int32 ``[rows, longest]``
     target: NDArray[np.int32]  # ids of the target, int32 ``[rows, longest]``
@@ -39,10 +39,12 @@ class Batch(NamedTuple):
 
 def batch_of(examples: Sequence[Example], paired: bool) -> Batch:
     """A batch of at least one example; with ``paired``, only places count that have one in the target's row."""
-    drafts, counts, targets, ats = zip(*examples, strict=True)
-    draft, target, counted, at = _padded(drafts, 0), _padded(targets, 0), _padded(counts, False), _padded(ats, NOWHERE)
-    rows, places = np.nonzero(counted & (at != NOWHERE) if paired else counted)
-    return Batch(draft, target, rows.astype(np.int32), places.astype(np.int32), at[rows, places])
+    drafts, targets, ats = zip(*examples, strict=True)
+    at = _padded(ats, _PADDING)
+    rows, places = np.nonzero(at >= 0 if paired else at != _PADDING)
+    return Batch(
+        _padded(drafts, 0), _padded(targets, 0), rows.astype(np.int32), places.astype(np.int32), at[rows, places]
+    )
 
 
 def _padded(rows: Sequence[NDArray[Any]], fill: int) -> NDArray[Any]:
@@ -86,7 +88,7 @@ def paired_example(draft: Tokenizer, target: Tokenizer, same: bool, text: str, m
     if same:
         row = row_of(target, target.encode(text)[:most])
         places = np.arange(len(row) - 1, dtype=np.int32)
-        return Example(row, np.ones(len(places), bool), row, places) if len(row) > 1 else None
+        return Example(row, row, places) if len(row) > 1 else None
     draft_ids, target_ids = draft.encode(text), target.encode(text)
     if not draft.bytes_of(draft_ids) == target.bytes_of(target_ids) == text.encode():
         return None
@@ -95,7 +97,7 @@ def paired_example(draft: Tokenizer, target: Tokenizer, same: bool, text: str, m
         return None
     there = {end: place for place, end in enumerate(_ends(target, target_ids, len(other)))}
     at = [there.get(end, NOWHERE) for end in _ends(draft, draft_ids[:most], len(row))[:-1]]
-    return Example(row, np.ones(len(at), bool), other, np.array(at, dtype=np.int32))
+    return Example(row, other, np.array(at, dtype=np.int32))
 
 
 def _ends(tokenizer: Tokenizer, ids: list[int], places: int) -> list[int]:

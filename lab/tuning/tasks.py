@@ -88,9 +88,9 @@ def prepare_tasks(
         facts[name] = {
             **describe_corpus(corpus),
             "rows": len(learned),
-            "tokens": int(sum(example.counted.sum() for example in learned)),
+            "tokens": sum(len(example.at) for example in learned),
             "valid_rows": len(measured),
-            "valid_tokens": int(sum(example.counted.sum() for example in measured)),
+            "valid_tokens": sum(len(example.at) for example in measured),
             "left_out": one + two,
             "compared": float(np.concatenate([example.at != NOWHERE for example in measured]).mean()),
         }

@@ -9,10 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from spectool.lab.sweep import paper
 from spectool.lab.sweep.command import write_page
 from spectool.lab.sweep.results import SCHEMA, SweepRow
-from spectool.lab.sweep.tables import best_of, by_series, pearson
+from spectool.lab.sweep.tables import best_of, by_series, figures, pearson
 
 LANGUAGES = {"uk": 2.0, "crh-cyrl": 3.0}
 TOKENIZERS = {"gemma-3": 0.1, "bielik-11b-v2.5": 0.9, "gpt2": 2.0}
@@ -158,11 +157,11 @@ def test_one_run_and_other_methods_are_enough_for_a_page(tmp_path: Path) -> None
 
 
 def test_every_figure_of_the_paper_is_there() -> None:
-    families = paper.figures()["families"].values()
+    families = figures()["families"].values()
     assert sum(len(family["fertility"]) for family in families) == 20
     assert sum(len(family["best"]) for family in families) == 15
     assert {len(row) for family in families for row in family["best"].values()} == {4}
     pairs = [(family["fertility"][name], row[0]) for family in families for name, row in family["best"].items()]
     found = pearson(pd.DataFrame(pairs))
     assert found is not None
-    assert found[0] == pytest.approx(paper.figures()["pearson"], abs=0.01), "its tables are rounded"
+    assert found[0] == pytest.approx(figures()["pearson"], abs=0.01), "its tables are rounded"
