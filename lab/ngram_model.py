@@ -191,11 +191,12 @@ class NgramSource(DraftSource):
         """First tokens by falling score, and whether each is healed."""
         model, scale = self._model, 1.0
         plain = np.arange(model.size, dtype=np.int32) if constraint.first is None else constraint.first
+        extensions = constraint.extensions[:0] if last is None else constraint.extensions
         healed = np.zeros(0, dtype=np.float32)
-        if last is not None and constraint.extensions.size:
+        if last is not None and extensions.size:
             previous = model.probabilities(before)
-            healed, scale = previous[constraint.extensions], float(previous[last]) if 0 <= last < model.size else 0.0
-        ids = np.concatenate([plain, constraint.extensions])
+            healed, scale = previous[extensions], float(previous[last]) if 0 <= last < model.size else 0.0
+        ids = np.concatenate([plain, extensions])
         scores = np.concatenate([scale * model.probabilities(present)[plain], healed])
         if constraint.within is not None:
             scores[~constraint.within[ids]] = -1
