@@ -2,7 +2,7 @@
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-.PHONY: demo test test-system test-real test-slow check format docs clean
+.PHONY: demo test test-system test-lab test-real test-slow check format docs clean
 
 demo: .venv/core                 ## the main job, offline, on what the package bundles
 	@$(BIN)/spectool demo
@@ -12,7 +12,10 @@ test: .venv/installed            ## every room in minutes: units, twins, lossles
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-system: .venv/installed     ## processes, kills, trainings, servers, big tokenizers
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'system and not slow'
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'system and not slow and not lab'
+
+test-lab: .venv/installed        ## the papers' experiments: units and small runs of each command
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'lab and not slow'
 
 test-real: .venv/installed       ## the main job with pretrained models, where they are in the cache
 	$(BIN)/python -m pytest -rs -m real tests/test_real_models.py

@@ -22,7 +22,7 @@ __all__ = [
     "require_extra",
 ]
 
-_EXTRAS = {"hub": ("datasets",), "report": ("pandas", "scipy", "matplotlib")}
+_EXTRAS = {"hub": ("datasets",), "lab": ("pandas", "scipy", "matplotlib")}
 
 
 class SpectoolError(Exception):
@@ -68,7 +68,7 @@ def require_extra(extra: str, what: str) -> None:
     """Check that the packages of an extra are installed, before ``what`` begins.
 
     Args:
-        extra: ``hub`` or ``report``.
+        extra: ``hub`` or ``lab``.
         what: The command or option that needs it, as the user typed it.
 
     Raises:

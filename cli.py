@@ -5,6 +5,7 @@ Command modules are light: what they need is imported when a command runs, so th
 """
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -30,18 +31,25 @@ _PURPOSES = {
         "emulate": "spectool.commands.emulate:emulate",
         "bench": "spectool.commands.bench:bench",
         "report": "spectool.commands.report:report",
-        "fairness": "spectool.lab.fairness.command:fairness",
-    },
-    "Draft models": {
-        "train-draft": "spectool.lab.training.command:train_draft",
-        "tune-draft": "spectool.lab.tuning.command:tune_draft",
     },
     "Any artifact": {
         "inspect": "spectool.commands.inspect:inspect",
         "verify": "spectool.commands.verify:verify",
     },
+    "Experiments": {"lab": "spectool.cli:lab"},
 }
-_COMMANDS = {name: place for commands in _PURPOSES.values() for name, place in commands.items()}
+_LAB_PURPOSES = {
+    "Measure": {
+        "sweep": "spectool.lab.sweep.command:sweep",
+        "fairness": "spectool.lab.fairness.command:fairness",
+        "ngrams": "spectool.lab.ngrams:ngrams",
+        "tables": "spectool.lab.paper_tables.command:tables",
+    },
+    "Draft models": {
+        "train-draft": "spectool.lab.training.command:train_draft",
+        "tune-draft": "spectool.lab.tuning.command:tune_draft",
+    },
+}
 
 
 _SAME: tuple[tuple[str, ...], ...] = (
@@ -59,7 +67,13 @@ _SAME: tuple[tuple[str, ...], ...] = (
 
 
 class _LazyGroup(click.Group):
-    """Imports the module of a command when it is needed."""
+    """Imports the module of a command when it is needed; ``purposes`` say where each command is."""
+
+    def __init__(self, name: str | None, *, purposes: Mapping[str, Mapping[str, str]], **others: Any) -> None:
+        self.purposes = purposes
+        self._places = {name: place for commands in purposes.values() for name, place in commands.items()}
+        imported_later: Any = dict.fromkeys(self._places)
+        super().__init__(name, imported_later, **others)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; where it has no such option, suggest what it calls the same thing."""
@@ -75,16 +89,16 @@ class _LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by what they are for."""
-        for purpose, names in _PURPOSES.items():
+        for purpose, names in self.purposes.items():
             commands = [(name, self.get_command(ctx, name)) for name in names]
             rows = [(name, command.get_short_help_str(200)) for name, command in commands if command is not None]
             with formatter.section(purpose):
                 formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in self._places:
             return None
-        module, _, name = _COMMANDS[cmd_name].partition(":")
+        module, _, name = self._places[cmd_name].partition(":")
         return _imported(module, name)
 
 
@@ -96,7 +110,7 @@ def _imported(module: str, name: str) -> click.Command:
 
 @click.group(
     cls=_LazyGroup,
-    commands=dict.fromkeys(_COMMANDS),
+    purposes=_PURPOSES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="spectool")
@@ -109,6 +123,16 @@ def main(debug: bool) -> None:
     Every time:  spectool generate --model ./model --dict pl.dict --prompt "…"
 
     The output is what the model alone would give; only the number of passes changes.
+    """
+
+
+@click.group("lab", cls=_LazyGroup, purposes=_LAB_PURPOSES)
+def lab() -> None:
+    """Repeat the experiments of the papers: grids of dictionaries, fairness, small drafts.
+
+    \b
+    Example:
+        spectool lab sweep grid.toml -o results
     """
 
 

@@ -4,7 +4,7 @@
     python benchmarks/train_models.py uk three        # one after the other
     python benchmarks/train_models.py pl --large      # the same for a GPU, 10 to 100 times the size
 
-On a CPU the target and the drafts are trained side by side, each model by a ``spectool train-draft`` of its own on one
+On a CPU the target and the drafts are trained side by side, each by a ``spectool lab train-draft`` of its own on one
 core. A killed run goes on where it was. Prints what every model has learned and adds it to
 ``benchmarks/results/models.jsonl``. Tokenizers and corpora come from the folder named by SPECTOOL_SHARED. MLX's CPU
 build links the reference BLAS; OpenBLAS is preloaded where Debian's libopenblas0-pthread is installed.
@@ -44,7 +44,8 @@ def read_recipe(name: str, large: bool) -> dict[str, dict[str, Any]]:
 def train(model: dict[str, Any], out: Path) -> dict[str, Any]:
     """Train a model with the command, its messages in a log beside it; return its record."""
     tokenizer = SHARED / "tokenizers" / model["tokenizer"]
-    command = [sys.executable, "-m", "spectool.cli", "train-draft", "--json", "--tokenizer", tokenizer, "-o", out]
+    command = [sys.executable, "-m", "spectool.cli", "lab", "train-draft", "--json"]
+    command += ["--tokenizer", tokenizer, "-o", out]
     command += ["--size", model["size"], "--steps", model["steps"], "--softmax-classes", model["softmax_classes"]]
     command += ["--boundary", model["boundary"]] if "boundary" in model else []
     for language, weight in model["text"].items():

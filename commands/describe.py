@@ -146,25 +146,6 @@ def _counts(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _fairness(manifest: Manifest) -> dict[str, Any]:
-    arguments, s = manifest.arguments, manifest.statistics
-    facts: dict[str, Any] = {
-        "target": arguments["target"],
-        "measured on": ", ".join(f"{task} ({rows:,} rows)" for task, rows in s["tasks"].items()),
-    }
-    for name, draft in s["drafts"].items():
-        by_task = [(task, draft["acceptance"][task], speed) for task, speed in draft["speedup"].items()]
-        known = [f"{task} {speed:.2f} ({alpha:.1%})" for task, alpha, speed in by_task if speed is not None]
-        facts[f"draft {name}"] = (
-            ", ".join(known) + " expected speed (acceptance)" if known else "compared on text alone"
-        )
-    return facts | {
-        "dictionaries": ", ".join(s["dictionaries"]) or "none",
-        "draft tokens a pass": f"{arguments['gamma']:,}",
-        "verdict": s["verdict"],
-    }
-
-
 def _alignment(manifest: Manifest) -> dict[str, Any]:
     from spectool.build.alignment.proof import Proof
 
@@ -290,5 +271,4 @@ _FIGURES = {
     "spectool-alignment": _alignment,
     "spectool-counts": _counts,
     "spectool-benchmark": _benchmark,
-    "spectool-fairness": _fairness,
 }

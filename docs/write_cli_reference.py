@@ -1,6 +1,7 @@
 """Write docs/cli.md from the commands themselves: ``make docs``. A test fails when the page is stale."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -18,11 +19,17 @@ def reference() -> str:
         "Written from the code by `make docs`; what `spectool COMMAND --help` says, with every option.\n",
         _section("spectool", main),
     ]
-    for name in main.list_commands(click.Context(main)):
-        command = main.get_command(click.Context(main), name)
+    return "\n".join([*parts, *_commands("spectool", main)])
+
+
+def _commands(title: str, group: click.Group) -> Iterator[str]:
+    """Yield the sections of the commands of a group, and of those within a command that is a group."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
         if command is not None:
-            parts.append(_section(f"spectool {name}", command))
-    return "\n".join(parts)
+            yield _section(f"{title} {name}", command)
+        if isinstance(command, click.Group):
+            yield from _commands(f"{title} {name}", command)
 
 
 def _section(title: str, command: click.Command) -> str:

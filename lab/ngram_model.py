@@ -1,18 +1,17 @@
-"""An n-gram model over tokens, counted in a minute, and drafts of it: a draft that is there for any tokenizer.
+"""An n-gram model over tokens, counted in a minute, and a draft source of it that exists for any tokenizer.
 
 Interpolated absolute discounting, orders 1 to N, within documents. Let c(h y) be the count of token y after context h,
-and N(h) that of h before any token. Let D = n1 / (n1 + 2 n2) in each order, where n1 and n2 n-grams with a kept context
-occur once and twice. Then::
+and N(h) that of h before any token. Let D = n1 / (n1 + 2 n2) in each order, where n1 and n2 are the numbers of n-grams
+with a kept context that occur once and twice. Then::
 
     p(y | h) = max(c(h y) - D, 0) / N(h) + left(h) * p(y | h without its first token)
 
 where left(h) is what the kept n-grams leave over, so that the probabilities of all ids sum to one. Below the unigrams
-lies the uniform distribution. Source: Ney, Essen, Kneser (1994); Chen and Goodman (1999).
+is the uniform distribution. Source: Ney, Essen, Kneser (1994); Chen and Goodman (1999).
 
-The n-grams form a trie in flat arrays. Node i of order k is one k-gram; the (k+1)-grams that
-begin with it are consecutive nodes of order k + 1, by token. A context is its node, so that
-nothing is hashed and nothing collides; a look-up is a binary search among the children. Each
-node holds p(last token | the others), smoothing included.
+The n-grams form a trie in flat arrays. Node i of order k is one k-gram; the (k+1)-grams that begin with it are
+consecutive nodes of order k + 1, sorted by token. A context is its node, so a look-up is a binary search among the
+children. Each node holds p(last token | the others), smoothing included.
 """
 
 from bisect import bisect_left
@@ -27,9 +26,9 @@ from spectool.runtime.translation.protocol import Constraint, DraftContext, Draf
 
 _Ids = NDArray[np.int32]
 _Floats = NDArray[np.float32]
-# One node of each length 0 .. order-1: the suffixes of a context; -1 where the model lacks it.
+# The node of each suffix of a context, of lengths 0 to order - 1; -1 where the model lacks it.
 Context = list[int]
-_MOST_ASKED = 256  # first tokens that a constraint refuses before a source gives up
+_MOST_ASKED = 256  # first tokens that a constraint may refuse
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -40,7 +39,6 @@ class _Level:
     probabilities: _Floats  # p(last token | the others). float32 [n-grams]
     # node i's continuations are nodes ``children[i]`` to ``children[i + 1]`` of the next order. int32 [n-grams + 1]
     children: _Ids
-    best: _Ids  # the most probable of these, the first of equals; -1 where there are none. int32 [n-grams]
     left: _Floats  # probability that the continuations leave to the shorter context. float32 [n-grams]
 
 
@@ -53,24 +51,22 @@ class NgramModel:
     """
 
     def __init__(self, levels: Sequence[_Level]) -> None:
-        """Wrap what `count` has counted."""
+        """Wrap what `count` counted."""
         self.size, self.order = len(levels[0].tokens), len(levels)
         self._levels = tuple(levels)
-        self._within: NDArray[np.bool_] | None = None  # the mask of the latest `best`
-        self._most_frequent = int(levels[0].probabilities.argmax())  # id within it
 
     @classmethod
     def count(cls, documents: Iterable[Sequence[int]], size: int, order: int = 5, min_count: int = 2) -> "NgramModel":
-        """Count the n-grams of tokenized documents; none crosses a document's end.
+        """Count the n-grams of tokenized documents; none crosses the end of a document.
 
-        Takes about 70 bytes of memory for each token of text while it runs.
+        Needs about 70 bytes of memory for each token of text.
 
         Args:
             documents: Token ids of each document.
             size: Number of token ids.
             order: The longest n-gram, in tokens (>= 1).
-            min_count: N-grams of three tokens or more that occur less often are left out; their
-                probability goes to the shorter context.
+            min_count: N-grams of three or more tokens that occur less often are left out, and their probability goes to
+                the shorter context.
 
         Raises:
             ValueError: An id is not in ``range(size)``, there is no token at all, or ``order`` or
@@ -108,11 +104,8 @@ class NgramModel:
             left = 1 - np.bincount(contexts, own, minlength=len(last))
             children = np.concatenate([[0], np.cumsum(np.bincount(contexts, minlength=len(last)))])
             continued = own + left[contexts] * probabilities[shorter]
-            best = np.full(len(last), -1, dtype=np.int32)
-            by_probability = np.lexsort((-continued.astype(np.float32), contexts))
-            best[contexts[by_probability[::-1]]] = by_probability[::-1]  # the last that is written is the most probable
             levels.append(
-                _Level(last, probabilities.astype(np.float32), children.astype(np.int32), best, left.astype(np.float32))
+                _Level(last, probabilities.astype(np.float32), children.astype(np.int32), left.astype(np.float32))
             )
             nodes = np.full(len(tokens), -1, dtype=np.int32)
             nodes[ends] = np.where(kept, np.cumsum(kept) - 1, -1)[numbers]
@@ -125,14 +118,14 @@ class NgramModel:
         return [len(level.tokens) for level in self._levels]
 
     def context(self, ids: Sequence[int]) -> Context:
-        """Return the context after ``ids``; the last ``order - 1`` of them matter."""
+        """The context after ``ids``, of which the last ``order - 1`` matter."""
         found: Context = [0] + [-1] * (self.order - 1)
         for token in ids[max(0, len(ids) - self.order + 1) :]:
             found = self.advance(found, token)
         return found
 
     def advance(self, context: Context, token: int) -> Context:
-        """Return the context that ``token`` makes of ``context``."""
+        """The context after ``context`` and one more token."""
         after: Context = [0] + [-1] * (self.order - 1)
         if self.order > 1 and 0 <= token < self.size:
             after[1] = token
@@ -147,64 +140,33 @@ class NgramModel:
         return after
 
     def probabilities(self, context: Context) -> _Floats:
-        """Return p(id | context) of every id, float32 [size]."""
+        """The probability p(id | context) of every id, float32 [size]."""
         scores = self._levels[0].probabilities.copy()
         for length in range(1, self.order):
             node = context[length]
             level = self._levels[length - 1]
-            if node >= 0 and level.best[node] >= 0:
-                following = slice(level.children[node], level.children[node + 1])
+            following = slice(level.children[node], level.children[node + 1])
+            if node >= 0 and following.start < following.stop:
                 scores *= level.left[node]
                 scores[self._levels[length].tokens[following]] = self._levels[length].probabilities[following]
         return scores
 
-    def best(self, context: Context, within: NDArray[np.bool_] | None = None) -> tuple[int, float]:
-        """Return the most probable id after ``context``, and its probability; some microseconds.
-
-        A token is as probable by the longest context that knows it as by the shorter ones or more so. The best token
-        of all is therefore the best continuation of one of the contexts.
-
-        Args:
-            context: What it follows.
-            within: Mask over the ids that it may be, bool [size]; None for any. Must admit some.
-        """
-        found, score, share = -1, -1.0, 1.0
-        for length in range(self.order - 1, 0, -1):
-            node = context[length]
-            level, longer = self._levels[length - 1], self._levels[length]
-            if node < 0 or level.best[node] < 0:
-                continue
-            child = int(level.best[node])
-            if within is not None:
-                following = slice(level.children[node], level.children[node + 1])
-                allowed = np.where(within[longer.tokens[following]], longer.probabilities[following], -1)
-                child = int(level.children[node] + allowed.argmax()) if allowed.max() > 0 else -1
-            if child >= 0 and share * float(longer.probabilities[child]) > score:
-                found, score = int(longer.tokens[child]), share * float(longer.probabilities[child])
-            share *= float(level.left[node])
-        if within is not self._within:
-            shares = self._levels[0].probabilities
-            self._within = within
-            self._most_frequent = int((shares if within is None else np.where(within, shares, -1)).argmax())
-        probability = share * float(self._levels[0].probabilities[self._most_frequent])
-        return (self._most_frequent, probability) if probability > score else (found, score)
-
 
 def _discount(counts: NDArray[np.int64]) -> float:
-    """Return n1 / (n1 + 2 n2), kept off 0 and 1, which tiny texts would give."""
+    """The discount n1 / (n1 + 2 n2), kept away from 0 and 1, which tiny texts would give."""
     once, twice = int(np.sum(counts == 1)), int(np.sum(counts == 2))
     return min(0.95, max(0.05, once / max(1, once + 2 * twice)))
 
 
 class NgramSource(DraftSource):
-    """Drafts with an `NgramModel`, greedily; nothing is kept between calls."""
+    """Drafts greedily with an `NgramModel`; keeps nothing between calls."""
 
     def __init__(self, model: NgramModel) -> None:
         """Draft with a model over draft ids."""
         self._model = model
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        """As `DraftSource.draft`, of the first `_MOST_ASKED` candidates."""
+        """As `DraftSource.draft`; gives up when the constraint has refused the first `_MOST_ASKED` candidates."""
         model, ids = self._model, context.ids
         before = model.context(ids[max(0, len(ids) - model.order) : -1])
         present = model.advance(before, ids[-1]) if ids else before
@@ -217,33 +179,27 @@ class NgramSource(DraftSource):
         drafts, now = [token], before if healed else present
         while len(drafts) < limit:
             now = model.advance(now, drafts[-1])
-            drafts.append(model.best(now, constraint.within)[0])
+            scores = model.probabilities(now)
+            drafts.append(
+                int((scores if constraint.within is None else np.where(constraint.within, scores, -1)).argmax())
+            )
         return drafts, healed
 
     def _candidates(
         self, before: Context, present: Context, last: int | None, constraint: Constraint
     ) -> Iterator[tuple[int, bool]]:
-        """Yield first tokens by falling score, and whether they are healed; all are looked at only if they have to."""
-        model, scale, within = self._model, 1.0, constraint.within
-        healed = np.zeros(0, dtype=np.float32)
-        if last is not None and constraint.extensions.size:
-            previous = model.probabilities(before)
-            healed, scale = previous[constraint.extensions], float(previous[last]) if 0 <= last < model.size else 0.0
-            if within is not None:
-                healed[~within[constraint.extensions]] = -1
-        best = None
-        if constraint.first is None and (within is None or within.any()):
-            token, score = model.best(present, within)
-            if scale * score >= healed.max(initial=-1.0):
-                best = token
-                yield best, False
+        """First tokens by falling score, and whether each is healed."""
+        model, scale = self._model, 1.0
         plain = np.arange(model.size, dtype=np.int32) if constraint.first is None else constraint.first
-        scores = scale * model.probabilities(present)[plain]
-        if within is not None:
-            scores[~within[plain]] = -1
-        if best is not None:
-            scores[best] = -1
-        ids, scores = np.concatenate([plain, constraint.extensions]), np.concatenate([scores, healed])
+        extensions = constraint.extensions[:0] if last is None else constraint.extensions
+        healed = np.zeros(0, dtype=np.float32)
+        if last is not None and extensions.size:
+            previous = model.probabilities(before)
+            healed, scale = previous[extensions], float(previous[last]) if 0 <= last < model.size else 0.0
+        ids = np.concatenate([plain, extensions])
+        scores = np.concatenate([scale * model.probabilities(present)[plain], healed])
+        if constraint.within is not None:
+            scores[~constraint.within[ids]] = -1
         for _ in range(len(scores)):
             place = int(scores.argmax())
             if scores[place] < 0:

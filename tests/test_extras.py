@@ -33,7 +33,8 @@ CORE = [
     "report pl.bench",
 ]
 NEEDY = {
-    "fairness --target TARGET --draft d=DRAFT --task pl=pl.txt --task uk=pl.txt -o f": "report",
+    "lab fairness --target TARGET --draft d=DRAFT --task pl=pl.txt --task uk=pl.txt -o f": "lab",
+    "lab sweep grid.toml -o sweep": "lab",
     "build-dict --tokenizer TARGET --corpus wiki-pl -o w.dict": "hub",
     "emulate --history --tokenizer TARGET --corpus hf:owner/name": "hub",
 }

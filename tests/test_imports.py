@@ -32,7 +32,7 @@ def command(*arguments: str) -> str:
 
 @pytest.mark.parametrize(
     "package",
-    ["spectool", "spectool.runtime", "spectool.lab.training", "spectool.cli", "spectool.commands.generate"],
+    ["spectool", "spectool.runtime", "spectool.cli", "spectool.commands.generate"],
 )
 def test_importing_is_light(package: str) -> None:
     assert not loaded_by(f"import {package}") & set(HEAVY)
@@ -81,7 +81,8 @@ def test_the_check_can_fail() -> None:
         ["--help"],
         ["--version"],
         *([name, "--help"] for name in ("build-dict", "align", "generate", "emulate", "demo")),
-        *([name, "--help"] for name in ("train-draft", "tune-draft", "bench", "report", "fairness")),
+        *([name, "--help"] for name in ("bench", "report")),
+        *(["lab", name, "--help"] for name in ("train-draft", "tune-draft", "fairness", "sweep", "ngrams")),
     ],
 )
 def test_help_is_light(arguments: list[str]) -> None:
@@ -97,6 +98,7 @@ def test_offline_commands_need_no_models(tmp_path: Path) -> None:
         build,
         ["align", "--draft", OTHER, "--target", TOKENIZER, "-o", "x.align"],
         ["emulate", "--dict", "pl.dict", "--history", "--corpus", "sample:pl"],
+        ["lab", "ngrams", "--draft", OTHER, "--target", TOKENIZER, "--count-on", "text", "--corpus", "text"],
         ["inspect", "pl.dict", "--lookup", "w"],
         ["inspect", "x.align"],
         ["inspect", TOKENIZER],

@@ -13,24 +13,12 @@ from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.serve.servers import serving
 
-TARGET, DRAFT, OTHER = (str(demo_path(part)) for part in ("target", "draft", "other"))
-STEPS = "--size 1m --step-tokens 128 --length 32 --steps 4"
-TUNE = "--corpus uk=sample:uk --length 24 --batch 2 --valid-rows 4 --steps 2 --measure-every 2"
-GRID = f"""
-[tokenizers]
-target = "{TARGET}"
-[languages.pl]
-build = "sample:pl"
-replay = "sample:uk"
-[dictspec]
-entries = [200]
-"""
+TARGET, OTHER = (str(demo_path(part)) for part in ("target", "other"))
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("smoke")
-    (folder / "grid.toml").write_text(GRID)
     for language in ("pl", "uk"):
         (folder / f"{language}.txt").write_text("\n".join(["Wczoraj wieczorem w domu kultury.", "Учора ввечері."] * 8))
     return folder
@@ -57,12 +45,6 @@ COMMANDS = {
     "chat": (f"--model {TARGET} --max-tokens 4", None),
     "bench": (f"--model {TARGET} --drafter history --prompts pl --count 2 --tokens 12 --ignore-eos -o W/pl.bench", ""),
     "report": ("W/pl.bench -o W/page", "report.html"),
-    "fairness": (
-        f"--target {TARGET} --draft d={DRAFT} --task pl=W/pl.txt --task uk=W/uk.txt --rows 4 --length 16 -o W/f",
-        "pl",
-    ),
-    "train-draft": (f"--tokenizer {TARGET} --corpus sample:pl {STEPS} -o W/draft", "bits"),
-    "tune-draft": (f"--draft {DRAFT} --target {TARGET} {TUNE} -o W/tuned", ""),
     "demo": ("--max-tokens 8", "differs from plain decoding"),
     "serve": ("", None),
 }
@@ -83,4 +65,4 @@ def test_every_command_runs(work: Path, name: str) -> None:
 
 
 def test_no_command_is_left_out() -> None:
-    assert sorted(COMMANDS) == main.list_commands(click.Context(main))
+    assert sorted([*COMMANDS, "lab"]) == main.list_commands(click.Context(main))

@@ -5,69 +5,171 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.options import options_of
 from spectool.commands.console import guarded, show, table
-from spectool.commands.options import json_option, out_option, text_options
-from spectool.lab.fairness.options import FairnessOptions
-from spectool.lab.training.run_options import named
+from spectool.commands.options import Finite, json_option, out_option, target_option, text_options
+from spectool.lab.options import count_option, named, seed_option
 
 
 @click.command()
-@options_of(FairnessOptions)
+@target_option(metavar="MODEL", help="Target model: directory or hub id.")
+@click.option(
+    "--task",
+    "tasks",
+    required=True,
+    multiple=True,
+    metavar="[NAME=]SPEC",
+    help="Text of a language or task that no model has seen: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or "
+    "sample:pl. May be repeated.",
+)
+@click.option(
+    "--draft",
+    "--draft-model",
+    "drafts",
+    required=True,
+    multiple=True,
+    metavar="[NAME=]MODEL",
+    help="Draft model; may be repeated. The gap is that of the first one; the others may close it.",
+)
+@click.option(
+    "--alignment",
+    "alignments",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="DIR",
+    help="Alignment of a draft's tokenizer with the target's, from `spectool align`; needed where they have different "
+    "vocabularies, and found by fingerprint. May be repeated.",
+)
+@click.option(
+    "--dict",
+    "dictionaries",
+    multiple=True,
+    metavar="[NAME=]DIR",
+    help="Dictionary that may help the slow language; may be repeated.",
+)
+@click.option("--gamma", type=click.IntRange(1, 64), default=5, show_default=True, help="Draft tokens of a pass.")
+@click.option(
+    "--temp",
+    "--temperature",
+    "temperatures",
+    type=Finite(0),
+    multiple=True,
+    default=(0.0,),
+    show_default=True,
+    help="Temperature of both models to measure the acceptance at, in addition to 1; may be repeated.",
+)
+@click.option(
+    "--cost",
+    "costs",
+    type=Finite(0),
+    multiple=True,
+    metavar="C",
+    help="Seconds of a draft's pass over those of the target's: one for all drafts, or one for each in their order. By "
+    "default the bytes of its weights over the target's.",
+)
+@click.option("--rows", type=click.IntRange(2), default=64, show_default=True, help="Passages to measure in each task.")
+@count_option("--length", default=128, help="Maximum number of the target's tokens in a passage.")
+@seed_option(help="Seed that draws the passages.")
+@click.option(
+    "--reference",
+    metavar="NAME",
+    help="Task whose tokenization tax is 1; by default the one that each tokenizer serves best.",
+)
+@click.option(
+    "--parallel",
+    is_flag=True,
+    help="The texts are translations of each other, document by document; the tax compares tokens for equal content.",
+)
 @out_option
 @text_options
 @json_option
 @guarded
-def fairness(out: Path | None, as_json: bool, reads: dict[str, Any], **given: Any) -> None:
-    """Measure whom a draft serves and whom it does not, and what would help the slow ones.
+def fairness(
+    target: str,
+    tasks: tuple[str, ...],
+    drafts: tuple[str, ...],
+    alignments: tuple[Path, ...],
+    dictionaries: tuple[str, ...],
+    gamma: int,
+    temperatures: tuple[float, ...],
+    costs: tuple[float, ...],
+    rows: int,
+    length: int,
+    seed: int,
+    reference: str | None,
+    parallel: bool,
+    out: Path | None,
+    reads: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Measure which languages a draft serves badly, and what would help them.
 
-    For every task and draft: acceptance, cross-entropy and KL of draft from target, expected speed-up with its lower
-    bounds, fitness and unfairness. For every tokenizer: fertility and tokenization tax. For the slow language: what
+    For each task and draft: acceptance, cross-entropy and KL of draft from target, expected speed-up with its lower
+    bounds, fitness and unfairness. For each tokenizer: fertility and tokenization tax. For the slow language: what
     dictionaries and other drafts would give it. OUT has all figures as fairness.json, and a page: report.html,
-    report.md. Killed, it goes on with the tasks that are left: give the same command again.
+    report.md. After a kill, the same command goes on with the remaining tasks.
 
     \b
     Examples:
-        spectool fairness --target ./Bielik-11B --draft ./Bielik-1.5B --task pl=pl.txt --task uk=uk.txt \\
+        spectool lab fairness --target ./Bielik-11B --draft ./Bielik-1.5B --task pl=pl.txt --task uk=uk.txt \\
             --dict uk.dict -o pl-uk
-        spectool fairness --target ./Bielik-11B --draft ./Bielik-1.5B --draft ./Qwen2.5-1.5B \\
+        spectool lab fairness --target ./Bielik-11B --draft ./Bielik-1.5B --draft ./Qwen2.5-1.5B \\
             --alignment qwen-bielik.align --task pl=pl.txt --task uk=uk.txt --cost 0.15 --cost 0.14 -o pl-uk
     """
-    names = {"tasks": "--task", "drafts": "--draft", "dictionaries": "--dict"}
-    asked = FairnessOptions(**given | {field: named(given[field], name) for field, name in names.items()})
+    by_name = named(drafts, "--draft")
+    dictionary_paths, specs = named(dictionaries, "--dict"), named(tasks, "--task")
+    if both := sorted({*by_name} & {*dictionary_paths}):
+        raise click.UsageError(f"a draft and a dictionary are both called {both[0]}; give them names, as in NAME=DIR")
+    if reserved := sorted({"target", "no drafting"} & {*by_name, *dictionary_paths}):
+        raise click.UsageError(f"{reserved[0]} is taken; give another name, as in NAME=DIR")
+    if len(costs) > 1 and len(costs) != len(by_name):
+        raise click.UsageError(f"{len(costs)} --cost for {len(by_name)} drafts: give one for all, or one for each")
+    if reference not in (None, *specs):
+        raise click.UsageError(f"--reference: expected one of {', '.join(specs)}, got {reference}")
 
     from spectool import require_extra
 
-    require_extra("report", "spectool fairness")
+    require_extra("lab", "spectool lab fairness")
     from spectool.artifacts.default_paths import default_path, digest, slug
-    from spectool.lab.fairness.measuring import measure
+    from spectool.lab.fairness.measuring import FairnessOptions, measure_fairness
 
-    path = out or default_path(f"{slug(asked.target)}-{digest(*click.get_current_context().params.values())}.fairness")
-    figures, manifest = measure(asked, path, **reads)
+    options = FairnessOptions(
+        target=target,
+        tasks=specs,
+        drafts=by_name,
+        alignments=alignments,
+        dictionaries=dictionary_paths,
+        gamma=gamma,
+        temperatures=temperatures,
+        costs=costs,
+        rows=rows,
+        length=length,
+        seed=seed,
+        reference=reference,
+        parallel=parallel,
+    )
+    path = out or default_path(f"{slug(target)}-{digest(options, *reads.values())}.fairness")
+    figures, manifest = measure_fairness(options, path, **reads)
     if as_json:
         show({"path": str(path), **figures}, as_json)
         return
     show({"path": str(path), "page": str(path / "report.html"), "bytes": f"{manifest.total_bytes:,}"}, as_json)
-    click.echo()
-    click.echo(_table(figures))
-    click.echo()
-    click.echo(figures["verdict"]["sentence"])
+    click.echo(f"\n{_table(figures)}\n\n{figures['verdict']['sentence']}")
 
 
 def _table(figures: dict[str, Any]) -> str:
-    """Lay out drafts and dictionaries by task."""
+    """Drafts and dictionaries by task."""
     from spectool.measure.page import cell
 
     lines = []
     for name, found in {**figures["drafts"], **figures["dictionaries"]}.items():
         for task, at in found["tasks"].items():
-            misfit = at.get("draft_misfit")
+            is_draft = "draft_misfit" in at
             cells = {
-                "alpha": cell(at["acceptance"] if "draft_misfit" in at else None, ".1%"),
+                "alpha": cell(at["acceptance"] if is_draft else None, ".1%"),
                 "D": cell(at.get("cross_entropy"), ".3f"),
                 "KL": cell(at.get("kl"), ".3f"),
-                "fitness": cell(None if misfit is None else 1 - misfit, ".1%"),
-                "speed-up": cell(at["speedup"] if "speedup" in at else at["tokens_per_pass"]),
+                "fitness": cell(1 - at["draft_misfit"] if is_draft else None, ".1%"),
+                "speed-up": cell(at["speedup"] if is_draft else at["tokens_per_pass"]),
                 "bits/byte": cell(at.get("bits_per_byte"), ".3f"),
                 "fertility": cell(figures["fertility"]["tokenizers"]["target"][task]["fertility"]),
             }

@@ -2,16 +2,16 @@
 
     f(a) = 1 + a + … + a^gamma    tokens that a pass of the target commits; the speed-up is f(a) / (1 + gamma c)
 
-gamma draft tokens a pass, each accepted with probability a, and a draft pass that costs c passes of the target.
-Verifying gamma + 1 tokens is held to cost as much as one. Bounds of the acceptance rate from below, and so of the
-speed-up, since f grows with a:
+with gamma draft tokens of a pass, each accepted with probability a, and a draft pass that costs c passes of the target.
+Verifying gamma + 1 tokens is taken to cost as much as one. Because f grows with a, lower bounds of the acceptance rate
+are lower bounds of the speed-up:
 
     from KL and from D_T    alpha >= 1 - sqrt(d / 2), d in nats       Theorem 1 (Pinsker's inequality)
     from fitness            alpha >= (1 - r_q) - r_p                  Theorem 2
     and from above          alpha <= (1 - r_q) + r_p                  likewise; two such ranges apart: Corollary 2
 
-The proof of Theorem 2 needs no r_p <= r_q, though the theorem assumes it. Theorem 1 says nothing from 2 nats on, where
-the paper's f has no argument any more: there the bound is an acceptance of 0.
+Theorem 2 assumes r_p <= r_q, but its proof does not need that. From 2 nats on, Theorem 1 says nothing, and the bound is
+an acceptance of 0.
 
 Source: "Disparate Impacts of Speculative Decoding", Eq. 2 to 8 and appendix A.
 """
@@ -22,30 +22,37 @@ from itertools import permutations
 
 import numpy as np
 
-from spectool.runtime.draft_length.cost_model import geometric_tokens
+
+def committed_tokens(acceptance: float, gamma: int) -> float:
+    """The tokens that a pass is expected to commit, f(a).
+
+    >>> committed_tokens(0.5, 2), committed_tokens(1.0, 4)
+    (1.75, 5.0)
+    """
+    return sum(acceptance**k for k in range(gamma + 1))
 
 
 def slope(acceptance: float, gamma: int) -> float:
-    """Return how fast f grows at an acceptance rate."""
+    """The derivative of f at an acceptance rate."""
     return sum(k * acceptance ** (k - 1) for k in range(1, gamma + 1))
 
 
-def speedup(acceptance: float, gamma: int, cost: float) -> float:
-    """Return the expected speed against plain decoding (Eq. 2).
+def expected_speedup(acceptance: float, gamma: int, cost: float) -> float:
+    """The expected speed against plain decoding (Eq. 2).
 
     Args:
         acceptance: Alpha, 0 to 1.
-        gamma: Draft tokens a pass.
+        gamma: Draft tokens of a pass.
         cost: Seconds of a draft pass / seconds of a pass of the target.
 
-    >>> round(speedup(0.625, 5, 0.0), 3), round(speedup(0.545, 5, 0.1), 3)
+    >>> round(expected_speedup(0.625, 5, 0.0), 3), round(expected_speedup(0.545, 5, 0.1), 3)
     (2.508, 1.427)
     """
-    return geometric_tokens(acceptance, gamma) / (1 + gamma * cost)
+    return committed_tokens(acceptance, gamma) / (1 + gamma * cost)
 
 
 def least_by_divergence(nats: float) -> float:
-    """Return the least acceptance rate that a mean divergence allows (Theorem 1); 0 from 2 nats on.
+    """The least acceptance rate that a mean divergence allows (Theorem 1); 0 from 2 nats on.
 
     >>> round(least_by_divergence(0.47), 3), least_by_divergence(5.0)
     (0.515, 0.0)
@@ -54,14 +61,12 @@ def least_by_divergence(nats: float) -> float:
 
 
 def least_by_fitness(draft_misfit: float, target_misfit: float) -> float:
-    """Return the least acceptance rate that r_q and r_p allow (Theorem 2)."""
+    """The least acceptance rate that r_q and r_p allow (Theorem 2)."""
     return max(0.0, 1 - draft_misfit - target_misfit)
 
 
 def sure_gaps(misfits: Mapping[str, tuple[float, float]]) -> list[tuple[str, str]]:
-    """Return the pairs of tasks of which the first one's acceptance is surely larger, by fitness alone (Corollary 2).
-
-    From r_q and r_p of each task.
+    """The pairs of tasks of which the first surely has the larger acceptance, from r_q and r_p alone (Corollary 2).
 
     >>> sure_gaps({"pl": (0.4, 0.1), "uk": (0.7, 0.1), "crh": (0.75, 0.3)})
     [('pl', 'uk')]
@@ -71,7 +76,7 @@ def sure_gaps(misfits: Mapping[str, tuple[float, float]]) -> list[tuple[str, str
 
 
 def ratio(sums: Sequence[float], counts: Sequence[float]) -> tuple[float, float]:
-    """Return sum over count of all rows, and its standard error, infinite of one row; rows are drawn, not places.
+    """Sum over count of all rows, and its standard error over rows, which is infinite for a single row.
 
     Source: Cochran, Sampling Techniques, Eq. 6.9 (ratio estimator).
     """

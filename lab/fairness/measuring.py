@@ -1,7 +1,6 @@
-"""The stage behind ``spectool fairness``: models, text by task and dictionaries in, all figures and a page out.
+"""The stage behind ``spectool lab fairness``: models, text by task and dictionaries in, all figures and a page out.
 
-One draft at a time is in memory beside the target. The figures are as `artifacts.fairness` describes them; nothing in
-them depends on the clock.
+One draft at a time is in memory next to the target. Nothing in the figures depends on the clock; `page` lists them.
 """
 
 import hashlib
@@ -9,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -24,41 +24,56 @@ from spectool.artifacts.resumable import Figures, finished, perform, working
 from spectool.commands.console import progress, reading, say
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
-from spectool.lab.fairness.options import FairnessOptions
-from spectool.lab.fairness.page import write
+from spectool.lab.fairness.page import FORMAT, write
 from spectool.lab.fairness.places import compare
-from spectool.lab.fairness.saved import FORMAT
-from spectool.lab.fairness.texts import TaskText, fertility, read_text
+from spectool.lab.fairness.texts import TaskText, fertility_of, read_text
 from spectool.lab.fairness.verdict import verdict
-from spectool.lab.training.bits_per_byte import CodeLength, code_length, total
+from spectool.lab.training.bits_per_byte import CodeLength, code_length, total_length
 from spectool.lab.training.text import HeldOut, delimiters_of
 from spectool.lab.tuning.corrective import unfairness
 from spectool.lab.tuning.divergence import Pairing, pairing_of
 from spectool.lab.tuning.examples import NOWHERE, paired_example
-from spectool.lab.tuning.tuned_model import Opened, open_model
+from spectool.lab.tuning.tuned_model import OpenedModel
 from spectool.measure.bench.identity import contents, weight_bytes
 from spectool.measure.emulate import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.draft_length.cost_model import geometric_tokens
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import open_dictionary
 from spectool.tokenization.opening import open_tokenizer
 
 _WHOLE = 2**20  # tokens: more than a passage has
-# What is not known of a draft that is compared on text alone: over all tasks, and of each.
-_ACROSS_TASKS = ("shared_ids", "unfairness", "unfairness_kl", "spearman", "sure_gaps")
-_OF_A_TASK = (
-    *("acceptance", "acceptance_error", "acceptance_shared", "cross_entropy", "kl", "draft_misfit", "target_misfit"),
-    *("by_temperature", "examples", "tokens_by_place", "tokens_per_pass", "speedup", "speedup_error"),
-    *("speedup_by_place", "bounds"),
-)
 
 
-def measure(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[dict[str, Any], Manifest]:
-    """Measure what is asked, and write all figures and their page to ``out``; ``reads`` is how to `open_corpus`.
+@dataclass(frozen=True, kw_only=True)
+class FairnessOptions:
+    """What to measure; tasks, drafts and dictionaries are by name."""
+
+    target: str  # directory or hub id
+    tasks: Mapping[str, str]  # corpora
+    drafts: Mapping[str, str]  # directories or hub ids
+    alignments: tuple[Path, ...] = ()  # of drafts with other vocabularies, in any order
+    dictionaries: Mapping[str, str]  # directories
+    gamma: int = 5  # draft tokens of a pass
+    temperatures: tuple[float, ...] = (0.0,)  # to measure the acceptance at, in addition to 1
+    costs: tuple[float, ...] = ()  # seconds of a draft's pass / seconds of the target's; one for all, or one for each
+    rows: int = 64  # passages of each task
+    length: int = 128  # the target's tokens in a passage, at most
+    seed: int = 0
+    reference: str | None = None  # task whose tax is 1
+    parallel: bool = False  # whether the texts are translations of each other
+
+    @property
+    def cost_of(self) -> dict[str, float | None]:
+        """What a pass of each draft costs, in passes of the target; None for the ratio of the weights' bytes."""
+        return dict(zip(self.drafts, cycle(self.costs or (None,)), strict=False))
+
+
+def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[dict[str, Any], Manifest]:
+    """Measure everything and write the figures and their page to ``out``; ``reads`` are arguments of `open_corpus`.
 
     Raises:
-        SpectoolError: Something that is named cannot be used, or draft and target have no place in common in a task.
+        SpectoolError: A name cannot be used, a draft needs an alignment, or draft and target have no place in common in
+            a task.
     """
     check_replaceable(out, FORMAT)
     corpora = {name: open_corpus(spec, **reads) for name, spec in asked.tasks.items()}
@@ -68,11 +83,12 @@ def measure(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[dict[str, 
             say(f"{name}: {line}")
     target, *others = tokenizers.values()
     aligned = alignments_of({name: tokenizers[name] for name in asked.drafts}, target, asked.alignments)
+    pairings = {name: pairing_of(tokenizers[name], target, path) for name, path in aligned.items()}
     dictionaries = {name: open_dictionary(Path(folder), target) for name, folder in asked.dictionaries.items()}
     drawn = (asked.rows, asked.length, asked.seed)
     texts = {name: read_text(corpus, target, others, reading, *drawn) for name, corpus in corpora.items()}
     different = dict(reversed({t.fingerprint: (name, t) for name, t in reversed(tokenizers.items())}.values()))
-    known = fertility(different, texts, asked.reference, asked.parallel)
+    fertility = fertility_of(different, texts, asked.reference, asked.parallel)
     paths = {name: path and str(path) for name, path in aligned.items()}
     arguments = asdict(asked) | {"alignments": paths} | reads
     passages = hashlib.sha256(repr([text.passages for text in texts.values()]).encode()).hexdigest()
@@ -81,23 +97,23 @@ def measure(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[dict[str, 
     with working(out, json.loads(json.dumps(key)), what="measurement", begin_anew=False) as kept:
         rows = sum(len(text.passages) for text in texts.values()) * (1 + 2 * len(asked.drafts) + len(dictionaries))
         with progress("measuring", rows, "rows") as done:
-            measurement = Measurement(asked, open_model(asked.target), texts, kept, done)
-            figures = measurement.figures(aligned, dictionaries) | {"fertility": known}
+            measurement = Measurement(asked, OpenedModel.load(asked.target), texts, kept, done)
+            figures = measurement.figures(pairings, dictionaries) | {"fertility": fertility}
         return figures, write(out, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What is measured on all tasks, whatever drafts."""
+    """Measures the target, drafts and dictionaries on all tasks."""
 
-    asked: FairnessOptions  # what is to be known
-    target: Opened  # the target
+    asked: FairnessOptions
+    target: OpenedModel
     texts: Mapping[str, TaskText]  # by task
     kept: Path  # work directory: a task that the target or a draft has finished there is not measured again
-    on_rows: Callable[[int], object]  # called with the number of rows that were measured
+    on_rows: Callable[[int], object]  # called with the number of rows measured since the last call
 
-    def figures(self, aligned: Mapping[str, Path | None], dictionaries: Mapping[str, Dictionary]) -> dict[str, Any]:
-        """Return all figures but those of fertility, from each draft's alignment, if it has one, and dictionaries.
+    def figures(self, pairings: Mapping[str, Pairing], dictionaries: Mapping[str, Dictionary]) -> dict[str, Any]:
+        """All figures except those of fertility.
 
         Raises:
             SpectoolError: A model cannot be loaded, or draft and target have no place in common in a task.
@@ -107,7 +123,7 @@ class Measurement:
             "gamma": self.asked.gamma,
             "target": {"name": self.target.name, "bytes": weights},
             "tasks": self._by_task("target", 1, self._of_target),
-            "drafts": {name: self._of_draft(n, name, path, weights) for n, (name, path) in enumerate(aligned.items())},
+            "drafts": {name: self._of_draft(n, name, pair, weights) for n, (name, pair) in enumerate(pairings.items())},
             "dictionaries": {
                 name: {
                     "path": str(dictionary.path),
@@ -119,7 +135,7 @@ class Measurement:
         return found | {"verdict": verdict(found)}
 
     def _by_task(self, name: str, times: int, measured: Callable[[str], Figures]) -> dict[str, Figures]:
-        """Measure every task by going so many ``times`` through its rows, unless it was measured before."""
+        """The figures of each task, from ``times`` passes over its rows, or from an earlier run."""
         found = {}
         for number, (task, text) in enumerate(self.texts.items()):
             before = finished(self.kept, f"{name}-{number}")
@@ -141,36 +157,31 @@ class Measurement:
             "nats_per_token": known.nats_per_token,
         }
 
-    def _of_draft(self, number: int, name: str, alignment: Path | None, weights: int) -> Figures:
-        draft, stated = open_model(self.asked.drafts[name]), self.asked.cost_of[name]
-        pairing = pairing_of(draft.tokenizer, self.target.tokenizer, alignment)
+    def _of_draft(self, number: int, name: str, pairing: Pairing, weights: int) -> Figures:
+        draft, stated = OpenedModel.load(self.asked.drafts[name]), self.asked.cost_of[name]
         size = weight_bytes(draft.model)
         cost = size / weights if stated is None else stated
         by_task = self._by_task(f"draft-{number}", 2, partial(self._compared, draft, pairing, cost))
-        compared: dict[str, Any] = {"compared": "text", **dict.fromkeys(_ACROSS_TASKS)}
-        if pairing is not None:
-            examples = pd.DataFrame([example for at in by_task.values() for example in at["examples"]])
-            misfits = {task: (at["draft_misfit"], at["target_misfit"]) for task, at in by_task.items()}
-            compared = {
-                "compared": "one vocabulary" if pairing.same_vocabulary else "shared ids",
-                "shared_ids": None if pairing.same_vocabulary else pairing.size,
-                "unfairness": unfairness([at["cross_entropy"] for at in by_task.values()]),
-                "unfairness_kl": unfairness([at["kl"] for at in by_task.values()]),
-                "spearman": examples.corr("spearman").iat[0, 1],
-                "sure_gaps": formulas.sure_gaps(misfits),
-            }
-        costs = {"bytes": size, "cost": cost, "cost_stated": stated is not None}
-        return {"path": draft.name, **costs, **compared, "tasks": by_task}
+        examples = pd.DataFrame([example for at in by_task.values() for example in at["examples"]])
+        misfits = {task: (at["draft_misfit"], at["target_misfit"]) for task, at in by_task.items()}
+        return {
+            "path": draft.name,
+            "bytes": size,
+            "cost": cost,
+            "cost_stated": stated is not None,
+            "compared": "one vocabulary" if pairing.same_vocabulary else "shared ids",
+            "shared_ids": None if pairing.same_vocabulary else pairing.size,
+            "unfairness": unfairness([at["cross_entropy"] for at in by_task.values()]),
+            "unfairness_kl": unfairness([at["kl"] for at in by_task.values()]),
+            "spearman": examples.corr("spearman").iat[0, 1],
+            "sure_gaps": formulas.sure_gaps(misfits),
+            "tasks": by_task,
+        }
 
-    def _compared(self, draft: Opened, pairing: Pairing | None, cost: float, task: str) -> Figures:
-        """Return the figures of a draft on a task."""
-        target, text = self.target, self.texts[task]
+    def _compared(self, draft: OpenedModel, pairing: Pairing, cost: float, task: str) -> Figures:
+        """The figures of a draft on a task."""
+        target, text, same = self.target, self.texts[task], pairing.same_vocabulary
         known = self._code_length(draft, text)
-        found: dict[str, Any] = {"bits_per_byte": known.bits_per_byte, "nats_per_token": known.nats_per_token}
-        if pairing is None:
-            self.on_rows(len(text.passages))
-            return found | {"rows": 0, "places": 0, "share": 0.0} | dict.fromkeys(_OF_A_TASK)
-        same = pairing.same_vocabulary
         made = [paired_example(draft.tokenizer, target.tokenizer, same, passage, _WHOLE) for passage in text.passages]
         examples = [example for example in made if example is not None and (example.at != NOWHERE).any()]
         if len(examples) < 2:
@@ -183,10 +194,15 @@ class Measurement:
         places = compare(draft.model, target.model, pairing, examples, self.on_rows, temperatures)
         self.on_rows(len(text.passages) - len(examples))
         figures = places.figures(gamma)
-        return found | figures | _speeds(figures, gamma, cost, same)
+        return {
+            "bits_per_byte": known.bits_per_byte,
+            "nats_per_token": known.nats_per_token,
+            **figures,
+            **_speeds(figures, gamma, cost, same),
+        }
 
     def _replayed(self, dictionary: Dictionary, text: TaskText) -> Figures:
-        """Return the figures of a dictionary on a task: its passages, each a generation of its own."""
+        """The figures of a dictionary on a task; each passage is a generation of its own."""
         drafter, counted, passes = LookupDrafter(dictionary), DraftStatistics(), []
         rows = self.target.tokenizer.encode_batch(text.passages)
         for ids in rows:
@@ -204,31 +220,31 @@ class Measurement:
             "built_from_it": any(file["sha256"] in read for file in dictionary.manifest.inputs.get("files", ())),
         }
 
-    def _code_length(self, model: Opened, text: TaskText) -> CodeLength:
-        """Return how well a model knows the passages."""
+    def _code_length(self, model: OpenedModel, text: TaskText) -> CodeLength:
+        """How well a model predicts the passages."""
         begin = delimiters_of(model.tokenizer).begin
         measured = []
         for passage in text.passages:
             row = np.array([begin, *model.tokenizer.encode(passage)], dtype=np.int32)
             measured.append(code_length(model.model, HeldOut((row,), len(passage.encode())), len(row)))
             self.on_rows(1)
-        return total(measured)
+        return total_length(measured)
 
 
 def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabulary: bool) -> dict[str, Any]:
-    """Return what acceptance, divergence and misfits say about speed."""
+    """What acceptance, divergence and misfits say about speed."""
     each = 1 + gamma * cost
     alpha = places["acceptance"]
     bounds = {"fitness": formulas.least_by_fitness(places["draft_misfit"], places["target_misfit"])}
-    if same_vocabulary:  # else the draft gives nothing to some ids of the target, and both divergences are infinite
+    if same_vocabulary:  # otherwise the draft gives some of the target's ids no probability: both are infinite
         bounds |= {name: formulas.least_by_divergence(places[name]) for name in ("kl", "cross_entropy")}
     return {
-        "tokens_per_pass": geometric_tokens(alpha, gamma),
-        "speedup": formulas.speedup(alpha, gamma, cost),
+        "tokens_per_pass": formulas.committed_tokens(alpha, gamma),
+        "speedup": formulas.expected_speedup(alpha, gamma, cost),
         "speedup_error": formulas.slope(alpha, gamma) * places["acceptance_error"] / each,
         "speedup_by_place": places["tokens_by_place"] / each,
         "bounds": {
-            name: {"acceptance": least, "speedup": formulas.speedup(least, gamma, cost)}
+            name: {"acceptance": least, "speedup": formulas.expected_speedup(least, gamma, cost)}
             for name, least in bounds.items()
         },
     }

@@ -1,4 +1,25 @@
-"""A measurement on disk: its figures, and a page that lays them out for a reader who sees them for the first time."""
+"""A fairness measurement on disk: all its figures, and a page that explains them.
+
+    fairness.json              all figures
+    report.html  report.md     the same for people, with plots as *.svg
+    manifest.json              arguments: what was asked for; inputs: text by task; statistics: the verdict
+
+fairness.json, with the names given on the command line, lengths in tokens and divergences in nats:
+
+    gamma           draft tokens of a pass
+    target          name, bytes (of weights)
+    tasks           by task: documents, words, rows, tokens (of the rows), left_out (passages that some tokenizer does
+                    not spell), bits_per_byte and nats_per_token of the target on the rows
+    drafts          by draft: path, bytes, cost (of a pass, in passes of the target), cost_stated (or from bytes),
+                    compared ("one vocabulary" or "shared ids"), shared_ids, unfairness, unfairness_kl, spearman (of
+                    fitness and acceptance over the rows of all tasks), sure_gaps (pairs of tasks, the first with the
+                    larger acceptance by Corollary 2), and by task what `places` measures and `formulas` makes of it,
+                    with by_temperature (acceptance) and examples (fitness and acceptance of each row)
+    dictionaries    by dictionary: path, and by task tokens_per_pass with its standard error, coverage, acceptance, and
+                    whether it was built_from_it: from the text that was replayed
+    fertility       reference, parallel, and by tokenizer and task: tokens, fertility, tax
+    verdict         sentence, and what it rests on
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,29 +30,29 @@ import pandas as pd
 
 from spectool.artifacts.atomic import writing
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.lab.fairness.plots import draw_all
-from spectool.lab.fairness.saved import FIGURES, FORMAT, VERSION
 from spectool.lab.fairness.texts import TaskText
 from spectool.lab.fairness.verdict import PLAIN, Mean, speed_of, speeds
+from spectool.lab.plotting import drawn, literal, look_of
 from spectool.measure.page import NONE, cell, page_files
 
+FORMAT, VERSION = "spectool-fairness", 1
+FIGURES = "fairness.json"
 Figures = Mapping[str, Any]
-TITLE = "Who is served how well"
 
 
 def fairness_files(figures: Figures) -> dict[str, str]:
-    """Return the page's files by name, from figures as `artifacts.formats.fairness` has them."""
-    plots = draw_all(figures)
+    """The files of the page by name."""
+    plots = fairness_plots(figures)
     dictionaries = {name: found["tasks"] for name, found in figures["dictionaries"].items()}
     fertility = figures["fertility"]["tokenizers"]
     columns = ("documents", "words", "rows", "tokens", "left_out")
     return page_files(
         "fairness.jinja",
-        TITLE,
+        "Who is served how well",
         figures=figures,
-        plots={"speedup": plots.get("speedup")},
+        plots={"speedup": plots["speedup"]},
         speeds=_speeds(figures),
-        drafts={name: _draft(figures, name) | {"plot": plots.get(f"fitness-{name}")} for name in figures["drafts"]},
+        drafts={name: _draft(figures, name) | {"plot": plots[f"fitness-{name}"]} for name in figures["drafts"]},
         fertility=_across(figures, fertility, lambda at: f"{at['fertility']:.2f} ({at['tax']:.2f})"),
         words=_words(figures),
         dictionaries=_across(figures, dictionaries, _replayed),
@@ -43,7 +64,7 @@ def fairness_files(figures: Figures) -> dict[str, str]:
 
 
 def _across(figures: Figures, found: Mapping[str, Any], spell: Callable[[Any], str]) -> pd.DataFrame:
-    """Return a table of tasks across, from the figures of each name and task."""
+    """A table with a column for each task and a row for each name."""
     return pd.DataFrame({task: {name: spell(one[task]) for name, one in found.items()} for task in figures["tasks"]})
 
 
@@ -57,15 +78,14 @@ def _speeds(figures: Figures) -> pd.DataFrame:
 
 
 def _draft(figures: Figures, name: str) -> dict[str, Any]:
-    """Return the tables of a draft, tasks down; those of acceptance only where it could be compared."""
-    draft, tasks = figures["drafts"][name], figures["drafts"][name]["tasks"]
-    bits = {task: _bits(at, figures["tasks"][task]) for task, at in tasks.items()}
-    found: dict[str, Any] = {"bits": pd.DataFrame(bits).T}
-    if draft["compared"] != "text":
-        found["acceptance"] = pd.DataFrame({task: _acceptance(at) for task, at in tasks.items()}).T
-        found["bounds"] = pd.DataFrame({task: _bounds(at) for task, at in tasks.items()}).T
-        found["odd"] = [task for task, at in tasks.items() if at["target_misfit"] > at["draft_misfit"]]
-    return found
+    """The tables of a draft, with a row for each task."""
+    tasks = figures["drafts"][name]["tasks"]
+    return {
+        "bits": pd.DataFrame({task: _bits(at, figures["tasks"][task]) for task, at in tasks.items()}).T,
+        "acceptance": pd.DataFrame({task: _acceptance(at) for task, at in tasks.items()}).T,
+        "bounds": pd.DataFrame({task: _bounds(at) for task, at in tasks.items()}).T,
+        "odd": [task for task, at in tasks.items() if at["target_misfit"] > at["draft_misfit"]],
+    }
 
 
 def _bits(at: Figures, of_target: Figures) -> dict[str, str]:
@@ -106,9 +126,9 @@ def _bounds(at: Figures) -> dict[str, str]:
 
 
 def _words(figures: Figures) -> pd.DataFrame | None:
-    """Return what a word costs; None where drafting's speed is not known, or words are not what is compared."""
+    """What a word costs; None for parallel texts, whose words are not what is compared."""
     main = figures["verdict"]["draft"]
-    if figures["drafts"][main]["compared"] == "text" or figures["fertility"]["parallel"]:
+    if figures["fertility"]["parallel"]:
         return None
     fertility = {task: at["fertility"] for task, at in figures["fertility"]["tokenizers"]["target"].items()}
     drafted = {task: cell(fertility[task] / at[main].value) for task, at in speeds(figures).items()}
@@ -120,6 +140,49 @@ def _replayed(at: Figures) -> str:
     return spelt + ("*" if at["built_from_it"] else "")
 
 
+def fairness_plots(figures: Figures) -> dict[str, str]:
+    """The plots as SVG by name: ``speedup``, and ``fitness-DRAFT`` for each draft."""
+    found = {"speedup": _speed_plot(figures)}
+    return found | {f"fitness-{name}": _fitness_plot(draft) for name, draft in figures["drafts"].items()}
+
+
+def _speed_plot(figures: Figures) -> str:
+    by_task, names = speeds(figures), [*figures["drafts"], *figures["dictionaries"]]
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        axes.axvline(1, color="#666666", linewidth=1)
+        axes.annotate(PLAIN, (1, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=8)
+        for number, name in enumerate(names):
+            shift = 0.5 * ((number + 0.5) / len(names) - 0.5)
+            points = [(known[name], at + shift) for at, known in enumerate(by_task.values()) if name in known]
+            x, arms = [speed.value for speed, _ in points], [speed.reach for speed, _ in points]
+            look = {"linestyle": "none", **look_of(number)}
+            axes.errorbar(x, [y for _, y in points], xerr=arms, markersize=5, label=literal(name), **look)
+        axes.set_yticks(range(len(by_task)), [literal(task) for task in by_task])
+        axes.set(ylim=(len(by_task) - 0.5, -0.5), xlabel="expected speed against plain decoding")
+        figure.legend(loc="outside lower center", ncols=min(4, len(names)))
+
+    return drawn(6.0, 1.3 + 0.5 * len(by_task), draw)
+
+
+def _fitness_plot(draft: Figures) -> str:
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        axes.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
+        for number, (task, at) in enumerate(draft["tasks"].items()):
+            look = {"linestyle": "none", **look_of(number)}
+            fitness, misfit = 1 - at["draft_misfit"], at["target_misfit"]
+            ends = [max(0.0, fitness - misfit), min(1.0, fitness + misfit)]
+            axes.plot([fitness, fitness], ends, color=look["color"], alpha=0.35, linewidth=4, solid_capstyle="butt")
+            axes.plot(*zip(*at["examples"], strict=True), ".", color=look["color"], alpha=0.25, markersize=3)
+            axes.plot(fitness, at["acceptance"], markersize=6, label=literal(task), **look)
+        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="draft fitness 1 - r_q", ylabel="acceptance alpha")
+        axes.legend()
+
+    return drawn(4.2, 3.4, draw)
+
+
 def write(
     out: Path,
     figures: Figures,
@@ -127,7 +190,7 @@ def write(
     tokenizers: Mapping[str, Mapping[str, Any]],
     texts: Mapping[str, TaskText],
 ) -> Manifest:
-    """Write a measurement, with what was asked for, identities of tokenizers by role, and texts by task.
+    """Write a measurement: its figures, what was asked for, identities of tokenizers by role, and texts by task.
 
     Raises:
         ArtifactError: ``out`` cannot be written, or something else is there.

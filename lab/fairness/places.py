@@ -1,9 +1,10 @@
 """One draft against the target on the passages of one task, place by place.
 
-With one vocabulary, all is over all ids. With two and an alignment, it is at the places where both tokenizations have a
-boundary. Divergences are over the ids that both have, both distributions renormalised over them. Acceptance and misfits
-are over the target's whole vocabulary. The draft gives nothing to ids that it does not have, as when it drafts from the
-shared ids alone. Misfits take the text's own next token u for the task's distribution: r = 1 - (its probability).
+With one vocabulary, every place of the text and all ids count. With two and an alignment, only places count where both
+tokenizations have a boundary. There, divergences are over the ids that both have, with both distributions renormalised.
+Acceptance and misfits are over the target's whole vocabulary; the draft gives no probability to ids that it lacks, as
+when it drafts from the shared ids alone. A misfit is r = 1 - p(u), where the text's own next token u stands for the
+distribution of the task.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,19 +17,18 @@ import numpy as np
 import pandas as pd
 from mlx.nn.layers.activations import log_softmax
 
-from spectool.lab.fairness.formulas import ratio
+from spectool.lab.fairness.formulas import committed_tokens, ratio
 from spectool.lab.tuning.divergence import Pairing, log_q_of, place_by_place
 from spectool.lab.tuning.examples import Batch, Example, batch_of
-from spectool.runtime.draft_length.cost_model import geometric_tokens
 
 _AT_ONCE = 2**24  # logits of one model
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """What was measured at places of rows."""
+    """What was measured at the places of some rows."""
 
-    # A data frame of a line for each place:
+    # A data frame with a line for each place:
     #     row
     #     acceptance                    alpha(s) = sum_x min(p(x), q(x)) over the target's vocabulary
     #     acceptance_shared             the same over the ids that both have, renormalised
@@ -39,7 +39,7 @@ class Places:
     counted: int  # number of places of the draft, compared or not
 
     def figures(self, gamma: int) -> dict[str, Any]:
-        """Return means over places, that of acceptance with its standard error over rows, and fitness by row."""
+        """Means over places, the standard error of the acceptance over rows, and fitness and acceptance by row."""
         rows = self.at.groupby("row").acceptance
         acceptance, error = ratio(rows.sum().tolist(), rows.size().tolist())
         means = self.at.drop(columns=["row", "acceptance"]).mean().to_dict()
@@ -54,7 +54,7 @@ class Places:
             "acceptance": acceptance,
             "acceptance_error": error,
             "kl": max(0.0, means["kl"]),
-            "tokens_by_place": fmean(geometric_tokens(alpha, gamma) for alpha in self.at.acceptance.tolist()),
+            "tokens_by_place": fmean(committed_tokens(alpha, gamma) for alpha in self.at.acceptance.tolist()),
         }
 
 
@@ -68,8 +68,8 @@ def compare(
 ) -> Places:
     """Measure a draft on rows, at least one of which has a place to compare.
 
-    ``on_rows`` is called with the number of rows after every few. ``temperatures`` are of both models at once, to know
-    the acceptance at; 0 compares their most probable tokens.
+    ``on_rows`` is called with the number of rows after each batch. The acceptance is also measured with both models at
+    each of the ``temperatures``; 0 compares their most probable tokens.
     """
     longest = max(max(len(example.draft), len(example.target)) for example in examples)
     vocabulary = int(target(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])  # never computed
@@ -89,11 +89,11 @@ def compare(
         **{"draft_misfit": 1 - of_draft, "target_misfit": 1 - of_target},
         **dict(zip(temperatures, softened, strict=True)),
     }
-    return Places(pd.DataFrame(found), int(sum(example.counted.sum() for example in examples)))
+    return Places(pd.DataFrame(found), sum(len(example.at) for example in examples))
 
 
 def _at_places(draft: Any, target: Any, pairing: Pairing, batch: Batch, temperatures: Sequence[float]) -> mx.array:
-    """Return the figures of a batch, ``[6 + temperatures, places]``, in the order of their names in `compare`."""
+    """The figures of a batch, ``[6 + temperatures, places]``, in the order of their names in `compare`."""
     ids, rows, at = mx.array(batch.target), mx.array(batch.rows), mx.array(batch.at)
     logits = target(ids)[rows, at].astype(mx.float32)
     shared_p, log_q = pairing.of_target(logits), log_q_of(draft, pairing, batch)
@@ -114,7 +114,7 @@ def _at_places(draft: Any, target: Any, pairing: Pairing, batch: Batch, temperat
 
 
 def _softened(log_p: mx.array, temperature: float) -> mx.array:
-    """Return the probabilities at a temperature; at 0 the most probable id has all."""
+    """The probabilities at a temperature; at 0 the most probable id has all."""
     if not temperature:
         return (mx.arange(log_p.shape[-1]) == mx.argmax(log_p, axis=-1, keepdims=True)).astype(mx.float32)
     return mx.softmax(log_p / temperature, axis=-1)

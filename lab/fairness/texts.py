@@ -1,7 +1,7 @@
 """The text of a task: some of its documents, and passages of them that every tokenizer spells exactly.
 
-Target and drafts are measured on the same passages, drawn with a seed: documents from the whole corpus, then one
-passage of each by turns.
+Target and drafts are measured on the same passages. Documents are drawn from the whole corpus by the seed, and each in
+turn gives one passage.
 """
 
 import heapq
@@ -33,17 +33,17 @@ class TaskText:
 
     @property
     def words(self) -> int:
-        """Pieces of the documents between white space."""
+        """Words of the documents, between white space."""
         return sum(len(text.split()) for text in self.documents)
 
 
 def read_text(
     corpus: Corpus, target: Tokenizer, others: Sequence[Tokenizer], reader: Reader, rows: int, length: int, seed: int
 ) -> TaskText:
-    """Draw at most ``rows`` passages of a corpus, of at most ``length`` of the target's tokens each, by ``seed``.
+    """At most ``rows`` passages of a corpus, of at most ``length`` of the target's tokens each, drawn by ``seed``.
 
-    One long word may have more. The corpus is read once, and corpora of as many documents give documents of the same
-    places.
+    A passage of one long word may have more tokens. The corpus is read once; corpora with equally many documents give
+    documents from the same places, so parallel texts stay parallel.
 
     Raises:
         CorpusError: It gives fewer than two passages that all tokenizers spell.
@@ -79,17 +79,17 @@ def _shuffled(items: Iterable[str], rng: random.Random) -> Iterator[str]:
     yield from listed
 
 
-def fertility(
+def fertility_of(
     tokenizers: Mapping[str, Tokenizer], texts: Mapping[str, TaskText], reference: str | None, parallel: bool
 ) -> dict[str, Any]:
-    """Return fertility and tax of every tokenizer and task: how many tokens a language needs for what it says.
+    """Fertility and tokenization tax of every tokenizer and task.
 
-    Fertility is tokens per piece of text between white space (DictSpec, section 4.3). The tax is fertility over that of
-    the reference. Where the corpora are parallel it is tokens over tokens of the reference for the same content, which
-    needs no words. That is the premium of Petrov et al., 2023. Without a reference it is the task of the least tax.
+    Fertility is tokens per word between white space (DictSpec, section 4.3). The tax is fertility over that of the
+    reference, or, for parallel texts, tokens over those of the reference for the same content (the premium of Petrov et
+    al., 2023). Without a reference it is relative to the task that the tokenizer serves best.
 
     Raises:
-        CorpusError: Said to be parallel, the corpora have different numbers of documents.
+        CorpusError: ``parallel`` is set, but the corpora have different numbers of documents.
     """
     counts = {task: text.inputs["documents"] for task, text in texts.items()}
     if parallel and len(set(counts.values())) > 1:

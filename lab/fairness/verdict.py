@@ -1,10 +1,9 @@
-"""What each task gains or loses, who is slow, by how much, and what helps; and what that rests on.
+"""What each task gains or loses, which task is slow and by how much, and what would help it.
 
-The gap is between the fastest and the slowest task with the first draft that could be compared with the target. What
-could help the slow one: any other draft, any dictionary, or not drafting at all. A dictionary counts by the tokens per
-pass of a replay, since looking up costs nothing beside a pass. What lies within chance is said to do so. Beyond chance
-are differences that equal tasks show in less than one of 20 draws of as many rows, by Student's t. All pairs of tasks,
-or all that could help, are compared at once.
+The gap is between the fastest and the slowest task with the first draft. Any other draft, any dictionary, or not
+drafting at all could help the slow task. A dictionary counts with the tokens per pass of a replay, because its look-ups
+cost almost nothing. A difference is beyond chance if equal tasks would show it in fewer than one of 20 draws of as many
+rows (Student's t), with a correction for comparing all pairs of tasks, or all drafters, at once.
 """
 
 import math
@@ -17,7 +16,7 @@ from scipy import stats
 from spectool.lab.least_squares import reach
 
 PLAIN = "no drafting"
-_CHANCE = 0.05  # of a false alarm; what is left beside 95% intervals
+_CHANCE = 0.05  # of a false alarm
 
 
 class Mean(NamedTuple):
@@ -28,7 +27,7 @@ class Mean(NamedTuple):
     rows: int  # rows that it is the mean of
 
     def __str__(self) -> str:
-        """Spell the mean and half the width of its interval."""
+        """The mean and half the width of its interval."""
         return f"{self.value:.2f} ± {self.reach:.2f}" if self.error else f"{self.value:.2f}"
 
     @property
@@ -37,7 +36,7 @@ class Mean(NamedTuple):
         return reach(self.error, self.rows - 1)
 
     def beyond(self, other: "Mean", comparisons: int) -> bool:
-        """Whether it is more than another one, and not by chance, if as many comparisons are made (Welch's test)."""
+        """Whether it is larger than another one beyond chance, where this many comparisons are made (Welch's test)."""
         if not self.error and not other.error:
             return self.value > other.value
         means = ((one.value, one.error * math.sqrt(one.rows), one.rows) for one in (self, other))
@@ -49,17 +48,16 @@ _PLAINLY = Mean(1.0, 0.0, 2)
 
 
 def speed_of(at: Mapping[str, Any]) -> Mean:
-    """Return what a draft gives a task, from its figures there."""
+    """The speed that a draft gives a task, from its figures there."""
     return Mean(at["speedup"], at["speedup_error"], at["rows"])
 
 
 def speeds(figures: Mapping[str, Any]) -> dict[str, dict[str, Mean]]:
-    """Return what each task would get of every drafter and of none, as far as that is known."""
+    """The speed of each task with each drafter and with none, except with dictionaries built from the same text."""
     found = {task: {PLAIN: _PLAINLY} for task in figures["tasks"]}
     for name, draft in figures["drafts"].items():
         for task, at in draft["tasks"].items():
-            if at["speedup"] is not None:
-                found[task][name] = speed_of(at)
+            found[task][name] = speed_of(at)
     for name, dictionary in figures["dictionaries"].items():
         for task, at in dictionary["tasks"].items():
             if not at["built_from_it"]:
@@ -68,11 +66,8 @@ def speeds(figures: Mapping[str, Any]) -> dict[str, dict[str, Mean]]:
 
 
 def verdict(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the verdict: it in words, the draft, the slow and the fast task, and what helps (null where none does)."""
-    compared = [name for name, draft in figures["drafts"].items() if draft["compared"] != "text"]
-    if not compared:
-        return _of_text(figures)
-    draft, tasks = compared[0], list(figures["tasks"])
+    """The verdict as a sentence, the draft, the slow and the fast task, and what helps (None where nothing does)."""
+    draft, tasks = next(iter(figures["drafts"])), list(figures["tasks"])
     by_task = {task: of[draft] for task, of in speeds(figures).items()}
     ranked = sorted(tasks, key=lambda task: by_task[task].value)
     pairs = list(combinations(ranked, 2))
@@ -92,7 +87,7 @@ def verdict(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _against_plain(draft: str, by_task: Mapping[str, Mean]) -> str:
-    """Say what every task gains or loses against plain decoding, before they are compared with each other."""
+    """What each task gains or loses against plain decoding, in words."""
     values = [f"{speed.value:.2f} for {task}" for task, speed in by_task.items()]
     said = f"With {draft}, the expected speed is {', '.join(values)}, where plain decoding's is 1."
     slower = [task for task, speed in by_task.items() if _PLAINLY.beyond(speed, len(by_task))]
@@ -103,7 +98,7 @@ def _against_plain(draft: str, by_task: Mapping[str, Mean]) -> str:
 
 
 def _helped(figures: Mapping[str, Any], found: dict[str, Any]) -> str:
-    """Say what helps the slow task most, and note it in ``found``."""
+    """What helps the slow task most, in words; also recorded in ``found``."""
     by_task, draft = speeds(figures), found["draft"]
     fastest, others = by_task[found["fast"]][draft], by_task[found["slow"]]
     plain, now = others[PLAIN], others.pop(draft)
@@ -120,24 +115,8 @@ def _helped(figures: Mapping[str, Any], found: dict[str, Any]) -> str:
         return "nothing measured is faster for it than not drafting at all"
     kind = "dictionary" if best in figures["dictionaries"] else "draft"
     gap = fastest.value - now.value
-    # Where drafting slows down even the fastest task, its speed is nothing to come up to.
+    # Where drafting slows down even the fastest task, there is no gap worth closing.
     pays = gap > 0 and now.value + gap > plain.value
     closed = f", which closes {min(1.0, (others[best].value - now.value) / gap):.0%} of the gap" if pays else ""
     beside = ", beside 1.00 without drafting" if now.value < plain.value else ""
     return f"what helps it most is the {kind} {best}, at {others[best].value:.2f}{closed or beside}"
-
-
-def _of_text(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the verdict where no draft could be compared with the target but on text."""
-    draft = next(iter(figures["drafts"]))
-    ratios = {
-        task: found["bits_per_byte"] / figures["tasks"][task]["bits_per_byte"]
-        for task, found in figures["drafts"][draft]["tasks"].items()
-    }
-    worst, best = max(ratios, key=ratios.__getitem__), min(ratios, key=ratios.__getitem__)
-    rest = f", {ratios[best]:.2f} times for {best}" if len(ratios) > 1 else ""
-    sentence = (
-        f"Speed is not known, since {draft} has another tokenizer and no alignment was given: on text alone, {draft} "
-        f"needs {ratios[worst]:.2f} times the target's bits per byte for {worst}{rest}."
-    )
-    return {"sentence": sentence, "draft": draft, "slow": None, "fast": None, "helps": None}

@@ -22,7 +22,7 @@ def tables(run: Path) -> None:
     """
     from spectool import require_extra
 
-    require_extra("report", "spectool lab tables")
+    require_extra("lab", "spectool lab tables")
     from spectool.artifacts.benchmark import Benchmark
     from spectool.commands.describe import needing_figures
     from spectool.lab.paper_tables.costs import cost_model

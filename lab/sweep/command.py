@@ -1,4 +1,4 @@
-"""The options of ``spectool emulate --sweep``, and what becomes of them."""
+"""The command ``sweep``."""
 
 import os
 import time
@@ -8,111 +8,104 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import show
-from spectool.commands.options import together, under
+from spectool.commands.console import guarded, show
+from spectool.commands.options import json_option, text_options
 
-OF_SWEEP = {"out", "workers", "tokenizers", "corpora", "readings"}
-_grid = under("Grids of dictionaries")
-sweep_options = together(
-    _grid("--sweep", metavar="GRID", help="Build and replay a whole grid: `paper`, or a TOML file that describes it."),
-    _grid(
-        "-o",
-        "--out",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="Folder for what --sweep finds: runs.parquet, and a page as report.html and report.md. Runs that it has "
-        "are not measured again.",
-    ),
-    _grid(
-        "--workers",
-        type=click.IntRange(1),
-        help="Processes of --sweep, each of some 2 GB with a million n-grams; one for each core by default.",
-    ),
-    _grid(
-        "--tokenizers",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="Folder with the tokenizers of --sweep paper: gemma-3, mistral-7b-v0.1, mistral-nemo, qwen3.5, llama-3.3.",
-    ),
-    _grid(
-        "--corpora",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="Folder with the text of --sweep paper: uk.train.*, uk.valid.*, crh.train.*, crh.valid.*.",
-    ),
-    _grid(
-        "--min-prob-of",
-        "readings",
-        type=click.Choice(["whole", "path"]),
-        multiple=True,
-        help="Reading of the minimum probability in --sweep paper, as for build-dict; may be repeated. By default "
-        "whole, the paper's literal one.",
-    ),
+
+@click.command()
+@click.argument("grid", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Folder of results: runs.parquet, and a page as report.html and report.md. Runs that it already has are not "
+    "measured again.",
 )
-"""The options of a sweep, which ``emulate`` hands on to `sweep`."""
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="Number of processes, each of about 2 GB with a million n-grams; one for each core by default.",
+)
+@text_options
+@json_option
+@guarded
+def sweep(
+    grid: Path,
+    out: Path,
+    workers: int | None,
+    reads: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Build and replay a grid of dictionaries, and draw tables and plots of all of it.
 
+    GRID is a TOML file that names tokenizers and languages. What it leaves out is as in the DictSpec paper, so these
+    alone make a grid of 90 runs for each pair:
 
-def sweep(asked: Any) -> None:
-    """Measure what is missing of a grid, and draw tables and plots of all of it; ``asked`` has all options' values."""
+    \b
+        num_draft_tokens = [8]
+        replay_tokens = 0              # of each text; 0: all
+        [tokenizers]
+        "qwen2.5" = "./Qwen2.5-1.5B"   # as --tokenizer
+        [languages.pl]
+        build = "wiki-pl.txt"          # as --corpus
+        replay = "news-pl.txt"
+        [dictspec]
+        readings = ["whole", "path"]   # what min_prob is of, as build-dict's --min-prob-of
+        orders = ["n1", "n12", "n123"] # n-grams of one word, up to two, up to three
+        entries = [10_000, 200_000]    # number of n-grams to take, the most frequent ones
+        min_prob = [0.2, 0.8]
+
+    \b
+    Example:
+        spectool lab sweep grid.toml -o results
+    """
     from spectool import require_extra
 
-    require_extra("report", "--sweep")
+    require_extra("lab", "spectool lab sweep")
+    from spectool.lab.sweep.grid import read_grid
     from spectool.lab.sweep.results import RUNS
     from spectool.lab.sweep.runs import run_sweep
     from spectool.lab.sweep.tables import best_of, by_series
 
     started = time.perf_counter()
-    if asked.out is None:
-        raise click.UsageError("--sweep writes a folder of results: name it with -o DIR")
-    workers = asked.workers or os.cpu_count() or 1
-    rows, measured = run_sweep(_grid_of(asked), asked.out, workers, **asked.reads)
-    files = write_page(rows, asked.out)
-    facts: dict[str, Any] = {
-        "path": str(asked.out),
-        "runs": len(rows),
-        "measured": measured,
-        "seconds": round(time.perf_counter() - started, 1),
-        "files": [RUNS, *files],
-    }
+    rows, measured = run_sweep(read_grid(grid), out, workers or os.cpu_count() or 1, **reads)
+    files = write_page(rows, out)
     best = [
         {"series": series, **row}
         for series, runs in by_series(rows).items()
         for row in best_of(runs)[["language", "tokenizer", "tokens_per_pass"]].to_dict("records")
     ]
     lines = [f"{b['tokens_per_pass']:.3f}  {b['language']}, {b['tokenizer']} ({b['series']})" for b in best]
-    show(facts | {"best tokens per pass": best if asked.as_json else lines}, asked.as_json)
+    facts = {
+        "path": str(out),
+        "runs": len(rows),
+        "measured": measured,
+        "seconds": round(time.perf_counter() - started, 1),
+        "files": [RUNS, *files],
+        "best tokens per pass": best if as_json else lines,
+    }
+    show(facts, as_json)
 
 
 def write_page(rows: Sequence[dict[str, Any]], out: Path) -> list[str]:
-    """Write tables and plots of some runs into ``out``; return the files' names."""
+    """Write tables and plots of runs into ``out``; return the names of the files."""
     import pandas as pd
 
     from spectool.artifacts.atomic import renaming
     from spectool.lab.sweep import tables
-    from spectool.lab.sweep.paper import figures
-    from spectool.lab.sweep.plots import draw_all
+    from spectool.lab.sweep.plots import sweep_plots
     from spectool.lab.sweep.results import SCHEMA
     from spectool.measure.page import page_files
 
     series = tables.by_series(rows)
-    plots = draw_all(series)
+    plots = sweep_plots(series)
     runs = pd.DataFrame(rows, columns=SCHEMA.names)
-    files = page_files("sweep.jinja", "Sweep", runs=runs, series=series, tables=tables, paper=figures(), plots=plots)
+    files = page_files(
+        "sweep.jinja", "Sweep", runs=runs, series=series, tables=tables, paper=tables.figures(), plots=plots
+    )
     for name, text in files.items():
         with renaming(out / name) as partial:
             partial.write_text(text, encoding="utf-8")
     return list(files)
-
-
-def _grid_of(asked: Any) -> Any:
-    """Open the grid that --sweep names."""
-    from spectool.lab.sweep.grid import read_grid
-    from spectool.lab.sweep.paper import PAPER, paper_grid
-
-    if asked.sweep != PAPER:
-        if asked.tokenizers or asked.corpora or asked.readings:
-            raise click.UsageError(f"--tokenizers, --corpora and --min-prob-of belong to --sweep {PAPER}")
-        return read_grid(Path(asked.sweep))
-    if asked.tokenizers is None or asked.corpora is None:
-        raise click.UsageError(f"--sweep {PAPER} needs --tokenizers DIR and --corpora DIR")
-    return paper_grid(asked.tokenizers, asked.corpora, asked.readings)

@@ -1,15 +1,15 @@
 """The grid of a sweep: what is measured, on which text and with which tokenizers.
 
-A grid is a TOML file, whose tables and keys are those of `Grid`; the help of ``spectool emulate`` shows one. What it
-leaves out is as in the DictSpec paper, section 4, so that tokenizers and languages alone repeat the paper.
+A grid is a TOML file whose tables and keys are those of `Grid`; the help of ``spectool lab sweep`` shows one. What the
+file leaves out is as in section 4 of the DictSpec paper, so tokenizers and languages alone repeat the paper.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
 from spectool.build.dictionary.options import DictSpecReading
 from spectool.measure.checked_toml import Several, TomlTable, read_checked
@@ -19,21 +19,20 @@ Value = TypeVar("Value")
 Axis: TypeAlias = Annotated[Several[Value], AfterValidator(lambda values: tuple(dict.fromkeys(values)))]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Settings = Iterator[dict[str, Any]]
-"""Those of one dictionary or drafter after the other, as columns of `results`."""
+"""The settings of one dictionary or drafter after the other, as columns of `results`."""
 
 
 class Language(TomlTable):
     """Text of one language, or of one script of it; corpora are named as in ``--corpus``."""
 
     replay: str
-    build: str | None = None  # without it, fertility alone is measured
-    counts: str | None = None  # of `build`, from `spectool count`; counted for this sweep if not given
+    build: str | None = None  # without it, only fertility is measured
     script: Literal["cyrillic", "latin"] | None = None  # of the lines to keep; None for all
     split_as: str | None = None  # as --language of build-dict
 
 
 class DictSpecAxes(TomlTable):
-    """Dictionaries of the DictSpec method; by default those of the paper's section 4.4."""
+    """Dictionaries of the DictSpec method; by default those of section 4.4 of the paper."""
 
     readings: Axis[DictSpecReading] = ("whole",)
     orders: Axis[Order] = ("n1", "n12", "n123")
@@ -41,7 +40,7 @@ class DictSpecAxes(TomlTable):
     min_prob: Axis[Probability] = (0.2, 0.5, 0.8, 0.9, 1.0)
 
     def settings(self) -> Settings:
-        """Yield the settings of each dictionary; those of one order stand together."""
+        """The settings of each dictionary, grouped by order."""
         return _combined(
             order=self.orders,
             reading=self.readings,
@@ -57,12 +56,12 @@ class BackoffAxes(TomlTable):
     min_prob: Axis[Probability] = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the proposal, at run time
 
     def settings(self) -> Settings:
-        """Yield the settings of each drafter; those of one size stand together."""
+        """The settings of each drafter, grouped by size."""
         return _combined(max_bytes=sorted(self.max_bytes), min_prob=sorted(self.min_prob))
 
 
 class Grid(TomlTable):
-    """A sweep, in full. Without a method, the paper's."""
+    """A whole sweep; where no method is named, that of the paper."""
 
     tokenizers: Annotated[dict[str, str], Field(min_length=1)]  # name -> what --tokenizer takes
     languages: Annotated[dict[str, Language], Field(min_length=1)]
@@ -71,29 +70,22 @@ class Grid(TomlTable):
     dictspec: DictSpecAxes | None = None
     backoff: BackoffAxes | None = None
 
-    @model_validator(mode="after")
-    def _expect_text(self) -> Self:
-        for name, language in self.languages.items():
-            if self.backoff and language.counts and not language.build:
-                raise ValueError(f"languages.{name}.build: expected a text for [backoff], got none")
-        return self
-
     @property
     def methods(self) -> dict[str, DictSpecAxes | BackoffAxes]:
-        """The axes of each method; the paper's if none is named."""
+        """The axes of each method; those of the paper if none is named."""
         named = {"dictspec": self.dictspec, "backoff": self.backoff}
         return {name: axes for name, axes in named.items() if axes} or {"dictspec": DictSpecAxes()}
 
 
 def read_grid(path: Path) -> Grid:
-    """Read a grid from a TOML file.
+    """The grid of a TOML file.
 
     Raises:
-        SpectoolError: It cannot be read, or something in it is not what it should be; names the key.
+        SpectoolError: The file cannot be read, or a key in it is wrong; names the key.
     """
-    return read_checked(path, Grid, "a grid", "`spectool emulate --help` shows one; `paper` is built in")
+    return read_checked(path, Grid, "a grid", "`spectool lab sweep --help` shows one")
 
 
 def _combined(**axes: Iterable[Any]) -> Settings:
-    """Yield every combination of values, those of the last axis varying fastest."""
+    """Every combination of values; those of the last axis vary fastest."""
     return (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))

@@ -20,7 +20,7 @@ Looks = Mapping[Any, Mapping[str, Any]]
 """How matplotlib draws each value of a column."""
 
 
-def draw_all(series: Series) -> dict[str, str]:
+def sweep_plots(series: Series) -> dict[str, str]:
     """Return the plots that the runs have enough points for, by name."""
     drawings = {"fertility": _fertility, "sizes": _sizes, "orders": _orders, "thresholds": _thresholds}
     found = {name: draw(series) for name, draw in drawings.items()} if series else {}

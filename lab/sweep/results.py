@@ -2,8 +2,8 @@
 
     runs.parquet     one row group; columns as in `SCHEMA`, rows in the order of `KEY`
 
-A setting that a method does not have is null. What makes one run another than all others are its settings and what
-it was measured on (`KEY`); everything else is a result.
+A setting that a method does not have is null. A run is identified by its settings and by what it was measured on
+(`KEY`); all other columns are results.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from spectool import ArtifactError
 from spectool.artifacts.atomic import renaming
 
 RUNS = "runs.parquet"
-Row: TypeAlias = dict[str, Any]
+SweepRow: TypeAlias = dict[str, Any]
 
 _SETTINGS = {
     "language": pa.string(),  # as the grid names it
@@ -61,24 +61,24 @@ SCHEMA = pa.schema({**_SETTINGS, **_MEASURED_ON, **_RESULTS}, {"spectool-runs": 
 KEY = (*_SETTINGS, *_MEASURED_ON)
 
 
-def key(row: Row) -> tuple[Any, ...]:
-    """Return what makes a run another than all others."""
+def key(row: SweepRow) -> tuple[Any, ...]:
+    """What identifies a run."""
     return tuple(row[name] for name in KEY)
 
 
-def write_runs(path: Path, rows: Iterable[Row]) -> None:
-    """Write runs, of equal ones the first, in one step: ``path`` is absent, the old file, or the whole new one."""
+def write_runs(path: Path, rows: Iterable[SweepRow]) -> None:
+    """Write runs atomically; of runs with the same key, the first is kept."""
     first = {key(row): row for row in reversed([*rows])}
     ordered = sorted(first.values(), key=lambda row: [(value is not None, value) for value in key(row)])
     with renaming(path) as partial:
         pq.write_table(pa.Table.from_pylist(ordered, SCHEMA), partial, compression="zstd")
 
 
-def read_runs(path: Path) -> list[Row]:
-    """Read a file of runs.
+def read_runs(path: Path) -> list[SweepRow]:
+    """The runs in a file.
 
     Raises:
-        ArtifactError: It is no such file, of another version, or damaged.
+        ArtifactError: The file is no such table, of another version, or damaged.
     """
     again = "Measure the runs again"
     try:
@@ -87,5 +87,5 @@ def read_runs(path: Path) -> list[Row]:
         raise ArtifactError(f"{path}: not a readable Parquet file ({error}). {again}") from error
     if not table.schema.equals(SCHEMA, check_metadata=True):
         raise ArtifactError(f"{path}: columns {table.schema.names}, expected {SCHEMA.names}. {again}")
-    rows: list[Row] = table.to_pylist()
+    rows: list[SweepRow] = table.to_pylist()
     return rows

@@ -1,13 +1,13 @@
-"""``spectool emulate --sweep``: a grid of drafters built and replayed, in parallel, resumable.
+"""A grid of drafters, built and replayed in parallel; a sweep that was killed resumes.
 
     DIR/runs.parquet           every run that was measured; see `results`
-    DIR/report.html report.md  tables and plots of them
+    DIR/report.html report.md  tables and plots of the runs
 
-A group of runs is measured in one go by one process. What a killed sweep had finished waits in the work directory
-(`artifacts.resumable`) and is not measured again.
+One process measures a group of runs at a time. Finished groups wait in the work directory (`artifacts.work`), so they
+are not measured again after a kill.
 
-A method (`_METHODS`) takes a tokenizer, the text of a language, and its documents to replay. It also takes the rows of
-a group, in the order of their settings. It yields each row with what was built, and the counts of its replay.
+A method (`_METHODS`) takes a tokenizer, the text of a language, the documents to replay, and the rows of a group in the
+order of their settings. It yields each row with what was built, and the statistics of its replay.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ from spectool.build.dictionary.options import BackoffOptions
 from spectool.commands.console import progress
 from spectool.lab.sweep.grid import Grid
 from spectool.lab.sweep.nested_dictspec import Drafts, Ints, NestedDictSpec
-from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, Row, key, read_runs, write_runs
+from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, SweepRow, key, read_runs, write_runs
 from spectool.lab.sweep.text import SweptText
 from spectool.measure.emulate import EncodedText, replay
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -51,28 +51,28 @@ from spectool.tokenization.tokenizer import Tokenizer
 _COUNTED = ("passes", "drafted_passes", "proposed", "accepted", "tokens_per_pass", "mean_accepted_length", "coverage")
 _BATCH = 1 << 14  # n-grams encoded at once
 Documents = Sequence[Sequence[int]]
-Measured = Iterator[tuple[Row, DraftStatistics]]
+Measured = Iterator[tuple[SweepRow, DraftStatistics]]
 
 
 class Group(NamedTuple):
-    """Runs that one process measures in one go: all that a method makes at once of a language and a tokenizer."""
+    """Runs that one process measures together, because a method derives them from one count."""
 
-    text: SweptText  # the language's text
-    source: str  # where the tokenizer is opened from
-    rows: list[Row]  # of each run the columns of `results.KEY`
+    text: SweptText
+    tokenizer: str  # as --tokenizer
+    rows: list[SweepRow]  # the columns of `results.KEY`
 
 
-def run_sweep(grid: Grid, out: Path, workers: int = 1, **reads: Any) -> tuple[list[Row], int]:
-    """Measure what is missing of a grid, under a progress bar, and write ``out/runs.parquet``.
+def run_sweep(grid: Grid, out: Path, workers: int = 1, **reads: Any) -> tuple[list[SweepRow], int]:
+    """Measure what is missing of a grid, with a progress bar, and write ``out/runs.parquet``.
 
     Args:
         grid: What to measure.
-        out: Folder of results; made if needed. Runs of other grids in it are kept.
-        workers: Processes; 1 measures in this one.
-        reads: How to `open_corpus`.
+        out: Folder of results, which may have runs of other grids; they are kept.
+        workers: Number of processes; 1 measures in this process.
+        reads: Arguments of `open_corpus`.
 
     Returns:
-        All runs of the grid, sorted by their settings, and how many of them were measured now.
+        All runs of the grid, sorted by their settings, and the number of runs measured now.
 
     Raises:
         SpectoolError: A corpus or tokenizer cannot be used, or a process died.
@@ -109,13 +109,13 @@ def run_sweep(grid: Grid, out: Path, workers: int = 1, **reads: Any) -> tuple[li
 
 
 def _groups(grid: Grid, work: Path, reads: Mapping[str, Any]) -> list[Group]:
-    """Return all groups of a grid. Opens tokenizers and finds corpora, so that what is missing is said at once."""
+    """All groups of a grid. Opens tokenizers and corpora, so a missing one is an error before any work."""
     fingerprints = {name: open_tokenizer(source).fingerprint for name, source in grid.tokenizers.items()}
     groups = []
     for name, language in grid.languages.items():
         text = SweptText(language, work, **reads)
         settings: dict[str, list[dict[str, Any]]] = {"plain": [{}]}
-        if language.build or language.counts:
+        if language.build:
             settings = {method: list(axes.settings()) for method, axes in grid.methods.items()}
             text = replace(text, order=max((one["order"] for one in settings.get("dictspec", ())), default=""))
         measured_on = {**text.measured_on(), "replay_limit": grid.replay_tokens}
@@ -130,15 +130,15 @@ def _groups(grid: Grid, work: Path, reads: Mapping[str, Any]) -> list[Group]:
 
 
 def _name(group: Group) -> str:
-    """Name a group by what it measures, whatever grid it is of."""
+    """The name of a group's task, which depends only on what is measured."""
     return hashlib.sha256(repr([key(row) for row in group.rows]).encode()).hexdigest()[:16]
 
 
 def _measure(work: Path, group: Group) -> Figures:
-    """Measure the runs of a group; return them as ``rows``."""
+    """The measured ``rows`` of a group."""
     started = time.perf_counter()
     method, limit = group.rows[0]["method"], group.rows[0]["replay_limit"]
-    replayed = _replayed(group.text, group.source, limit)
+    replayed = _replayed(group.text, group.tokenizer, limit)
     measured_on = {
         "build_words": group.text.words.total if group.text.order else None,
         "replay_words": replayed.words,
@@ -146,7 +146,7 @@ def _measure(work: Path, group: Group) -> Figures:
         "fertility": replayed.fertility,
     }
     rows = []
-    for row, counts in _METHODS[method](_tokenizer(group.source), group.text, replayed.documents, group.rows):
+    for row, counts in _METHODS[method](_tokenizer(group.tokenizer), group.text, replayed.documents, group.rows):
         counted = {name: getattr(counts, name) for name in _COUNTED}
         rows.append({**row, **measured_on, **counted, "acceptance": counts.acceptance_rate})
     seconds = (time.perf_counter() - started) / len(rows)
@@ -157,11 +157,11 @@ _tokenizer = lru_cache(maxsize=2)(open_tokenizer)
 
 
 @lru_cache(maxsize=2)
-def _replayed(text: SweptText, source: str, limit: int) -> EncodedText:
-    return text.replayed(_tokenizer(source), limit)
+def _replayed(text: SweptText, tokenizer: str, limit: int) -> EncodedText:
+    return text.replayed(_tokenizer(tokenizer), limit)
 
 
-def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[Row]) -> Measured:
+def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[SweepRow]) -> Measured:
     """Derive all sizes and minimum probabilities of one order from one count of continuations."""
     largest = max(row["entries_asked"] for row in rows)
     ngrams, counts = text.words.most_frequent(largest, ORDERS[rows[0]["order"]])
@@ -179,7 +179,7 @@ def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows:
 
 
 def _walked(ends: Ints, drafts: Drafts) -> DraftStatistics:
-    """Walk from pass to pass; since all proposals are known before, the counts are those of `replay`."""
+    """The statistics that `replay` would count; all proposals are known, so it is enough to step from pass to pass."""
     starts = passes(np.minimum(np.arange(1, len(ends) + 1) + drafts.accepted, ends))
     proposed, accepted = drafts.proposed[starts], drafts.accepted[starts]
     return DraftStatistics(
@@ -191,10 +191,10 @@ def _walked(ends: Ints, drafts: Drafts) -> DraftStatistics:
     )
 
 
-def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[Row]) -> Measured:
+def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[SweepRow]) -> Measured:
     """Count the text's token windows once, and build a dictionary for every size."""
-    with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
-        counts, out = Path(scratch) / "windows.counts", Path(scratch) / "one.dict"
+    with tempfile.TemporaryDirectory(prefix="spectool-") as folder:
+        counts, out = Path(folder) / "windows.counts", Path(folder) / "one.dict"
         options = CountOptions(orders=BackoffOptions().max_context + 1, workers=1)
         held_out: list[str] = []
         corpus = text.open(str(text.language.build))
@@ -210,8 +210,8 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
                 yield {**row, **built}, replay(documents, drafter, row["num_draft_tokens"])
 
 
-def _plain(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[Row]) -> Measured:
-    """Draft nothing: the row that has the fertility of a language without text to build from."""
+def _plain(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[SweepRow]) -> Measured:
+    """Draft nothing: measures the fertility of a language that has no text to build from."""
     tokens = sum(map(len, documents))
     yield rows[0], DraftStatistics(passes=tokens, tokens=tokens)
 

@@ -1,24 +1,48 @@
-"""The runs of a sweep as data frames: grouped, compared, and beside the paper's figures."""
+"""The runs of a sweep as data frames: grouped, compared, and next to the figures of the paper (`paper.toml`)."""
 
+import tomllib
 from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from scipy import stats
 
-from spectool.lab.sweep.paper import family, figures, figures_of
-from spectool.lab.sweep.results import SCHEMA, Row
+from spectool.lab.sweep.results import SCHEMA, SweepRow
 from spectool.measure.page import NONE
 
 PAIR = ["language", "tokenizer"]
 
 
-def by_series(rows: Iterable[Row]) -> dict[str, pd.DataFrame]:
-    """Group runs by method, reading (the literal one first) and draft length, as far as these differ.
+@cache
+def figures() -> dict[str, Any]:
+    """The contents of `paper.toml`."""
+    return tomllib.loads(files(__package__).joinpath("paper.toml").read_text(encoding="utf-8"))
 
-    Runs that draft nothing are left out. A column ``size`` is what was asked for: n-grams, or bytes at most. Reading
-    and order are empty where a method has none.
+
+def family(tokenizer: str) -> str | None:
+    """The paper's name for a tokenizer, or None.
+
+    >>> family("bielik-11b-v2.5"), family("gpt2")
+    ('Mistral 7B', None)
+    """
+    families = figures()["families"].items()
+    return next((name for name, facts in families if tokenizer.lower().startswith(tuple(facts["prefixes"]))), None)
+
+
+def paper_figures(tokenizer: str, table: str) -> dict[str, Any]:
+    """The paper's ``fertility``, or the ``best`` of its sweep, by language; empty for tokenizers it does not have."""
+    found: dict[str, Any] = figures()["families"].get(family(tokenizer), {}).get(table, {})
+    return found
+
+
+def by_series(rows: Iterable[SweepRow]) -> dict[str, pd.DataFrame]:
+    """Runs by method, reading (the literal one first) and draft length, without those that draft nothing.
+
+    The column ``size`` is what was asked for: a number of n-grams, or a limit in bytes. Reading and order are empty
+    where a method has none.
     """
     runs = pd.DataFrame(rows, columns=SCHEMA.names).query("method != 'plain'")
     runs = runs.fillna({"reading": "", "order": ""})
@@ -34,19 +58,19 @@ def by_series(rows: Iterable[Row]) -> dict[str, pd.DataFrame]:
 
 
 def best_of(runs: pd.DataFrame, also: str | None = None) -> pd.DataFrame:
-    """Return the run of most tokens per pass of every language, tokenizer and ``also``; of equals the smallest."""
+    """The run with most tokens per pass for each language, tokenizer and ``also``; of equal runs the smallest."""
     ordered = runs.sort_values(["tokens_per_pass", "entries"], ascending=[False, True], kind="stable")
     columns = [*PAIR, *([also] if also else [])]
     return ordered.drop_duplicates(columns).sort_values(columns, ignore_index=True)
 
 
 def longest_order(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs whose dictionaries hold the longest n-grams; all where the method has no orders."""
+    """The runs whose dictionaries hold the longest n-grams; all runs where the method has no orders."""
     return runs[runs["order"] == runs["order"].max()]
 
 
 def pearson(pairs: pd.DataFrame) -> tuple[float, float, float] | None:
-    """Return Pearson's r of two columns and its 95% interval by Fisher's z; None for fewer than 4 rows or constants."""
+    """Pearson's r of two columns and its 95% interval by Fisher's z; None for fewer than 4 rows or a constant."""
     if len(pairs) < 4 or (pairs.nunique() == 1).any():
         return None
     found = stats.pearsonr(pairs.iloc[:, 0], pairs.iloc[:, 1])
@@ -79,11 +103,11 @@ def texts(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def fertility(runs: pd.DataFrame) -> pd.DataFrame:
-    """Tokens per word of every tokenizer and language, the paper's in brackets."""
+    """Tokens per word of each tokenizer and language, with the paper's in brackets."""
     ours = runs.pivot_table(index="tokenizer", columns="language", values="fertility", aggfunc="first")
     table = _spelled(ours, "{:.2f}".format)
     for tokenizer in ours.index:
-        for language, theirs in figures_of(tokenizer, "fertility").items():
+        for language, theirs in paper_figures(tokenizer, "fertility").items():
             if language in table:
                 table.loc[tokenizer, language] += f" ({theirs:.2f})"
     named = table.rename(lambda name: f"{name} ({family(name)})" if family(name) else name)
@@ -91,7 +115,7 @@ def fertility(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def best(runs: pd.DataFrame) -> pd.DataFrame:
-    """The best run of every pair, with the paper's Table 4 beside it."""
+    """The best run of each pair, with Table 4 of the paper."""
     found = best_of(runs)
     table = found[PAIR].copy()
     for name, column, spell in (
@@ -106,7 +130,7 @@ def best(runs: pd.DataFrame) -> pd.DataFrame:
         ("acceptance", "acceptance", "{:.2f}".format),
     ):
         table[name] = _spelled(found[column], spell)
-    theirs = [figures_of(row.tokenizer, "best").get(row.language, ()) for row in found.itertuples()]
+    theirs = [paper_figures(row.tokenizer, "best").get(row.language, ()) for row in found.itertuples()]
     table["paper: speed-up, coverage, MAL, acceptance"] = [
         ", ".join(map("{:.2f}".format, row)) or NONE for row in theirs
     ]
@@ -114,7 +138,7 @@ def best(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def orders(runs: pd.DataFrame) -> pd.DataFrame:
-    """The best of every order, for every pair."""
+    """The best run of each order, for each pair."""
     table = runs.pivot_table(index=PAIR, columns="order", values="tokens_per_pass", aggfunc="max")
     return _spelled(table, "{:.3f}".format)
 
@@ -128,5 +152,5 @@ def sizes(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _spelled(figures: Any, spell: Callable[[Any], str]) -> Any:
-    """Spell the figures of a column or a table, with a dash where there is none."""
+    """A column or a table as text, with a dash where there is no figure."""
     return figures.map(spell, na_action="ignore").astype(object).fillna(NONE)

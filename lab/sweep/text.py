@@ -1,4 +1,4 @@
-"""The text of one language in a sweep, as every process of it sees it."""
+"""The text of one language in a sweep, as each of its processes sees it."""
 
 import unicodedata
 from collections.abc import Iterator
@@ -9,7 +9,6 @@ from typing import Any
 
 from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
-from spectool.artifacts.manifest import read_manifest
 from spectool.build.corpus_reading import quiet
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.dictspec_stage import EVERYTHING, ORDERS, WordNgrams, open_counts
@@ -24,24 +23,24 @@ from spectool.tokenization.tokenizer import Tokenizer
 class SweptText:
     """Text to build from and text to replay."""
 
-    language: Language  # where they come from
-    work: Path  # the sweep's work directory, where counts wait for the groups that are built from them
-    order: str = ""  # of the longest word n-grams that dictionaries are built from; empty where none are
-    on_error: OnError = "stop"  # as for `open_corpus`
-    text_field: str | None = None  # likewise
-    encoding: str | None = None  # likewise
+    language: Language  # names both corpora
+    work: Path  # the sweep's work directory, which keeps the counts
+    order: str = ""  # longest word n-grams that dictionaries are built from; empty where none are
+    on_error: OnError = "stop"  # this and the next two are arguments of `open_corpus`
+    text_field: str | None = None
+    encoding: str | None = None
 
     def open(self, spec: str) -> Corpus:
-        """Open one of the two corpora."""
+        """One of the two corpora, opened."""
         return open_corpus(spec, on_error=self.on_error, text_field=self.text_field, encoding=self.encoding)
 
     def read(self, corpus: Corpus) -> Iterator[Document]:
-        """Iterate over the documents in the language's script."""
+        """The documents in the language's script."""
         script = self.language.script
         return (document for document in corpus if script is None or script_of(document.text) == script)
 
     def count(self) -> None:
-        """Count the words of the text to build from, unless they are."""
+        """Count the words of the text to build from, unless that was done before."""
         if self.order and self.language.build is not None and not self._counts.exists():
             say(f"counting the words of {self.language.build}")
             options = replace(EVERYTHING, orders=ORDERS[self.order], language=self.language.split_as)
@@ -49,14 +48,14 @@ class SweptText:
 
     @property
     def words(self) -> WordNgrams:
-        """What was counted, for an ``order``."""
+        """The word n-grams that `count` counted."""
         return open_counts(self._counts, self.order)
 
     def replayed(self, tokenizer: Tokenizer, limit: int) -> EncodedText:
-        """Encode the documents to replay, whole ones until there are ``limit`` tokens, 0 for all.
+        """The documents to replay, encoded: whole ones until there are ``limit`` tokens, or all where that is 0.
 
         Raises:
-            CorpusError: It cannot be read, or no line of it is in the script asked for.
+            CorpusError: The text cannot be read, or no line of it is in the script asked for.
         """
         documents = self.read(self.open(self.language.replay))
         encoded = encode_text(tokenizer, (document.text for document in documents), limit)
@@ -68,14 +67,11 @@ class SweptText:
         return encoded
 
     def measured_on(self) -> dict[str, Any]:
-        """Return the columns of a run that say which text this is. Finds its files and reads none of them."""
+        """The columns of a run that identify this text; looks at file sizes and reads no file."""
         language = self.language
-        size = None if language.build is None else self.open(language.build).total_bytes
-        if language.counts is not None:
-            size = read_manifest(Path(language.counts)).total_bytes
         return {
-            "build_corpus": language.counts or language.build,
-            "build_bytes": size,
+            "build_corpus": language.build,
+            "build_bytes": None if language.build is None else self.open(language.build).total_bytes,
             "replay_corpus": language.replay,
             "replay_bytes": self.open(language.replay).total_bytes,
             "script": language.script,
@@ -84,13 +80,11 @@ class SweptText:
 
     @property
     def _counts(self) -> Path:
-        if self.language.counts is not None:
-            return Path(self.language.counts)
         return self.work / f"{digest(sorted(self.measured_on().items()), self.order)}.counts"
 
 
 def script_of(text: str) -> str:
-    """Return the script of most letters of a text, ``cyrillic`` or ``latin``.
+    """The script of most letters of a text, ``cyrillic`` or ``latin``.
 
     >>> script_of("Qırım — Крым, Украина")
     'cyrillic'

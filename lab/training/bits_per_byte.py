@@ -1,8 +1,8 @@
-"""Bits per byte of held-out text: what a model needs to write it down, whatever its tokenizer.
+"""Bits per byte of held-out text, which compare models with different tokenizers.
 
-The sum of the losses in nats, over ln 2, over the UTF-8 bytes of the text. Every document is read
-from its beginning in windows of one length; the end of a document is not asked for. Figures of
-tokenizers that cannot spell a text (unknown tokens, lossy normalizers) are too low.
+The sum of the losses in nats, over ln 2, over the UTF-8 bytes of the text. Each document is read from its beginning in
+windows of one length; its end is not predicted. The figure is too low for tokenizers that cannot spell the text
+(unknown tokens, lossy normalizers).
 """
 
 import math
@@ -18,7 +18,7 @@ _BLOCK = 512
 
 
 class CodeLength(NamedTuple):
-    """How well a model knows a text."""
+    """How well a model predicts a text."""
 
     nats: float  # sum of the losses
     tokens: int  # tokens that were predicted
@@ -37,20 +37,20 @@ class CodeLength(NamedTuple):
 
     @property
     def figures(self) -> dict[str, float]:
-        """What a record says of it."""
+        """The figures of a record."""
         names = ("bits_per_byte", "nats_per_token", "tokens", "bytes", "documents")
         return {name: getattr(self, name) for name in names}
 
 
-def total(measured: Iterable[CodeLength]) -> CodeLength:
-    """Return the measure of all texts together."""
+def total_length(measured: Iterable[CodeLength]) -> CodeLength:
+    """The code length of all texts together."""
     return CodeLength(*map(sum, zip(*measured, strict=True)))
 
 
 def code_length(model: Any, text: HeldOut, length: int, classes: Classes | None = None) -> CodeLength:
     """Measure a model on held-out text, in windows that predict ``length`` tokens.
 
-    ``classes`` are those that the model's vocabulary stands for; None for a model over the ids.
+    ``classes`` are those of a model over classes; None for a model over ids.
     """
     sizes = None if classes is None else mx.array(classes.log_sizes)
     nats = 0.0
@@ -66,9 +66,9 @@ def code_length(model: Any, text: HeldOut, length: int, classes: Classes | None 
 
 
 def log_normaliser(logits: mx.array) -> mx.array:
-    """Return the logarithm of the sum of exponentials of every row, ``[rows]``.
+    """The logarithm of the sum of exponentials of each row, ``[rows]``.
 
-    In blocks: summed one by one in float32, the 145,000 equal ones of rare ids are wrong by 0.004.
+    It adds in blocks, because the plain float32 sum of 145,000 equal values is wrong by 0.004.
     """
     blocks = mx.pad(logits, [(0, 0), (0, -logits.shape[-1] % _BLOCK)], constant_values=mx.array(-math.inf))
     return mx.logsumexp(mx.logsumexp(blocks.reshape(len(logits), -1, _BLOCK), axis=-1), axis=-1)

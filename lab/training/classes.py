@@ -1,13 +1,13 @@
-"""Classes of ids, and the loss of a step: a softmax over a part of the classes, which stands for the one over all.
+"""Classes of ids, and the loss of a step: a softmax over some of the classes that estimates the one over all.
 
-A tokenizer of 152,000 ids of which 13,000 occur in the text needs no 152,000 rows while it is trained. Ids seen fewer
-than some number of times share one row, and every id of their class is equally likely. That is a softmax over all ids
-with tied rows. The logit of the class, plus the logarithm of its size, stands for all of them. The model can be trained
-over the classes and stored over the ids, with the same probabilities in both.
+A model with 152,000 ids of which 13,000 occur in the text does not need 152,000 rows while it is trained. Rare ids
+share one row and are equally likely, which is a softmax over all ids with tied rows: the logit of the class plus the
+logarithm of its size stands for all of them. So the model is trained over the classes and stored over the ids, with the
+same probabilities.
 
-In a step's softmax the most frequent classes and the step's own targets are all there. A random choice of the
-others stands for the rest, weighted up, so that the sum of exponentials is right on average. With few
-classes all are there, and the loss is exact.
+The softmax of a step has the most frequent classes, the step's own targets, and a random sample of the others. The
+sample is weighted up, so the sum of exponentials is right on average. With few classes, all of them are used and the
+loss is exact.
 """
 
 from typing import Any, NamedTuple
@@ -16,13 +16,13 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-_FREQUENT_SHARE = 4 / 7  # of the classes of a step: always there
+_FREQUENT_SHARE = 4 / 7  # of the classes of a step that are the most frequent ones
 
 
 class Classes(NamedTuple):
     """The class of every id."""
 
-    of_id: NDArray[np.int32]  # class of every id, by falling frequency, the rare ones' last; int32 ``[ids]``
+    of_id: NDArray[np.int32]  # class of each id, ordered by falling frequency, with the rare ids' last; int32 ``[ids]``
     common: int  # ids that have a class of their own
     log_sizes: NDArray[np.float32]  # logarithm of the number of ids in each class, float32 ``[classes]``
 
@@ -38,7 +38,7 @@ class Classes(NamedTuple):
 
 
 def classes_of(stream: NDArray[np.int32], ids: int, min_count: int) -> Classes:
-    """Give each of so many ``ids`` seen ``min_count`` times in a stream ``[tokens]`` a class, all others the last."""
+    """The classes of ``ids`` token ids: each has its own that occurs ``min_count`` times in a stream ``[tokens]``."""
     counts = np.bincount(stream, minlength=ids)
     by_count = np.argsort(-counts, kind="stable")
     common = by_count[counts[by_count] >= min_count]
@@ -50,18 +50,18 @@ def classes_of(stream: NDArray[np.int32], ids: int, min_count: int) -> Classes:
 def choose_classes(
     targets: NDArray[np.int32], classes: Classes, most: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Choose ``most`` classes for a step's softmax; more where its ``targets`` need it, all where 0.
+    """Choose ``most`` classes for the softmax of a step; more where its ``targets`` need them, all where ``most`` is 0.
 
     Returns:
-        Classes, int32 ``[chosen]``; what to add to their logits so that the sum of exponentials
-        estimates that over all ids without bias, float32 ``[chosen]``.
+        Classes, int32 ``[chosen]``, and what to add to their logits so that the sum of exponentials is an unbiased
+        estimate of that over all ids, float32 ``[chosen]``.
     """
     number = classes.number
     fixed = np.zeros(number, dtype=bool)
     fixed[: int(most * _FREQUENT_SHARE)] = fixed[targets] = fixed[-1] = True
     needed = int(fixed.sum())
     if most and needed > most * 7 // 8:
-        most = -(-needed * 8 // 7 // 512) * 512  # in coarse steps: a new number is compiled anew
+        most = -(-needed * 8 // 7 // 512) * 512  # in coarse steps, because MLX compiles each number of classes
     if most == 0 or number <= most:
         return np.arange(number, dtype=np.int32), classes.log_sizes
     others = np.flatnonzero(~fixed)
@@ -73,10 +73,10 @@ def choose_classes(
 
 
 def loss_of(model: Any, rows: mx.array, chosen: mx.array, offsets: mx.array) -> mx.array:
-    """Return the mean loss of a step, nats per token.
+    """The mean loss of a step, nats per token.
 
-    The vocabulary of the Llama ``model`` are classes, as in the rows ``[rows, length + 1]``: all but the first of each
-    are predicted. ``chosen`` and ``offsets`` are of `choose_classes`.
+    The vocabulary of the Llama ``model`` consists of classes, as do the rows ``[rows, length + 1]``, of which all but
+    the first of each are predicted. ``chosen`` and ``offsets`` are from `choose_classes`.
     """
     hidden = model.model(rows[:, :-1]).reshape(-1, model.args.hidden_size)
     table = model.model.embed_tokens.weight if model.args.tie_word_embeddings else model.lm_head.weight

@@ -6,15 +6,14 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.options import options_of
 from spectool.commands.console import guarded, reading, say, show
 from spectool.commands.options import Finite, corpora_option, json_option, out_option, text_options, tokenizer_option
+from spectool.lab.options import count_option, named, rate_option, run_options
 from spectool.lab.training.options import SIZES, TrainOptions, shape_of
-from spectool.lab.training.run_options import named
 
 
 @click.command("train-draft")
-@tokenizer_option(required=True, help="Directory, tokenizer.json or hub id; mostly the target's.")
+@tokenizer_option(required=True, help="Directory, tokenizer.json or hub id; usually the target's.")
 @corpora_option(
     help="Text to train on: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl. It is held in memory. "
     "May be repeated.",
@@ -25,13 +24,13 @@ from spectool.lab.training.run_options import named
     type=Finite(0, 1_000_000, min_open=True),
     multiple=True,
     metavar="W",
-    help="Part of each corpus in the tokens, in their order; by default the same of each.",
+    help="Share of each corpus in the tokens, in the order of the corpora; by default equal.",
 )
 @click.option(
     "--valid",
     multiple=True,
     metavar="SPEC",
-    help="Text to measure on, one for each corpus; by default a hundredth of it, which is then not trained on.",
+    help="Text to measure on, one for each corpus; by default a hundredth of the corpus, which is then not trained on.",
 )
 @out_option
 @click.option(
@@ -42,21 +41,29 @@ from spectool.lab.training.run_options import named
     help="Parameters where 11,000 ids are common: 0.2, 1.4, 7, 26 or 85 million without embeddings, and 96, 224, 384, "
     "512 or 768 for each id. While training, rare ids share a row; in the stored model each id has its own.",
 )
-@click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Shape from the config.json of a Llama-type model, instead of --size.",
-)
-@click.option("--rate", type=Finite(0, min_open=True), metavar="R", help="Peak learning rate; by default the size's.")
-@click.option("--step-tokens", type=click.IntRange(2), metavar="N", help="Tokens in a step; by default the size's.")
-@click.option(
+@rate_option(help="Peak learning rate; by default the size's.")
+@count_option("--step-tokens", help="Tokens in a step; by default the size's.")
+@count_option(
     "--length",
-    type=click.IntRange(2),
-    metavar="N",
     help="Tokens in a row of a step, half as many in the first two thirds of the steps; by default the size's.",
 )
-@options_of(TrainOptions)
+@run_options
+@click.option(
+    "--min-count",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="Ids that occur less often share one row of the vocabulary while training.",
+)
+@click.option(
+    "--softmax-classes",
+    type=click.IntRange(0),
+    default=3584,
+    show_default=True,
+    help="Classes in the softmax of a step, the rare ones sampled; 0 for all.",
+)
+@click.option("--boundary", metavar="TOKEN", help="Token between documents; by default BOS before and EOS after.")
+@count_option("--valid-tokens", default=20_000, help="Held-out tokens of each corpus.")
 @text_options
 @json_option
 @guarded
@@ -67,55 +74,62 @@ def train_draft(
     valid: tuple[str, ...],
     out: Path | None,
     size: str,
-    config: Path | None,
     rate: float | None,
     step_tokens: int | None,
     length: int | None,
+    steps: int,
+    measure_every: int | None,
+    checkpoint_every: int | None,
+    seed: int,
+    min_count: int,
+    softmax_classes: int,
+    boundary: str | None,
+    valid_tokens: int,
     reads: dict[str, Any],
     as_json: bool,
-    **others: Any,
 ) -> None:
     """Train a small Llama-type model from scratch, for mlx-lm to load from OUT.
 
-    Beside it lie training.json (arguments, versions, bits per byte on held-out text), the loss curve
-    as curve.parquet and, with spectool[report], as a plot. Checkpoints lie beside OUT until all is
-    done; after a kill or Ctrl-C, the same command resumes, with the same numbers.
+    In addition to the model, OUT has training.json (arguments, versions, bits per byte on held-out text), the loss
+    curve as curve.parquet and, with spectool[lab], as a plot. Checkpoints are kept next to OUT until the model is
+    written; after a kill or Ctrl-C, the same command resumes at the last one, with the same numbers.
 
-    Several processes share a step under mlx.launch. On Linux, MLX's CPU build links a slow BLAS:
-    preload another, as in the last example (50 times as fast).
+    On Linux, MLX's CPU build links a slow BLAS. Preload another one, as in the last example; it is 50 times as fast.
 
     \b
     Examples:
-        spectool train-draft --tokenizer ./Bielik-11B --corpus pl.txt.zst --steps 3600 -o pl-draft
-        spectool train-draft --tokenizer T --corpus pl.txt --corpus uk.txt --weight 2 --weight 1 --steps 3600 -o D
+        spectool lab train-draft --tokenizer ./Bielik-11B --corpus pl.txt.zst --steps 3600 -o pl-draft
+        spectool lab train-draft --tokenizer T --corpus pl.txt --corpus uk.txt --weight 2 --weight 1 --steps 3600 -o D
         export LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3 OPENBLAS_NUM_THREADS=1
-        mlx.launch -n 2 --backend ring -- spectool train-draft --tokenizer T --corpus C --steps 3600 -o D
+        spectool lab train-draft --tokenizer T --corpus pl.txt --steps 3600 -o D
     """
-    context = click.get_current_context()
-    if config is not None and context.get_parameter_source("size") is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError("--size and --config exclude each other: the config has the shape")
-    specs = named(corpora)
+    specs = named(corpora, "--corpus")
     for option, values in (("--weight", weights), ("--valid", valid)):
         if values and len(values) != len(specs):
             raise click.UsageError(
                 f"{len(values)} {option} for {len(specs)} corpora: give one for each, in their order"
             )
 
-    import mlx.core as mx
-
     from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.corpora import open_corpus
-    from spectool.lab.training.stage import train_draft as run
+    from spectool.lab.training.stage import train
     from spectool.lab.training.text import TrainingCorpus
     from spectool.tokenization.opening import open_tokenizer
 
     suited = SIZES[size]
     options = TrainOptions(
-        shape=shape_of(size, config),
+        shape=shape_of(size),
         rate=rate or suited.rate,
         step_tokens=step_tokens or suited.step_tokens,
         length=length or suited.length,
-        **others,
+        steps=steps,
+        measure_every=measure_every,
+        checkpoint_every=checkpoint_every,
+        seed=seed,
+        min_count=min_count,
+        softmax_classes=softmax_classes,
+        boundary=boundary,
+        valid_tokens=valid_tokens,
     )
     held_out = (open_corpus(spec, **reads) for spec in valid) if valid else repeat(None)
     sources = {
@@ -126,15 +140,11 @@ def train_draft(
     path = out or default_path(
         f"{slug('-'.join(specs))}.{opened.fingerprint[:8]}-{digest(options, corpora, weights, valid)}.draft"
     )
-    first = mx.distributed.init().rank() == 0
-    note = say if first else lambda text: None
     for line in opened.notes:
-        note(f"{opened.name}: {line}")
-    record = run(sources, opened, path, options, note, reading, reads)
-    if not first:
-        return
+        say(f"{opened.name}: {line}")
+    record = train(sources, opened, path, options, say, reading, reads)
     if "curve.svg" not in record["files"]:
-        say("there is no plot, which needs: pip install 'spectool[report]'")
+        say("there is no plot, which needs: pip install 'spectool[lab]'")
     facts = {"path": str(path), **record}
     show(facts if as_json else _in_short(facts), as_json)
 

@@ -1,10 +1,10 @@
-"""A run of steps: measured and saved at intervals, begun where an earlier one was stopped, written when all is done.
+"""A run of training steps: measured and saved at intervals, resumed where an earlier one stopped, written at the end.
 
-Its work directory has ``checkpoint.safetensors`` (weights, state of the optimizer, step) and tables of rows for each
-step. What a step learns depends on the seed and its number alone, so that nothing else is kept.
+The work directory has ``checkpoint.safetensors`` (weights, state of the optimizer, step) and tables of rows for each
+step. What a step learns depends on the seed and its number alone, so a resumed run has the same numbers.
 
-Another command with the same OUT finds an error that names what differs. The optimizer is AdamW with clipped
-gradients, and a rate that rises and falls with the step. ``training.json`` beside the model says what was done.
+``training.json`` next to the model records what was done: ``files`` is name -> ``{"bytes", "sha256"}``, and
+`docs/formats.md` describes the rest. The optimizer is AdamW with clipped gradients and a rate that follows the step.
 """
 
 import json
@@ -12,15 +12,12 @@ import math
 import os
 import platform
 import shutil
-import signal
-import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import mlx.core as mx
@@ -34,10 +31,11 @@ from spectool.artifacts.manifest import file_entries
 from spectool.artifacts.resumable import differences, work_path, write_json
 from spectool.build.corpus_reading import Progress
 from spectool.commands.console import say
-from spectool.lab.training.curves import CURVE, Point, read_rows, write_rows
-from spectool.lab.training.run_options import RunOptions
-from spectool.lab.training.saved import FORMAT, RECORD
+from spectool.lab.training.curves import CURVE, Point, read_table, write_table
+from spectool.lab.training.options import RunOptions
 
+FORMAT = "spectool-draft"
+RECORD = "training.json"
 CHECKPOINT = "checkpoint.safetensors"
 _WARM_UP = 0.03  # of the steps
 _LEAST = 0.02  # of the peak rate, at the end
@@ -46,15 +44,15 @@ Options = TypeVar("Options", bound=RunOptions)
 
 
 def rate_schedule(steps: int, peak: float) -> Callable[[mx.array], mx.array]:
-    """Return the learning rate by step (from 0): linear warm-up, then half a cosine down to a fiftieth."""
+    """The learning rate by step (from 0): linear warm-up, then half a cosine down to a fiftieth of the peak."""
     warm_up = max(1, round(steps * _WARM_UP))
-    rising = optim.linear_schedule(peak / warm_up, peak * (1 + 1 / warm_up), warm_up)  # peak at the last step of it
+    rising = optim.linear_schedule(peak / warm_up, peak * (1 + 1 / warm_up), warm_up)  # peak at its last step
     falling = optim.cosine_decay(peak, max(1, steps - warm_up), _LEAST * peak)
     return optim.join_schedules([rising, falling], [warm_up])
 
 
-def finished(out: Path, key: Mapping[str, Any], progress: Progress) -> dict[str, Any] | None:
-    """Return the record of a finished training with the same key, and say so; None where there is nothing yet.
+def finished_training(out: Path, key: Mapping[str, Any], progress: Progress) -> dict[str, Any] | None:
+    """The record of a finished training with the same key, or None where there is nothing yet.
 
     Raises:
         ArtifactError: There is something else.
@@ -76,32 +74,29 @@ def finished(out: Path, key: Mapping[str, Any], progress: Progress) -> dict[str,
     return record
 
 
-class Run(ABC, Generic[Options]):
+class TrainingRun(ABC, Generic[Options]):
     """A training in its work directory.
 
     Attributes:
-        rows: What is in its tables so far, by file.
+        rows: The rows of its tables so far, by file.
     """
 
     title = "training"  # of the progress bar
     tables: Mapping[str, type[Any]] = MappingProxyType({CURVE: Point})  # kinds of rows by file; each has a ``step``
 
-    def __init__(
-        self, work: Path, model: Any, options: Options, rate: float, progress: Progress, first: bool = True
-    ) -> None:
-        """Take up the last checkpoint in ``work``, if there is one; the model is trained in place.
+    def __init__(self, work: Path, model: Any, options: Options, rate: float, progress: Progress) -> None:
+        """Resume the last checkpoint in ``work``, if there is one; the model is trained in place.
 
-        ``rate`` is the peak of the learning rate. The ``first`` process is the one that measures, shows and writes.
+        ``rate`` is the peak of the learning rate.
         """
-        self._work, self._model, self._options = work, model, options
-        self._progress, self._first = progress, first
+        self._work, self._model, self._options, self._progress = work, model, options, progress
         self._optimizer = optim.AdamW(rate_schedule(options.steps, rate), betas=[0.9, 0.98], weight_decay=0.05)
         self._optimizer.init(model.trainable_parameters())
         self.rows: dict[str, list[Any]] = {file: [] for file in self.tables}
         if (work / CHECKPOINT).exists():
             last = self._load(work / CHECKPOINT)
             for file, kind in self.tables.items():
-                self.rows[file] = [row for row in read_rows(work / file, kind) if row.step <= last]
+                self.rows[file] = [row for row in read_table(work / file, kind) if row.step <= last]
             progress(f"going on after step {last:,} of {options.steps:,}")
 
     @property
@@ -110,24 +105,20 @@ class Run(ABC, Generic[Options]):
         return self.rows[CURVE]
 
     @abstractmethod
-    def step(self, step: int, stop: bool) -> tuple[float, int, bool]:
-        """Take a step (from 0); ``stop`` says whether this process wants to end after it.
-
-        Returns:
-            Loss, nats per token; tokens learned; whether any process wants to end.
-        """
+    def step(self, step: int) -> tuple[float, int]:
+        """Take a step (from 0); return the loss in nats per token, and the number of tokens learned."""
 
     @abstractmethod
     def measure(self, step: int) -> tuple[float | None, str]:
-        """Measure on held-out text after so many steps; return bits per byte, if known, and a phrase."""
+        """Measure on held-out text after this many steps; return bits per byte, if known, and a description."""
 
     @abstractmethod
     def store(self, folder: Path) -> dict[str, Any]:
-        """Write the model with its tokenizer; return what the record says of it."""
+        """Write the model with its tokenizer; return what the record says about it."""
 
     @abstractmethod
     def draw(self, folder: Path) -> None:
-        """Draw the curves."""
+        """Draw the curves into a folder."""
 
     def update(self, gradients: dict[str, Any]) -> None:
         """Apply gradients, scaled down where they are longer than 1."""
@@ -135,33 +126,25 @@ class Run(ABC, Generic[Options]):
         self._optimizer.update(self._model, clipped)
 
     def train(self) -> None:
-        """Take all steps that are missing: a bar in a terminal, elsewhere a line for every measurement.
+        """Take all steps that are left, with a bar in a terminal, elsewhere with a line for each measurement.
 
         Raises:
-            SpectoolError: A loss that is no number any more.
-            KeyboardInterrupt: Ctrl-C; the step is finished and a checkpoint written before.
+            SpectoolError: The loss is not a number any more.
         """
         steps, known = self._options.steps, ""
         measure_every, save_every = self._options.intervals
         last = self.points[-1] if self.points else Point(0, 0, 0.0, math.nan, None)
         begun = time.perf_counter() - last.seconds
-        bar = tqdm(
-            total=steps,
-            initial=last.step,
-            desc=self.title,
-            unit=" steps",
-            disable=None if self._first else True,
-            smoothing=0.05,
-        )
-        with bar, deferred_interrupt() as interrupted:
+        bar = tqdm(total=steps, initial=last.step, desc=self.title, unit=" steps", disable=None, smoothing=0.05)
+        with bar:
             for step in range(last.step + 1, steps + 1):
-                loss, tokens, stop = self.step(step - 1, interrupted())
+                loss, tokens = self.step(step - 1)
                 if not math.isfinite(loss):
                     raise SpectoolError(
                         f"the loss of step {step} is {loss}: expected a number. Lower --rate, with another -o"
                     )
                 bits, measured = None, ""
-                if self._first and (step % measure_every == 0 or step == steps):
+                if step % measure_every == 0 or step == steps:
                     bits, measured = self.measure(step)
                     known = f", {measured}"
                 last = Point(step, last.tokens + tokens, time.perf_counter() - begun, loss, bits)
@@ -172,11 +155,9 @@ class Run(ABC, Generic[Options]):
                 if bar.disable and measured:
                     left = (steps - step) * last.seconds / step / 60
                     say(f"step {step:,} of {steps:,}: {figures}, {left:.1f} min left")
-                if self._first and (stop or step % save_every == 0 or step == steps):
+                if step % save_every == 0 or step == steps:
                     self._write_tables(self._work)  # first: they may have more steps than the checkpoint, never fewer
                     self._save(self._work / CHECKPOINT, step)
-                if stop:
-                    raise KeyboardInterrupt(f"Interrupted after step {step:,}; the same command goes on from there.")
 
     def write(self, key: dict[str, Any], out: Path) -> dict[str, Any]:
         """Write the model, measured as it is stored, and its record to ``out``; return the record."""
@@ -186,7 +167,7 @@ class Run(ABC, Generic[Options]):
         self._progress("writing and measuring the model")
         facts = self.store(folder)
         self._write_tables(folder)
-        if has_extra("report"):
+        if has_extra("lab"):
             self.draw(folder)
         last = self.points[-1]
         record = {
@@ -210,7 +191,7 @@ class Run(ABC, Generic[Options]):
 
     def _write_tables(self, folder: Path) -> None:
         for file, kind in self.tables.items():
-            write_rows(folder / file, kind, self.rows[file])
+            write_table(folder / file, kind, self.rows[file])
 
     def _save(self, path: Path, step: int) -> None:
         """Write a checkpoint and wait until it is on the disk."""
@@ -222,7 +203,7 @@ class Run(ABC, Generic[Options]):
             os.fsync(file.fileno())
 
     def _load(self, path: Path) -> int:
-        """Put a checkpoint into the model and its optimizer; return the steps done."""
+        """Put a checkpoint into the model and its optimizer; return the number of steps done."""
         try:
             found: Any = mx.load(str(path), return_metadata=True)
             arrays, metadata = found
@@ -234,27 +215,6 @@ class Run(ABC, Generic[Options]):
             return int(metadata["step"])
         except (RuntimeError, ValueError, KeyError) as error:
             raise ArtifactError(
-                f"{path}: not a readable checkpoint ({error}). Remove {path.parent} and give the same command to begin "
-                "anew"
+                f"{path}: not a readable checkpoint ({error}). Remove {path.parent} and give the same command to start "
+                "again"
             ) from error
-
-
-@contextmanager
-def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether Ctrl-C was pressed; while it is in use, only the second one interrupts."""
-    asked = False
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    if threading.current_thread() is not threading.main_thread():  # which has no signals
-        yield lambda: False
-        return
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)

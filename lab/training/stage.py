@@ -1,39 +1,36 @@
-"""The stage behind ``spectool train-draft``: text and a tokenizer in, a small model out.
+"""The stage behind ``spectool lab train-draft``: text and a tokenizer in, a small model out.
 
-Text becomes a stream of ids (`text`), and ids become classes (`classes`). Steps are taken on rows that the seed and the
-step decide (`Feed`). The model is written over all ids and measured as mlx-lm loads it (`bits_per_byte`). Several
-processes started by ``mlx.launch`` share every step: each computes the gradients of its rows, and all apply the
-average. The first one writes.
+Text becomes a stream of ids (`text`), and ids become classes (`classes`). The seed and the number of a step decide
+which rows it learns (`Feed`). The model is written over all ids and measured as mlx-lm loads it (`bits_per_byte`).
 """
 
 import json
 from collections.abc import Mapping
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx.nn.utils import average_gradients, value_and_grad
+from mlx.nn.utils import value_and_grad
 from mlx.utils import tree_flatten
 
 from spectool import TokenizerError
-from spectool.artifacts.resumable import work_path, working
+from spectool.artifacts.resumable import working
 from spectool.build.corpus_reading import Progress, Reader
 from spectool.lab.mlx_lm_training import Model, ModelArgs, save_config
-from spectool.lab.training.bits_per_byte import code_length, total
+from spectool.lab.training.bits_per_byte import code_length, total_length
 from spectool.lab.training.classes import Classes, choose_classes, classes_of, loss_of
-from spectool.lab.training.options import TrainOptions, check
-from spectool.lab.training.run import CHECKPOINT, Run, finished
+from spectool.lab.training.options import TrainOptions, check_training
+from spectool.lab.training.run import CHECKPOINT, TrainingRun, finished_training
 from spectool.lab.training.text import (
     Delimiters,
     Feed,
     TrainingCorpus,
     TrainingText,
     delimiters_of,
-    load,
-    prepare,
+    load_text,
+    prepare_text,
 )
 from spectool.runtime.mlx_lm_compat import mlx_lm
 from spectool.tokenization import Tokenizer, open_tokenizer
@@ -44,10 +41,10 @@ _VERSION = 4  # of how arguments make a model
 
 
 def save_model(model: Model, config: dict[str, Any], classes: Classes, folder: Path) -> dict[str, int]:
-    """Write a model over classes, and its configuration, as one over all ids: each gets the row of its class.
+    """Write a model over classes as one over all ids, each with the row of its class.
 
     Returns:
-        Parameters of the model that is stored, and those of them that are no rows of ids.
+        Number of parameters stored, and of those that are not rows of ids.
     """
     weights: Any = tree_flatten(model.parameters(), destination={})
     inner = sum(weight.size for name, weight in weights.items() if name not in _TABLES)
@@ -59,9 +56,7 @@ def save_model(model: Model, config: dict[str, Any], classes: Classes, folder: P
 
 
 def save_tokenizer(tokenizer: Tokenizer, delimiters: Delimiters, folder: Path) -> None:
-    """Write ``tokenizer.json`` and ``tokenizer_config.json``: the one that encoded the text, as transformers keeps it.
-
-    A chat template is left out, since the model has never seen a turn.
+    """Write ``tokenizer.json`` and ``tokenizer_config.json``, without a chat template.
 
     Raises:
         TokenizerError: transformers makes another tokenizer of them.
@@ -86,7 +81,7 @@ def save_tokenizer(tokenizer: Tokenizer, delimiters: Delimiters, folder: Path) -
         )
 
 
-def train_draft(
+def train(
     sources: Mapping[str, TrainingCorpus],
     tokenizer: Tokenizer,
     out: Path,
@@ -97,28 +92,26 @@ def train_draft(
 ) -> dict[str, Any]:
     """Train a model from random weights and write it to ``out``, which `mlx_lm.load` opens.
 
-    The same call resumes at the last checkpoint of one that was killed, with the same numbers as without the kill. On a
-    CPU they are equal to the bit; an accelerator may add in another order.
+    The same call resumes a training that was killed at its last checkpoint, with the same numbers as without the kill.
+    On a CPU they are equal to the bit; an accelerator may add in another order.
 
     Args:
         sources: Text to train on and to measure on, by name.
         tokenizer: The model's.
-        out: Directory of the model, made in one step when all is done. Until then the work lies beside it.
-        options: See `TrainOptions`.
-        progress: Called with a phrase when something begins.
+        out: Directory of the model, written atomically at the end. Until then the work is kept next to it.
+        options: How to train.
+        progress: Called at the start of each step of the work with a short description.
         reader: Iterates over a corpus.
         reading: How the corpora are read, for the record.
 
     Returns:
-        The record that is also written to ``out/training.json``; empty in all processes but the first.
+        The record that is also written to ``out/training.json``.
 
     Raises:
-        SpectoolError: Options do not fit together, or the text is too short. Or another training runs in the same
-            place, or the loss is no number any more.
-        KeyboardInterrupt: Ctrl-C; the step is finished and a checkpoint written before.
+        SpectoolError: Options do not fit together, the text is too short, another training runs in the same place, or
+            the loss is not a number any more.
     """
-    group = mx.distributed.init()
-    check(options, group.size())
+    check_training(options)
     delimiters = delimiters_of(tokenizer, options.boundary)
     key = options.key(
         tokens=options.text_tokens,
@@ -126,35 +119,29 @@ def train_draft(
         tokenizer=tokenizer.fingerprint,
         corpora={name: source.identity for name, source in sources.items()},
         reading=reading or {},
-        processes=group.size(),
         version=_VERSION,
     )
-    first = group.rank() == 0
-    record = finished(out, key, progress) if first else None
-    if _any_of(group, record is not None):
-        return record or {}
-    place = working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) if first else None
-    with place or nullcontext(work_path(out)) as work:
-        if first:
-            prepare(work, sources, tokenizer, delimiters, options, progress, reader)
-        _any_of(group, False)  # the text is there
-        run = _Training(tokenizer, options, delimiters, load(work), group, work, progress)
+    record = finished_training(out, key, progress)
+    if record is not None:
+        return record
+    with working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) as work:
+        prepare_text(work, sources, tokenizer, delimiters, options, progress, reader)
+        run = _Training(tokenizer, options, delimiters, load_text(work), work, progress)
         run.train()
-        return run.write(key, out) if first else {}
+        return run.write(key, out)
 
 
-class _Training(Run[TrainOptions]):
+class _Training(TrainingRun[TrainOptions]):
     def __init__(
         self,
         tokenizer: Tokenizer,
         options: TrainOptions,
         delimiters: Delimiters,
         text: TrainingText,
-        group: mx.distributed.Group,
         work: Path,
         progress: Progress,
     ) -> None:
-        self._tokenizer, self._delimiters, self._text, self._group = tokenizer, delimiters, text, group
+        self._tokenizer, self._delimiters, self._text = tokenizer, delimiters, text
         self._classes = classes_of(np.asarray(text.stream), tokenizer.size, options.min_count)
         self._rare = float(np.mean(self._classes.of_id[text.stream] == self._classes.common))
         ids = {"bos_token_id": delimiters.begin, "eos_token_id": delimiters.last}
@@ -169,29 +156,24 @@ class _Training(Run[TrainOptions]):
             f"{self._parameters:,} parameters, {self._classes.common:,} common ids of {tokenizer.size:,} "
             f"({self._rare:.2%} of the text are others), {len(text.stream):,} tokens of text, {held_out:,} held out"
         )
-        super().__init__(work, model, options, options.rate, progress, group.rank() == 0)
+        super().__init__(work, model, options, options.rate, progress)
         self._loss_and_gradients = value_and_grad(model, partial(loss_of, model))
         self._state = [model.state, self._optimizer.state]
         self._compiled_update = mx.compile(self.update, inputs=self._state, outputs=self._state)
 
-    def step(self, step: int, stop: bool) -> tuple[float, int, bool]:
-        options, group = self._options, self._group
-        rank, size = group.rank(), group.size()
-        rows = self._classes.of_id[np.split(self._feed.rows(step), size)[rank]]
-        rng = np.random.default_rng([options.seed, step, rank])
+    def step(self, step: int) -> tuple[float, int]:
+        options = self._options
+        rows = self._classes.of_id[self._feed.rows(step)]
+        rng = np.random.default_rng([options.seed, step, 0])
         chosen, offsets = choose_classes(rows[:, 1:].reshape(-1), self._classes, options.softmax_classes, rng)
         loss, gradients = self._loss_and_gradients(mx.array(rows), mx.array(chosen), mx.array(offsets))
-        self._compiled_update(average_gradients(gradients, group))
+        self._compiled_update(gradients)
         mx.eval(loss, self._state)
-        if size == 1:
-            return float(loss.item()), options.step_tokens, stop
-        both = mx.distributed.all_sum(mx.stack([loss, mx.array(float(stop))]), group=group)
-        total_loss, wishes = np.array(both).tolist()
-        return total_loss / size, options.step_tokens, wishes > 0
+        return float(loss.item()), options.step_tokens
 
     def measure(self, step: int) -> tuple[float | None, str]:
         texts = self._text.held_out.values()
-        bits = total(
+        bits = total_length(
             code_length(self._model, text, self._options.length, self._classes) for text in texts
         ).bits_per_byte
         return bits, f"{bits:.3f} bits/byte"
@@ -206,7 +188,7 @@ class _Training(Run[TrainOptions]):
         return {
             "seed": self._options.seed,
             "held_out": {
-                **total(measured.values()).figures,
+                **total_length(measured.values()).figures,
                 "corpora": {name: found.figures for name, found in measured.items()},
             },
             "parameters": {"trained": self._parameters, **parameters},
@@ -216,13 +198,6 @@ class _Training(Run[TrainOptions]):
         }
 
     def draw(self, folder: Path) -> None:
-        from spectool.lab.training.plots import plot_curve
+        from spectool.lab.training.plots import curve_plot
 
-        plot_curve(self.points, folder)
-
-
-def _any_of(group: mx.distributed.Group, value: bool) -> bool:
-    """Wait for all processes; return whether any of them says so."""
-    if group.size() == 1:
-        return value
-    return bool(mx.distributed.all_max(mx.array(float(value)), group=group).item())
+        (folder / "curve.svg").write_text(curve_plot(self.points), encoding="utf-8")

@@ -1,13 +1,13 @@
-"""The text of a run in tokens: one stream to train on, and documents held out of it.
+"""The text of a training in tokens: one stream to train on, and documents held out of it.
 
-It is made once and kept in the work directory, so that a resumed run reads no corpus again:
+It is made once and kept in the work directory, so that a resumed training does not read the corpora again:
 
     stream.npy     the training text, int32 [tokens]
     text.json      the held-out documents of each corpus, and what was read
 
-Several corpora share the stream by their weights, their documents in random order. Without held-out
-text of its own, a corpus gives some of its documents (`corpora.split`), the same ones whatever the
-run's seed. No text that is held out is trained on, wherever it stands.
+Several corpora share the stream by their weights, with their documents in random order. A corpus without held-out text
+of its own gives some of its documents (`corpora.split`), the same ones with every seed. Text that is held out of one
+corpus is not trained on in any.
 """
 
 from collections.abc import Mapping
@@ -35,11 +35,11 @@ class Delimiters(NamedTuple):
     """Tokens around every document."""
 
     begin: int  # id before it
-    end: int | None  # id after it; None where the next document's ``begin`` says it
+    end: int | None  # id after it; None where the ``begin`` of the next document marks the end
 
     @property
     def last(self) -> int:
-        """Id that says that a text is over."""
+        """Id that ends a text."""
         return self.begin if self.end is None else self.end
 
 
@@ -48,11 +48,11 @@ class TrainingCorpus(NamedTuple):
 
     corpus: Corpus  # text to train on
     valid: Corpus | None = None  # text to measure on; None for a part of ``corpus``
-    weight: float = 1.0  # its part of the tokens, beside those of the others
+    weight: float = 1.0  # its share of the tokens, relative to the other corpora
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What it is, as JSON has it."""
+        """What the corpus was read from, as JSON values."""
         texts = [text for text in (self.corpus, self.valid) if text]
         return {
             "corpus": self.corpus.spec,
@@ -83,9 +83,7 @@ class TrainingText(NamedTuple):
 
 
 def delimiters_of(tokenizer: Tokenizer, boundary: str | None = None) -> Delimiters:
-    """Return the tokens to put around documents: BOS and EOS, or the only one that there is on both sides.
-
-    ``boundary`` is the string of a token to use alone instead.
+    """The tokens around documents: BOS and EOS, the only one of them that exists, or the token ``boundary``.
 
     Raises:
         TokenizerError: There is no such token.
@@ -101,16 +99,16 @@ def delimiters_of(tokenizer: Tokenizer, boundary: str | None = None) -> Delimite
 
 
 def split_corpus(corpus: Corpus, reader: Reader, wanted: int, most: float) -> tuple[list[str], list[str]]:
-    """Return all texts of a corpus, and those of them to measure on.
+    """All texts of a corpus, and those of them to measure on.
 
-    These are a hundredth, and of a small corpus about ``wanted``, at most a share of ``most``.
+    A hundredth is held out, or of a small corpus about ``wanted`` documents, at most a share of ``most``.
     """
     documents = [(document.id, document.text) for document in reader(corpus)]
     share = max(_SHARE, min(most, wanted / max(1, len(documents))))
     return [text for _, text in documents], [text for name, text in documents if in_valid(name, share)]
 
 
-def prepare(
+def prepare_text(
     work: Path,
     sources: Mapping[str, TrainingCorpus],
     tokenizer: Tokenizer,
@@ -119,10 +117,10 @@ def prepare(
     progress: Progress,
     reader: Reader = iter,
 ) -> None:
-    """Read and encode the text of a run into ``work``, unless it is there. Holds all corpora in memory.
+    """Read and encode the text of a training into ``work``, unless it exists. Holds all corpora in memory.
 
-    A corpus without a text to measure on gives whole documents, ``options.valid_tokens`` of them and a few more. Its
-    part of ``options.text_tokens`` comes from documents in an order of the seed's; less where it has less.
+    A corpus without text to measure on gives whole documents until they have ``options.valid_tokens``. Its share of
+    ``options.text_tokens`` comes from documents in an order that the seed decides.
 
     Raises:
         CorpusError: There is no text to train or to measure on.
@@ -179,8 +177,8 @@ def prepare(
     write_json(work / "text.json", {"inputs": facts, "held_out": held_out})
 
 
-def load(work: Path) -> TrainingText:
-    """Read what `prepare` wrote; the stream stays on disk until it is looked at."""
+def load_text(work: Path) -> TrainingText:
+    """The text that `prepare_text` wrote; the stream is mapped from the disk."""
     found = read_json(work / "text.json")
     held_out = {
         name: HeldOut(tuple(np.array(ids, dtype=np.int32) for ids in kept["documents"]), kept["bytes"])
@@ -190,15 +188,15 @@ def load(work: Path) -> TrainingText:
 
 
 class Feed:
-    """Rows of tokens for every step of a run, as a function of the seed and the step's number alone.
+    """Rows of tokens for every step of a training, as a function of the seed and the step's number alone.
 
-    Rows of the first two thirds of the steps are half as long as the others. Attention is dear, and a model learns the
-    nearest words first. They are drawn from the first two thirds of the text, the long ones from the rest. Both are in
-    random order and from a random place on. So no text is seen twice before all of its part has been.
+    Rows of the first two thirds of the steps are half as long as the others, because attention is expensive and a model
+    learns the nearest words first. They come from the first two thirds of the text, the long ones from the rest, each
+    in random order. So no text is seen twice before all of its part has been seen.
     """
 
     def __init__(self, stream: NDArray[np.int32], options: TrainOptions) -> None:
-        """Lay out the text, int32 ``[tokens]``.
+        """Divide the text, int32 ``[tokens]``.
 
         Raises:
             CorpusError: It is too short for a step.
@@ -213,7 +211,7 @@ class Feed:
             )
 
     def rows(self, step: int) -> NDArray[np.int32]:
-        """Return the rows of a step (from 0), ``[rows, length + 1]``: each token but the last predicts the next."""
+        """The rows of a step (from 0), ``[rows, length + 1]``: each token but the last predicts the next."""
         number = int(step >= self._short_steps)
         stream, length = self._parts[number]
         rows, there = self._step_tokens // length, _rows_in(stream, length)
@@ -223,13 +221,13 @@ class Feed:
 
 
 def _rows_in(stream: NDArray[np.int32], length: int) -> int:
-    """Return how many rows a part of the text has, from any place on."""
+    """Number of rows in a part of the text, wherever the first one begins."""
     return len(stream) // length - 1
 
 
 @lru_cache(maxsize=1)
 def _starts(rows: int, length: int, *seed: int) -> NDArray[np.int64]:
-    """Return where the rows of a part begin, in the order of one round through it."""
+    """Where the rows of a part begin, in the order of one round through it."""
     rng = np.random.default_rng(seed)
     first = rng.integers(length)
     return first + length * rng.permutation(rows)

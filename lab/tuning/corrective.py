@@ -5,55 +5,50 @@ Algorithm 1) weighs the gradient of a task by its excess over the best one,
 
     (1/m) sum_T (D_T - D_min) grad D_T,
 
-which is the gradient of (1/m) sum_T (D_T - c)^2 / 2 with c = D_min held constant. The best task gets no weight, so
-nothing raises its divergence on purpose; ties are no matter. D_T is the cross-entropy there. It contains the target's
-own entropy, by which languages differ whatever the draft does. With KL in its place (``--weigh-by kl``) the gradients
-are the same, and the weights are those of the draft's own errors.
+which is the gradient of (1/m) sum_T (D_T - c)^2 / 2 with c = D_min held constant. The best task has no weight. In the
+paper D_T is the cross-entropy, which contains the target's own entropy; that differs between languages and does not
+depend on the draft. With KL instead (``--weigh-by kl``) the gradients are the same, but the weights are those of the
+draft's own errors.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from mlx.utils import tree_map
 
-Objective = Literal["mean", "s-cdf"]
+from spectool.lab.tuning.options import Objective
 
 
 def unfairness(divergences: Sequence[float]) -> float:
-    """Return U = (1/m) sum (D_T - D_min)^2 (Definition 1), in nats squared."""
+    """U = (1/m) sum (D_T - D_min)^2 (Definition 1), in nats squared."""
     best = min(divergences)
     return sum((divergence - best) ** 2 for divergence in divergences) / len(divergences)
 
 
-def weights(divergences: Sequence[float], objective: Objective, normalize: bool = False) -> list[float]:
-    """Return what each task's gradient is multiplied by: 1/m, or with ``s-cdf`` (D_T - D_min)/m, in nats.
-
-    ``normalize`` scales the weights to sum to 1; all 0 stay so.
-    """
+def task_weights(divergences: Sequence[float], objective: Objective) -> list[float]:
+    """The factor of each task's gradient: 1/m, or with ``s-cdf`` (D_T - D_min)/m, in nats."""
     best, m = min(divergences), len(divergences)
-    found = [1 / m if objective == "mean" else (divergence - best) / m for divergence in divergences]
-    total = sum(found)
-    return [weight / total for weight in found] if normalize and total else found
+    return [1 / m if objective == "mean" else (divergence - best) / m for divergence in divergences]
 
 
 class GradientSum:
-    """The weighted sum of the tasks' gradients, task by task, in the memory of two gradients.
+    """The weighted sum of the tasks' gradients, collected task by task in the memory of two gradients.
 
-    The best divergence is known only at the end. Kept are sum (D_T - c) g_T for the least D_T so far, c, and sum g_T,
-    by which the first grows when c falls. There are only positive weights, and nothing cancels.
+    The best divergence is known only at the end, so it keeps sum (D_T - c) g_T for the smallest D_T so far, c, and
+    sum g_T. When c falls, it adds the difference times the latter. All weights are positive, so nothing cancels.
 
     Attributes:
         divergences: D_T of the tasks so far, nats.
     """
 
-    def __init__(self, objective: Objective, normalize: bool = False) -> None:
-        self._objective, self._normalize = objective, normalize
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
         self.divergences: list[float] = []
         self._plain: Any = None  # sum g_T
         self._excess: Any = None  # sum (D_T - c) g_T
 
     def add(self, divergence: float, gradient: Any) -> None:
-        """Add a task: its D_T, nats, and the gradient of that, a tree of arrays."""
+        """Add a task: its D_T in nats, and the gradient of D_T, a tree of arrays."""
         best = min(self.divergences, default=divergence)
         self.divergences.append(divergence)
         if self._objective == "s-cdf":
@@ -66,8 +61,6 @@ class GradientSum:
         self._plain = gradient if self._plain is None else tree_map(lambda a, b: a + b, self._plain, gradient)
 
     def total(self) -> Any:
-        """Return the sum of the gradients by `weights`."""
+        """The sum of the gradients by `task_weights`."""
         scale = 1 / len(self.divergences)
-        if self._normalize and (sum_of := sum(weights(self.divergences, self._objective))):
-            scale /= sum_of
         return tree_map(lambda g: g * scale, self._plain if self._objective == "mean" else self._excess)

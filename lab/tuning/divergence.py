@@ -1,7 +1,7 @@
-"""How a draft and a target are compared, and how far they are apart: cross-entropies, KL, and acceptance.
+"""How a draft and a target are compared, and how far apart they are: cross-entropy, KL, and acceptance.
 
-D_T is the mean over places of -sum_x p(x|s) log q(x|s), nats. Without the target's distribution, the tokens
-of a text stand for it: what the corpus or the target itself went on with.
+D_T is the mean over places of -sum_x p(x|s) log q(x|s), in nats. A draft that learns text, and not the target's
+distribution, takes the next token of the text for p.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ import numpy as np
 from mlx.nn.layers.activations import log_softmax
 from numpy.typing import NDArray
 
+from spectool import SpectoolError
 from spectool.artifacts.alignment import NONE, Alignment
 from spectool.artifacts.default_paths import find_artifact
 from spectool.lab.tuning.examples import Batch, Example, batch_of
@@ -23,18 +24,18 @@ from spectool.tokenization import Tokenizer
 
 GAMMA = 5
 ROWS = 32  # in a pass
-_CUTS = (1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the longest row: where drafts begin
+_CUTS = (1 / 8, 1 / 4, 1 / 2, 3 / 4)  # where drafts begin, as shares of the longest row
 
 
 class Pairing(NamedTuple):
-    """Ids of the draft and the ids of the target that are the same.
+    """Ids of the draft and the same ids of the target.
 
-    With one vocabulary, all ids. With two, those that an alignment pairs, one with one, both distributions renormalised
-    over them.
+    With one vocabulary these are all ids. With two, these are the ids that an alignment pairs one to one, and both
+    distributions are renormalised over them.
     """
 
     size: int  # number of pairs
-    # ids of the draft, ``[size]``; None where all ids below ``size`` are themselves on both sides
+    # ids of the draft, ``[size]``; None where ids below ``size`` are the same on both sides
     draft: mx.array | None = None
     target: mx.array | None = None  # their counterparts, ``[size]``; None likewise
 
@@ -44,11 +45,11 @@ class Pairing(NamedTuple):
         return self.draft is None
 
     def of_draft(self, logits: mx.array) -> mx.array:
-        """Return the draft's log-probabilities ``[…, size]`` over the pairs, float32."""
+        """The draft's log-probabilities over the pairs, float32 ``[…, size]``."""
         return self._log_softmax(logits, self.draft)
 
     def of_target(self, logits: mx.array) -> mx.array:
-        """Return the target's, in the same order."""
+        """The target's log-probabilities, in the same order."""
         return self._log_softmax(logits, self.target)
 
     def _log_softmax(self, logits: mx.array, ids: mx.array | None) -> mx.array:
@@ -56,23 +57,26 @@ class Pairing(NamedTuple):
         return found
 
 
-def pairing_of(draft: Tokenizer, target: Tokenizer, alignment: Path | None) -> Pairing | None:
-    """Return how two models are compared; None where only text can go from one to the other.
-
-    An ``alignment`` of the two is asked where their ids differ.
+def pairing_of(draft: Tokenizer, target: Tokenizer, alignment: Path | None) -> Pairing:
+    """How two models are compared: by id, or through their alignment where their vocabularies differ.
 
     Raises:
+        SpectoolError: The vocabularies differ, and there is no alignment.
         ArtifactError: The alignment is damaged or of other tokenizers.
     """
     if has_same_vocabulary(draft.vocabulary, target.vocabulary):
         return Pairing(min(draft.size, target.size))
     if alignment is None:
-        return None
+        raise SpectoolError(
+            f"{draft.name}: has another vocabulary than {target.name}, so their probabilities can only be compared "
+            f"through an alignment. Make one (spectool align --draft {draft.name} --target {target.name} -o X.align) "
+            "and give --alignment X.align"
+        )
     opened = Alignment(find_artifact(alignment, ".align"))
     opened.require(draft, target)
     counterpart, back = np.array(opened.draft.counterpart), np.array(opened.target.counterpart)
     counterpart[list(draft.specials)] = NONE
-    # A byte-fallback token spells what an ordinary one does and is never written: only ids that are each other's count.
+    # A byte-fallback token has the bytes of an ordinary one but is never written, so both ids must name each other.
     shared = np.flatnonzero((counterpart != NONE) & (back[counterpart] == np.arange(len(counterpart))))
     return Pairing(len(shared), mx.array(shared.astype(np.int32)), mx.array(counterpart[shared]))
 
@@ -81,17 +85,17 @@ class Divergence(NamedTuple):
     """How far a draft is from a target on some text."""
 
     cross_entropy: float  # D_T, nats per place
-    kl: float | None  # KL(p || q), nats per place; None where p is not known
+    kl: float  # KL(p || q), nats per place
     # alpha_T, the mean of sum_x min(p(x), q(x)): the share of tokens drawn from q that rejection sampling accepts
-    # (Leviathan et al. 2023, Theorem 3.5); None likewise
-    acceptance: float | None
+    # (Leviathan et al. 2023, Theorem 3.5)
+    acceptance: float
     places: int  # places that were measured
 
 
 def cross_entropy(model: Any, batch: Batch, pairing: Pairing | None = None, log_p: mx.array | None = None) -> mx.array:
-    """Return the mean of -sum_x p(x) log q(x) at a batch's places, nats.
+    """The mean of -sum_x p(x) log q(x) at a batch's places, nats.
 
-    With a pairing, ``log_p`` is of `log_p_of`; without one, the next tokens stand for p.
+    ``log_p`` comes from `log_p_of`; without it and a pairing, the next tokens of the draft's rows stand for p.
     """
     if pairing is not None and log_p is not None:
         return mx.mean(crossed(log_p, log_q_of(model, pairing, batch)))
@@ -101,66 +105,59 @@ def cross_entropy(model: Any, batch: Batch, pairing: Pairing | None = None, log_
 
 
 def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
-    """Return the target's log-probabilities at the places of a batch, ``[places, size]``; no gradient goes there."""
+    """The target's log-probabilities at the places of a batch, ``[places, size]``, without a gradient."""
     return mx.stop_gradient(pairing.of_target(target(mx.array(batch.target))[mx.array(batch.rows), mx.array(batch.at)]))
 
 
 def crossed(log_p: mx.array, log_q: mx.array) -> mx.array:
-    """Return -sum_x p(x) log q(x), nats ``[places]``."""
+    """The cross-entropy -sum_x p(x) log q(x) of each place, nats ``[places]``."""
     return -mx.sum(mx.exp(log_p) * log_q, axis=-1)
 
 
 def log_q_of(draft: Any, pairing: Pairing, batch: Batch) -> mx.array:
-    """Return the draft's log-probabilities there, ``[places, size]``."""
+    """The draft's log-probabilities at the same places, ``[places, size]``."""
     return pairing.of_draft(draft(mx.array(batch.draft)[:, :-1])[mx.array(batch.rows), mx.array(batch.places)])
 
 
 def place_by_place(log_p: mx.array, log_q: mx.array) -> mx.array:
-    """Return what `measure` means over places: cross-entropy, entropy of p (nats), sum_x min(p(x), q(x)).
-
-    From log-probabilities of target and draft, ``[places, size]``, to float32 ``[3, places]``.
-    """
+    """Cross-entropy, entropy of p (both nats), and sum_x min(p(x), q(x)) of each place, float32 ``[3, places]``."""
     overlap = mx.sum(mx.exp(mx.minimum(log_p, log_q)), axis=-1)
     return mx.stack([crossed(log_p, log_q), crossed(log_p, log_p), overlap])
 
 
-def measure(draft: Any, target: Any, pairing: Pairing | None, examples: Sequence[Example], rows: int) -> Divergence:
-    """Measure a draft on examples, so many ``rows`` at once; without a pairing, on the tokens of the draft's rows."""
+def measure_divergence(draft: Any, target: Any, pairing: Pairing, examples: Sequence[Example], rows: int) -> Divergence:
+    """Measure a draft on examples, in batches of ``rows``."""
     sums, total = np.zeros(3), 0
     for first in range(0, len(examples), rows):
-        batch = batch_of(examples[first : first + rows], pairing is not None)
+        batch = batch_of(examples[first : first + rows], paired=True)
         number = len(batch.rows)
         if not number:
             continue
-        if pairing is None:
-            means = mx.stack([cross_entropy(draft, batch), mx.array(0.0), mx.array(0.0)])
-        else:
-            found = place_by_place(log_p_of(target, pairing, batch), log_q_of(draft, pairing, batch))
-            means = mx.mean(found, axis=1)
-        sums += number * np.array(means, dtype=np.float64)
+        found = place_by_place(log_p_of(target, pairing, batch), log_q_of(draft, pairing, batch))
+        sums += number * np.array(mx.mean(found, axis=1), dtype=np.float64)
         total += number
     nats, entropy, overlap = (sums / total).tolist()
-    return Divergence(nats, None, None, total) if pairing is None else Divergence(nats, nats - entropy, overlap, total)
+    return Divergence(nats, nats - entropy, overlap, total)
 
 
 def beginnings(rows: Sequence[NDArray[np.int32]], longest: int) -> list[NDArray[np.int32]]:
-    """Return beginnings of rows, those of one length together, int32 ``[rows, length]`` each."""
+    """Beginnings of rows, grouped by length, int32 ``[rows, length]`` each."""
     lengths = sorted({max(1, round(cut * longest)) for cut in _CUTS})
     groups = [[row[:length] for row in rows if len(row) >= length] for length in lengths]
     return [np.stack(group) for group in groups if group]
 
 
-def acceptance(
+def acceptance_proxy(
     draft: Any, target: Any, pairing: Pairing, prompts: Sequence[NDArray[np.int32]], seed: Sequence[int]
 ) -> float:
-    """Return the acceptance proxy of s-CDF's authors (appendix D.1): accepted over drafted tokens.
+    """The acceptance proxy of s-CDF's authors (appendix D.1): accepted over drafted tokens.
 
-    From the beginnings of held-out rows the draft continues greedily for gamma tokens. The target scores the same
-    places in one pass, and a token is accepted while u < min(1, p/q). It is no acceptance rate of a decoding. A draft
-    that is sure of nothing has a small q, so that p/q is large. It can do better by this the less it knows. `measure`
+    The draft continues the beginnings of held-out rows greedily for gamma tokens. The target scores the same places in
+    one pass, and a token is accepted while u < min(1, p/q). That is not the acceptance rate of any decoding: where a
+    draft knows nothing, q is small and p/q is large, so it may score better the less it knows. `measure_divergence`
     gives the rate of rejection sampling itself.
 
-    Draft and target have the same vocabulary, the prompts are from `beginnings`, and one seed tosses the same coins.
+    Draft and target must have one vocabulary; the prompts are from `beginnings`.
     """
     rng = np.random.default_rng(list(seed))
     accepted = drafted = 0
@@ -175,7 +172,7 @@ def acceptance(
 
 
 def _ratios(draft: Any, target: Any, pairing: Pairing, prompt: mx.array) -> mx.array:
-    """Return p/q of the draft's own best tokens, ``[rows, gamma]``."""
+    """The ratios p/q of the draft's own best tokens, ``[rows, gamma]``."""
     cache = _prompted(draft, prompt)
     feed, tokens, chosen = prompt[:, -1:], [], []
     for _ in range(GAMMA):
@@ -190,7 +187,7 @@ def _ratios(draft: Any, target: Any, pairing: Pairing, prompt: mx.array) -> mx.a
 
 
 def _prompted(model: Any, prompt: mx.array) -> list[Any]:
-    """Return a cache of ``prompt`` without its last token; the logits there are never computed."""
+    """A cache of ``prompt`` without its last token."""
     cache: list[Any] = make_prompt_cache(model)
     if prompt.shape[1] > 1:
         model(prompt[:, :-1], cache=cache)

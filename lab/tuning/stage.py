@@ -1,7 +1,7 @@
-"""The stage behind ``spectool tune-draft``: a draft model in, one that fits the target better out.
+"""The stage behind ``spectool lab tune-draft``: a draft model in, one that fits the target better out.
 
-The text of every task becomes rows (`tasks`), and steps are taken on a mini-batch of each (`corrective`). The draft is
-measured against the target at intervals (`divergence`). The target is only asked.
+The text of each task becomes rows (`tasks`), and a step learns a mini-batch of each task (`corrective`). At intervals
+the draft is measured against the target (`divergence`), which never changes.
 """
 
 from collections import Counter
@@ -17,31 +17,31 @@ from spectool.artifacts.resumable import working
 from spectool.build.corpus_reading import Progress, Reader
 from spectool.corpora import Corpus
 from spectool.lab.training.curves import CURVE, Point
-from spectool.lab.training.run import CHECKPOINT, Run, finished
+from spectool.lab.training.run import CHECKPOINT, TrainingRun, finished_training
 from spectool.lab.tuning.corrective import GradientSum
 from spectool.lab.tuning.divergence import (
     Pairing,
-    acceptance,
+    acceptance_proxy,
     beginnings,
     cross_entropy,
     crossed,
     log_p_of,
-    measure,
+    measure_divergence,
     pairing_of,
 )
-from spectool.lab.tuning.examples import batch_of, drawn
-from spectool.lab.tuning.options import TuneOptions, check
+from spectool.lab.tuning.examples import batch_of, examples_of_step
+from spectool.lab.tuning.options import TuneOptions, check_tuning
 from spectool.lab.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint, points_of
-from spectool.lab.tuning.tasks import KEPT, Maker, Task, load_tasks, prepare
-from spectool.lab.tuning.tuned_model import Opened, Trainable
+from spectool.lab.tuning.tasks import Task, load_tasks, prepare_tasks
+from spectool.lab.tuning.tuned_model import OpenedModel, Trainable
 from spectool.runtime.mlx_lm_compat import mlx_lm
 
 _VERSION = 7  # of how arguments make a model
 
 
-def tune_draft(
-    draft: Opened,
-    target: Opened,
+def tune(
+    draft: OpenedModel,
+    target: OpenedModel,
     corpora: dict[str, Corpus],
     out: Path,
     options: TuneOptions,
@@ -52,16 +52,16 @@ def tune_draft(
 ) -> dict[str, Any]:
     """Tune a draft towards a target and write it to ``out``, which `mlx_lm.load` opens.
 
-    The same call resumes one that was killed, as with `train_draft`. The target is never changed.
+    The same call resumes a tuning that was killed, as with `train`.
 
     Args:
         draft: The draft; its weights are changed in memory.
-        target: The target.
+        target: The target; it is not changed.
         corpora: Text by task.
-        out: Directory of the model, made in one step when all is done. Until then the work lies beside it.
-        options: See `TuneOptions`.
-        progress: Called with a phrase when something begins.
-        alignment: Alignment of the two tokenizers, if they have different ids.
+        out: Directory of the model, written atomically at the end. Until then the work is kept next to it.
+        options: How to tune.
+        progress: Called at the start of each step of the work with a short description.
+        alignment: Alignment of the two tokenizers, needed if they have different vocabularies.
         reader: Iterates over a corpus.
         reading: How the corpora are read, for the record.
 
@@ -69,12 +69,11 @@ def tune_draft(
         The record that is also written to ``out/training.json``.
 
     Raises:
-        SpectoolError: Options do not fit together, or the text is too short. Or another training runs in the same
-            place, or a divergence is no number any more.
-        KeyboardInterrupt: Ctrl-C; the step is finished and a checkpoint written before.
+        SpectoolError: Options do not fit together, the text is too short, another training runs in the same place, or
+            the loss is not a number any more.
     """
+    check_tuning(len(corpora), options)
     pairing = pairing_of(draft.tokenizer, target.tokenizer, alignment)
-    check(draft.name, target.name, len(corpora), pairing is not None, options)
     key = options.key(
         command="tune-draft",
         draft=draft.identity,
@@ -85,47 +84,47 @@ def tune_draft(
         reading=reading or {},
         version=_VERSION,
     )
-    record = finished(out, key, progress)
+    record = finished_training(out, key, progress)
     if record is not None:
         return record
     target.model.freeze()
     target.model.eval()
-    with working(out, key, what="training", keep=(CHECKPOINT, KEPT), begin_anew=False) as work:
-        maker = Maker(draft.tokenizer, target, pairing, options, work)
-        prepare(maker, corpora, progress, reader)
-        run = _Tuning(draft, maker, progress)
+    with working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) as work:
+        prepare_tasks(work, draft.tokenizer, target.tokenizer, corpora, options, progress, reader)
+        run = _Tuning(draft, target.model, pairing, options, work, progress)
         run.train()
         return run.write(key, out)
 
 
-class _Tuning(Run[TuneOptions]):
+class _Tuning(TrainingRun[TuneOptions]):
     title = "tuning"
     tables = MappingProxyType({CURVE: Point, TASKS: TaskPoint, STEPS: StepPoint})
 
-    def __init__(self, draft: Opened, maker: Maker, progress: Progress) -> None:
-        options, self._draft = maker.options, maker.draft
-        self._target, self._pairing = maker.target.model, maker.pairing
-        self._tasks = load_tasks(maker.work)
-        self._trainable = Trainable(draft, options.lora, options.seed)
+    def __init__(
+        self, draft: OpenedModel, target: Any, pairing: Pairing, options: TuneOptions, work: Path, progress: Progress
+    ) -> None:
+        self._draft, self._target, self._pairing = draft.tokenizer, target, pairing
+        self._tasks = load_tasks(work)
+        self._trainable = Trainable(draft)
         if self._trainable.unpacked:
-            progress(f"{draft.name}: quantized; all of it is tuned and stored unpacked (--lora keeps it so)")
+            progress(f"{draft.name}: quantized; it is dequantized, tuned, and stored so")
         for task in self._tasks:
-            progress(f"{task.name}: {_said(task.facts, maker.pairing)}")
-        super().__init__(maker.work, self._trainable.model, options, options.rate, progress)
+            progress(f"{task.name}: {_described(task.facts, pairing)}")
+        super().__init__(work, self._trainable.model, options, options.rate, progress)
         if not self.rows[TASKS]:
             progress("measuring the draft as it is")
             self.measure(0)
 
-    def step(self, step: int, stop: bool) -> tuple[float, int, bool]:
+    def step(self, step: int) -> tuple[float, int]:
         """Take a step; the loss is the mean D_T of the tasks' mini-batches before it."""
         options = self._options
         pairing = self._pairing if options.on == "distribution" else None
-        gradients, losses, places = GradientSum(options.objective, options.normalize), list[float](), 0
+        gradients, losses, places = GradientSum(options.objective), list[float](), 0
         for number, task in enumerate(self._tasks):
-            chosen = drawn(step, len(task.train), options.batch, [options.seed, number])
+            chosen = examples_of_step(step, len(task.train), options.batch, [options.seed, number])
             batch = batch_of([task.train[place] for place in chosen], pairing is not None)
             log_p = None if pairing is None else log_p_of(self._target, pairing, batch)
-            entropy: Any = mx.array(0.0)  # what D_T is more than KL
+            entropy: Any = mx.array(0.0)  # D_T - KL
             if log_p is not None and options.weigh_by == "kl":
                 entropy = mx.mean(crossed(log_p, log_p))
             loss, gradient = value_and_grad(self._model, partial(cross_entropy, self._model, batch, pairing, log_p))()
@@ -140,7 +139,7 @@ class _Tuning(Run[TuneOptions]):
         ]
         self.update(gradients.total())
         mx.eval(self._model.parameters(), self._optimizer.state)
-        return sum(losses) / len(losses), places, stop
+        return sum(losses) / len(losses), places
 
     def measure(self, step: int) -> tuple[float | None, str]:
         measured = self._measured(self._model, step)
@@ -161,29 +160,30 @@ class _Tuning(Run[TuneOptions]):
         }
 
     def draw(self, folder: Path) -> None:
-        from spectool.lab.training.plots import plot_tasks
+        from spectool.lab.training.plots import task_plot
 
-        plot_tasks(self.rows[TASKS], folder)
+        (folder / "tasks.svg").write_text(task_plot(self.rows[TASKS]), encoding="utf-8")
 
     def _measured(self, model: Any, step: int) -> list[TaskPoint]:
-        found = [measure(model, self._target, self._pairing, task.valid, self._options.batch) for task in self._tasks]
+        asked = self._target, self._pairing
+        found = [measure_divergence(model, *asked, task.valid, self._options.batch) for task in self._tasks]
         proxies = [self._proxy(model, task, number) for number, task in enumerate(self._tasks)]
         return points_of(step, [task.name for task in self._tasks], found, proxies)
 
     def _proxy(self, model: Any, task: Task, number: int) -> float | None:
-        if self._pairing is None or not self._pairing.same_vocabulary:
+        if not self._pairing.same_vocabulary:
             return None
         prompts = beginnings([example.draft for example in task.valid], self._options.length)
         seed = [self._options.seed, number]
-        return acceptance(model, self._target, self._pairing, prompts, seed) if prompts else None
+        return acceptance_proxy(model, self._target, self._pairing, prompts, seed) if prompts else None
 
 
-def _said(facts: dict[str, Any], pairing: Pairing | None) -> str:
-    """Return what is known of a task's rows, in words."""
+def _described(facts: dict[str, Any], pairing: Pairing) -> str:
+    """What is known of a task's rows, in words."""
     text, share = f"{facts['rows']:,} rows, {facts['valid_rows']:,} to measure on", facts["compared"]
     if facts["left_out"]:
         text += f", {facts['left_out']:,} left out (too short, or not spelled by both tokenizers)"
-    if pairing is not None and share is not None and share < 1:
+    if share < 1:
         text += (
             f"; draft and target are compared at {share:.1%} of the draft's places, over {pairing.size:,} shared ids"
         )

@@ -1,8 +1,7 @@
-"""``spectool fairness`` from models and text to a page, on the demo models."""
+"""``spectool lab fairness`` from models and text to a page, on the demo models."""
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,23 +11,20 @@ import pytest
 from click.testing import CliRunner, Result
 from scipy import stats
 
-from spectool import ArtifactError
+from spectool.artifacts.manifest import read_manifest, verify_files
 from spectool.artifacts.resumable import work_path
 from spectool.cli import main
-from spectool.lab.fairness.formulas import least_by_divergence, speedup
+from spectool.lab.fairness.formulas import expected_speedup, least_by_divergence
 from spectool.lab.fairness.measuring import Measurement
-from spectool.lab.fairness.saved import Fairness
 from spectool.lab.tuning.corrective import unfairness
 from spectool.runtime.demo_models import demo_path
-
-pytestmark = pytest.mark.system
 
 TARGET, DRAFT = demo_path("target"), demo_path("draft")
 SMALL = ["--rows", "6", "--length", "24"]
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["fairness", "--target", str(TARGET), *SMALL, *map(str, arguments)])
+    return CliRunner().invoke(main, ["lab", "fairness", "--target", str(TARGET), *SMALL, *map(str, arguments)])
 
 
 def tasks(work: Path) -> list[object]:
@@ -59,7 +55,9 @@ def test_figures_agree_with_each_other(measured: tuple[Path, dict[str, Any]]) ->
         assert all(at["by_temperature"].keys() == {"0", "2"} for at in by_task.values())
         assert draft["unfairness"] == pytest.approx(unfairness([at["cross_entropy"] for at in by_task.values()]))
         for at in by_task.values():
-            assert at["speedup"] == pytest.approx(speedup(at["acceptance"], 4, cost)) and at["speedup_error"] > 0
+            assert (
+                at["speedup"] == pytest.approx(expected_speedup(at["acceptance"], 4, cost)) and at["speedup_error"] > 0
+            )
             assert at["speedup_by_place"] >= at["speedup"] - 1e-9
             assert abs(at["acceptance"] - (1 - at["draft_misfit"])) <= at["target_misfit"] + 1e-6
             assert all(bound["speedup"] <= at["speedup"] + 1e-6 for bound in at["bounds"].values())
@@ -73,15 +71,18 @@ def test_figures_agree_with_each_other(measured: tuple[Path, dict[str, Any]]) ->
     assert figures["fertility"]["tokenizers"].keys() == {"target", "other"}, "one for each different tokenizer"
 
 
+def figures_of(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "fairness.json").read_text(encoding="utf-8"))
+    return found
+
+
 def test_the_artifact(measured: tuple[Path, dict[str, Any]]) -> None:
     out, figures = measured
-    opened = Fairness(out)
-    assert {"path": str(out), **opened.figures} == figures
-    verified = CliRunner().invoke(main, ["verify", str(out)])
-    assert verified.exit_code == 0 and "spectool-fairness 1" in verified.output
-    inspected = CliRunner().invoke(main, ["inspect", str(out)])
-    assert inspected.exit_code == 0 and figures["verdict"]["sentence"] in inspected.output
-    assert re.search(r"draft small +pl \d\.\d\d \(\d+\.\d%\), uk", inspected.output)
+    assert {"path": str(out), **figures_of(out)} == figures
+    manifest = read_manifest(out)
+    verify_files(out, manifest)
+    assert (manifest.format, manifest.version) == ("spectool-fairness", 1)
+    assert manifest.statistics["verdict"] == figures["verdict"]["sentence"]
 
 
 def test_the_page(measured: tuple[Path, dict[str, Any]]) -> None:
@@ -100,7 +101,7 @@ def test_the_same_call_gives_the_same_bytes(work: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         result = run("--draft", DRAFT, "--task", f"uk={work / 'uk.txt'}", "-o", tmp_path / name)
         assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[-1] == Fairness(tmp_path / "b").figures["verdict"]["sentence"]
+    assert result.stdout.splitlines()[-1] == figures_of(tmp_path / "b")["verdict"]["sentence"]
     for file in (tmp_path / "a").iterdir():
         assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file.name
     other = run("--draft", DRAFT, "--task", f"uk={work / 'uk.txt'}", "--seed", 1, "-o", tmp_path / "c")
@@ -111,14 +112,10 @@ def test_the_same_call_gives_the_same_bytes(work: Path, tmp_path: Path) -> None:
     assert (tmp_path / "a" / "fairness.json").read_bytes() == (tmp_path / "c" / "fairness.json").read_bytes()
 
 
-def test_without_an_alignment_on_text_alone(work: Path, tmp_path: Path) -> None:
-    result = run("--draft", work / "other", *tasks(work), "-o", tmp_path / "out", "--json")
-    assert result.exit_code == 0, result.output
-    draft = json.loads(result.stdout)["drafts"]["other"]
-    assert draft["compared"] == "text" and draft["unfairness"] is None
-    assert draft["tasks"]["uk"]["acceptance"] is None and draft["tasks"]["uk"]["bits_per_byte"] > 0
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "no alignment was given: on text alone" in page and "Speed is not known" in page
+def test_another_tokenizer_needs_an_alignment(work: Path, tmp_path: Path) -> None:
+    result = run("--draft", work / "other", *tasks(work), "-o", tmp_path / "out")
+    assert result.exit_code == 1 and f"spectool align --draft {work / 'other'}" in result.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_dictionary_of_the_text_itself_is_told(work: Path, tmp_path: Path) -> None:
@@ -157,6 +154,7 @@ def test_errors(arguments: list[str], code: int, said: str, work: Path, tmp_path
 
 def test_a_dictionary_of_another_tokenizer(work: Path, tmp_path: Path) -> None:
     other = [
+        "lab",
         "fairness",
         "--target",
         str(work / "other"),
@@ -167,18 +165,6 @@ def test_a_dictionary_of_another_tokenizer(work: Path, tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(main, [*other, "--task", "sample:uk", "-o", str(tmp_path / "out")])
     assert result.exit_code == 1 and "Rebuild it: spectool build-dict" in result.output
-
-
-def test_damage_is_found(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    out, _ = measured
-    damaged = tmp_path / "damaged"
-    shutil.copytree(out, damaged)
-    text = (damaged / "fairness.json").read_text(encoding="utf-8")
-    (damaged / "fairness.json").write_text(text.replace('"gamma": 4', '"gamma": 5'), encoding="utf-8")
-    with pytest.raises(ArtifactError, match=r"fairness\.json: SHA-256"):
-        _ = Fairness(damaged).figures
-    with pytest.raises(ArtifactError, match="SHA-256"):
-        Fairness(damaged).verify()
 
 
 def test_an_interruption_keeps_finished_tasks_and_the_same_command_goes_on(
@@ -203,13 +189,13 @@ def test_an_interruption_keeps_finished_tasks_and_the_same_command_goes_on(
     assert measured == ["pl", "uk", "uk"] and list(tmp_path.iterdir()) == [out]
     monkeypatch.undo()
     assert run("--draft", DRAFT, *tasks(work), "-o", tmp_path / "whole").exit_code == 0
-    assert Fairness(out).figures == Fairness(tmp_path / "whole").figures
+    assert figures_of(out) == figures_of(tmp_path / "whole")
 
 
 def test_help_is_light() -> None:
     code = (
         "import sys\nfrom spectool.cli import main\n"
-        "try:\n    main(['fairness', '--help'])\nexcept SystemExit as end:\n    assert not end.code\n"
+        "try:\n    main(['lab', 'fairness', '--help'])\nexcept SystemExit as end:\n    assert not end.code\n"
         "print('LOADED', *{name.partition('.')[0] for name in sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,9 +6,15 @@ import random
 import numpy as np
 import pytest
 
-from spectool.lab.fairness.formulas import least_by_divergence, least_by_fitness, ratio, slope, speedup
+from spectool.lab.fairness.formulas import (
+    committed_tokens,
+    expected_speedup,
+    least_by_divergence,
+    least_by_fitness,
+    ratio,
+    slope,
+)
 from spectool.lab.tuning.corrective import unfairness
-from spectool.runtime.draft_length.cost_model import geometric_tokens
 
 # "Disparate Impacts of Speculative Decoding", section 8.2: acceptance and D of GPT-2 and GPT-2-XL.
 PUBLISHED = {"en": (0.625, 0.47), "ja": (0.545, 1.08)}
@@ -38,10 +44,10 @@ def drawn(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def test_speedup_by_hand() -> None:
-    assert speedup(0.0, 4, 0.0) == 1
-    assert speedup(1.0, 4, 0.0) == 5
-    assert speedup(0.5, 2, 0.25) == pytest.approx(1.75 / 1.5)
-    assert speedup(0.8, 5, 0.1) == pytest.approx((1 - 0.8**6) / ((1 - 0.8) * (5 * 0.1 + 1)))
+    assert expected_speedup(0.0, 4, 0.0) == 1
+    assert expected_speedup(1.0, 4, 0.0) == 5
+    assert expected_speedup(0.5, 2, 0.25) == pytest.approx(1.75 / 1.5)
+    assert expected_speedup(0.8, 5, 0.1) == pytest.approx((1 - 0.8**6) / ((1 - 0.8) * (5 * 0.1 + 1)))
 
 
 @pytest.mark.parametrize(("acceptance", "gamma", "cost"), [(0.3, 1, 0.05), (0.625, 5, 0.1), (0.95, 8, 0.3)])
@@ -52,13 +58,13 @@ def test_speedup_by_simulation(acceptance: float, gamma: int, cost: float) -> No
     tokens = kept + 1
     found = tokens.mean() / (1 + gamma * cost)
     error = tokens.std() / math.sqrt(cycles) / (1 + gamma * cost)
-    assert speedup(acceptance, gamma, cost) == pytest.approx(found, abs=5 * error)
+    assert expected_speedup(acceptance, gamma, cost) == pytest.approx(found, abs=5 * error)
 
 
 def test_slope() -> None:
     for acceptance, gamma in ((0.2, 1), (0.5, 3), (0.9, 7)):
         step = 1e-6
-        rise = geometric_tokens(acceptance + step, gamma) - geometric_tokens(acceptance - step, gamma)
+        rise = committed_tokens(acceptance + step, gamma) - committed_tokens(acceptance - step, gamma)
         assert slope(acceptance, gamma) == pytest.approx(rise / (2 * step), rel=1e-6)
 
 
@@ -72,9 +78,9 @@ def test_the_bounds_hold() -> None:
         kl = (p * np.log(p / q)).sum(axis=1).mean()
         cross_entropy = -(p * np.log(q)).sum(axis=1).mean()
         r_q, r_p = (np.abs(u - d).sum(axis=1).mean() / 2 for d in (q, p))
-        by_place = float(np.mean([speedup(a, gamma, cost) for a in alpha]))
-        mean = speedup(alpha.mean(), gamma, cost)
-        by_kl, by_cross_entropy = (speedup(least_by_divergence(d), gamma, cost) for d in (kl, cross_entropy))
+        by_place = float(np.mean([expected_speedup(a, gamma, cost) for a in alpha]))
+        mean = expected_speedup(alpha.mean(), gamma, cost)
+        by_kl, by_cross_entropy = (expected_speedup(least_by_divergence(d), gamma, cost) for d in (kl, cross_entropy))
         assert by_place >= mean - 1e-9 and mean >= by_kl - 1e-6 and by_kl >= by_cross_entropy  # KL of 0 is rounded
         assert abs(alpha.mean() - (1 - r_q)) <= r_p + 1e-9
         assert alpha.mean() >= least_by_fitness(r_q, r_p) - 1e-9
@@ -129,7 +135,7 @@ def test_published_figures() -> None:
     assert least_by_divergence(0.47) == pytest.approx(0.515, abs=1e-3)
     assert least_by_divergence(1.08) == pytest.approx(0.265, abs=1e-3)
     assert unfairness([divergence for _, divergence in PUBLISHED.values()]) == pytest.approx((1.08 - 0.47) ** 2 / 2)
-    fast, slow = (speedup(acceptance, GAMMA, 0.0) for acceptance, _ in PUBLISHED.values())
+    fast, slow = (expected_speedup(acceptance, GAMMA, 0.0) for acceptance, _ in PUBLISHED.values())
     assert (fast, slow) == (pytest.approx(2.508, abs=1e-3), pytest.approx(2.140, abs=1e-3))
     assert 1 - slow / fast == pytest.approx(0.147, abs=1e-3)
 
@@ -140,13 +146,15 @@ def test_where_published_claims_do_not_hold() -> None:
     # prefixes, a task that is sometimes certain is faster than one of higher mean acceptance.
     uneven, even = [0.0, 1.0], [0.6, 0.6]
     assert np.mean(uneven) < np.mean(even)
-    assert np.mean([speedup(a, GAMMA, 0) for a in uneven]) > np.mean([speedup(a, GAMMA, 0) for a in even])
+    assert np.mean([expected_speedup(a, GAMMA, 0) for a in uneven]) > np.mean(
+        [expected_speedup(a, GAMMA, 0) for a in even]
+    )
     # After Definition 1: less unfairness "contracts the spread of the lower bounds". From 2 nats on there is none.
     spread = {d: abs(least_by_divergence(d[0]) - least_by_divergence(d[1])) for d in ((3.0, 4.0), (0.1, 0.9))}
     assert unfairness((0.1, 0.9)) < unfairness((3.0, 4.0)) and spread[0.1, 0.9] > spread[3.0, 4.0]
     # Theorem 1 takes f at 1 - sqrt(D / 2), which is below f's domain from D = 2 on. There f does not grow everywhere.
     # Without the bound at 0, a draft with D = 18 would be promised more than a pass commits at all.
-    assert geometric_tokens(1 - math.sqrt(18 / 2), 4) > 5
+    assert committed_tokens(1 - math.sqrt(18 / 2), 4) > 5
 
 
 def test_unfairness_by_hand() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spectool.lab.fairness.plots import draw_all
+from spectool.lab.fairness.page import fairness_plots
 
 NAMES = ("$5 or $6", "_hidden", "$\\frac{$", "plain")
 
@@ -25,7 +25,7 @@ def figures() -> dict[str, Any]:
 
 
 def test_names_are_drawn_as_they_are(figures: dict[str, Any]) -> None:
-    drawn = {name: unescape(svg) for name, svg in draw_all(figures).items()}
+    drawn = {name: unescape(svg) for name, svg in fairness_plots(figures).items()}
     for name in NAMES:
         assert drawn["speedup"].count(f"{name}</text>") == 2, "once as a task, once as a way to draft"
         for draft in NAMES[:2]:

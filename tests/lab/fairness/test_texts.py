@@ -7,7 +7,7 @@ import pytest
 
 from spectool import CorpusError
 from spectool.corpora import open_corpus
-from spectool.lab.fairness.texts import TaskText, fertility, read_text
+from spectool.lab.fairness.texts import TaskText, fertility_of, read_text
 from spectool.tests.lab.training.tiny_pair import tokenizer_of
 
 TARGET, OTHER = tokenizer_of("target"), tokenizer_of("other")
@@ -52,7 +52,7 @@ def test_text_that_nothing_spells_is_said(tmp_path: Path, work: Path) -> None:
 
 def test_fertility_by_hand(work: Path) -> None:
     pl, uk = text_of(work), text_of(work, name="uk.txt")
-    found = fertility({"target": TARGET, "other": OTHER}, {"pl": pl, "uk": uk}, None, False)
+    found = fertility_of({"target": TARGET, "other": OTHER}, {"pl": pl, "uk": uk}, None, False)
     for name, tokenizer in (("target", TARGET), ("other", OTHER)):
         rates = {}
         for task, text in (("pl", pl), ("uk", uk)):
@@ -63,7 +63,7 @@ def test_fertility_by_hand(work: Path) -> None:
         assert {t: at["tax"] for t, at in found["tokenizers"][name].items()} == pytest.approx(
             {task: rate / least for task, rate in rates.items()}
         )
-    named = fertility({"target": TARGET}, {"pl": pl, "uk": uk}, "uk", False)["tokenizers"]["target"]
+    named = fertility_of({"target": TARGET}, {"pl": pl, "uk": uk}, "uk", False)["tokenizers"]["target"]
     assert named["uk"]["tax"] == 1 and named["pl"]["tax"] != 1
 
 
@@ -76,10 +76,10 @@ def test_parallel_text_is_compared_by_content(tmp_path: Path) -> None:
         name: read_text(open_corpus(str(tmp_path / f"{name}.txt")), TARGET, [], iter, 4, 12, 5) for name in ("a", "b")
     }
     assert texts["b"].documents == tuple(f"{line} {line}" for line in texts["a"].documents)
-    found = fertility({"target": TARGET}, texts, "a", True)["tokenizers"]["target"]
+    found = fertility_of({"target": TARGET}, texts, "a", True)["tokenizers"]["target"]
     assert found["b"]["tax"] == found["b"]["tokens"] / found["a"]["tokens"] == pytest.approx(2, abs=0.05)
     assert found["b"]["fertility"] == pytest.approx(found["a"]["fertility"], rel=0.05)
     (tmp_path / "b.txt").write_text("\n".join(lines[:150]), encoding="utf-8")
     texts["b"] = read_text(open_corpus(str(tmp_path / "b.txt")), TARGET, [], iter, 4, 12, 5)
     with pytest.raises(CorpusError, match="--parallel: expected corpora of as many documents, got a 200, b 150"):
-        fertility({"target": TARGET}, texts, None, True)
+        fertility_of({"target": TARGET}, texts, None, True)

@@ -1,55 +1,23 @@
-"""Grids: the paper's, one's own, and what is said of a wrong one."""
+"""Grids: that of the paper, one's own, and errors in a file."""
 
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from spectool import SpectoolError
 from spectool.lab.sweep.grid import DictSpecAxes, Language, read_grid
-from spectool.lab.sweep.paper import paper_grid
 
 SMALLEST = '[tokenizers]\nt = "dir"\n[languages.uk]\nbuild = "a"\nreplay = "b"\n'
 
 
-@pytest.fixture
-def paper(tmp_path: Path) -> tuple[Path, Path]:
-    """Folders with what the paper's grid looks for."""
-    tokenizers, corpora = tmp_path / "tokenizers", tmp_path / "corpora"
-    for name in ("gemma-3", "mistral-7b-v0.1", "mistral-nemo", "qwen2.5", "llama-3.2", "gpt2"):
-        (tokenizers / name).mkdir(parents=True)
-    corpora.mkdir()
-    for name in ("uk.train.txt", "uk.valid.txt.zst", "crh.train.jsonl", "crh.valid.txt"):
-        (corpora / name).touch()
-    return tokenizers, corpora
-
-
-def test_the_papers_grid_has_1350_runs(paper: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    grid = paper_grid(*paper)
-    assert list(grid.tokenizers) == ["gemma-3", "mistral-7b-v0.1", "mistral-nemo", "qwen2.5", "llama-3.2"]
-    assert list(grid.languages) == ["uk", "crh-cyrl", "crh-latn"]
-    assert grid.languages["uk"].script is None
-    assert grid.languages["crh-cyrl"].replay == grid.languages["crh-latn"].replay == str(paper[1] / "crh.valid.txt")
-    assert (grid.languages["crh-cyrl"].script, grid.languages["crh-latn"].script) == ("cyrillic", "latin")
-    settings = [tuple(one.values()) for one in grid.methods["dictspec"].settings()]
-    assert len(grid.tokenizers) * len(grid.languages) * len(set(settings)) == 1350
-    assert (grid.num_draft_tokens, grid.replay_tokens) == ((8,), 0)
-    assert capsys.readouterr().err == "qwen2.5 stands in for Qwen 3.5, which has another vocabulary\n"
-
-
-def test_both_readings_double_it(paper: tuple[Path, Path]) -> None:
-    grid = paper_grid(*paper, readings=("whole", "path"))
-    assert len(list(grid.methods["dictspec"].settings())) == 180
-
-
-@pytest.mark.parametrize("missing", ["tokenizers/gemma-3", "corpora/crh.train.jsonl"])
-def test_what_the_papers_grid_lacks_is_named(paper: tuple[Path, Path], missing: str) -> None:
-    path = paper[0].parent / missing
-    if path.is_dir():
-        path.rmdir()
-    else:
-        path.unlink()
-    with pytest.raises(SpectoolError, match=r"gemma-3|crh\.train\.\*"):
-        paper_grid(*paper)
+def test_the_grid_of_the_paper_has_1350_runs_in_each_reading() -> None:
+    folder = files("spectool.lab") / "experiments"
+    grid = read_grid(Path(str(folder / "dictspec.toml")))
+    settings = list(grid.methods["dictspec"].settings())
+    assert len(settings) * len(grid.tokenizers) * len(grid.languages) == 2 * 1350
+    other = read_grid(Path(str(folder / "backoff.toml")))
+    assert (other.tokenizers, other.languages) == (grid.tokenizers, grid.languages)
 
 
 def test_what_a_file_leaves_out_is_as_in_the_paper(tmp_path: Path) -> None:
@@ -67,12 +35,12 @@ def test_everything_in_a_file(tmp_path: Path) -> None:
     path.write_text(
         "num_draft_tokens = [4, 8, 4]\nreplay_tokens = 100\n"
         + SMALLEST
-        + 'script = "latin"\nsplit_as = "fr"\ncounts = "c"\n[languages.en]\nreplay = "e"\n'
+        + 'script = "latin"\nsplit_as = "fr"\n[languages.en]\nreplay = "e"\n'
         + '[dictspec]\nreadings = ["path"]\norders = ["n1"]\nentries = [10, 5]\nmin_prob = [0, 0.5]\n'
     )
     grid = read_grid(path)
     assert grid.languages == {
-        "uk": Language(build="a", replay="b", counts="c", script="latin", split_as="fr"),
+        "uk": Language(build="a", replay="b", script="latin", split_as="fr"),
         "en": Language(replay="e"),
     }
     assert (grid.num_draft_tokens, grid.replay_tokens) == ((4, 8), 100)
@@ -106,10 +74,6 @@ def test_everything_in_a_file(tmp_path: Path) -> None:
         (SMALLEST + "[dictspec]\nmin_prob = [nan]\n", r"dictspec\.min_prob"),
         (SMALLEST + '[dictspec]\norders = ["n4"]\n', r"dictspec\.orders"),
         (SMALLEST + "[dictspec]\nreadings = []\n", r"dictspec\.readings"),
-        (
-            SMALLEST.replace("build", "counts") + "[backoff]\n",
-            r"languages\.uk\.build: expected a text for \[backoff\], got none",
-        ),
     ],
 )
 def test_a_wrong_file_is_told_where(tmp_path: Path, text: str, named: str) -> None:

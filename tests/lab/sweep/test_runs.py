@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from spectool import ArtifactError
-from spectool.lab.sweep.results import SCHEMA, Row, key, read_runs, write_runs
+from spectool.lab.sweep.results import SCHEMA, SweepRow, key, read_runs, write_runs
 
 
-def row(**columns: object) -> Row:
+def row(**columns: object) -> SweepRow:
     return {**dict.fromkeys(SCHEMA.names), **columns}
 
 

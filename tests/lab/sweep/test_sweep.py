@@ -1,4 +1,4 @@
-"""``spectool emulate --sweep``: equal to dictionaries built one by one, resumed after a kill, drawn again."""
+"""``spectool lab sweep``: equal to dictionaries built one by one, resumed after a kill, drawn again."""
 
 import fcntl
 import json
@@ -23,15 +23,13 @@ from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
 from spectool.lab.sweep.grid import BackoffAxes, DictSpecAxes, Grid, Language
-from spectool.lab.sweep.results import Row, read_runs
+from spectool.lab.sweep.results import SweepRow, read_runs
 from spectool.lab.sweep.runs import run_sweep
 from spectool.lab.sweep.text import script_of
 from spectool.measure.emulate import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization import Tokenizer, open_tokenizer
-
-pytestmark = pytest.mark.system
 
 TARGET = str(demo_path("target") / "tokenizer.json")
 OTHER = str(demo_path("other") / "tokenizer.json")
@@ -51,7 +49,7 @@ def grid_file(path: Path, **axes: object) -> Path:
 
 
 def sweep(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["emulate", "--sweep", *map(str, arguments)])
+    return CliRunner().invoke(main, ["lab", "sweep", *map(str, arguments)])
 
 
 def facts(*arguments: object) -> dict[str, Any]:
@@ -61,7 +59,7 @@ def facts(*arguments: object) -> dict[str, Any]:
     return found
 
 
-def timeless(path: Path) -> list[Row]:
+def timeless(path: Path) -> list[SweepRow]:
     """All runs, but for the time that they took."""
     return [{**row, "seconds": 0.0} for row in read_runs(path / "runs.parquet")]
 
@@ -207,7 +205,7 @@ def parts_of(out: Path) -> Iterator[Path]:
 
 def started(folder: Path, out: Path) -> subprocess.Popen[bytes]:
     """Start a sweep in a process group of its own, and wait until some of its groups are finished."""
-    command = [sys.executable, "-m", "spectool.cli", "emulate", "--sweep", folder / "grid.toml", "-o", out]
+    command = [sys.executable, "-m", "spectool.cli", "lab", "sweep", folder / "grid.toml", "-o", out]
     process = subprocess.Popen(
         [*map(str, command), "--workers", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
@@ -260,31 +258,8 @@ def test_a_sweep_asks_for_the_extra_before_it_measures(tmp_path: Path, monkeypat
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = sweep(tmp_path / "grid.toml", "-o", tmp_path / "out")
     assert result.exit_code == 1
-    assert "--sweep needs pandas, scipy, matplotlib" in result.stderr and "'spectool[report]'" in result.stderr
+    assert "lab sweep needs pandas, scipy, matplotlib" in result.stderr and "'spectool[lab]'" in result.stderr
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["grid.toml"], "-o DIR"),
-        (["paper", "-o", "out"], "--tokenizers DIR and --corpora DIR"),
-        (["grid.toml", "-o", "out", "--corpora", "."], "belong to --sweep paper"),
-        (["grid.toml", "-o", "out", "--history"], "leave out the options of other drafters"),
-        (["grid.toml", "-o", "out", "--corpus", "sample:pl"], "name them in the grid"),
-    ],
-)
-def test_options_that_do_not_go_together(arguments: list[str], told: str) -> None:
-    result = sweep(*arguments)
-    assert result.exit_code == 2
-    assert told in " ".join(result.stderr.split())
-
-
-def test_options_of_a_sweep_need_one() -> None:
-    result = CliRunner().invoke(main, ["emulate", "--history", "--corpus", "sample:pl", "--workers", "2"])
-    assert result.exit_code == 2
-    assert "belong to --sweep" in result.stderr
-    assert "--corpus C" in CliRunner().invoke(main, ["emulate", "--history"]).stderr
 
 
 def test_a_missing_corpus_is_said_before_any_work(tmp_path: Path) -> None:
@@ -302,22 +277,6 @@ def test_no_line_of_the_script_is_an_error(tmp_path: Path) -> None:
     result = sweep(grid, "-o", tmp_path / "out", "--workers", 1)
     assert result.exit_code == 1
     assert "sample:uk: expected lines in latin script, got none" in result.stderr
-
-
-def test_counts_of_a_stage_of_their_own(tmp_path: Path) -> None:
-    counts = tmp_path / "pl.counts"
-    counted = CliRunner().invoke(main, ["count", "--corpus", "sample:pl", "-o", str(counts)])
-    assert counted.exit_code == 0, counted.output
-    text = f'[tokenizers]\nt = "{TARGET}"\n[languages.pl]\nbuild = "sample:pl"\nreplay = "sample:uk"\n'
-    axes = '[dictspec]\norders = ["n12"]\nentries = [500]\nmin_prob = [0.2]\n'
-    rows = []
-    for name, more in (("build", ""), ("counts", f'counts = "{counts}"\n')):
-        (tmp_path / f"{name}.toml").write_text(text + more + axes)
-        facts(tmp_path / f"{name}.toml", "-o", tmp_path / name, "--workers", 1)
-        rows += timeless(tmp_path / name)
-    same = [{**row, "build_corpus": "", "build_bytes": 0} for row in rows]
-    assert same[0] == same[1]
-    assert rows[1]["build_corpus"] == str(counts)
 
 
 def test_scripts() -> None:

@@ -9,18 +9,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from spectool.lab.sweep import paper
 from spectool.lab.sweep.command import write_page
-from spectool.lab.sweep.results import SCHEMA, Row
-from spectool.lab.sweep.tables import best_of, by_series, pearson
-
-pytestmark = pytest.mark.system
+from spectool.lab.sweep.results import SCHEMA, SweepRow
+from spectool.lab.sweep.tables import best_of, by_series, figures, pearson
 
 LANGUAGES = {"uk": 2.0, "crh-cyrl": 3.0}
 TOKENIZERS = {"gemma-3": 0.1, "bielik-11b-v2.5": 0.9, "gpt2": 2.0}
 
 
-def run(language: str, tokenizer: str, **columns: object) -> Row:
+def run(language: str, tokenizer: str, **columns: object) -> SweepRow:
     texts = {"build_corpus": f"/a/{language}.train.txt", "replay_corpus": f"/a/{language}.valid.txt"}
     counts = {"build_words": 1000, "replay_words": 100, "num_draft_tokens": 8, "entries": 7, "coverage": 0.5}
     figures = {"acceptance": 0.25, "mean_accepted_length": 0.75, "tokens_per_pass": 1.0, "method": "dictspec"}
@@ -37,7 +34,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "report.md").read_text(encoding="utf-8")
 
 
-def runs() -> list[Row]:
+def runs() -> list[SweepRow]:
     """A grid whose tokens per pass grow with fertility, order, size and reading, and fall with the threshold."""
     rows = []
     axes = product(LANGUAGES, TOKENIZERS, ("whole", "path"), ("n1", "n12"), (10_000, 1_000_000), (0.2, 0.9))
@@ -160,11 +157,11 @@ def test_one_run_and_other_methods_are_enough_for_a_page(tmp_path: Path) -> None
 
 
 def test_every_figure_of_the_paper_is_there() -> None:
-    families = paper.figures()["families"].values()
+    families = figures()["families"].values()
     assert sum(len(family["fertility"]) for family in families) == 20
     assert sum(len(family["best"]) for family in families) == 15
     assert {len(row) for family in families for row in family["best"].values()} == {4}
     pairs = [(family["fertility"][name], row[0]) for family in families for name, row in family["best"].items()]
     found = pearson(pd.DataFrame(pairs))
     assert found is not None
-    assert found[0] == pytest.approx(paper.figures()["pearson"], abs=0.01), "its tables are rounded"
+    assert found[0] == pytest.approx(figures()["pearson"], abs=0.01), "its tables are rounded"

@@ -3,18 +3,15 @@
 import fcntl
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spectool.artifacts.resumable import work_path
-from spectool.lab.training.run import Run
-from spectool.tests.lab.training.tiny import TINY, curve, run, started, trained
+from spectool.lab.training.run import TrainingRun
+from spectool.tests.lab.training.tiny import curve, run, started, trained
 from spectool.tests.running import error_of
-
-pytestmark = pytest.mark.system
 
 # A softmax by sample, both lengths of rows, checkpoints that are no measurements.
 RUN = ["--steps", 60, "--softmax-classes", 300, "--measure-every", 5, "--checkpoint-every", 7, "--seed", 2]
@@ -65,17 +62,17 @@ def test_interrupted(whole: Path, tmp_path: Path) -> None:
     done = stopped(out, 25, signal.SIGINT)
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("Interrupted after step ")
+    assert "the same command goes on from there" in done.stderr.splitlines()[-1]
     assert done.stdout == ""
-    result = run(*RUN, "-o", out, "--checkpoint-every", 50)  # which shapes nothing
-    begun = int(done.stderr.partition("Interrupted after step ")[2].split(";")[0])
-    assert f"going on after step {begun} of 60" in result.stderr
+    result = run(*RUN, "-o", out, "--checkpoint-every", 50)  # which changes nothing
+    begun = int(result.stderr.partition("going on after step ")[2].split(" ")[0])
+    assert 21 <= begun < 60 and begun % 7 == 0
     same(out, whole)
 
 
 def broken(out: Path, step: int) -> None:
     """Run the command until it would write the checkpoint of ``step``; the curve is there by then."""
-    save = Run._save
+    save = TrainingRun._save
 
     def fail(run: Any, path: Path, done: int) -> None:
         if done == step:
@@ -83,7 +80,7 @@ def broken(out: Path, step: int) -> None:
         save(run, path, done)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "_save", fail)
+        patch.setattr(TrainingRun, "_save", fail)
         assert run(*RUN, "-o", out).exit_code == 130
 
 
@@ -109,21 +106,3 @@ def test_another_command_there_is_an_error(tmp_path: Path) -> None:
         assert "another training is writing there" in error_of(run(*RUN, "-o", out))
     (work_path(out) / "checkpoint.safetensors").write_bytes(b"damaged")
     assert "not a readable checkpoint" in error_of(run(*RUN, "-o", out))
-
-
-@pytest.mark.slow
-def test_processes_share_a_step(tmp_path: Path) -> None:
-    """Two processes with half of the rows each do what one does, but for rounding."""
-    options = ["--steps", "12", "--softmax-classes", "0", "--checkpoint-every", "5"]
-    trained(*options, "-o", tmp_path / "one")
-    launch = [Path(sys.executable).with_name("mlx.launch"), "-n", "2", "--backend", "ring", "--"]
-    command = [*launch, sys.executable, "-m", "spectool.cli", *TINY, *options, "-o", tmp_path / "two", "--json"]
-    done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
-    )
-    assert done.returncode == 0, done.stderr
-    one, two = curve(tmp_path / "one"), curve(tmp_path / "two")
-    assert [p.loss for p in two] == pytest.approx([p.loss for p in one], rel=1e-4)
-    assert two[-1].bits_per_byte == pytest.approx(one[-1].bits_per_byte, rel=1e-4)
-    message = error_of(run(*options, "-o", tmp_path / "two"))
-    assert "processes is 2 there and 1 now" in message

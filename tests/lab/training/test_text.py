@@ -16,8 +16,8 @@ from spectool.lab.training.text import (
     TrainingCorpus,
     TrainingText,
     delimiters_of,
-    load,
-    prepare,
+    load_text,
+    prepare_text,
 )
 from spectool.tests.lab.training.tiny import OTHER, TOKENIZER
 from spectool.tokenization import open_tokenizer
@@ -26,13 +26,14 @@ TARGET = open_tokenizer(TOKENIZER)
 
 
 def options(limit: int, kept: int) -> TrainOptions:
-    return TrainOptions(shape={}, rate=0.01, steps=1, step_tokens=64, length=16, tokens=limit, valid_tokens=kept)
+    steps = (limit - 3 * (8 + 32)) // 8
+    return TrainOptions(shape={}, rate=0.01, steps=steps, step_tokens=8, length=16, valid_tokens=kept)
 
 
 def prepared(work: Path, corpus: str, valid: str | None = None, limit: int = 10**9, kept: int = 10**9) -> TrainingText:
     source = TrainingCorpus(open_corpus(corpus), None if valid is None else open_corpus(valid))
-    prepare(work, {"text": source}, TARGET, delimiters_of(TARGET), options(limit, kept), lambda step: None)
-    return load(work)
+    prepare_text(work, {"text": source}, TARGET, delimiters_of(TARGET), options(limit, kept), lambda step: None)
+    return load_text(work)
 
 
 def held_out_of(text: TrainingText) -> HeldOut:
@@ -102,8 +103,8 @@ def test_corpora_share_the_stream_by_their_weights(tmp_path: Path) -> None:
     corpora = [open_corpus(written(tmp_path / name, text)) for name, text in zip("ab", lines, strict=True)]
     valid = open_corpus(written(tmp_path / "v", [lines[0][3], lines[1][5]]))
     sources = {"a": TrainingCorpus(corpora[0], valid, 3.0), "b": TrainingCorpus(corpora[1], None, 1.0)}
-    prepare(tmp_path, sources, TARGET, delimiters_of(TARGET), options(4000, 100), lambda step: None)
-    text = load(tmp_path)
+    prepare_text(tmp_path, sources, TARGET, delimiters_of(TARGET), options(4000, 100), lambda step: None)
+    text = load_text(tmp_path)
     assert len(text.stream) == 4000
     assert {name: facts["tokens"] for name, facts in text.inputs.items()} == {"a": 3000, "b": 1000}
     said = TARGET.bytes_of(text.stream[~np.isin(text.stream, [1, 2])].tolist()).decode(errors="replace")
@@ -122,8 +123,8 @@ def test_text_is_read_once(tmp_path: Path) -> None:
 
     again = Corpus("sample:pl", unreadable, Reading("text", False, ReadCounts()))
     sources = {"text": TrainingCorpus(again)}
-    prepare(tmp_path, sources, TARGET, delimiters_of(TARGET), options(10**9, 10**9), lambda step: None)
-    assert np.array_equal(load(tmp_path).stream, first.stream)
+    prepare_text(tmp_path, sources, TARGET, delimiters_of(TARGET), options(10**9, 10**9), lambda step: None)
+    assert np.array_equal(load_text(tmp_path).stream, first.stream)
 
 
 def test_too_little_text(tmp_path: Path) -> None:

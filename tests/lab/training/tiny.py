@@ -12,16 +12,15 @@ import numpy as np
 from mlx_lm.models.llama import Model, ModelArgs
 
 from spectool.lab.training.classes import Classes
-from spectool.lab.training.curves import CURVE, Point, read_rows
+from spectool.lab.training.curves import CURVE, Point, read_table
 from spectool.lab.training.options import shape_of
 from spectool.runtime.demo_models import demo_path
 from spectool.tests import running as commands
 
 TOKENIZER = str(demo_path("target"))
 OTHER = str(demo_path("other"))
-CONFIG = str(Path(__file__).with_name("tiny_config.json"))
 STEP = ["--step-tokens", "128", "--length", "32", "--rate", "0.01"]
-TINY = ["train-draft", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--config", CONFIG, *STEP]
+TINY = ["lab", "train-draft", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--size", "1m", *STEP]
 
 
 run = partial(commands.run, *TINY)
@@ -37,12 +36,12 @@ def started(*arguments: object) -> subprocess.Popen[str]:
 
 def curve(out: Path) -> list[Point]:
     """The curve of a model without its times, which no run repeats."""
-    return [point._replace(seconds=0.0) for point in read_rows(out / CURVE, Point)]
+    return [point._replace(seconds=0.0) for point in read_table(out / CURVE, Point)]
 
 
 def tiny_model(classes: Classes, tied: bool = True, seed: int = 0) -> tuple[Model, dict[str, Any]]:
     """A random model over classes whose logits differ by several units, and its configuration."""
-    config = {**shape_of("1m", Path(CONFIG)), "tie_word_embeddings": tied, "vocab_size": classes.number}
+    config = {**shape_of("1m"), "tie_word_embeddings": tied, "vocab_size": classes.number}
     mx.random.seed(seed)
     model = Model(ModelArgs.from_dict(config))
     table = model.model.embed_tokens if tied else model.lm_head

@@ -70,7 +70,17 @@ def weights_hash(model: Any) -> str:
 
 
 def run(draft: Path, target: Path, *arguments: object, corpora: list[str] = CORPORA) -> Result:
-    command = ["tune-draft", "--draft", str(draft), "--target", str(target), *corpora, *TINY, *map(str, arguments)]
+    command = [
+        "lab",
+        "tune-draft",
+        "--draft",
+        str(draft),
+        "--target",
+        str(target),
+        *corpora,
+        *TINY,
+        *map(str, arguments),
+    ]
     return CliRunner().invoke(main, command)
 
 

@@ -4,7 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from spectool.lab.tuning.divergence import GAMMA, ROWS, Pairing, acceptance, beginnings
+from spectool.lab.tuning.divergence import GAMMA, ROWS, Pairing, acceptance_proxy, beginnings
 from spectool.tests.lab.training.tiny_pair import random_model
 
 SIZE = 1500  # less than the models have rows
@@ -46,9 +46,9 @@ def test_by_hand() -> None:
                     ids.append(token)
                 drafted += GAMMA
     assert 0 < accepted < drafted
-    assert acceptance(draft, target, PAIRING, groups, [7, 1]) == pytest.approx(accepted / drafted, abs=1e-9)
+    assert acceptance_proxy(draft, target, PAIRING, groups, [7, 1]) == pytest.approx(accepted / drafted, abs=1e-9)
 
 
 def test_a_model_accepts_itself() -> None:
     model = random_model(seed=1, scale=0.6)
-    assert acceptance(model, model, PAIRING, prompts(6), [0]) > 0.99
+    assert acceptance_proxy(model, model, PAIRING, prompts(6), [0]) > 0.99

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mlx.nn.utils import value_and_grad
 
-from spectool.lab.tuning.corrective import GradientSum, unfairness, weights
+from spectool.lab.tuning.corrective import GradientSum, task_weights, unfairness
 from spectool.lab.tuning.divergence import Pairing, cross_entropy
 from spectool.lab.tuning.examples import Batch
 
@@ -49,10 +49,10 @@ def closed(table: Any, rows: Any, p: Any) -> tuple[Any, Any]:
     return np.array(divergences), np.array(gradients)
 
 
-def summed(toy: tuple[Any, Any, Any], objective: Any, order: Any = range(TASKS), normalize: bool = False) -> Any:
+def summed(toy: tuple[Any, Any, Any], objective: Any, order: Any = range(TASKS)) -> Any:
     """What the stage computes, with its own divergence."""
     table, rows, p = toy
-    model, sums = Table(table.astype(np.float32)), GradientSum(objective, normalize)
+    model, sums = Table(table.astype(np.float32)), GradientSum(objective)
     at = [part.reshape(-1).astype(np.int32) for part in np.indices((2, 3))]
     for task in order:
         log_p = mx.array(np.log(p[task]).reshape(6, IDS).astype(np.float32))
@@ -89,15 +89,6 @@ def test_finite_differences(toy: tuple[Any, Any, Any]) -> None:
         assert found[place] == pytest.approx((sides[0] - sides[1]) / 2e-5, abs=1e-6)
 
 
-def test_normalized(toy: tuple[Any, Any, Any]) -> None:
-    divergences, gradients = closed(*toy)
-    shares = weights(divergences.tolist(), "s-cdf", normalize=True)
-    assert sum(shares) == pytest.approx(1) and min(shares) == 0
-    expected = sum(share * gradient for share, gradient in zip(shares, gradients, strict=True))
-    np.testing.assert_allclose(summed(toy, "s-cdf", normalize=True), expected, atol=1e-6)
-    np.testing.assert_allclose(summed(toy, "mean", normalize=True), gradients.mean(axis=0), atol=1e-6)
-
-
 def test_many_orders_of_many_tasks() -> None:
     rng = np.random.default_rng(11)
     for _ in range(30):
@@ -107,7 +98,7 @@ def test_many_orders_of_many_tasks() -> None:
         sums = GradientSum("s-cdf")
         for divergence, gradient in zip(divergences, gradients, strict=True):
             sums.add(divergence, {"w": [mx.array(gradient)]})
-        expected = np.array(weights(divergences, "s-cdf")) @ gradients
+        expected = np.array(task_weights(divergences, "s-cdf")) @ gradients
         np.testing.assert_allclose(np.array(sums.total()["w"][0]), expected, atol=1e-6)
         if m == 1:
             assert not expected.any()
@@ -116,5 +107,5 @@ def test_many_orders_of_many_tasks() -> None:
 def test_unfairness() -> None:
     assert unfairness([3.0, 1.0, 2.0]) == pytest.approx((4 + 0 + 1) / 3)
     assert unfairness([2.0]) == 0
-    assert weights([3.0, 1.0, 2.0], "s-cdf") == pytest.approx([2 / 3, 0, 1 / 3])
-    assert weights([2.0, 2.0], "s-cdf", normalize=True) == [0, 0]
+    assert task_weights([3.0, 1.0, 2.0], "s-cdf") == pytest.approx([2 / 3, 0, 1 / 3])
+    assert task_weights([2.0, 2.0], "s-cdf") == [0, 0]

@@ -6,20 +6,20 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from spectool import SpectoolError
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
-from spectool.lab.training.curves import write_rows
-from spectool.lab.tuning.divergence import Pairing, measure, pairing_of
+from spectool.lab.training.curves import write_table
+from spectool.lab.tuning.divergence import Pairing, measure_divergence, pairing_of
 from spectool.lab.tuning.examples import (
     NOWHERE,
     Example,
     batch_of,
     byte_ends,
-    drawn,
+    examples_of_step,
     load_examples,
     paired_example,
     passages,
-    plain_example,
     row_of,
 )
 from spectool.tests.lab.training.tiny_pair import random_model, tokenizer_of
@@ -36,7 +36,6 @@ def pairing(tmp_path_factory: pytest.TempPathFactory) -> Pairing:
     text.write_text("\n".join(TEXTS), encoding="utf-8")
     build_alignment(DRAFT, TARGET, open_corpus(str(text)), path, lambda step: None)
     found = pairing_of(DRAFT, TARGET, path)
-    assert found is not None
     return found
 
 
@@ -46,7 +45,7 @@ def test_one_id_of_each_spelling_counts(tmp_path: Path) -> None:
     text.write_text("\n".join(TEXTS), encoding="utf-8")
     build_alignment(TARGET, DRAFT, open_corpus(str(text)), path, lambda step: None)
     found = pairing_of(TARGET, DRAFT, path)
-    assert found is not None and found.draft is not None and found.target is not None
+    assert found.draft is not None and found.target is not None
     pairs = dict(zip(np.array(found.draft).tolist(), np.array(found.target).tolist(), strict=True))
     assert len(set(pairs.values())) == len(pairs) == found.size
     surfaces = {surface for surface in DRAFT.surfaces if surface}
@@ -85,18 +84,18 @@ def test_places_stand_after_the_same_bytes() -> None:
             before = len(DRAFT.bytes_of(draft[: place + 1]))
             assert at == ends.get(before, NOWHERE)
         shares.append((example.at != NOWHERE).mean())
-        assert example.counted.all()
     assert 0.2 < np.mean(shares) < 1
 
 
 def test_one_vocabulary() -> None:
     pairing = pairing_of(TARGET, tokenizer_of("draft"), None)
-    assert pairing is not None and pairing.same_vocabulary and pairing.size == TARGET.size
+    assert pairing.same_vocabulary and pairing.size == TARGET.size
     example = paired_example(TARGET, TARGET, True, TEXTS[0], 10)
     assert example is not None
     assert example.draft.tolist() == [TARGET.roles.bos, *TARGET.encode(TEXTS[0])[:10]]
     assert example.at.tolist() == list(range(10))
-    assert pairing_of(DRAFT, TARGET, None) is None
+    with pytest.raises(SpectoolError, match=r"has another vocabulary than .*spectool align --draft"):
+        pairing_of(DRAFT, TARGET, None)
 
 
 def test_the_pairs_are_the_same_bytes(pairing: Pairing) -> None:
@@ -110,26 +109,20 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 
-@pytest.mark.parametrize("kind", ["one vocabulary", "two", "text alone"])
+@pytest.mark.parametrize("kind", ["one vocabulary", "two"])
 def test_divergence_by_hand(kind: str, pairing: Pairing) -> None:
     """Row by row, place by place, without padding."""
     name = "target" if kind == "one vocabulary" else "other"
     draft, target = random_model(name, seed=1, scale=0.7), random_model("target", seed=2, scale=0.7)
-    used = {"one vocabulary": Pairing(TARGET.size), "two": pairing, "text alone": None}[kind]
+    used = Pairing(TARGET.size) if kind == "one vocabulary" else pairing
     tokenizer = TARGET if kind == "one vocabulary" else DRAFT
-    if used is None:
-        made = [plain_example(tokenizer, text, 20) for text in TEXTS[:5]]
-    else:
-        made = [paired_example(tokenizer, TARGET, used.same_vocabulary, text, 20) for text in TEXTS[:5]]
+    made = [paired_example(tokenizer, TARGET, used.same_vocabulary, text, 20) for text in TEXTS[:5]]
     examples = [example for example in made if example is not None]
     nats, kl, overlap, places = 0.0, 0.0, 0.0, 0
     for example in examples:
         log_q = np.array(draft(mx.array(example.draft[None])))[0]
         for place, at in enumerate(example.at.tolist()):
-            if used is None:
-                nats -= log_softmax(log_q[place])[example.draft[place + 1]]
-                places += 1
-            elif at != NOWHERE:
+            if at != NOWHERE:
                 logits = np.array(target(mx.array(example.target[None])))[0, at]
                 of_draft = np.arange(used.size) if used.draft is None else np.array(used.draft)
                 of_target = np.arange(used.size) if used.target is None else np.array(used.target)
@@ -138,27 +131,26 @@ def test_divergence_by_hand(kind: str, pairing: Pairing) -> None:
                 kl += (np.exp(p) * (p - q)).sum()
                 overlap += np.minimum(np.exp(p), np.exp(q)).sum()
                 places += 1
-    found = measure(draft, target, used, examples, 2)
+    found = measure_divergence(draft, target, used, examples, 2)
     assert found.places == places > 20
     assert found.cross_entropy == pytest.approx(nats / places, rel=1e-4)
-    assert found.kl is None if used is None else found.kl == pytest.approx(kl / places, rel=1e-3)
-    assert found.acceptance is None if used is None else found.acceptance == pytest.approx(overlap / places, rel=1e-4)
+    assert found.kl == pytest.approx(kl / places, rel=1e-3)
+    assert found.acceptance == pytest.approx(overlap / places, rel=1e-4)
 
 
 def test_a_model_does_not_differ_from_itself() -> None:
     model = random_model("target", seed=1, scale=0.7)
     examples = [e for t in TEXTS[:4] if (e := paired_example(TARGET, TARGET, True, t, 20)) is not None]
-    found = measure(model, model, Pairing(TARGET.size), examples, 3)
+    found = measure_divergence(model, model, Pairing(TARGET.size), examples, 3)
     assert found.kl == pytest.approx(0, abs=1e-6) and found.acceptance == pytest.approx(1, abs=1e-5)
 
 
 def test_examples_are_kept(tmp_path: Path) -> None:
     examples = [e for t in TEXTS if (e := paired_example(DRAFT, TARGET, False, t, 20)) is not None]
-    plain = plain_example(DRAFT, TEXTS[0], 5)
-    assert plain is not None
-    write_rows(tmp_path / "x.parquet", Example, [*examples, plain])
+    plain = examples[1]._replace(at=np.full_like(examples[1].at, NOWHERE))
+    write_table(tmp_path / "x.parquet", Example, [*examples, plain])
     for one, two in zip(load_examples(tmp_path / "x.parquet"), [*examples, plain], strict=True):
-        for name in ("draft", "counted", "target", "at"):
+        for name in ("draft", "target", "at"):
             np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
     batch = batch_of([plain, examples[0]], paired=True)
     assert set(batch.rows.tolist()) == {1}
@@ -166,8 +158,8 @@ def test_examples_are_kept(tmp_path: Path) -> None:
 
 
 def test_draws_take_all_before_any_twice() -> None:
-    found = [place for step in range(14) for place in drawn(step, 7, 3, [1, 2])]
+    found = [place for step in range(14) for place in examples_of_step(step, 7, 3, [1, 2])]
     for first in range(0, 42, 7):
         assert sorted(found[first : first + 7]) == list(range(7))
     assert len({tuple(found[first : first + 7]) for first in range(0, 42, 7)}) > 3
-    assert found != [place for step in range(14) for place in drawn(step, 7, 3, [1, 3])]
+    assert found != [place for step in range(14) for place in examples_of_step(step, 7, 3, [1, 3])]

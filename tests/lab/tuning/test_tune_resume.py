@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.resumable import work_path
-from spectool.lab.training.curves import CURVE, Point, read_rows
+from spectool.lab.training.curves import CURVE, Point, read_table
 from spectool.lab.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint
 from spectool.tests.lab.training.tiny_pair import CORPORA, TINY, run, stored, tuned
 
-pytestmark = pytest.mark.system
-
 RUN = ["--steps", 40, "--measure-every", 8, "--checkpoint-every", 3, "--seed", 2]
 FAIR = [*RUN, "--on", "distribution", "--objective", "s-cdf"]
-COMPLETED = [*RUN, "--on", "completions", "--completions", 10, "--prompt-tokens", 6, "--max-tokens", 8, "--lora", 2]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +35,7 @@ def whole(models: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
 def stopped(models: tuple[Path, Path], out: Path, arguments: list[object], step: int, how: signal.Signals) -> int:
     """Run the command in a process of its own until it has measured after ``step``, then send a signal."""
     draft, target = models
-    command = [sys.executable, "-m", "spectool.cli", "tune-draft", "--draft", draft, "--target", target]
+    command = [sys.executable, "-m", "spectool.cli", "lab", "tune-draft", "--draft", draft, "--target", target]
     command += [*CORPORA, *TINY, *arguments, "-o", out]
     process = subprocess.Popen(
         [str(part) for part in command],
@@ -56,10 +53,10 @@ def stopped(models: tuple[Path, Path], out: Path, arguments: list[object], step:
 
 
 def same(one: Path, two: Path) -> None:
-    curves = [[point._replace(seconds=0.0) for point in read_rows(out / CURVE, Point)] for out in (one, two)]
+    curves = [[point._replace(seconds=0.0) for point in read_table(out / CURVE, Point)] for out in (one, two)]
     assert curves[0] == curves[1]
-    assert read_rows(one / TASKS, TaskPoint) == read_rows(two / TASKS, TaskPoint)
-    assert read_rows(one / STEPS, StepPoint) == read_rows(two / STEPS, StepPoint)
+    assert read_table(one / TASKS, TaskPoint) == read_table(two / TASKS, TaskPoint)
+    assert read_table(one / STEPS, StepPoint) == read_table(two / STEPS, StepPoint)
     assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
 
 
@@ -77,12 +74,6 @@ def killed(models: tuple[Path, Path], whole: Path, out: Path, arguments: list[ob
 
 def test_killed(models: tuple[Path, Path], whole: Path, tmp_path: Path) -> None:
     killed(models, whole, tmp_path / "tuned", FAIR)
-
-
-@pytest.mark.slow
-def test_completions_killed(models: tuple[Path, Path], tmp_path: Path) -> None:
-    tuned(*models, *COMPLETED, "-o", tmp_path / "whole")
-    killed(models, tmp_path / "whole", tmp_path / "tuned", COMPLETED)
 
 
 @pytest.mark.slow

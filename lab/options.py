@@ -1,0 +1,48 @@
+"""Options that commands of the laboratory share."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import click
+
+from spectool.artifacts.default_paths import slug
+from spectool.commands.options import Finite
+
+count_option = partial(click.option, type=click.IntRange(1), metavar="N", show_default=True)
+"""A whole number of 1 or more."""
+
+rate_option = partial(click.option, "--rate", type=Finite(0, min_open=True), metavar="R", show_default=True)
+"""The peak learning rate."""
+
+seed_option = partial(click.option, "--seed", type=click.IntRange(0), default=0, show_default=True)
+"""The seed of what is random."""
+
+
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of any training: steps, intervals, and seed."""
+    for option in (
+        seed_option(help="Seed of the training."),
+        count_option("--checkpoint-every", help="Steps between two checkpoints; by default a twentieth of all."),
+        count_option("--measure-every", help="Steps between two measurements of held-out text; by default a tenth."),
+        count_option("--steps", required=True, help="Number of training steps."),
+    ):
+        command = option(command)
+    return command
+
+
+def named(given: Sequence[str], option: str) -> dict[str, str]:
+    """The values of ``option``, each ``NAME=SPEC`` or ``SPEC``, by name; without a name, by a name made of the value.
+
+    Raises:
+        click.UsageError: Two values have the same name.
+    """
+    found: dict[str, str] = {}
+    for text in given:
+        parts = re.fullmatch(r"(\w[\w.-]*)=(.+)", text)
+        name, spec = parts.groups() if parts else (slug(text) or text, text)
+        if name in found:
+            raise click.UsageError(f"{option}: two are called {name}; give them names, as in NAME={spec}")
+        found[name] = spec
+    return found

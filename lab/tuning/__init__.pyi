@@ -1,2 +1,0 @@
-from .options import TuneOptions as TuneOptions
-from .stage import tune_draft as tune_draft
