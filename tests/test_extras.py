@@ -90,8 +90,8 @@ def test_the_packages_of_the_extras_are_no_dependencies() -> None:
 
 
 def test_what_is_missing_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_extra("report", "spectool report")
+    require_extra("lab", "spectool lab sweep")
     monkeypatch.setitem(sys.modules, "scipy", None)
-    assert has_extra("hub") and not has_extra("report")
-    with pytest.raises(MissingExtra, match=r"^spectool report needs .*: pip install 'spectool\[report\]'$"):
-        require_extra("report", "spectool report")
+    assert has_extra("hub") and not has_extra("lab")
+    with pytest.raises(MissingExtra, match=r"^spectool lab sweep needs .*: pip install 'spectool\[lab\]'$"):
+        require_extra("lab", "spectool lab sweep")
