@@ -10,12 +10,12 @@ from typing import NamedTuple
 import mlx.core as mx
 import pytest
 
+from spectool.lab.cost_model import CostModel, fit_cost_model
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import LONGEST, Controller
-from spectool.runtime.draft_length.cost_model import CostModel, fit_cost_model
 from spectool.runtime.draft_length.state import controller_state
 from spectool.tests.runtime.decoding.test_lossless import TIE, compare
 from spectool.tests.runtime.fake_drafters import Guesser, Oracle
