@@ -33,7 +33,6 @@ from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.state import controller_state
 
 RESULTS = Path(__file__).parent / "results" / "never_slower.jsonl"
 PLAIN, HOST = "plain", "mlx-lm"
@@ -239,7 +238,7 @@ def _drafted(statistics: DraftStatistics) -> dict[str, Any]:
         "tokens per pass": round(statistics.tokens_per_pass, 2),
         "acceptance": round(statistics.acceptance_rate, 3),
     }
-    learnt = controller_state(statistics.controller) if statistics.controller else None
+    learnt = statistics.controller.state() if statistics.controller else None
     if learnt is not None:
         figures = learnt._asdict()
         passes = {size: round(time, 3) for size, time in figures.pop("pass_ms").items()}

@@ -155,7 +155,7 @@ def _look_up(
     from spectool.commands.display import by_source, spelled
     from spectool.measure.emulate import replay
     from spectool.runtime.decoding.statistics import DraftStatistics
-    from spectool.runtime.draft_length.controller import LONGEST
+    from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import open_dictionary
     from spectool.tokenization.opening import open_named
@@ -168,7 +168,7 @@ def _look_up(
     drafter = LookupDrafter(opened, history, min_draft_prob)
     documents, fertility = _encoded(corpus, target, max_tokens)
     statistics = DraftStatistics()
-    work = partial(replay, documents, drafter, LONGEST if length is None else length, statistics=statistics)
+    work = partial(replay, documents, drafter, MAX_DRAFT_TOKENS if length is None else length, statistics=statistics)
     interrupted = _run(work, sum(map(len, documents)), lambda: statistics.tokens)
     sources = by_source(statistics)
     facts = {

@@ -166,12 +166,10 @@ def _say_figures(facts: dict[str, Any]) -> None:
 
 
 def _figures(response: Any) -> dict[str, Any]:
-    from spectool.runtime.draft_length.state import controller_state
-
     drafting = response.drafting
     length: dict[str, Any] = {}
     if drafting.controller:
-        learnt = controller_state(drafting.controller)
+        learnt = drafting.controller.state()
         length["draft length"] = learnt and _rounded(learnt._asdict())
     return {
         "tokens": response.generation_tokens,

@@ -82,7 +82,7 @@ class Checkpoints:
         """
         self._look_up()
         leaves = (self._leaves[place] for place in self._doubtful)
-        return any(not windows.keeps_all(leaf, 1) for leaf in leaves if isinstance(leaf, windows.KINDS))
+        return any(not windows.keeps_all(leaf, 1) for leaf in leaves if isinstance(leaf, windows.WINDOWS))
 
     def rewind(self, length: int) -> int | None:
         """Take the caches back to ``length`` tokens, or to the nearest place before. Mutates them.
@@ -142,7 +142,7 @@ class Checkpoints:
 
 def _is_lost(leaf: Any, count: int, windows_too: bool) -> bool:
     """Return whether ``leaf`` cannot give up ``count`` tokens that are fed next."""
-    if isinstance(leaf, windows.KINDS):
+    if isinstance(leaf, windows.WINDOWS):
         return windows_too and not windows.keeps_all(leaf, count)
     return not leaf.is_trimmable()
 

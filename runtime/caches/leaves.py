@@ -33,7 +33,7 @@ def lengths(cache: Sequence[Any]) -> set[int]:
 
 def can_trim(leaf: Any, count: int) -> bool:
     """Return whether the last ``count`` (> 0) tokens can be cut off ``leaf`` without loss."""
-    if isinstance(leaf, windows.KINDS):
+    if isinstance(leaf, windows.WINDOWS):
         return count <= windows.trimmable(leaf)
     return bool(leaf.is_trimmable())
 
@@ -46,7 +46,7 @@ def trim(leaf: Any, count: int) -> None:
     """
     if count <= 0:
         return
-    if isinstance(leaf, windows.KINDS):
+    if isinstance(leaf, windows.WINDOWS):
         windows.trim_window(leaf, count)
         return
     trimmed = leaf.trim(count)

@@ -22,7 +22,7 @@ import mlx.core as mx
 
 from spectool.runtime.mlx_lm_compat import ChunkedKVCache, RotatingKVCache
 
-KINDS = (RotatingKVCache, ChunkedKVCache)
+WINDOWS = (RotatingKVCache, ChunkedKVCache)
 
 
 def keeps_all(window: Any, count: int = 0) -> bool:
@@ -46,7 +46,7 @@ def trim_window(window: Any, count: int) -> None:
     """Cut the last ``count`` tokens off ``window``. Mutates it.
 
     Args:
-        window: A cache of one of the `KINDS`.
+        window: A cache of one of the `WINDOWS`.
         count: At most ``trimmable``, or all tokens of the latest pass. The latter leaves one stale entry where the next
             token overwrites it, before anything reads it.
     """

@@ -13,7 +13,7 @@ works, so it takes the longer of the two. The k of the best ratio is used. Two r
   is tried when it would be the best at the cost of the next shorter measured one. A drafter that does not pay is tried
   when a good one would pay. A plain pass is made now and then while drafting pays.
 - *Losses are bounded.* The time that drafting really lost against plain decoding is summed up. Beyond
-  `ALLOWANCE` plain passes, and `MARGIN` of the time since, there is no drafting, whatever the estimates are.
+  `ALLOWANCE` plain passes, and `MAX_LOSS` of the time since, there is no drafting, whatever the estimates are.
 
 Nothing here reads a clock or runs a model: `GuardedDrafter` measures.
 """
@@ -21,12 +21,13 @@ Nothing here reads a clock or runs a model: `GuardedDrafter` measures.
 from collections import deque
 from collections.abc import Sequence
 from statistics import median_low
+from typing import NamedTuple
 
-from spectool.runtime.draft_length.timings import STALE, WINDOW, DraftTimes, PassTimes
+from spectool.runtime.draft_length.timings import RECENT_SAMPLES, STALE, DraftTimes, PassTimes
 
-LONGEST = 16  # draft tokens
+MAX_DRAFT_TOKENS = 16
 EXPLORATION_SHARE = 0.01  # of the time of plain decoding may go into exploration
-MARGIN = 0.02  # of the time may be lost to drafting in all
+MAX_LOSS = 0.02  # share of the time that drafting may lose in all
 ALLOWANCE = 8.0  # plain passes that drafting may lose before that
 SURPLUS = 32.0  # plain passes won by drafting that may be lost again
 EXPLORATION_BUDGET = 2.0  # plain passes that exploration may cost at once, and at the beginning
@@ -36,7 +37,19 @@ MEMORY = 0.93  # weight of a cycle once another has followed
 COST_FADING = 0.998  # with each token more since the drafter was asked, its expected cost counts for less
 FADING = 0.98  # the same for a plain token, during which nothing is learnt about the drafter
 DECIDED_CYCLES = 4  # cycles for which a decision holds: deciding takes longer than a look-up in a dictionary
+ENOUGH_VERIFIED = 16  # draft tokens verified before `Controller.state` reports anything
 OUTLIER = 3.0  # times the expected seconds, beyond which a cycle was disturbed by something else
+
+
+class ControllerState(NamedTuple):
+    """What a controller has measured and concluded."""
+
+    draft_length: int  # the best one; 0 for plain decoding
+    speedup: float | None  # tokens per second at that length over plain decoding; None if such passes were not timed
+    acceptance: float  # expected share of accepted draft tokens at that length, or at length 1 where it is 0
+    pass_ms: dict[int, float]  # milliseconds of a target pass by the number of tokens in it
+    draft_ms: float  # milliseconds that the drafter takes in each cycle
+    draft_token_ms: float  # milliseconds that it takes for each token in addition
 
 
 class _ByPosition:
@@ -90,7 +103,7 @@ class Controller:
         drafts: Seconds of the drafter.
     """
 
-    def __init__(self, longest: int = LONGEST) -> None:
+    def __init__(self, longest: int = MAX_DRAFT_TOKENS) -> None:
         """Choose among 0 to ``longest`` (>= 1) draft tokens."""
         self.longest = longest
         self.chosen = self.verified = 0
@@ -98,7 +111,7 @@ class Controller:
         self.drafts = DraftTimes()
         self._accepted = _ByPosition(longest)
         self._proposed = _ByPosition(longest)
-        self._callers: deque[float] = deque(maxlen=WINDOW)  # seconds of the caller for each token of a cycle
+        self._callers: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for each token of a cycle
         self._missed = 0  # tokens committed since the drafter was last asked
         self._prompt = 0  # tokens of the prompt, until the drafter is asked: it has not read them
         self._unasked = 0  # the same, those of earlier generations included
@@ -199,11 +212,11 @@ class Controller:
                 typical = min(pass_seconds, OUTLIER * typical)
             spent += typical + self.caller_seconds * committed
             if plain:
-                self._loss_allowance = min(SURPLUS, self._loss_allowance + (1 + MARGIN) * committed - spent / plain)
+                self._loss_allowance = min(SURPLUS, self._loss_allowance + (1 + MAX_LOSS) * committed - spent / plain)
                 self._plain_budget += EXPLORATION_SHARE * spent / plain
         else:
             self._exploration_budget += EXPLORATION_SHARE
-            self._loss_allowance = max(self._loss_allowance, min(ALLOWANCE, self._loss_allowance + MARGIN))
+            self._loss_allowance = max(self._loss_allowance, min(ALLOWANCE, self._loss_allowance + MAX_LOSS))
 
     def _decide(self) -> None:
         """Bring the estimates up to date; set the best length by them, and the one to explore with its cost."""
@@ -213,7 +226,7 @@ class Controller:
         best = max(range(self._reach() + 1), key=lambda k: tokens[k] / seconds[k])
         speed = tokens[best] / seconds[best]
         self._plain_cost = speed * seconds[0] - 1
-        self.chosen = best if self._plain_cost > MARGIN else 0
+        self.chosen = best if self._plain_cost > MAX_LOSS else 0
         self._exploration = self._to_explore(speed, tokens, seconds)
         lag = self.drafts.per_missed * (self._prompt + self._missed) / seconds[0]
         price = seconds[self._exploration] / seconds[0] - tokens[self._exploration]
@@ -276,6 +289,22 @@ class Controller:
             cost = fixed + per_token * k + curve[k + 1]
             seconds.append(spent + lasting * cost + caller * count)
         return tokens, seconds
+
+    def state(self) -> ControllerState | None:
+        """What was learnt; None until plain passes are timed and `ENOUGH_VERIFIED` draft tokens are verified."""
+        measured = self.passes.measured()
+        if 1 not in measured or self.verified < ENOUGH_VERIFIED:
+            return None
+        tokens, seconds = self.expected()
+        chosen, length = self.chosen, max(1, self.chosen)
+        return ControllerState(
+            draft_length=chosen,
+            speedup=tokens[chosen] * seconds[0] / seconds[chosen] if chosen + 1 in measured else None,
+            acceptance=(tokens[length] - 1) / length,
+            pass_ms={size: time * 1e3 for size, time in measured.items()},
+            draft_ms=self.drafts.fixed * 1e3,
+            draft_token_ms=self.drafts.per_token * 1e3,
+        )
 
     @property
     def caller_seconds(self) -> float:

@@ -8,7 +8,7 @@ from collections import deque
 from itertools import pairwise
 from statistics import median_low
 
-WINDOW = 7  # samples a median is taken over
+RECENT_SAMPLES = 7  # samples a median is taken over
 STALE = 256  # cycles after which a figure is to be measured again
 _LAG = 8  # tokens missed, up to which a proposal costs what it always costs
 _RECENT = 32  # proposals that count; earlier ones may have been of a busier machine or a shorter context
@@ -29,12 +29,12 @@ class PassTimes:
     def __init__(self, longest: int) -> None:
         """Expect passes over 1 to ``longest`` tokens."""
         self.curve = [0.0] * (longest + 1)
-        self._samples: list[deque[float]] = [deque(maxlen=WINDOW) for _ in self.curve]
+        self._samples: list[deque[float]] = [deque(maxlen=RECENT_SAMPLES) for _ in self.curve]
         self._seen = [0] * (longest + 1)  # cycle of the latest sample
         self._medians: dict[int, float] = {}
         self._carried: dict[int, float] = {}  # medians of earlier generations
         self._once: dict[int, float] = {}  # what was measured once in them
-        self._ratios: deque[float] = deque(maxlen=WINDOW)  # of samples to them
+        self._ratios: deque[float] = deque(maxlen=RECENT_SAMPLES)  # of samples to them
         self._cycle = 0
 
     @property
@@ -136,7 +136,7 @@ class DraftTimes:
         self.fixed = self.per_token = self.per_missed = 0.0
         self._samples: dict[int, deque[float]] = {}  # by tokens; none is empty
         self._order: deque[int] = deque()  # tokens of the samples, the oldest first
-        self._lags: deque[float] = deque(maxlen=WINDOW)
+        self._lags: deque[float] = deque(maxlen=RECENT_SAMPLES)
         self._begun = False
 
     def begin(self) -> None:
@@ -183,7 +183,7 @@ class DraftTimes:
         self.fixed = time - self.per_token * size
 
     def _sample(self, tokens: int, seconds: float) -> None:
-        if len(self._samples.get(tokens, ())) == WINDOW:
+        if len(self._samples.get(tokens, ())) == RECENT_SAMPLES:
             self._drop(tokens)
         elif len(self._order) == _RECENT:
             self._drop(self._order[0])

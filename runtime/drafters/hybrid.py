@@ -11,13 +11,13 @@ where the cost is that of a draft token in target passes. Its guess is then cont
 word that it has begun.
 
 What a model has cost beyond what it has brought is charged to its budget, its reading of prompts included. Beyond
-`BUDGET` target passes, and `MARGIN` of those since, it is not asked, and the look-ups go on alone.
+`BUDGET` target passes, and `LOSS_PER_PASS` of those since, it is not asked, and the look-ups go on alone.
 
 Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3.1 and 3.3.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, islice, repeat
 from operator import mul
@@ -25,18 +25,17 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
-from spectool.runtime.draft_length.acceptance import Acceptance
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.verification import Draw
 
 _Result = TypeVar("_Result")
 _NOTHING = Proposal((), "")
-PRIOR = 0.5  # of a token being right, or of what a drafter says of it
-_PRIOR_TOKENS = 4.0  # observed tokens that the prior counts for
+_PRIOR_OBSERVED = 4.0  # tokens that the prior counts for
+_PRIOR_RIGHT = 2.0  # of them, tokens that were right
 _KEPT = 0.98  # of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
 BUDGET = 4.0  # target passes that a model may cost beyond what it has brought
-MARGIN = 0.02  # the same for each pass since
+LOSS_PER_PASS = 0.02  # the same for each pass since
 _MOST = 32.0  # passes won that may be lost again, or lost that must be made up for
 _UNMEASURED = 0.1  # cost of a draft token before the first is measured
 _LATEST = 0.1  # weight of the latest measurement
@@ -77,24 +76,31 @@ class _Member:
     """A drafter, and what became of its proposals."""
 
     drafter: Drafter
-    # right tokens / those that it was sure of; where it says nothing, / all tokens judged
-    acceptance: Acceptance = field(default_factory=lambda: Acceptance(PRIOR, _PRIOR_TOKENS))
+    right: float = _PRIOR_RIGHT  # tokens that were right, the prior included
+    observed: float = _PRIOR_OBSERVED  # tokens judged, each counted as its stated probability
     proposal: Proposal = _NOTHING  # that of this cycle
     asked: bool = False  # in this generation: a model reads the prompt the first time
     budget: float = BUDGET  # target passes that it may still cost; for models only
 
+    @property
+    def acceptance(self) -> float:
+        """Tokens that were right, as a share of those judged."""
+        return self.right / self.observed
+
     def probabilities(self, proposal: Proposal) -> list[float]:
         """The probability of each token of a proposal of this member."""
-        return [min(1.0, self.acceptance.rate * stated) for stated in _stated(proposal)]
+        acceptance = self.acceptance
+        return [min(1.0, acceptance * stated) for stated in _stated(proposal)]
 
     def learn(self, committed: Sequence[int]) -> None:
         """Count how many tokens of the proposal were right, and the first wrong one."""
-        self.acceptance.fade(_KEPT)
+        self.right = _PRIOR_RIGHT + _KEPT * (self.right - _PRIOR_RIGHT)
+        self.observed = _PRIOR_OBSERVED + _KEPT * (self.observed - _PRIOR_OBSERVED)
         right = accepted_length(self.proposal.tokens, committed)
         # A proposal that outlasts the committed tokens was not contradicted.
         judged = min(right + 1, len(self.proposal.tokens), len(committed))
-        self.acceptance.right += right
-        self.acceptance.asked += sum(islice(_stated(self.proposal), judged))
+        self.right += right
+        self.observed += sum(islice(_stated(self.proposal), judged))
         self.proposal = _NOTHING
 
     def charge(self, passes: float) -> None:
@@ -180,13 +186,13 @@ class HybridDrafter(Drafter):
             model.charge(expected - accepted_length(guess.tokens, tokens))
             self._pending_ask = None
         for member in tuple(self._working):
-            member.charge(-min(MARGIN, max(0.0, BUDGET - member.budget)))
+            member.charge(-min(LOSS_PER_PASS, max(0.0, BUDGET - member.budget)))
             member.learn(tokens)
             self._guarded(member, partial(member.drafter.commit, tokens))
 
     def acceptance(self) -> dict[str, float]:
         """By member name, how much of what it proposed was right, in parts of what it was sure of."""
-        return {member.drafter.name: member.acceptance.rate for member in self._working}
+        return {member.drafter.name: member.acceptance for member in self._working}
 
     @property
     def draft_cost(self) -> float:
@@ -201,7 +207,7 @@ class HybridDrafter(Drafter):
         found: tuple[_Member | None, int] = (None, 0)
         for member in self._working:
             if member.drafter.costs_a_pass and member.budget > 0:
-                length, promised = best_draft_length(member.acceptance.rate, self.draft_cost, limit)
+                length, promised = best_draft_length(member.acceptance, self.draft_cost, limit)
                 if promised > rate:
                     found, rate = (member, length), promised
         return found

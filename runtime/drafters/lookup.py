@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from spectool.artifacts.dictionary import START, Dictionary, Step
 from spectool.runtime.decoding.drafter import Drafter, Proposal
-from spectool.runtime.draft_length.acceptance import Acceptance
 from spectool.runtime.drafters.history import History, Repeat
 
 _SHORTEST = 2  # tokens of history that must repeat: after one, a dictionary is nearly always the better guess
@@ -60,7 +59,9 @@ class LookupDrafter(Drafter):
         self._state = START
         self._history = History()
         self._repeat = self._history.repeat  # as far as it is usable
-        self._acceptance = [Acceptance(m / (m + 3), _PRIOR) for m in range(_LONGEST + 1)]
+        # By the length of the repeat: tokens that followed as before, and all that were observed.
+        self._right = [m / (m + 3) * _PRIOR for m in range(_LONGEST + 1)]
+        self._observed = [_PRIOR] * (_LONGEST + 1)
         if prompt:
             self._remember(prompt)
 
@@ -81,10 +82,10 @@ class LookupDrafter(Drafter):
         for token in tokens:
             if not length:
                 break
-            self._acceptance[length].asked += 1
+            self._observed[length] += 1
             if self._copied(place, tokens) != token:
                 break
-            self._acceptance[length].right += 1
+            self._right[length] += 1
             place, length = place + 1, min(length + 1, _LONGEST)
         self._remember(tokens)
 
@@ -98,7 +99,7 @@ class LookupDrafter(Drafter):
         asks, sources = True, 0
         while len(probabilities) < limit:
             found = self._step(state) if asks else None
-            rate = self._acceptance[length].rate if length else 0.0
+            rate = self._right[length] / self._observed[length] if length else 0.0
             if found is not None and (not length or _DICTIONARY_DISCOUNT * _for_each(found) >= rate):
                 following, stated, state = found
                 each = stated if len(following) == 1 else _for_each(found)

@@ -22,6 +22,10 @@ from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import ids as evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Scorer, allow_any
 
+SCORED = 1024  # most probable draft tokens whose scores a `ModelScorer` reads at each place
+_BLOCK = 8  # neighbouring ids that are sifted together
+_Ids = NDArray[np.int32]
+_Floats = NDArray[np.float64]
 _AT_ONCE = 32  # new context tokens whose logits are computed with the last one's rather than fed before
 
 
@@ -87,8 +91,6 @@ class ModelSource(DraftSource):
 
     def scorer(self) -> Scorer:
         """What says how likely draft ids are."""
-        from spectool.runtime.drafters.model_scorer import ModelScorer
-
         return ModelScorer(self)
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
@@ -237,3 +239,67 @@ class ModelSource(DraftSource):
             if mask is not None and mask[: self.size].any():
                 self._mask = mx.array(np.append(mask, np.zeros(self.size, bool))[: self.size])
         return mask is None or self._mask is not None
+
+
+class ModelScorer:
+    """A `ModelSource` as a `Scorer`: its cache follows the paths."""
+
+    def __init__(self, source: ModelSource) -> None:
+        self._source = source
+        self._root: list[int] = []
+        self._known: dict[tuple[int, ...], mx.array] = {}  # logits [size] after paths of this proposal
+
+    def begin(self, ids: Sequence[int], kept: int, healing: bool) -> tuple[int, ...] | None:
+        """Feed the context; one pass gives what follows it and what follows all but its last id."""
+        source = self._source
+        text = source.compare(DraftContext(ids, kept))
+        if not text:
+            return None
+        logits = source.feed_text(text, healing)
+        self._root = text[:-1] if len(logits) == 2 else text
+        path = tuple(text[len(self._root) :])
+        self._known = {(): logits[0], path: logits[-1]}
+        return path
+
+    def best(self, path: tuple[int, ...], among: _Ids | None = None) -> tuple[_Ids, _Floats]:
+        """The best ids after ``path``; where that is new, a pass feeds what of it is not in the cache."""
+        scores = self._known.get(path)
+        if scores is None:
+            source, text = self._source, [*self._root, *path]
+            sure = len(self._root)
+            source.rewind(min(sure + accepted_length(source.cache.tokens[sure:], path), len(text) - 1))
+            new = text[len(source.cache.tokens) :]
+            scores = self._known[path] = source.run(mx.array(new))[-1]
+            source.cache.tokens += new
+        if among is None:
+            ids, scores = _most_probable(scores)
+        else:
+            allowed = mx.array(among[among < self._source.size])
+            places, scores = _most_probable(scores[allowed])
+            ids = allowed[places]
+        mx.eval(ids, scores)
+        return np.array(ids, np.int32), np.array(scores, np.float64)
+
+    def score(self, path: tuple[int, ...], token: int) -> float:
+        """The logit of ``token`` after a path that is known."""
+        return float(self._known[path][token])
+
+
+def _most_probable(scores: mx.array) -> tuple[mx.array, mx.array]:
+    """The places of the `SCORED` best scores, in any order, and these; lazy.
+
+    The best are found in those blocks of neighbours whose best ones are: much less than sorting all of them.
+    """
+    size = scores.shape[-1]
+    if size <= SCORED:
+        return mx.arange(size), scores
+    blocks = size // _BLOCK
+    if blocks <= SCORED:
+        places = mx.argpartition(-scores, kth=SCORED - 1)[:SCORED]
+        return places, scores[places]
+    heads = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK)
+    chosen = mx.argpartition(-mx.max(heads, axis=1), kth=SCORED - 1)[:SCORED]
+    near = (chosen[:, None] * _BLOCK + mx.arange(_BLOCK)).reshape(-1)
+    near = mx.concatenate([near, mx.arange(blocks * _BLOCK, size)])
+    places = near[mx.argpartition(-scores[near], kth=SCORED - 1)[:SCORED]]
+    return places, scores[places]

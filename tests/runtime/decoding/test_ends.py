@@ -141,7 +141,7 @@ def assert_interrupted(model: Any, cache: Sequence[Any], tokens: Sequence[int]) 
     wrapped = [
         leaf
         for leaf in flatten(cache)
-        if isinstance(leaf, windows.KINDS)
+        if isinstance(leaf, windows.WINDOWS)
         and leaf.offset == len(tokens) >= (leaf.chunk_size if isinstance(leaf, ChunkedKVCache) else leaf.max_size)
     ]
     assert_holds(model, cache, tokens if wrapped else tokens[:-1])

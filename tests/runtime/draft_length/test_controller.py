@@ -15,8 +15,7 @@ from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.draft_length.controller import LONGEST, Controller
-from spectool.runtime.draft_length.state import controller_state
+from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS, Controller
 from spectool.tests.runtime.decoding.test_lossless import TIE, compare
 from spectool.tests.runtime.fake_drafters import Guesser, Oracle
 from spectool.tests.runtime.models import plain, prompts, tiny_model
@@ -56,7 +55,7 @@ class Machine:
     seed: int = 0
     noise: float = 0.0  # standard deviation of the logarithm of a time
     outliers: float = 0.0  # share of times that are ten times as long, beside every first one
-    longest_proposal: int = LONGEST
+    longest_proposal: int = MAX_DRAFT_TOKENS
     per_missed: float = 0.0  # seconds for each token that the drafter missed when it was not asked
     growth: float = 0.0  # share by which a pass gets slower with each token of the context
     pace: Callable[[int], float] = lambda at: 1.0  # times as long as everything takes, by tokens committed so far
@@ -128,7 +127,7 @@ class Machine:
         return tokens / (self.curve(length + 1) + (self.draft(length) if length else 0.0))
 
     def best(self, acceptance: float) -> float:
-        return max(self.speed(length, acceptance) for length in range(LONGEST + 1))
+        return max(self.speed(length, acceptance) for length in range(MAX_DRAFT_TOKENS + 1))
 
 
 def speedup(steps: Sequence[Step], begin: int = STEADY, end: int = 10**9) -> float:
@@ -317,7 +316,7 @@ def test_plain_passes_come_first_and_the_first_of_them_does_not_count() -> None:
         controller.learn(asked=0, proposed=0, accepted=0, committed=1, draft_seconds=0.0, pass_seconds=seconds)
     assert controller.choose() == 1
     assert controller.passes.measured() == {1: 1.0}
-    assert controller_state(controller) is None
+    assert controller.state() is None
 
 
 def test_tokens_fed_again_are_the_price_of_drafting() -> None:

@@ -4,14 +4,13 @@ from itertools import product
 
 import pytest
 
-from spectool.runtime.draft_length.state import controller_state
 from spectool.tests.runtime.draft_length.test_controller import CURVES, DRAFTERS, Machine
 
 
 def test_what_was_learnt_is_what_was_measured() -> None:
     machine = Machine(CURVES["between"], DRAFTERS["small model"], lambda at: 0.9, 3)
     controller, _ = machine.run(2000)
-    learnt = controller_state(controller)
+    learnt = controller.state()
     assert learnt is not None and learnt.speedup is not None
     assert machine.speed(learnt.draft_length, 0.9) >= 0.9 * machine.best(0.9)
     assert learnt.speedup == pytest.approx(machine.best(0.9), rel=0.25)
@@ -27,7 +26,7 @@ def test_what_is_said_of_the_speed_is_never_far_above_what_the_machine_gives(cur
         machine = Machine(CURVES[curve], DRAFTERS["lookup"], lambda at: acceptance, seed)
         controller, steps = machine.run(tokens)
         verified = sum(min(step.length, machine.longest_proposal) for step in steps)
-        learnt = controller_state(controller)
+        learnt = controller.state()
         assert controller.verified == verified
         assert (learnt is None) == (verified < 16)
         if learnt is not None and learnt.speedup is not None:
