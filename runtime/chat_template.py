@@ -1,4 +1,7 @@
-"""Messages as the model expects to read them."""
+"""Messages in the form that the model expects, by its chat template.
+
+Every function raises `SpectoolError` where the template refuses the messages.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,59 +9,44 @@ from typing import Any
 from spectool import SpectoolError
 
 Message = Mapping[str, str]
-_PLACE = "\u2402spectool\u2403"  # stands for the last message, to see where it begins
+_PLACE = "\u2402spectool\u2403"  # put next to a message to see where it begins or ends
 
 
 def messages_of(text: str, system_prompt: str | None = None, prefill_response: str | None = None) -> list[Message]:
-    """Return the messages of a single question, after the system prompt and before the beginning of an answer."""
+    """The messages of a single question, with a system prompt before it and the beginning of an answer after it."""
     given = (("system", system_prompt), ("user", text), ("assistant", prefill_response))
     return [{"role": role, "content": content} for role, content in given if content is not None]
 
 
 def rendered(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
-    """Return the token ids of messages in the model's chat template, ready for the answer.
-
-    If the last message is the assistant's, the model continues it.
-
-    Args:
-        tokenizer: mlx-lm's ``TokenizerWrapper`` of a model with a template.
-        messages: The conversation.
-        variables: Of the template.
-
-    Raises:
-        SpectoolError: The template refuses the messages.
-    """
+    """Token ids of the messages, ready for the answer; a last message of the assistant's is continued."""
     return encode(tokenizer, _text(tokenizer, messages, variables))
 
 
 def rendered_after(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
-    """Return the ids from the user's message on, where a prompt cache holds what comes before it.
+    """Token ids from the user's message on, for a prompt cache that holds what comes before it.
 
     Raises:
-        SpectoolError: The template refuses the messages, or does not show the user's as it is.
+        SpectoolError: The template does not show the user's message as it is.
     """
     _, begin = _marked(tokenizer, messages, variables, _PLACE)
     return encode(tokenizer, _text(tokenizer, messages, variables)[begin:])
 
 
 def rendered_up_to(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
-    """Return the ids up to the end of the user's message, which `rendered_after` continues.
-
-    Raises:
-        SpectoolError: The template refuses the messages, or does not show the user's as it is.
-    """
+    """Token ids up to the end of the user's message, which `rendered_after` continues; raises the same."""
     text, end = _marked(tokenizer, messages, variables, "{}" + _PLACE)
     return encode(tokenizer, text[:end])
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
-    """Return the ids of rendered text; the template has already written its special tokens."""
+    """Token ids of rendered text; the template has already written its special tokens."""
     ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
     return ids
 
 
 def _marked(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any], form: str) -> tuple[str, int]:
-    """Render the messages with the user's in ``form``, where ``{}`` is the text; return text and place of the mark."""
+    """The rendered text and the place of the mark, with the user's message in ``form``, where ``{}`` is its text."""
     changed = [
         {**message, "content": form.replace("{}", message["content"])} if message["role"] == "user" else message
         for message in messages

@@ -5,5 +5,5 @@ from typing import Literal
 
 
 def demo_path(part: Literal["target", "draft", "other"]) -> Path:
-    """Return the directory of a bundled model (``target``, ``draft``) or tokenizer (``other``)."""
+    """The directory of a bundled model (``target``, ``draft``) or tokenizer (``other``)."""
     return Path(__file__).parent / "demo" / part

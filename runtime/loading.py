@@ -1,4 +1,4 @@
-"""From the names that a user gives to models, their tokenizers and drafters."""
+"""Models, tokenizers and drafters from the names that a user gives."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -18,15 +18,9 @@ DEFAULT_STRATEGY = "anchored"
 
 
 def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) -> tuple[Any, Any]:
-    """Load a model and its tokenizer through mlx-lm; remote code is never executed.
+    """The model and mlx-lm's ``TokenizerWrapper``, from a directory or hub id; remote code is never executed.
 
-    Args:
-        name: Directory or hub id.
-        adapter_path: Directory of a trained adapter to put on it.
-        lazy: Leave the weights on disk until ``mx.eval`` or the first pass reads them.
-
-    Returns:
-        The model and mlx-lm's ``TokenizerWrapper``.
+    With ``lazy``, the weights stay on disk until ``mx.eval`` or the first pass reads them.
 
     Raises:
         RuntimeUnsupported: mlx-lm cannot load it; the message gives its reason.
@@ -70,22 +64,17 @@ def open_target(
     group_sizes: Sequence[int] = (),
     adapter_path: Path | None = None,
 ) -> tuple[Any, Any, Drafter | None]:
-    """Load a target and its drafter, and leave the target's weights on disk until ``mx.eval`` of its parameters.
+    """The target, mlx-lm's ``TokenizerWrapper``, and the drafter that ``make_drafter`` makes from it.
 
-    So an error about the drafter comes before gigabytes are read.
+    The target's weights stay on disk until ``mx.eval`` of its parameters, so that an error about the drafter comes
+    before gigabytes are read.
 
     Args:
         name: Directory or hub id of the target.
         make_drafter: Gets the target's tokenizer.
-        group_size: Numbers of the target's cache that are quantised together; None where it is not quantised.
-        group_sizes: Those that the user can choose.
+        group_size: Numbers of the target's cache that are quantised together; None if it is not quantised.
+        group_sizes: The sizes that the user can choose from, for the error message.
         adapter_path: Directory of a trained adapter.
-
-    Returns:
-        The model, mlx-lm's ``TokenizerWrapper``, and the drafter.
-
-    Raises:
-        SpectoolError: Something that is named cannot be used.
     """
     model, tokenizer = load_model(name, adapter_path, lazy=True)
     if group_size is not None:
@@ -96,7 +85,7 @@ def open_target(
 
 
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
-    """Open a dictionary for the tokenizer in use: a directory, or a name in the folder that build-dict writes to.
+    """The dictionary for the tokenizer in use, from a directory or a name in the folder that build-dict writes to.
 
     Raises:
         ArtifactError: It is damaged, or (`FingerprintMismatch`) built for another tokenizer.
@@ -117,9 +106,9 @@ def load_drafter(
     history: bool = True,
     min_probability: float = MIN_PROBABILITY,
 ) -> Drafter | None:
-    """Make the drafter for a target: from a dictionary, the request's history, a draft model, or all of them.
+    """The drafter for a target, from a dictionary, the request's history, a draft model, or all of them.
 
-    A drafter serves one generation after another. The cache of its draft model keeps the common beginning of two
+    A drafter serves one generation after another: the cache of its draft model keeps the common beginning of two
     prompts, and what was learnt about draft lengths is kept, too. Draft length, temperature and statistics are options
     of `stream_generate`.
 
@@ -134,18 +123,18 @@ def load_drafter(
         draft_model: Directory or hub id of a draft model, or the pair that ``mlx_lm.load`` returns.
         alignment: Directory of an alignment from the draft's tokenizer to the target's, or its name, from
             ``spectool align``. Needed where they differ.
-        strategy: How drafts are translated, one of `STRATEGIES`; ``anchored`` if not given.
+        strategy: How drafts are translated, one of `STRATEGIES`; ``anchored`` by default.
         history: Draft from repetitions in prompt and answer.
-        min_probability: End proposals that get less probable than this, 0..1. Those of dictionary and history end
-            before the token that takes them there; those of a draft model after it, since its pass is spent.
+        min_probability: End proposals that become less probable than this, 0..1. Dictionary and history end before the
+            token that takes them there; a draft model ends after it, since its pass is spent.
 
     Returns:
         The drafter; None when there is nothing to draft from.
 
     Raises:
         ArtifactError: The dictionary or the alignment is damaged, or (`FingerprintMismatch`) for other tokenizers.
-        RuntimeUnsupported: The draft model cannot be loaded, or its caches cannot be trimmed. Or its tokenizer is not
-            the target's and there is no alignment, or an option has nothing to act on.
+        RuntimeUnsupported: The draft model cannot be loaded, its tokenizer is not the target's and there is no
+            alignment, or an option has nothing to act on.
     """
     if draft_model is None and (alignment is not None or strategy is not None):
         given = "alignment" if alignment is not None else "strategy"

@@ -40,7 +40,7 @@ _SAMPLED = 64  # values of each weight that the fingerprint covers
 
 
 class SavedPrompt(NamedTuple):
-    """What a file holds."""
+    """The content of a prompt cache file."""
 
     cache: list[Any]  # the target's prompt cache
     metadata: dict[str, str]  # text that was saved with it
@@ -49,7 +49,7 @@ class SavedPrompt(NamedTuple):
 
 
 def draft_cache_of(draft: Drafter | DraftSource | None) -> DraftCache | None:
-    """Return the cache of the draft model that a drafter asks; None where it asks none."""
+    """The cache of the draft model that a drafter asks; None where it asks none."""
     return None if draft is None else draft.cache
 
 
@@ -61,19 +61,19 @@ def save_prompt_cache(
     *,
     tokens: Sequence[int] = (),
 ) -> None:
-    """Write a prompt cache to a .safetensors file, with that of the draft model.
+    """Write a prompt cache to a ``.safetensors`` file, with that of the draft model.
 
     An interruption leaves the old file whole.
 
     Args:
-        path: File to write; its name ends in ``.safetensors``.
+        path: The file.
         cache: The target's prompt cache, as a closed generation leaves it.
-        draft: Drafter whose draft model's cache is saved too, as `load_drafter` makes it.
+        draft: Drafter whose draft model's cache is saved too.
         metadata: Text to save with it.
         tokens: Token ids that ``cache`` holds, for ``cached_tokens`` of a later generation.
 
     Raises:
-        RuntimeUnsupported: The file has another name, holds something else (`check_replaceable`), or cannot be written.
+        RuntimeUnsupported: The file has another suffix, holds something else, or cannot be written.
     """
     path = Path(path)
     if path.suffix != _SUFFIX:
@@ -95,11 +95,7 @@ def save_prompt_cache(
 
 
 def check_replaceable(path: Path) -> None:
-    """Check that a prompt cache may replace what is at ``path``.
-
-    Raises:
-        RuntimeUnsupported: Something else is there, such as the weights of a model.
-    """
+    """Raise `RuntimeUnsupported` if something other than a prompt cache is at ``path``, such as a model's weights."""
     if path.exists() and not _is_prompt_cache(path):
         raise RuntimeUnsupported(
             f"{path}: exists and is no prompt cache, so it is not replaced. Choose another name, or remove it first"
@@ -107,7 +103,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def _is_prompt_cache(path: Path) -> bool:
-    """Return whether a file's header names the class of a cache, as mlx-lm writes it; older versions: ``2.0``."""
+    """Whether a file's header names the class of a cache, as mlx-lm writes it (older versions: ``2.0``)."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -120,10 +116,10 @@ def _is_prompt_cache(path: Path) -> bool:
 
 
 def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = None) -> SavedPrompt:
-    """Read a prompt cache, and give the draft model of ``draft`` its part if the file has one.
+    """The content of a prompt cache file; the draft model of ``draft`` takes over its part if the file has one.
 
     Raises:
-        RuntimeUnsupported: The file is not that of a prompt cache, or its draft part is of another model.
+        RuntimeUnsupported: The file is not a prompt cache, or its draft part is of another model.
     """
     try:
         entries, metadata = host.load_prompt_cache(str(path), return_metadata=True)
@@ -167,9 +163,9 @@ def _ids(text: str) -> list[int]:
 
 
 def fingerprint(model: Any) -> str:
-    """Return SHA-256 over names, shapes and types of a model's weights, and over the first values of each.
+    """SHA-256 of the names, shapes and types of a model's weights, and of the first values of each.
 
-    Training changes all values a little, so that models of one architecture differ.
+    Training changes all values a little, so models of one architecture differ.
     """
     digest = hashlib.sha256()
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))

@@ -17,7 +17,7 @@ Source of the interface: vLLM 0.33, ``v1/spec_decode/custom_class_proposer.py`` 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from spectool import SpectoolError
 from spectool.artifacts.dictionary import MIN_PROBABILITY
@@ -31,13 +31,6 @@ _REMEMBERED = 32  # last tokens by which a row is recognised
 _DEFAULTS: dict[str, Any] = {"dictionary": None, "min_probability": MIN_PROBABILITY, "history": False}
 
 
-class Rows(Protocol):
-    """The part of a two-dimensional array of token ids that is read here."""
-
-    def __getitem__(self, place: tuple[int, slice]) -> Any:
-        """Return the tokens of a row, as an array."""
-
-
 class _Request:
     """What one row drafts from."""
 
@@ -47,8 +40,8 @@ class _Request:
         self._newest: list[int] = []
         self._working = True
 
-    def propose(self, limit: int, row: int, length: int, new: Sequence[int], tokens: Rows) -> list[int]:
-        """Return at most ``limit`` tokens; none from a drafter that failed, until the row holds another request."""
+    def propose(self, limit: int, row: int, length: int, new: Sequence[int], tokens: Any) -> list[int]:
+        """At most ``limit`` tokens; none from a drafter that failed, until the row holds another request."""
         try:
             self._update(row, length, new, tokens)
             proposed = self._drafter.propose(limit).tokens if self._working else ()
@@ -58,7 +51,7 @@ class _Request:
             warn_switched_off(self._drafter, error)
             return []
 
-    def _update(self, row: int, length: int, new: Sequence[int], tokens: Rows) -> None:
+    def _update(self, row: int, length: int, new: Sequence[int], tokens: Any) -> None:
         """Commit the new tokens of a request that continues; start the drafter with all tokens of another one."""
         before = length - len(new)
         known = self._length == before and tokens[row, before - len(self._newest) : before].tolist() == self._newest
@@ -74,18 +67,14 @@ class _Request:
 
 
 class DictionaryProposer:
-    """Drafts for all requests of a batch from one open dictionary, and from their own histories if asked."""
+    """Drafts for all requests of a batch from one open dictionary, and from their own histories if asked.
+
+    Raises:
+        SpectoolError: The configuration has no section for spectool, or one with unknown settings.
+        ArtifactError: The dictionary is damaged, or (`FingerprintMismatch`) was built for another tokenizer.
+    """
 
     def __init__(self, vllm_config: Any) -> None:
-        """Open the dictionary that ``additional_config["spectool"]["dictionary"]`` names.
-
-        Args:
-            vllm_config: A ``vllm.config.VllmConfig``.
-
-        Raises:
-            SpectoolError: The section is not there or has unknown settings.
-            ArtifactError: The dictionary is damaged, or (`FingerprintMismatch`) was built for another tokenizer.
-        """
         settings = _settings(getattr(vllm_config, "additional_config", None))
         tokenizer = open_tokenizer(str(vllm_config.model_config.tokenizer))
         self._dictionary = open_dictionary(Path(settings["dictionary"]).expanduser(), tokenizer)
@@ -102,20 +91,17 @@ class DictionaryProposer:
         self,
         sampled_token_ids: Sequence[Sequence[int]],
         num_tokens_no_spec: Sequence[int],
-        token_ids_cpu: Rows,
+        token_ids_cpu: Any,
         slot_mappings: Any = None,
     ) -> list[list[int]]:
-        """Propose next tokens for every request of the batch.
+        """Draft tokens for every request of the batch, ``[requests][at most num_speculative_tokens]``.
 
         Args:
-            sampled_token_ids: Tokens that each request has just got, ``[requests][any]``; none for one whose
-                prompt is still being read.
-            num_tokens_no_spec: Tokens of each request so far, these included, ``[rows]``.
-            token_ids_cpu: Token ids by row, prompt first, ``[rows, max_model_len]``.
+            sampled_token_ids: New tokens of each request, ``[requests][any]``; none while its prompt is still being
+                read.
+            num_tokens_no_spec: Tokens of each request so far, including these, ``[rows]``.
+            token_ids_cpu: Token ids by row, prompt first, int array ``[rows, max_model_len]``.
             slot_mappings: Not used.
-
-        Returns:
-            Proposals, ``[requests][at most num_speculative_tokens]``.
         """
         while len(self._requests) < len(sampled_token_ids):
             drafter = LookupDrafter(self._dictionary, self._history, self._min_probability)
@@ -133,7 +119,7 @@ class DictionaryProposer:
 
 
 def _settings(additional: Any) -> dict[str, Any]:
-    """Read the section about spectool, with defaults for what it leaves out."""
+    """The section about spectool, with defaults for what it leaves out."""
     section = additional.get(_SECTION) if isinstance(additional, Mapping) else None
     example = '--additional-config \'{"spectool": {"dictionary": "pl.dict"}}\''
     if not isinstance(section, Mapping) or not isinstance(section.get("dictionary"), str):

@@ -1,4 +1,4 @@
-"""How many tokens to draft: the length that promises most tokens per second, 0 included.
+"""How many tokens to draft: the length that promises the most tokens per second, 0 included.
 
 Every cycle measures the time of the drafter and of the target's pass, and how much of the proposal was
 accepted. From these follow, for each draft length k, the expected tokens and seconds of a cycle:
@@ -6,14 +6,14 @@ accepted. From these follow, for each draft length k, the expected tokens and se
     tokens(k)  = 1 + q1 + q1 q2 + ... + q1 .. qk        qj: token j is proposed and accepted, given those before
     seconds(k) = drafter + pass + caller, averaged over the lengths that proposals of at most k tokens turn out to have
 
-What the caller does with each token belongs to the time of a cycle. A plain pass begins while the caller
-works, so it takes the longer of the two. The k of the best ratio is used. Two rules bound what this can cost:
+What the caller does with each token belongs to the time of a cycle. A plain pass begins while the caller works, so it
+takes the longer of the two. The k with the best ratio is used. Two rules bound what this can cost:
 
-- *Exploration has a budget*, `EXPLORATION_SHARE` of the time. A length may never have been measured, or not lately. It
-  is tried when it would be the best at the cost of the next shorter measured one. A drafter that does not pay is tried
-  when a good one would pay. A plain pass is made now and then while drafting pays.
-- *Losses are bounded.* The time that drafting really lost against plain decoding is summed up. Beyond
-  `ALLOWANCE` plain passes, and `MAX_LOSS` of the time since, there is no drafting, whatever the estimates are.
+- *Exploration has a budget*, `EXPLORATION_SHARE` of the time. A length that was never measured, or not lately, is tried
+  when it would be the best at the cost of the next shorter measured one. A drafter that does not pay is tried when a
+  good one would pay. While drafting pays, a plain pass is made now and then.
+- *Losses are bounded.* The time that drafting really lost against plain decoding is summed up. Beyond `ALLOWANCE` plain
+  passes and `MAX_LOSS` of the time since, there is no drafting, no matter what the estimates say.
 
 Nothing here reads a clock or runs a model: `GuardedDrafter` measures.
 """
@@ -53,26 +53,22 @@ class ControllerState(NamedTuple):
 
 
 class _ByPosition:
-    """Estimates how far along the positions of a draft something lasts: being proposed, being accepted.
+    """How far a draft gets along its positions: until it is no longer proposed, or no longer accepted.
 
     Attributes:
-        steps: Probability to get over each position when those before it were passed, shape [longest].
+        steps: Probability of getting past each position after those before it, shape [longest].
     """
 
     NEIGHBOUR = 4.0  # observations that the estimate at the position before counts for
 
     def __init__(self, longest: int) -> None:
-        """Begin with even odds, as of two observations of the first position."""
         self._passed = [0.0] * longest
         self._tried = [0.0] * longest
         self._passed[0], self._tried[0] = 1.0, 2.0
         self.steps = [0.5] * longest
 
     def observe(self, reached: int, limit: int, weight: float) -> None:
-        """Count that ``reached`` positions were passed, of ``limit`` that could have been.
-
-        ``weight`` is what everything seen so far counts for beside it.
-        """
+        """Count that ``reached`` of ``limit`` positions were passed; earlier counts weigh ``weight`` times as much."""
         passed = self._passed = [count * weight for count in self._passed]
         tried = self._tried = [count * weight for count in self._tried]
         for position in range(reached):
@@ -82,7 +78,7 @@ class _ByPosition:
             tried[reached] += 1.0
 
     def update(self) -> None:
-        """Bring ``steps`` up to date: each position's prior is the estimate at the one before it."""
+        """Recompute ``steps``; the prior of each position is the estimate of the one before it."""
         step = self._passed[0] / self._tried[0]
         self.steps = [step]
         for passed, tried in zip(self._passed[1:], self._tried[1:], strict=True):
@@ -93,18 +89,17 @@ class _ByPosition:
 class Controller:
     """Chooses the draft length of each cycle, in one generation after another with the same models on one machine.
 
-    Generations in several threads at once need one each.
+    Generations that run at the same time need one controller each.
 
     Attributes:
-        longest: Draft tokens at most.
-        chosen: Draft length that the estimates hold for best.
+        longest: Maximum number of draft tokens.
+        chosen: The best draft length by the estimates.
         verified: Draft tokens verified so far.
         passes: Seconds of target passes.
         drafts: Seconds of the drafter.
     """
 
     def __init__(self, longest: int = MAX_DRAFT_TOKENS) -> None:
-        """Choose among 0 to ``longest`` (>= 1) draft tokens."""
         self.longest = longest
         self.chosen = self.verified = 0
         self.passes = PassTimes(longest + 1)
@@ -125,11 +120,11 @@ class Controller:
         self._holds = 0  # cycles until the next decision
 
     def __repr__(self) -> str:
-        """Return the length it holds for best, and how much that rests on."""
+        """The best length, and how many tokens that rests on."""
         return f"<Controller: draft length {self.chosen} after {self.verified} draft tokens verified>"
 
     def begin(self, prompt: int = 0) -> None:
-        """Begin a generation after ``prompt`` tokens: what was learnt and lost in earlier ones still counts."""
+        """Begin a generation after ``prompt`` tokens; what earlier ones learnt and lost still counts."""
         self.passes.begin()
         self.drafts.begin()
         self._callers.clear()
@@ -137,7 +132,7 @@ class Controller:
         self._prompt = prompt
 
     def choose(self) -> int:
-        """Return how many tokens the drafter is to be asked for; 0: do not ask it at all."""
+        """Number of tokens to ask the drafter for; 0 leaves it alone."""
         known = self.passes.known
         if not known(1):
             return 0
@@ -173,20 +168,19 @@ class Controller:
         caller_seconds: float | None = None,
         again: int = 0,
     ) -> None:
-        """Take note of a cycle.
+        """Record a cycle.
 
         Args:
             asked: Tokens that the drafter was asked for; 0 when it was not asked.
             proposed: Draft tokens that were verified.
             accepted: Draft tokens that the target agreed with.
             committed: Tokens committed.
-            draft_seconds: Time of the drafter, in proposing and in taking note of what was committed.
-            pass_seconds: Wall time of the target from the end of the proposal to the tokens committed; None where it
+            draft_seconds: Time of the drafter, in ``propose`` and ``commit``.
+            pass_seconds: Wall time of the target from the end of the proposal to the committed tokens; None where it
                 was not measured. A pass that began ahead counts from the end of the one before it.
-            caller_seconds: Time between the cycle before this one and this one, with nothing under way; None where
-                a pass was.
-            again: Tokens that the pass fed once more because drafts before them were rejected. They belong
-                to the price of drafting: no pass with them counts as a plain one.
+            caller_seconds: Time between the previous cycle and this one; None where a pass was under way.
+            again: Tokens that the pass fed once more because drafts before them were rejected. They belong to the price
+                of drafting, so a pass with them never counts as a plain one.
         """
         if caller_seconds is not None:
             self._callers.append(caller_seconds / self._committed)
@@ -206,7 +200,7 @@ class Controller:
             self._unasked += committed
         if asked or again:
             spent = min(draft_seconds, OUTLIER * self.drafts(proposed)) if asked else 0.0
-            # The first pass over so many tokens prepares the others: nobody is slower for it twice.
+            # The first pass over this many tokens also compiles, which no later one has to pay for again.
             typical = self.passes.curve[proposed + 1]
             if pass_seconds is not None and self.passes.known(proposed + 1):
                 typical = min(pass_seconds, OUTLIER * typical)
@@ -219,7 +213,7 @@ class Controller:
             self._loss_allowance = max(self._loss_allowance, min(ALLOWANCE, self._loss_allowance + MAX_LOSS))
 
     def _decide(self) -> None:
-        """Bring the estimates up to date; set the best length by them, and the one to explore with its cost."""
+        """Update the estimates, the best length, and the length to explore with its cost."""
         for estimate in (self.passes, self.drafts, self._accepted, self._proposed):
             estimate.update()
         tokens, seconds = self.expected()
@@ -234,9 +228,9 @@ class Controller:
         self._exploration_budget = min(self._exploration_budget, max(EXPLORATION_BUDGET, self._exploration_cost))
 
     def _to_explore(self, speed: float, tokens: list[float], seconds: list[float]) -> int:
-        """Return a draft length that may turn out better than ``speed`` (tokens per second); 0 for none.
+        """A draft length that may turn out better than ``speed`` (tokens per second); 0 for none.
 
-        ``tokens`` and ``seconds`` are what is expected of each.
+        ``tokens`` and ``seconds`` are the expected ones of each length.
         """
         known = self.passes.known
         if not self.chosen:
@@ -263,17 +257,16 @@ class Controller:
         return (low + high) // 2 if high else self._reach()
 
     def _reach(self) -> int:
-        """Return the longest length that does not go too far beyond what was measured."""
+        """The longest length that does not go too far beyond what was measured."""
         return min(2 * max(self.passes.measured()) - 1, self.longest)
 
     def expected(
         self, steps: Sequence[float] | None = None, *, optimistic: bool = False
     ) -> tuple[list[float], list[float]]:
-        """Return the expected tokens and seconds of a cycle by draft length, shape [longest + 1] each.
+        """Expected tokens and seconds of a cycle by draft length, shape [longest + 1] each.
 
-        Args:
-            steps: Probability that each token is accepted when those before it were; as learnt, if not given.
-            optimistic: Take passes not measured lately for as cheap as the next shorter measured one.
+        ``steps`` are the probabilities that each token is accepted when those before it were, by default as learnt. An
+        ``optimistic`` answer takes passes not measured lately to be as cheap as the next shorter measured one.
         """
         curve = self.passes.at_least() if optimistic else self.passes.curve
         fixed, per_token, caller = self.drafts.fixed, self.drafts.per_token, self.caller_seconds

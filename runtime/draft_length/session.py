@@ -1,7 +1,7 @@
-"""One controller for a session: generations with the same model and drafter go on from what the earlier ones learnt.
+"""Generations with the same model and drafter share a controller, one after the other.
 
-A controller serves one generation at a time. A generation that begins while another one runs, in another thread for
-example, gets a controller of its own. The next generation goes on from the one that ended last.
+A generation that begins while another one runs, in another thread for example, gets a new controller. The next one
+continues with the controller of the generation that ended last.
 """
 
 import weakref
@@ -14,7 +14,7 @@ _idle: dict[tuple[int, int], tuple[Any, Any, Controller]] = {}
 
 
 def borrow(model: Any, drafter: Any) -> Controller:
-    """Return the controller of ``model`` with ``drafter``; a new one where there is none, or where it is in use."""
+    """The controller of ``model`` with ``drafter``; a new one where there is none or it is in use."""
     known = _idle.pop((id(model), id(drafter)), None)
     if known is None or known[0]() is not model or known[1]() is not drafter:
         return Controller()

@@ -1,7 +1,7 @@
 """What passes and drafts cost on this machine, learnt from their own times.
 
-Times are noisy: first passes of a shape compile, other programs interfere, contexts grow. So every
-figure is the median of a few recent samples, of two the lower one. It is trusted from its second sample on.
+Times are noisy: the first passes of a shape compile, other programs interfere, and contexts grow. So every figure is
+the median of a few recent samples (of two, the lower one), and is trusted from its second sample on.
 """
 
 from collections import deque
@@ -10,24 +10,23 @@ from statistics import median_low
 
 RECENT_SAMPLES = 7  # samples a median is taken over
 STALE = 256  # cycles after which a figure is to be measured again
-_LAG = 8  # tokens missed, up to which a proposal costs what it always costs
+_LAG = 8  # up to this many missed tokens, a proposal costs what it always costs
 _RECENT = 32  # proposals that count; earlier ones may have been of a busier machine or a shorter context
-_FASTER = 2.0  # times as fast as expected, from which on it is no chance
+_FASTER = 2.0  # times as fast as expected: from here on it is no accident
 
 
 class PassTimes:
-    """Seconds of a target pass by the number of tokens in it.
+    """Seconds of a target pass by the number of tokens in it, 1 to ``longest``.
 
-    What an earlier generation has measured stands for sizes that this one has not measured yet, in proportion. A longer
-    context makes every pass slower, and shows in the first one of any size.
+    Sizes that this generation has not measured yet take the times of earlier generations, scaled by how this one
+    compares with them, because a longer context makes passes of every size slower.
 
     Attributes:
-        curve: Expected seconds by tokens, shape [longest + 1]; place 0 is not used. Between measured
-            sizes it is interpolated; beyond them it rises as it did from one token to the largest.
+        curve: Expected seconds by tokens, shape [longest + 1]; place 0 is not used. Between measured sizes it is
+            interpolated; beyond them it rises as it did from one token to the largest.
     """
 
     def __init__(self, longest: int) -> None:
-        """Expect passes over 1 to ``longest`` tokens."""
         self.curve = [0.0] * (longest + 1)
         self._samples: list[deque[float]] = [deque(maxlen=RECENT_SAMPLES) for _ in self.curve]
         self._seen = [0] * (longest + 1)  # cycle of the latest sample
@@ -55,12 +54,12 @@ class PassTimes:
             samples.clear()
 
     def add(self, tokens: int, seconds: float) -> None:
-        """Take note of a pass over ``tokens`` (1 to the longest)."""
+        """Record a pass over ``tokens``."""
         self._cycle += 1
         samples = self._samples[tokens]
         if len(samples) > 1 and self._cycle - self._seen[tokens] > STALE:
             samples.clear()
-            samples.append(self._medians[tokens])  # one voice beside the new samples
+            samples.append(self._medians[tokens])  # one vote among the new samples
         before = self._carried.get(tokens, self._once.get(tokens))
         if before is not None and not samples and self._ratios:
             samples.append(before * self._ratio())  # likewise
@@ -72,16 +71,16 @@ class PassTimes:
             self._medians[tokens] = median_low(samples)
 
     def known(self, tokens: int) -> bool:
-        """Whether passes over so many tokens were measured twice, and lately."""
+        """Whether passes over this many tokens were measured twice, and lately."""
         measured = tokens in self._medians or tokens in self._carried
         return measured and self._cycle - self._seen[tokens] <= STALE
 
     def measured(self) -> dict[int, float]:
-        """Return the curve at the sizes measured at least twice."""
+        """The curve at the sizes measured at least twice."""
         return {size: self.curve[size] for size in sorted(self._medians | self._carried)}
 
     def at_least(self) -> list[float]:
-        """Return the curve with sizes not known as cheap as the next smaller known one."""
+        """The curve with sizes that are not known as cheap as the next smaller known one."""
         curve = self.curve[:]
         for size in range(2, len(curve)):
             if not self.known(size):
@@ -89,7 +88,7 @@ class PassTimes:
         return curve
 
     def update(self) -> None:
-        """Draw the curve through the medians; there must be one."""
+        """Draw the curve through the medians, of which there must be one."""
         points = sorted(self._points().items())
         for place in range(len(points) - 1, 0, -1):  # more tokens are not cheaper: a dearer smaller size was disturbed
             size, time = points[place - 1]
@@ -105,7 +104,7 @@ class PassTimes:
             curve[size] = top + slope * (size - last)
 
     def _points(self) -> dict[int, float]:
-        """Return the medians by size, with those carried over in proportion."""
+        """The medians by size, with the scaled ones of earlier generations."""
         ratio = self._ratio()
         points = {size: time * ratio for size, time in self._carried.items()} | self._medians
         for size in self._carried.keys() - self._medians:
@@ -115,24 +114,23 @@ class PassTimes:
         return points
 
     def _ratio(self) -> float:
-        """Return how many times as long as in earlier generations a pass takes in this one."""
+        """How many times as long a pass takes in this generation as in earlier ones."""
         return median_low(self._ratios) if self._ratios else 1.0
 
 
 class DraftTimes:
     """Seconds of a drafter in a cycle: a fixed part, a part per token, and what catching up costs.
 
-    A drafter that is held for too dear is hardly asked any more, and then always has to catch up. A busy machine may
-    have become free, or a context short: that must show in such a proposal, too.
+    A drafter that is taken to be too slow is hardly asked any more, and then always has to catch up. If the machine has
+    become free since, or the context short, even such a proposal must be able to show it.
 
     Attributes:
-        fixed: Seconds of a cycle in which it was asked, whatever it proposed.
+        fixed: Seconds of a cycle in which it was asked, regardless of what it proposed.
         per_token: Seconds of each token proposed.
-        per_missed: Seconds of each token that it has yet to take in: of the prompt, or when it was not asked for long.
+        per_missed: Seconds of each token that it has yet to read, of the prompt or from cycles without it.
     """
 
     def __init__(self) -> None:
-        """Begin without any sample."""
         self.fixed = self.per_token = self.per_missed = 0.0
         self._samples: dict[int, deque[float]] = {}  # by tokens; none is empty
         self._order: deque[int] = deque()  # tokens of the samples, the oldest first
@@ -144,9 +142,9 @@ class DraftTimes:
         self._begun = False
 
     def add(self, tokens: int, missed: int, seconds: float) -> None:
-        """Take note of a proposal of ``tokens`` after ``missed`` tokens of which the drafter was not asked.
+        """Record a proposal of ``tokens``, made when the drafter had ``missed`` tokens yet to read.
 
-        The first one of a generation tells at most what reading the prompt takes, unless it was faster by far.
+        The first one of a generation only tells what reading the prompt takes, unless it was faster by far.
         """
         first, self._begun = not self._begun, True
         expected = self(tokens)
@@ -163,11 +161,11 @@ class DraftTimes:
         self._sample(tokens, seconds)
 
     def __call__(self, tokens: int, missed: int = 0) -> float:
-        """Return the expected seconds."""
+        """The expected seconds."""
         return self.fixed + self.per_token * tokens + self.per_missed * missed
 
     def update(self) -> None:
-        """Put a line through the medians, each weighted by its samples; neither part is negative."""
+        """Fit a line through the medians, each weighted by its samples; neither part is negative."""
         if not self._samples:
             return
         points = [(size, median_low(samples), len(samples)) for size, samples in self._samples.items()]
@@ -198,7 +196,7 @@ class DraftTimes:
         self._order.remove(tokens)
 
     def _scale(self, factor: float) -> None:
-        """Everything takes ``factor`` times as long as it did: what was measured counts for one sample of each size."""
+        """Take everything to last ``factor`` times as long; what was measured counts as one sample of each size."""
         self.per_missed *= factor
         self._lags.clear()
         self._samples = {size: deque([median_low(samples) * factor]) for size, samples in self._samples.items()}
