@@ -40,11 +40,11 @@ class Checkpoints:
     """
 
     def __init__(self, cache: Sequence[Any], length: int = 0, keep: int = 1) -> None:
-        """Follow ``cache``.
+        """Follow ``cache``, one entry for each layer, of which some may be replaced (quantised) later.
 
         Args:
-            cache: A prompt cache, one entry for each layer. Entries may be replaced (quantised) later.
-            length: Tokens it holds; what was in it before those is never taken out.
+            cache: A prompt cache.
+            length: Tokens that it may be taken back by; what was in it before those is never taken out.
             keep: Marks that stay when the cache is taken back: 1 for going back within the latest pass.
         """
         self.length = length
@@ -60,10 +60,8 @@ class Checkpoints:
     def mark(self, count: int, *, windows_too: bool = False) -> None:
         """Mark the place before a pass over ``count`` tokens; to be called before every pass.
 
-        Args:
-            count: Tokens that are fed next.
-            windows_too: Also save windows that will drop tokens. Needed to go back by more than one pass, or when the
-                tokens are fed in several. The next single token then costs a copy of the window.
+        ``windows_too`` also saves windows that will drop tokens, which is needed to go back by more than one pass, or
+        when the tokens are fed in several. The next single token then costs a copy of the window.
         """
         self._look_up()
         marked = bool(self._marks) and self._marks[-1].length == self.length
@@ -76,7 +74,7 @@ class Checkpoints:
         self.length += count
 
     def one_is_undone_alone(self) -> bool:
-        """Return whether a token that is fed next can be taken out, but not together with the pass before it.
+        """Whether a token that is fed next can be taken out, but not together with the pass before it.
 
         This is so in windows that have wrapped: each of the two would have overwritten something.
         """
@@ -85,13 +83,10 @@ class Checkpoints:
         return any(not windows.keeps_all(leaf, 1) for leaf in leaves if isinstance(leaf, windows.WINDOWS))
 
     def rewind(self, length: int) -> int | None:
-        """Take the caches back to ``length`` tokens, or to the nearest place before. Mutates them.
+        """Take the caches back to ``length`` tokens, or to the nearest place before; return how many they hold then.
 
-        Also works after a pass that broke off, since what it has fed is measured layer by layer.
-
-        Returns:
-            Tokens that the caches hold now, at most ``length``: the missing ones are to be fed again.
-            None where there is no way back; the caches are then of no use.
+        The missing tokens have to be fed again. None means that there is no way back, and the caches are of no further
+        use. Also works after a pass that broke off, since what it has fed is measured layer by layer.
 
         Raises:
             RuntimeUnsupported: A cache gave up fewer tokens than it should.
@@ -141,14 +136,14 @@ class Checkpoints:
 
 
 def _is_lost(leaf: Any, count: int, windows_too: bool) -> bool:
-    """Return whether ``leaf`` cannot give up ``count`` tokens that are fed next."""
+    """Whether ``leaf`` cannot give up ``count`` tokens that are fed next."""
     if isinstance(leaf, windows.WINDOWS):
         return windows_too and not windows.keeps_all(leaf, count)
     return not leaf.is_trimmable()
 
 
 def _handle(value: Any) -> Any:
-    """Return ``value`` with new objects for its arrays, lists and tuples; the data is shared."""
+    """``value`` with new objects for its arrays, lists and tuples; the data is shared."""
     kind = type(value)
     if kind is mx.array:
         return value[...]
@@ -156,5 +151,4 @@ def _handle(value: Any) -> Any:
 
 
 def _handles(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a cache as they are now."""
     return {name: _handle(value) for name, value in attributes.items()}

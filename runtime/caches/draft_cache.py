@@ -13,16 +13,15 @@ KEPT_MARKS = 4  # places before the frontier where a recurrent state can be take
 
 
 class DraftCache:
-    """The cache of a draft model, of any kind.
+    """The cache of a draft model, of any kind, filled in passes of ``prefill_step_size`` tokens.
 
     Attributes:
-        model: Whose cache it is.
-        tokens: What the cache is known to hold. The owner adds what it has fed, since the ids of a
-            chain of drafts are known only once it is evaluated.
+        model: An mlx-lm model.
+        tokens: What the cache is known to hold. The owner adds what it has fed, since the ids of a chain of drafts are
+            known only once it is evaluated.
     """
 
     def __init__(self, model: Any, prefill_step_size: int = 2048) -> None:
-        """Make a cache for ``model``, an mlx-lm model, to be filled in passes of ``prefill_step_size``."""
         self.model = model
         self._step_size = prefill_step_size
         self.forget()
@@ -39,29 +38,29 @@ class DraftCache:
         return missing
 
     def feed(self, tokens: mx.array) -> mx.array:
-        """Run one pass over ``tokens`` [tokens]; return the logits [tokens, vocabulary], lazy."""
+        """The logits [tokens, vocabulary] of one pass over ``tokens`` [tokens]; lazy."""
         self._checkpoints.mark(tokens.size, windows_too=True)
         logits: mx.array = self.model(tokens[None], cache=self._cache)[0]
         return logits
 
     def prefill(self, tokens: Sequence[int]) -> int:
-        """Feed ``tokens`` and note them; no logits. Return the passes that it took."""
+        """Feed ``tokens`` without logits, and add them; return the passes that it took."""
         self._checkpoints.mark(len(tokens), windows_too=True)
         prefill(self.model, self._cache, mx.array(list(tokens)), self._step_size)
         self.tokens += tokens
         return -(-len(tokens) // self._step_size)
 
     def content(self) -> tuple[list[Any], list[int]]:
-        """Return the cache, one entry for each layer, and the tokens that it holds."""
+        """The cache, one entry for each layer, and the tokens that it holds."""
         self.rewind(len(self.tokens))
         return self._cache, list(self.tokens)
 
     def forget(self) -> None:
-        """Go on from an empty cache."""
+        """Continue with an empty cache."""
         self.replace(make_prompt_cache(self.model), ())
 
     def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
-        """Go on from another ``cache`` of the same model, which holds ``tokens``."""
+        """Continue with another ``cache`` of the same model, which holds ``tokens``."""
         self._cache = cache
         self.tokens = list(tokens)
         self._checkpoints = Checkpoints(cache, len(tokens), keep=KEPT_MARKS)

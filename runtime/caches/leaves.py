@@ -12,7 +12,7 @@ from spectool.runtime.caches import windows
 
 
 def flatten(cache: Sequence[Any]) -> list[Any]:
-    """Return the caches that hold arrays (leaves), in order: ``CacheList`` members one by one."""
+    """The caches that hold arrays (leaves), in order: ``CacheList`` members one by one."""
     found: list[Any] = []
     for entry in cache:
         members = getattr(entry, "caches", None)
@@ -21,25 +21,25 @@ def flatten(cache: Sequence[Any]) -> list[Any]:
 
 
 def offsets(cache: Sequence[Any]) -> list[int | None]:
-    """Return the position of every leaf, in tokens; None for caches that do not count them."""
+    """The position of every leaf, in tokens; None for caches that do not count them."""
     positions = [getattr(leaf, "offset", None) for leaf in flatten(cache)]
     return [position if isinstance(position, int) else None for position in positions]
 
 
 def lengths(cache: Sequence[Any]) -> set[int]:
-    """Return how many tokens the leaves hold that count them: one number, where they agree."""
+    """How many tokens the leaves hold that count them: one number, where they agree."""
     return {position for position in offsets(cache) if position is not None}
 
 
 def can_trim(leaf: Any, count: int) -> bool:
-    """Return whether the last ``count`` (> 0) tokens can be cut off ``leaf`` without loss."""
+    """Whether the last ``count`` (> 0) tokens can be cut off ``leaf`` without loss."""
     if isinstance(leaf, windows.WINDOWS):
         return count <= windows.trimmable(leaf)
     return bool(leaf.is_trimmable())
 
 
 def trim(leaf: Any, count: int) -> None:
-    """Cut the last ``count`` tokens off ``leaf``. Mutates it.
+    """Cut the last ``count`` tokens off ``leaf``.
 
     Raises:
         RuntimeUnsupported: It gave up fewer tokens than asked, and cannot be used any more.

@@ -14,15 +14,9 @@ def prefill(
     quantize: Callable[[], None] = lambda: None,
     progress: Callable[[int], None] = lambda fed: None,
 ) -> None:
-    """Feed ``tokens`` in passes of ``step_size``. Mutates ``cache``.
+    """Feed ``tokens`` [tokens], perhaps none, in passes of ``step_size``.
 
-    Args:
-        model: An mlx-lm model.
-        cache: Its prompt cache.
-        tokens: Token ids, shape [tokens]; may be empty.
-        step_size: Tokens in one pass.
-        quantize: Called after each pass.
-        progress: Called after each pass with the tokens fed so far.
+    After each pass, ``quantize`` is called, and ``progress`` with the tokens fed so far.
     """
     for first in range(0, tokens.size, step_size):
         end = min(first + step_size, tokens.size)

@@ -10,11 +10,7 @@ from spectool.runtime.mlx_lm_compat import make_prompt_cache
 
 
 def require_quantizable(cache: Sequence[Any], model: object) -> None:
-    """Check that ``kv_bits`` can be applied to ``cache``.
-
-    Raises:
-        RuntimeUnsupported: A cache has no quantised form (mlx-lm's rotating cache fails halfway).
-    """
+    """Raise `RuntimeUnsupported` if a cache has no quantised form, since mlx-lm's rotating cache fails halfway."""
     without = {type(entry).__name__ for entry in cache if hasattr(entry, "to_quantized") and hasattr(entry, "max_size")}
     if without:
         kind = getattr(model, "model_type", None) or type(model).__name__
@@ -25,12 +21,9 @@ def require_quantizable(cache: Sequence[Any], model: object) -> None:
 
 
 def check_kv_bits(model: Any, group_size: int, choices: Sequence[int] = ()) -> None:
-    """Check that the caches of a model can be quantised in groups of ``group_size`` numbers. Computes nothing.
+    """Raise `RuntimeUnsupported` unless the size of the heads is a multiple of ``group_size`` numbers.
 
-    ``choices`` are the group sizes that the user can choose instead.
-
-    Raises:
-        RuntimeUnsupported: The group size does not divide the size of the heads.
+    ``choices`` are the group sizes that the user can choose instead. Nothing is computed.
     """
     cache = make_prompt_cache(model)
     model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed

@@ -26,14 +26,14 @@ WINDOWS = (RotatingKVCache, ChunkedKVCache)
 
 
 def keeps_all(window: Any, count: int = 0) -> bool:
-    """Return whether a window has dropped nothing so far, and drops nothing when ``count`` more tokens are fed."""
+    """Whether a window has dropped nothing so far, and drops nothing when ``count`` more tokens are fed."""
     if isinstance(window, ChunkedKVCache):
         return bool(window.start_position == 0 and window.offset + count <= window.chunk_size)
     return bool(window._idx == window.offset and window.offset + count <= window.max_size)
 
 
 def trimmable(window: Any) -> int:
-    """Return how many of the latest tokens can be cut off so that the window is still full, or as it grew."""
+    """How many of the latest tokens can be cut off so that the window is still full, or as it grew."""
     if isinstance(window, ChunkedKVCache):
         dropped = window.start_position
         return int(max(0, window.offset - dropped - window.chunk_size) if dropped else window.offset)
@@ -43,12 +43,9 @@ def trimmable(window: Any) -> int:
 
 
 def trim_window(window: Any, count: int) -> None:
-    """Cut the last ``count`` tokens off ``window``. Mutates it.
+    """Cut the last ``count`` tokens off ``window``: at most ``trimmable``, or all tokens of the latest pass.
 
-    Args:
-        window: A cache of one of the `WINDOWS`.
-        count: At most ``trimmable``, or all tokens of the latest pass. The latter leaves one stale entry where the next
-            token overwrites it, before anything reads it.
+    The latter leaves one stale entry where the next token overwrites it, before anything reads it.
     """
     if isinstance(window, ChunkedKVCache):
         window.offset -= count  # what stands beyond it is overwritten
@@ -66,7 +63,6 @@ def use_exact_masks(leaves: Iterable[Any]) -> None:
     """Let tokens that are fed at once see what they would see one by one, also in windows that keep their start.
 
     mlx-lm's mask for several tokens moves past the first ``keep`` tokens, which single tokens go on seeing.
-    Mutates the caches until ``use_host_masks``.
     """
     for leaf in leaves:
         if isinstance(leaf, RotatingKVCache) and leaf.keep:
@@ -80,7 +76,7 @@ def use_host_masks(leaves: Iterable[Any]) -> None:
 
 
 def _mask(window: Any, N: int, window_size: int | None = None, return_array: bool = False) -> Any:
-    """Return the mask for ``N`` tokens, bool [N, entries]; mlx-lm's own where it is right. Same signature."""
+    """The mask for ``N`` tokens, bool [N, entries]; mlx-lm's own where it is right. Same signature."""
     if N == 1 or window.offset + N <= window.max_size:
         return type(window).make_mask(window, N, window_size, return_array)
     before = min(window.max_size - 1, window.offset)

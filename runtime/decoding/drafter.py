@@ -1,6 +1,6 @@
 """The interface of drafters, for the generation loop and the emulator.
 
-One generation is ``start(prompt)`` and then, cycle after cycle, ``propose(limit)`` and ``commit(tokens)``. A drafter
+One generation is ``start(prompt)`` and then, in every cycle, ``propose(limit)`` and ``commit(tokens)``. A drafter
 learns what became of its proposal only from the tokens that the target committed.
 """
 
@@ -24,11 +24,10 @@ class Proposal(NamedTuple):
     Attributes:
         tokens: Target token ids, at most the limit asked for; empty when there is no guess.
         source: Name of the drafter that made it.
-        probabilities: Of each token when those before it are right, as the drafter estimates them; empty where it makes
-            no estimate.
-        distribution: What the leading tokens were drawn from, float32 [drawn, vocabulary] over the target's vocabulary;
-            None where none was drawn. The output relies on it, and on nothing else here: the tokens must have been
-            drawn from it, and how many of them are used must be decided before they are drawn.
+        probabilities: The drafter's estimate for each token when those before it are right; empty if it makes none.
+        distribution: What the leading tokens were drawn from, float32 [drawn, target vocabulary]; None where none was
+            drawn. The output relies on it, and on nothing else here: the tokens must have been drawn from it, and how
+            many of them are used must be decided before they are drawn.
     """
 
     tokens: Sequence[int]
@@ -37,7 +36,7 @@ class Proposal(NamedTuple):
     distribution: "mx.array | None" = None
 
     def cut(self, limit: int) -> "Proposal":
-        """Return the proposal of the first ``limit`` tokens."""
+        """The proposal of the first ``limit`` tokens."""
         drawn = None if self.distribution is None else self.distribution[:limit]
         return Proposal(tuple(self.tokens)[:limit], self.source, tuple(self.probabilities)[:limit], drawn)
 
@@ -45,7 +44,7 @@ class Proposal(NamedTuple):
 def warn_switched_off(drafter: "Drafter", error: Exception) -> None:
     """Warn that ``drafter`` failed and is not asked again in this generation.
 
-    Each failure is reported, even though Python shows equal warnings only once. Where warnings are errors it is logged,
+    Each failure is reported, although Python shows equal warnings only once. Where warnings are errors it is logged,
     since a drafter never ends a generation.
     """
     message = (
@@ -63,13 +62,13 @@ def warn_switched_off(drafter: "Drafter", error: Exception) -> None:
 class Drafter:
     """Guesses the target's next tokens. Subclasses inherit what they do not need.
 
-    Implementations keep their own history. They may raise: the loop then switches them off with a warning and goes on
+    Implementations keep their own history. They may raise: the loop then switches them off with a warning and continues
     without them, so no output depends on a drafter.
 
     Attributes:
         name: Name in statistics.
         costs_a_pass: Whether each draft token costs a forward pass of a model.
-        cache: Of its draft model; None where there is none.
+        cache: Cache of its draft model; None where there is none.
         report: Called with each drafter inside this one that fails. The loop replaces it to count failures.
     """
 
@@ -79,25 +78,24 @@ class Drafter:
     report: Callable[["Drafter", Exception], None] = staticmethod(warn_switched_off)
 
     def __repr__(self) -> str:
-        """Return its class and what it drafts from."""
         return f"<{type(self).__name__}: {self.name}>"
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a generation after ``prompt`` (token ids); forget any earlier one."""
 
     def propose(self, limit: int) -> Proposal:
-        """Guess at most ``limit`` (>= 0) next tokens; they do not count as committed."""
+        """Guess at most ``limit`` (>= 0) next tokens, without adding them to the history."""
         raise NotImplementedError
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Add the tokens (ids, at least one) that the target committed in this cycle to the history."""
+        """Add the tokens (at least one) that the target committed in this cycle to the history."""
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
-        """Guess at most ``limit`` tokens after ``tokens``, which another drafter has guessed; by default none."""
+        """Guess at most ``limit`` tokens after ``tokens`` of another drafter; by default none."""
         return Proposal((), self.name)
 
     def draw_with(self, draw: "Draw | None") -> None:
-        """Draw drafts by ``draw`` from the next ``start`` on, if it can; None takes the most probable ones again."""
+        """Draw drafts by ``draw`` from the next ``start`` on, if possible; None takes the most probable ones."""
 
 
 class Cycle(NamedTuple):
@@ -107,8 +105,7 @@ class Cycle(NamedTuple):
         proposal: Draft tokens that were verified; empty for a plain cycle.
         source: Name of the drafter that made them; empty for a plain cycle.
         accepted: Length of the prefix of ``proposal`` that the target agreed with.
-        committed: Tokens that the target committed: the accepted ones, then one of its own. The last is an accepted one
-            where a stop token inside the draft ended the text.
+        committed: The accepted tokens, then one of the target's own, unless a stop token among them ended the text.
         draft_seconds: Time of the drafter, in ``propose`` and ``commit``.
         pass_seconds: Time of the target, from the proposal to the committed tokens. A pass that began ahead counts from
             the end of the one before it.

@@ -87,36 +87,35 @@ def generate_step(
             the same model and drafter. A `Controller` chooses from what it has measured itself.
         max_tokens: Tokens to generate; -1 for no limit.
         stop_tokens: Token ids that end the generation once yielded.
-        sampler: Draws a token from log-probabilities [1, vocabulary]; called once for each position. None takes the
-            most probable token.
+        sampler: Draws a token from log-probabilities [1, vocabulary], once for each position. None takes the most
+            probable token.
         logits_processors: Change the logits [1, vocabulary] of a position, given all tokens before it, shape [tokens].
             They are also asked about positions that are then rejected, so they must be functions of their arguments.
             One that raises there, as a grammar does, ends the draft; after committed tokens, it ends the generation.
         seed: Draws from a random state of its own, so that the same call with a fixed draft length gives the same text
             again, and MLX's shared state stays as it is. None draws from the shared state.
         verify: ``rejection`` lets draft models draw their drafts by the request's own settings, and accepts all drafts
-            by rejection sampling, for which the sampler must be a `Sampling`. ``exact`` asks for exact match. None:
-            rejection sampling with a `Sampling`, exact match with other samplers and with none.
+            by rejection sampling, for which the sampler must be a `Sampling`. ``exact`` asks for exact match. None
+            means rejection sampling with a `Sampling`, and exact match with other samplers and with none.
         max_kv_size: Window of the cache in tokens, for models that do not make their own.
-        prompt_cache: Cache to continue, one entry for each layer; None makes a fresh one.
+        prompt_cache: Cache to continue, one entry for each layer; None makes a new one.
         cached_tokens: Token ids that ``prompt_cache`` holds, so that drafters and processors see the whole text.
         prefill_step_size: Prompt tokens in one pass.
         prompt_progress_callback: Called with the prompt tokens fed so far and their total, as in mlx-lm; when it
             raises, the generation ends.
         kv_bits: Bits of a quantised cache; None leaves it as it is.
         kv_group_size: Group size of the quantised cache.
-        quantized_kv_start: Tokens in the cache from which on it is quantised.
+        quantized_kv_start: The cache is quantised once it holds this many tokens.
         stream: Stream that the models run on.
         statistics: Passes are added to it cycle by cycle, tokens as they are yielded.
         on_cycle: Called for each cycle before its first token is yielded.
 
-    Returns:
-        A generator of ``(token id, log-probabilities [vocabulary], whether it was drafted)``.
+    Yields:
+        ``(token id, log-probabilities [vocabulary], whether it was drafted)``.
 
     Raises:
-        RuntimeUnsupported: The prompt is empty, or the model's caches allow no quantisation. Or (`TokenOutOfRange`)
-            the model does not have a token of the prompt, the cached tokens or a logit bias. All of these are raised
-            at the call, before any work.
+        RuntimeUnsupported: At the call, before any work: the prompt is empty, the model's caches allow no quantisation,
+            or (`TokenOutOfRange`) the model does not have a token of the prompt, the cached tokens or a logit bias.
     """
     tokens, cached, vocabulary = prompt_ids(prompt), as_ids(cached_tokens), vocabulary_size(model)
     processors, stops = tuple(logits_processors or ()), frozenset(stop_tokens)
@@ -199,7 +198,7 @@ def generate_step(
 
 
 def _until_stop(tokens: Sequence[int], stop_tokens: frozenset[int]) -> tuple[int, ...]:
-    """Return ``tokens`` up to and with the first stop token."""
+    """``tokens`` up to and including the first stop token."""
     if stop_tokens.isdisjoint(tokens):
         return tuple(tokens)
     return tuple(tokens[: 1 + next(place for place, token in enumerate(tokens) if token in stop_tokens)])

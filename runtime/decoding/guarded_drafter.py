@@ -1,9 +1,8 @@
 """A drafter that cannot do any harm: its proposals are cut to what is safe, and a failing one is switched off.
 
 It also measures for the controller, since it sees where everything that costs time begins and ends. The drafter's time
-is that of ``propose`` and ``commit``; the target's pass lies in between. A pass that began before the token of the pass
-before it was read is measured from the end of that pass, so that it includes what the caller did meanwhile: the wall
-time of a token.
+is that of ``propose`` and ``commit``, and the target's pass lies in between. A pass that began before the token of the
+pass before it was read is measured from the end of that pass, so that it includes what the caller did meanwhile.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,16 +45,16 @@ class GuardedDrafter:
         vocabulary: int,
         statistics: DraftStatistics,
     ) -> None:
-        """Ask ``drafter`` for proposals of ``length`` tokens; at a fixed length of 0 it is left alone.
+        """Ask ``drafter`` for proposals of ``length`` tokens, or as many as a controller chooses.
 
         Args:
-            drafter: Who is asked; None for plain decoding.
+            drafter: None decodes plainly, as a fixed length of 0 does.
             length: Draft tokens per cycle, or the controller that chooses them.
             cache: The target's.
             quantized_kv_start: Tokens in the cache from which on it is quantised; None if it is not.
             draw: How drafts are drawn for rejection sampling; None for exact match.
             vocabulary: Number of the target's token ids. Proposals end before any other id.
-            statistics: Gets the failures.
+            statistics: Receives the failures.
         """
         self.controller = length if isinstance(length, Controller) and drafter is not None else None
         self._fixed_length = 0 if isinstance(length, Controller) else int(length)
@@ -76,7 +75,7 @@ class GuardedDrafter:
         self._caller_seconds: float | None = None  # between the cycle before this one and this one
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Start the drafter with the prompt (token ids)."""
+        """Start the drafter with the prompt."""
         if self.controller is not None:
             self.controller.begin(len(prompt))
 
@@ -88,7 +87,7 @@ class GuardedDrafter:
         self._guarded(start)
 
     def drafting_paused(self) -> bool:
-        """Return whether the next cycle goes without drafts; that is settled now, before this one is committed."""
+        """Whether the next cycle goes without drafts, which is decided here if it was not yet."""
         if self._drafter is None:
             self._next_length = 0
         elif self._next_length is None:
@@ -96,10 +95,10 @@ class GuardedDrafter:
         return self._next_length <= 0
 
     def propose(self, left: int | None, refeed: int = 0, *, begun: bool = False) -> Proposal:
-        """Return a proposal that can be verified safely.
+        """A proposal that can be verified safely.
 
         Args:
-            left: Maximum number of tokens that the generation still has use for; None for no limit.
+            left: Maximum number of tokens that the generation can still use; None for no limit.
             refeed: Committed tokens that the next pass feeds again before the last one.
             begun: Whether the pass of this cycle is under way already.
         """
@@ -145,7 +144,7 @@ class GuardedDrafter:
         self._cycle_ended = perf_counter()
 
     def _ask(self, drafter: Drafter) -> Proposal:
-        """Return what the drafter proposes, without ids that the target does not have."""
+        """The drafter's proposal, without ids that the target does not have."""
         self._give_pending(drafter)
         proposal = drafter.propose(self._limit)
         drawn = None if proposal.distribution is None else proposal.distribution[: self._limit]
@@ -164,7 +163,7 @@ class GuardedDrafter:
             drafter.commit(pending)
 
     def _limited(self, length: int, left: int | None, refeed: int) -> int:
-        """Return how many draft tokens the next pass may verify, of the ``length`` wanted."""
+        """How many of ``length`` draft tokens the next pass may verify."""
         if length <= 0:
             return 0
         limit = length if left is None else min(length, left)
@@ -180,7 +179,7 @@ class GuardedDrafter:
         return max(0, limit)
 
     def _guarded(self, act: Callable[[Drafter], _Result]) -> _Result | None:
-        """Let the drafter act; None without one. A drafter that fails is switched off, and decoding goes on."""
+        """What ``act`` returns for the drafter; None where there is none, or it fails and is switched off."""
         if self._drafter is None:
             return None
         self._random = state()

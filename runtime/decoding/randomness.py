@@ -15,14 +15,13 @@ from spectool import RuntimeUnsupported
 
 
 class Randomness:
-    """A context manager for each cycle of one generation."""
+    """A context manager for each cycle of one generation, with a state seeded by ``seed`` or the shared one.
+
+    Raises:
+        RuntimeUnsupported: The seed is not a whole number from 0 to 2**64 - 1.
+    """
 
     def __init__(self, seed: int | None = None) -> None:
-        """Draw from a state seeded with ``seed``; None draws from the shared one.
-
-        Raises:
-            RuntimeUnsupported: The seed is no whole number from 0 to 2**64 - 1.
-        """
         if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64):
             raise RuntimeUnsupported(f"seed: expected a whole number from 0 to 2**64 - 1, got {seed!r}")
         self._own = None if seed is None else mx.random.key(seed)

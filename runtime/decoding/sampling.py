@@ -1,7 +1,7 @@
 """How a request chooses its tokens: samplers whose distribution is known, and logits processors that are checked.
 
-A sampler of mlx-lm is a function from log-probabilities to tokens, and the distribution it draws from is not known.
-`Sampling` is made from the same numbers and states it, which drawn drafts and rejection sampling need.
+A sampler of mlx-lm is a function from log-probabilities to tokens whose distribution is not known. `Sampling` is made
+from the same settings and states its distribution, which drawn drafts and rejection sampling need.
 """
 
 import math
@@ -42,7 +42,7 @@ _PENALTIES = {
 
 
 class WrongSetting(RuntimeUnsupported):
-    """A setting (``name``) of sampling that is out of range; ``problem`` says what was expected and what was given."""
+    """A sampling setting (``name``) that is out of range; ``problem`` says what was expected and what was given."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name}: {problem}")
@@ -53,7 +53,7 @@ class WrongSetting(RuntimeUnsupported):
 class Sampling:
     """A sampler like those of mlx-lm's ``make_sampler``, whose distribution is known.
 
-    All settings are checked when it is made; a wrong one is a `WrongSetting`, a `RuntimeUnsupported` that names it.
+    All settings are checked when it is made, and a wrong one raises `WrongSetting`.
 
     Attributes:
         temp: Temperature; 0 takes the most probable token, and the other settings do not matter.
@@ -77,7 +77,6 @@ class Sampling:
     _hosts: dict[int, Sampler] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the settings, and make them numbers of Python's own, which is what mlx-lm takes."""
         for name, (kind, least, most) in _SETTINGS.items():
             object.__setattr__(self, name, _number(name, getattr(self, name), kind, least, most))
         if 0 < self.temp < _LEAST_TEMPERATURE:
@@ -89,17 +88,17 @@ class Sampling:
         object.__setattr__(self, "xtc_special_tokens", ids)
 
     def __call__(self, logprobs: mx.array) -> mx.array:
-        """Draw a token from each row of log-probabilities [rows, vocabulary], with mlx-lm's own sampler; lazy."""
+        """A token from each row of log-probabilities [rows, vocabulary], by mlx-lm's own sampler; lazy."""
         host = self._host(logprobs.shape[-1])
         if self.temp and self.xtc_probability > 0:
             return row_by_row(host, logprobs)  # it tosses one coin a call
         return host(logprobs)
 
     def probabilities(self, logits: mx.array) -> mx.array:
-        """Return the distribution that a token is drawn from, float32 [..., vocabulary]; lazy.
+        """The distribution that a token is drawn from, float32 [..., vocabulary]; lazy.
 
         The filters are mlx-lm's, in its order. XTC is a mixture: its coin decides between two filters. None of them
-        needs normalised logits [..., vocabulary], which saves a vocabulary's exponentials.
+        needs normalised logits [..., vocabulary], which saves computing a vocabulary's exponentials.
         """
         if self.temp == 0:
             return (mx.arange(logits.shape[-1]) == mx.argmax(logits, axis=-1, keepdims=True)).astype(mx.float32)
@@ -117,14 +116,13 @@ class Sampling:
         return (1 - share) * self._at_temperature(logits) + share * self._at_temperature(cut)
 
     def _at_temperature(self, logits: mx.array) -> mx.array:
-        """Apply what comes after XTC."""
         if 0 < self.top_k < logits.shape[-1]:
             logits = sample_utils.apply_top_k(logits, self.top_k)
         chosen = mx.softmax(logits.astype(mx.float32) * (1 / self.temp), axis=-1)
         return chosen / block_sum(chosen)[..., None]
 
     def _host(self, vocabulary: int) -> Sampler:
-        """mlx-lm's sampler for a model with this many tokens; it refuses what is no restriction at all."""
+        """mlx-lm's sampler for a model with this many tokens; it refuses settings that restrict nothing."""
         if vocabulary not in self._hosts:
             self._hosts[vocabulary] = sample_utils.make_sampler(
                 self.temp,
@@ -147,7 +145,6 @@ class LogitBias:
     """Adds numbers to the logits of some tokens, after checking that the model has them."""
 
     def __init__(self, biases: Mapping[int, float]) -> None:
-        """Add ``biases``, by token id."""
         for token, bias in biases.items():
             if not is_id(token) or not isinstance(bias, Real) or math.isnan(bias) or bias > _LARGEST_BIAS:
                 raise WrongSetting(
@@ -161,7 +158,7 @@ class LogitBias:
         self._checked = -1  # vocabulary that has all the tokens
 
     def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
-        """Return logits [1, vocabulary] with the biases added; lazy."""
+        """Logits [1, vocabulary] with the biases added; lazy."""
         if logits.shape[-1] != self._checked or self._indices is None:
             require_tokens("logit_bias", self.tokens, logits.shape[-1])
             self._checked, self._indices = logits.shape[-1], mx.array(self.tokens)
@@ -169,10 +166,9 @@ class LogitBias:
 
 
 def make_logits_processors(logit_bias: Mapping[int, float] | None = None, **penalties: Any) -> list[LogitsProcessor]:
-    """Return the processors that mlx-lm's function of this name makes, with biases and penalties that are checked.
+    """The processors that mlx-lm's function of this name makes, with biases and penalties that are checked.
 
-    `generate_step` also checks those that mlx-lm made. It cannot look inside a function of yours; only these check
-    themselves there.
+    `generate_step` also checks those that mlx-lm made, but it cannot look inside a function of yours.
 
     Args:
         logit_bias: Numbers to add to logits, by token id.
@@ -204,7 +200,7 @@ def biased_tokens(processor: Any) -> list[int]:
 
 
 def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: mx.array | None) -> mx.array:
-    """Apply the processors to each position; lazy.
+    """The logits as changed by the processors, position by position; lazy.
 
     Args:
         logits: Shape [rows, vocabulary], one row for each position.
@@ -212,8 +208,8 @@ def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: m
         tokens: All tokens before the last row, shape [history + rows - 1]; None where there are no processors.
 
     Returns:
-        Logits [positions, vocabulary]: those before the first text that a processor refuses by raising, as grammars do.
-        A refusal of the first row is raised, since nothing but committed text goes before it.
+        Logits [positions, vocabulary] up to the first text that a processor refuses by raising, as grammars do. A
+        refusal of the first row is raised, since nothing but committed text goes before it.
     """
     if not processors or tokens is None:
         return logits
@@ -233,22 +229,22 @@ def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: m
 
 
 def log_probabilities(logits: mx.array) -> mx.array:
-    """Normalise logits [..., vocabulary]; lazy."""
+    """Normalised logits [..., vocabulary]; lazy."""
     return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
 
 
 def row_by_row(sampler: Sampler, logprobs: mx.array) -> mx.array:
-    """Call ``sampler`` for each row [1, vocabulary] by itself; return the tokens [rows]."""
+    """The tokens [rows] that ``sampler`` draws from each row [1, vocabulary] by itself."""
     return mx.concatenate([sampler(logprobs[row : row + 1]) for row in range(logprobs.shape[0])])
 
 
 def block_sum(weights: mx.array) -> mx.array:
-    """Return the sum of each of ``weights`` [..., vocabulary]; MLX's own loses rare tokens on a CPU; lazy."""
+    """The sum of each of ``weights`` [..., vocabulary]; MLX's own loses rare tokens on a CPU; lazy."""
     return mx.sum(mx.sum(in_blocks(weights), axis=-1), axis=-1)
 
 
 def in_blocks(weights: mx.array) -> mx.array:
-    """Return ``weights`` [..., vocabulary] as blocks of neighbours [..., blocks, blocks], zeros at the end; lazy."""
+    """``weights`` [..., vocabulary] as blocks of neighbours [..., blocks, blocks], zeros at the end; lazy."""
     blocks = math.isqrt(weights.shape[-1] - 1) + 1
     if missing := blocks * blocks - weights.shape[-1]:
         weights = mx.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
@@ -256,7 +252,7 @@ def in_blocks(weights: mx.array) -> mx.array:
 
 
 def _number(name: str, value: Any, kind: Any, least: float, most: float, expected: str = "") -> Any:
-    """Return a setting that is a number of this kind in these bounds; NaN and infinity never are."""
+    """A setting that is a number of this kind within these bounds; NaN and infinity never are."""
     plain: float = math.nan
     if isinstance(value, kind) and not isinstance(value, bool):
         with suppress(OverflowError):  # a whole number that is larger than any float

@@ -17,13 +17,13 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True, repr=False)
 class DraftStatistics:
-    """What drafting did so far. Mutable: the loop adds each pass, and then each token as it yields it.
+    """What drafting did so far. The loop adds each pass, and then each token as it yields it.
 
-    A stop string, or the reader, can end the text before all tokens of the last pass are yielded. The others count
+    A stop string, or the reader, can end the text before all tokens of the last pass are yielded. The rest count
     neither as tokens nor as accepted.
 
     Attributes:
-        passes: Target forward passes after the prompt (verification steps), in cycles.
+        passes: Target forward passes after the prompt (verification steps).
         tokens: Tokens yielded after the prompt.
         proposed: Draft tokens sent to verification.
         accepted: Tokens yielded that had been drafted.
@@ -45,7 +45,7 @@ class DraftStatistics:
     controller: "Controller | None" = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        """Describe it in one line.
+        """A line such as this one.
 
         >>> DraftStatistics(passes=12, tokens=24, proposed=30, accepted=12)
         <DraftStatistics: 24 tokens in 12 passes (2.00 per pass), 12 of 30 draft tokens accepted>
@@ -72,7 +72,7 @@ class DraftStatistics:
             self.proposed_by[source] += proposed
 
     def record_token(self, source: str, drafted: bool) -> None:
-        """Add a token that is yielded, which was ``drafted`` by ``source`` or is the target's own."""
+        """Add a token that is yielded, either ``drafted`` by ``source`` or the target's own."""
         self.tokens += 1
         if drafted:
             self.accepted += 1

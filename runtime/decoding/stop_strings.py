@@ -12,16 +12,13 @@ class StopStrings:
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
-        """Stop at any of ``strings``; empty ones stop nothing."""
         self._strings = [string for string in strings if string]
         self._held = ""
 
     def add(self, text: str, last: bool = False) -> tuple[str, bool]:
-        """Return what of the text so far is certain to stand before any stop string, and whether one was reached.
+        """What of the text so far is certain to stand before any stop string, and whether one was reached.
 
-        Args:
-            text: What was written since the latest call.
-            last: Nothing follows: hold nothing back.
+        ``text`` is what was written since the latest call. If it is the ``last``, nothing is held back.
         """
         text = self._held + text
         self._held = ""
@@ -36,6 +33,6 @@ class StopStrings:
 
 
 def _overlap(text: str, string: str) -> int:
-    """Return the length of the longest end of ``text`` that ``string`` begins with and goes beyond."""
+    """Length of the longest end of ``text`` that ``string`` begins with and goes beyond."""
     most = min(len(text), len(string) - 1)
     return next((length for length in range(most, 0, -1) if text.endswith(string[:length])), 0)

@@ -21,16 +21,11 @@ from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, 
 
 @dataclass
 class GenerationResponse(HostResponse):  # type: ignore[misc]  # mlx-lm has no types
-    """mlx-lm's response and what drafting did so far.
-
-    Attributes:
-        drafting: Statistics of this generation, the same object in every response: later responses change it.
-    """
+    """mlx-lm's response, and ``drafting``: the statistics of this generation, which later responses go on changing."""
 
     drafting: DraftStatistics = field(default_factory=DraftStatistics)
 
     def __repr__(self) -> str:
-        """Describe it without the log-probabilities of all tokens."""
         shown = ("text", "token", "from_draft", "prompt_tokens", "generation_tokens", "finish_reason", "drafting")
         return f"GenerationResponse({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
@@ -82,8 +77,8 @@ def stream_generate(
         ``finish_reason`` "stop" or "length".
 
     Raises:
-        RuntimeUnsupported: ``max_tokens`` is 0, the prompt is empty, or the model's caches do not allow what is asked.
-            Or (`TokenOutOfRange`) the tokenizer made a token that the model does not have.
+        RuntimeUnsupported: ``max_tokens`` is 0, the prompt is empty, the model's caches do not allow what is asked, or
+            (`TokenOutOfRange`) the tokenizer made a token that the model does not have.
     """
     if max_tokens == 0:
         raise RuntimeUnsupported("max_tokens: expected a positive number, or -1 for no limit, got 0.")
@@ -136,7 +131,7 @@ def stream_generate(
 
 
 def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool = False, **kwargs: Any) -> str:
-    """Generate the whole text after ``prompt``: use it instead of ``mlx_lm.generate``, with a drafter.
+    """The whole text after ``prompt``: use it instead of ``mlx_lm.generate``, with a drafter.
 
     Takes the options of `stream_generate`. With ``verbose``, prints the text as it comes, and then figures.
 
@@ -166,7 +161,7 @@ def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool 
 
 
 def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
-    """Return the token ids of a text; BOS is added unless the text begins with it, as in mlx-lm."""
+    """Token ids of a text; BOS is added unless the text begins with it, as in mlx-lm."""
     bos = tokenizer.bos_token
     ids: list[int] = tokenizer.encode(prompt, add_special_tokens=bos is None or not prompt.startswith(bos))
     return ids
@@ -181,7 +176,7 @@ class _Text:
         self._stops = StopStrings(stop_strings)
 
     def add(self, token: int, last: bool) -> tuple[str, str | None]:
-        """Return the text that ``token`` completes, and the reason if it ends there: "stop" or "length"."""
+        """The text that ``token`` completes, and the reason if it ends there: "stop" or "length"."""
         finish_reason = "stop" if token in self.end_tokens else "length" if last else None
         if finish_reason != "stop":
             with suppress(IndexError, TypeError):  # a row of the model for which the tokenizer has no token

@@ -1,8 +1,8 @@
 """The target model in one generation: its passes, its choices, and its cache.
 
-The prompt cache always ends at the same place: it holds the text without the last committed token, which the next pass
-feeds together with the drafts. Rejected drafts are taken out again. Where that takes accepted tokens out as well
-(`checkpoints`), the next pass feeds those again first.
+Between cycles, the cache holds the text without the last committed token, which the next pass feeds together with the
+drafts. Rejected drafts are taken out again. Where that also takes out accepted tokens (`checkpoints`), the next pass
+feeds those again first.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ class TargetRunner:
 
     Attributes:
         vocabulary: Number of the model's token ids.
-        rejection: Whether drafts without a distribution are verified by rejection sampling, too.
+        rejection: Whether drafts without a distribution are also verified by rejection sampling.
         randomness: Random state of the generation, to be entered for every cycle.
         quantize: Called after each pass.
         prefill: Feeds tokens [tokens] without computing logits.
@@ -81,12 +81,9 @@ class TargetRunner:
             self._history = _array([*cached_tokens, *prompt])
 
     def verify(self, last: int, draft: Sequence[int], distribution: mx.array | None) -> Pass:
-        """Run a pass over the last committed token and ``draft``; lazy. Or return the one that has begun ahead.
+        """A pass over the last committed token and ``draft``, or the one that has begun ahead without drafts; lazy.
 
-        Args:
-            last: The last committed token.
-            draft: Draft tokens after it; none where the pass has begun ahead.
-            distribution: What the leading drafts were drawn from [drawn, vocabulary]; None if they were not.
+        ``distribution`` is what the leading drafts were drawn from [drawn, vocabulary]; None if they were not.
         """
         if self.next_pass is not None:
             self._inputs, next_pass, self.next_pass = [last], self.next_pass, None
@@ -126,7 +123,7 @@ class TargetRunner:
     def commit(self, tokens: Sequence[int], length: int) -> None:
         """Add committed ``tokens`` to the history, and cut the cache down to its first ``length`` tokens.
 
-        ``length`` does not include the token of a pass that has begun ahead: it stays.
+        The token of a pass that has begun ahead is not counted in ``length``, and stays.
         """
         if self._history is not None:
             self._history = mx.concatenate([self._history, _array(tokens)])
@@ -136,19 +133,19 @@ class TargetRunner:
             self.quantize()
 
     def close(self, length: int) -> None:
-        """End the generation: leave the cache with its first ``length`` tokens, also after a pass that broke off."""
+        """End the generation: leave the cache with its first ``length`` tokens, even after a pass that broke off."""
         windows.use_host_masks(flatten(self.cache))
         if missing := self._rewind(length + self.unrewindable):
             self.prefill(_array(missing))
 
     def _logits(self, inputs: mx.array, rows: int) -> mx.array:
-        """Run the model over ``inputs``; return the logits of the last ``rows`` positions [rows, vocabulary], lazy."""
+        """Logits of the last ``rows`` positions [rows, vocabulary] of a pass over ``inputs``; lazy."""
         self._checkpoints.mark(inputs.size)
         logits: mx.array = self.model(inputs[None], cache=self.cache)[0, -rows:]
         return logits
 
     def _choose(self, logits: mx.array, draft: Sequence[int], distribution: mx.array | None) -> Pass:
-        """Choose a token after the last committed one and after each draft, from the logits of these rows; lazy."""
+        """The choices after the last committed token and after each draft, from the logits of these rows; lazy."""
         history = self._history
         if history is not None and draft:
             history = mx.concatenate([history, _array(draft)])

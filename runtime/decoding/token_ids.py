@@ -1,8 +1,8 @@
 """Which token ids a model has.
 
 A tokenizer can have more tokens than the model has rows: Gemma 3's has 262,145, the model 262,144. MLX does not check
-indices, so an id beyond the last row reads or writes foreign memory, be it in the embedding, a penalty or a bias. The
-limit is the number of the model's own logits; mlx-lm makes the embedding of the same size.
+indices, so an id beyond the last row reads or writes foreign memory in the embedding, a penalty or a bias. The limit is
+the number of the model's own logits; mlx-lm makes the embedding of the same size.
 """
 
 import weakref
@@ -22,7 +22,6 @@ class TokenOutOfRange(RuntimeUnsupported):
     """A token id that the model does not have; ``name`` says where it was given, such as ``prompt``."""
 
     def __init__(self, name: str, token: Any, vocabulary: int, tokenizer: Any = None) -> None:
-        """Name the token, with its text where ``tokenizer`` (of transformers or mlx-lm) has one."""
         self.name, self.token, self.vocabulary = name, token, vocabulary
         text = _text_of(token, tokenizer)
         super().__init__(
@@ -31,14 +30,14 @@ class TokenOutOfRange(RuntimeUnsupported):
         )
 
     def spelled_by(self, tokenizer: Any) -> "TokenOutOfRange":
-        """Return the same error with the text of the token in ``tokenizer``."""
+        """The same error with the text of the token in ``tokenizer``."""
         return TokenOutOfRange(self.name, self.token, self.vocabulary, tokenizer)
 
 
 def vocabulary_size(model: Any) -> int:
     """Number of logits that a model gives for one position, which is the number of its token ids.
 
-    Read from the shape of a pass that is built and never computed. It is built once for each model.
+    It is read once for each model, from the shape of a pass that is built and never computed.
     """
     key = id(model)
     known = _known.get(key)
@@ -51,11 +50,7 @@ def vocabulary_size(model: Any) -> int:
 
 
 def require_tokens(name: str, tokens: Sequence[int], vocabulary: int, tokenizer: Any = None) -> None:
-    """Check that a model with ``vocabulary`` token ids has all of ``tokens``, which were given as ``name``.
-
-    Raises:
-        TokenOutOfRange: It does not. The error has the token's text in ``tokenizer``.
-    """
+    """Raise `TokenOutOfRange` if a model with ``vocabulary`` token ids lacks one of ``tokens``, given as ``name``."""
     # Whole lists are compared at the speed of C; only a list with a wrong token is read one by one.
     if tokens and not (set(map(type, tokens)) <= {int} and min(tokens) >= 0 and max(tokens) < vocabulary):
         for token in tokens:
@@ -89,7 +84,7 @@ def prompt_ids(prompt: mx.array | Sequence[int]) -> list[int]:
 
 
 def as_ids(tokens: Sequence[Any]) -> list[int]:
-    """Token ids as Python integers; what is no id stays, for `require_tokens` to name."""
+    """Token ids as Python integers; anything else stays, for `require_tokens` to name."""
     return [int(token) if is_id(token) else token for token in tokens]
 
 
@@ -99,7 +94,7 @@ def is_id(token: Any) -> TypeGuard[int]:
 
 
 def _text_of(token: Any, tokenizer: Any) -> str | None:
-    """Return the text of a token; None where the tokenizer does not have it either."""
+    """The text of a token; None where the tokenizer does not have it either."""
     if not is_id(token):
         return None
     try:

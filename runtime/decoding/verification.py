@@ -38,7 +38,7 @@ from spectool.runtime.decoding.token_ids import vocabulary_size
 
 
 def ids(tokens: mx.array) -> list[int]:
-    """Evaluate ``tokens``, shape [tokens], and return them as Python integers."""
+    """Evaluate ``tokens`` [tokens], as Python integers."""
     return cast("list[int]", tokens.tolist())
 
 
@@ -49,15 +49,15 @@ def choose(
     draft: Sequence[int],
     distribution: mx.array | None = None,
 ) -> mx.array:
-    """Choose a token at each position [rows]; lazy.
+    """A token for each position [rows]; lazy.
 
     Args:
         logits: The target's [rows, vocabulary]; row ``i`` belongs to the position after ``i`` draft tokens.
         logprobs: The same, normalised.
         sampler: Draws from log-probabilities [1, vocabulary]; None takes the maximum.
         draft: Draft tokens [rows - 1].
-        distribution: What leading drafts were drawn from [drawn, vocabulary]; the others are guesses. None, or a
-            sampler that is no `Sampling`: exact match.
+        distribution: What leading drafts were drawn from [drawn, vocabulary]; the rest are guesses. None, or a sampler
+            that is no `Sampling`, means exact match.
     """
     if sampler is None:
         return mx.argmax(logprobs, axis=-1)
@@ -77,15 +77,13 @@ class Draw:
     vocabulary: int  # of the target
 
     def __call__(self, logits: mx.array, history: mx.array | None) -> tuple[mx.array, mx.array] | None:
-        """Draw the next draft token; lazy.
+        """The next draft token [1] and the distribution it is drawn from, float32 [1, vocabulary]; lazy.
+
+        None where a processor refuses the history by raising. The token is one that the draft has.
 
         Args:
             logits: The draft's, over target ids [1, ids]; -inf where the draft has no token. Missing ids count as -inf.
             history: Target ids before it [tokens], for the processors.
-
-        Returns:
-            The token [1], one that the draft has, and the distribution it is drawn from, float32 [1, vocabulary].
-            None where a processor refuses the history by raising.
         """
         # Processors may name any id of the target.
         logits = logits[:, : self.vocabulary]
@@ -105,11 +103,11 @@ class Draw:
 def draw_for(
     model: Any, verify: str | None, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...]
 ) -> Draw | None:
-    """Return how drafts are drawn for rejection sampling; None for exact match.
+    """How drafts are drawn for rejection sampling; None for exact match.
 
     Raises:
-        RuntimeUnsupported: ``verify`` is unknown, or asks for rejection sampling with a sampler that does not state
-            its distribution.
+        RuntimeUnsupported: ``verify`` is unknown, or asks for rejection sampling with a sampler that does not state its
+            distribution.
     """
     if verify not in (None, "exact", "rejection"):
         raise RuntimeUnsupported(f"verify: expected 'exact' or 'rejection', got {verify!r}")
@@ -126,13 +124,13 @@ def draw_for(
 
 
 def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array) -> mx.array:
-    """Keep the leading drafts that stand, and draw one token after them, by block verification; lazy.
+    """The leading drafts that stand and one token drawn after them, by block verification; lazy.
 
         w_0 = 1,  w_i = min(1, w_{i-1} p(x_i) / q(x_i))    the probability that the first i drafts stand
         r_i = sum of max(0, w_i p - q)                     what is left of p after them
 
-    The verdict is the last i at which a uniform number is below r_i / (r_i + 1 - w_i). After the last draft q is 0,
-    and this is w_i. The token is drawn from what is left.
+    The verdict is the last i at which a uniform number is below r_i / (r_i + 1 - w_i). After the last draft q is 0, and
+    this is w_i. The token is drawn from what is left.
 
     Args:
         target: p of each position, float32 [..., rows, vocabulary].
@@ -169,7 +167,7 @@ def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array
 
 
 def draw_from(weights: mx.array) -> mx.array:
-    """Draw a token from each distribution [..., vocabulary], which need not sum to 1; lazy.
+    """A token from each distribution [..., vocabulary], which need not sum to 1; lazy.
 
     By inversion: first a block of tokens, then a token of it. Sums over a block are short, so that rare tokens are not
     rounded away, and one number is drawn for each block, not for each token.
@@ -180,13 +178,13 @@ def draw_from(weights: mx.array) -> mx.array:
 
 
 def _row(rows: mx.array, number: mx.array) -> mx.array:
-    """Return one row [..., vocabulary] of ``rows`` [..., rows, vocabulary]: ``number`` [..., 1]."""
+    """One row [..., vocabulary] of ``rows`` [..., rows, vocabulary], by its ``number`` [..., 1]."""
     first = rows.shape[-2] * mx.arange(number.size).reshape(number.shape)
     return rows.reshape(-1, rows.shape[-1])[(first + number)[..., 0]]
 
 
 def _invert(weights: mx.array) -> mx.array:
-    """Draw a place from each of ``weights`` [..., places]; one of weight 0 is never drawn."""
+    """A place drawn from each of ``weights`` [..., places]; one of weight 0 is never drawn."""
     sums = mx.cumsum(weights, axis=-1)
     # A uniform number is at most 1 - 2**-24: its product with the last sum is below that.
     below = mx.random.uniform(shape=(*weights.shape[:-1], 1)) * sums[..., -1:]

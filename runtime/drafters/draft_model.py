@@ -3,8 +3,8 @@
     cache     tokens in the draft model's cache: committed ones, then `ahead` drafts of the last proposal
     pending   committed tokens that it does not hold; fed together with the next proposal
 
-A proposal of k tokens takes k passes: the pending tokens give d1, d1 gives d2, and dk is not
-fed. They are chained on the device and evaluated once, unless their probability decides where they end.
+A proposal of k tokens takes k passes: the pending tokens give d1, d1 gives d2, and dk is not fed. They are chained on
+the device and evaluated once, unless their probability decides where they end.
 """
 
 import math
@@ -38,13 +38,9 @@ class ModelDrafter(Drafter):
     ) -> None:
         """Draft with ``model``, an mlx-lm model whose token ids are the target's.
 
-        Args:
-            model: The draft model.
-            name: Name in statistics.
-            min_probability: Make no further pass for drafts that are all right with less than this, 0..1. Above 0
-                each is evaluated by itself. Drawn drafts go on: how sure one is of a token does not say how
-                often the target accepts it.
-            prefill_step_size: Prompt tokens in one pass.
+        Above 0, ``min_probability`` (0..1) evaluates each draft by itself, and makes no further pass once all of them
+        are right with less than this. Drawn drafts go on, because how sure a draft model is of a token does not say how
+        often the target accepts it.
         """
         self.name = name
         self.cache = DraftCache(model, prefill_step_size)
@@ -56,11 +52,11 @@ class ModelDrafter(Drafter):
         self._vocabulary = vocabulary_size(model)
 
     def draw_with(self, draw: "Draw | None") -> None:
-        """Draw drafts by ``draw`` from the next ``start`` on; None takes the most probable ones again."""
+        """Draw drafts by ``draw``; None takes the most probable ones."""
         self._draw = draw
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Feed ``prompt`` (token ids) without its last token, as far as the cache does not hold it.
+        """Feed ``prompt`` without its last token, as far as the cache does not hold it.
 
         Raises:
             TokenOutOfRange: The draft model does not have a token.
@@ -81,7 +77,7 @@ class ModelDrafter(Drafter):
         return Proposal(drafts, self.name, distribution=distribution)
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Follow the target: keep the drafts that were right, take the others back; the rest is pending.
+        """Keep the drafts that were right and take the others back; the rest of ``tokens`` is pending.
 
         Raises:
             TokenOutOfRange: The draft model does not have a token.
@@ -93,7 +89,7 @@ class ModelDrafter(Drafter):
         self._ahead = 0
 
     def _draft(self, limit: int) -> tuple[list[int], mx.array | None, int]:
-        """Feed the pending tokens and draft after draft: the drafts, what they were drawn from, how many were fed."""
+        """Feed the pending tokens and draft after draft; return drafts, their distributions, and how many were fed."""
         feed = mx.array(self._pending)
         follows = self._draw is not None and self._draw.processors
         history = mx.array(self.cache.tokens + self._pending) if follows else None
@@ -126,12 +122,10 @@ class ModelDrafter(Drafter):
 
 
 def require_same_vocabulary(draft: Mapping[str, int], target: Mapping[str, int]) -> None:
-    """Check that two tokenizers (``get_vocab()`` of each) give the same id to every token they share.
+    """Raise `RuntimeUnsupported` unless two tokenizers, each as a ``get_vocab()``, give the same id to shared tokens.
 
-    Tokens that only one of them has are allowed: models of one family differ in added tokens.
-
-    Raises:
-        RuntimeUnsupported: They disagree about a token, or share fewer than half of theirs.
+    Tokens that only one of them has are allowed, since models of one family differ in added tokens, but they must share
+    at least half of theirs.
     """
     shared = draft.keys() & target.keys()
     wrong = sorted(token for token in shared if draft[token] != target[token])

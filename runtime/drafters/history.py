@@ -3,8 +3,8 @@
     tokens   a b c d e f a b c       longest suffix seen before: a b c
                    ^                 followed there by d, at place 3
 
-A suffix automaton: every state stands for the token sequences that end at the same places, and
-knows the latest of them. Amortised constant time for each token, a few microseconds.
+A suffix automaton: every state stands for the token sequences that end at the same places, and knows the latest of
+them. Amortised constant time for each token, a few microseconds.
 
 Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text".
 """

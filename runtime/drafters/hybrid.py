@@ -1,8 +1,8 @@
-"""Several drafters behind one: what is likely to gain most is proposed, and a model is asked only where it pays.
+"""Several drafters in one: what is likely to gain most is proposed, and a model is asked only where it pays.
 
 Let the tokens of a proposal be right with probabilities ``p1 .. pk``, each given those before it. Then
 ``p1 + p1 p2 + ... + p1 .. pk`` of them are accepted on average. Drafters that look things up say how sure they are of
-each token; how far that is to be believed is learnt. Of a model only the share ``a`` of right tokens is known. It would
+each token; how far that can be believed is learnt. Of a model only the share ``a`` of right tokens is known. It would
 get ``a + a^2 + ... + a^k`` accepted, at ``k`` passes of its own. It is asked when
 
     (1 + a + ... + a^k) / (1 + k cost)  >  1 + p1 + ... + p1 .. pm       for some k
@@ -10,7 +10,7 @@ get ``a + a^2 + ... + a^k`` accepted, at ``k`` passes of its own. It is asked wh
 where the cost is that of a draft token in target passes. Its guess is then continued by a look-up, which finishes the
 word that it has begun.
 
-What a model has cost beyond what it has brought is charged to its budget, its reading of prompts included. Beyond
+What a model has cost beyond what it has brought is charged to its budget, including its reading of prompts. Beyond
 `BUDGET` target passes, and `LOSS_PER_PASS` of those since, it is not asked, and the look-ups go on alone.
 
 Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3.1 and 3.3.
@@ -55,10 +55,7 @@ def expected_accepted_length(probabilities: Iterable[float]) -> float:
 def best_draft_length(acceptance: float, cost: float, most: int) -> tuple[int, float]:
     """The draft length with most committed tokens in the time of a target pass, and how many these are.
 
-    Args:
-        acceptance: Probability that a token is accepted when all before it were, 0 to 1.
-        cost: Time of a draft token, in target passes.
-        most: Maximum number of draft tokens.
+    ``cost`` is the time of a draft token in target passes, and ``most`` the maximum length.
 
     >>> best_draft_length(0.5, 0.25, 8)
     (1, 1.2)
@@ -84,7 +81,7 @@ class _Member:
 
     @property
     def acceptance(self) -> float:
-        """Tokens that were right, as a share of those judged."""
+        """Right tokens as a share of those judged."""
         return self.right / self.observed
 
     def probabilities(self, proposal: Proposal) -> list[float]:
@@ -111,7 +108,8 @@ class _Member:
 class HybridDrafter(Drafter):
     """Asks cheap drafters first, and a draft model where that promises more tokens in the same time.
 
-    A member that raises is switched off with a warning until the next ``start``; the others go on.
+    On equal expectations the earlier drafter wins. One that raises is switched off with a warning until the next
+    ``start``.
 
     Attributes:
         drafters: The members.
@@ -124,13 +122,7 @@ class HybridDrafter(Drafter):
         *,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """Combine ``drafters``; on equal expectations the earlier one wins.
-
-        Args:
-            drafters: Members.
-            draft_cost: Time of a draft token of a model, in target passes; None measures it.
-            clock: Seconds.
-        """
+        """Combine ``drafters``; ``draft_cost`` is the time of a model's draft token in passes, None to measure it."""
         self.drafters = tuple(drafters)
         # With a cheap member, proposals may come for free.
         self.costs_a_pass = all(drafter.costs_a_pass for drafter in self.drafters)
@@ -146,7 +138,7 @@ class HybridDrafter(Drafter):
         self._pending_ask: tuple[_Member, Proposal, float] | None = None
 
     def draw_with(self, draw: "Draw | None") -> None:
-        """Pass it on to the members that can draw."""
+        """Pass it on to the members, of which some can draw."""
         for drafter in self.drafters:
             drafter.draw_with(draw)
 
@@ -191,7 +183,7 @@ class HybridDrafter(Drafter):
             self._guarded(member, partial(member.drafter.commit, tokens))
 
     def acceptance(self) -> dict[str, float]:
-        """By member name, how much of what it proposed was right, in parts of what it was sure of."""
+        """By member name, the tokens that were right as a share of those it was sure of."""
         return {member.drafter.name: member.acceptance for member in self._working}
 
     @property
@@ -203,7 +195,7 @@ class HybridDrafter(Drafter):
         return self._draft_seconds / self._pass_seconds if measured else _UNMEASURED
 
     def _worth_asking(self, limit: int, rate: float) -> tuple[_Member | None, int]:
-        """The model that promises most, above ``rate`` tokens in the time of a target pass, and for how many."""
+        """The model that promises most, above ``rate`` tokens in the time of a target pass, and for how many tokens."""
         found: tuple[_Member | None, int] = (None, 0)
         for member in self._working:
             if member.drafter.costs_a_pass and member.budget > 0:
@@ -213,7 +205,7 @@ class HybridDrafter(Drafter):
         return found
 
     def _ask(self, model: _Member, limit: int) -> Proposal:
-        """What a model proposes; what a token of it costs is measured and charged."""
+        """What a model proposes; the time of a token is measured and charged."""
         begun = self._clock()
         model.proposal = self._asked(model, limit)
         seconds, count = self._clock() - begun, len(model.proposal.tokens)
@@ -241,7 +233,7 @@ class HybridDrafter(Drafter):
         return best, most
 
     def _asked(self, member: _Member, limit: int, guessed: Sequence[int] = ()) -> Proposal:
-        """What a member proposes after what another has guessed; nothing from one that fails."""
+        """A member's proposal, after ``guessed`` of another one if any; an empty one from a member that fails."""
         drafter = member.drafter
         ask = partial(drafter.extend, guessed) if guessed else drafter.propose
         return self._guarded(member, lambda: ask(limit).cut(limit)) or Proposal((), drafter.name)
@@ -257,10 +249,10 @@ class HybridDrafter(Drafter):
 
 
 def _stated(proposal: Proposal) -> Iterable[float]:
-    """How sure a drafter is of each of its tokens: wholly, where it does not say."""
+    """How sure a drafter is of each of its tokens: entirely, where it does not say."""
     return proposal.probabilities or repeat(1.0, len(proposal.tokens))
 
 
 def _averaged(average: float, latest: float) -> float:
-    """The running average with the latest measurement; the first one stands for itself."""
+    """The running average with the latest measurement; the first one is taken as it is."""
     return average + _LATEST * (latest - average) if average else latest

@@ -25,19 +25,16 @@ class LookupDrafter(Drafter):
     """Drafts from a dictionary, the request's own history, or both; never from a model.
 
     How reliable the history is, is learnt from the request itself. A repeat of ``m`` tokens goes on as before with
-    probability ``m / (m + 3)`` at first, later as often as it did.
+    probability ``m / (m + 3)`` at first, and later as often as it did.
     """
 
     def __init__(
         self, dictionary: Dictionary | None = None, history: bool = False, min_probability: float = 0.0
     ) -> None:
-        """Draft from what is given.
+        """Draft from the open ``dictionary`` of the target's tokenizer, the ``history`` of the request, or both.
 
-        Args:
-            dictionary: Open dictionary of the target's tokenizer.
-            history: Draft from what the request has said before.
-            min_probability: End a proposal before its probability falls below this, 0..1. Higher values draft less and
-                are right more often.
+        A proposal ends before its probability falls below ``min_probability``, 0..1. Higher values draft less and are
+        right more often.
 
         Raises:
             ValueError: There is nothing to draft from.
@@ -55,7 +52,7 @@ class LookupDrafter(Drafter):
         self.start(())
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Begin after ``prompt`` (token ids); forget everything else."""
+        """Begin after ``prompt``; forget everything else."""
         self._state = START
         self._history = History()
         self._repeat = self._history.repeat  # as far as it is usable
@@ -66,11 +63,11 @@ class LookupDrafter(Drafter):
             self._remember(prompt)
 
     def propose(self, limit: int) -> Proposal:
-        """A chain of at most ``limit`` tokens; some microseconds."""
+        """A chain of at most ``limit`` tokens; takes some microseconds."""
         return self._chain(self._state, self._repeat, (), limit)
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
-        """What follows ``tokens``, which another drafter has guessed; at most ``limit`` tokens more."""
+        """What follows ``tokens`` of another drafter; at most ``limit`` tokens more."""
         state = self._state
         for token in tokens:
             state = self._advance(state, token)

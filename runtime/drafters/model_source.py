@@ -43,8 +43,7 @@ class ModelSource(DraftSource):
     The cache outlives a text: the next one is fed from where it differs.
 
     Attributes:
-        passes: Forward passes so far; more than 32 new context tokens take passes of their own,
-            one for each ``prefill_step_size``.
+        passes: Forward passes so far.
         fed_tokens: Tokens fed in them.
         size: Number of ids that may be drafted.
         agreed: Leading tokens of the cache that the previous context had, too.
@@ -71,9 +70,9 @@ class ModelSource(DraftSource):
             size: Number of its tokenizer's ids; further rows of the model are never drafted. None for all rows.
             most_asked: Plain and healed candidates, each, that ``constraint.allows`` is asked about before the source
                 gives up.
-            min_probability: Make no further pass for drafts that are all right with less than this, 0..1. Above 0
-                each draft token is evaluated by itself.
-            prefill_step_size: Context tokens in one pass.
+            min_probability: Make no further pass for drafts that are all right with less than this, 0..1. Above 0 each
+                draft token is evaluated by itself.
+            prefill_step_size: Context tokens in one pass; only more than 32 new ones take passes of their own.
         """
         self.passes = self.fed_tokens = self.agreed = 0
         self.cache = DraftCache(model, prefill_step_size)
@@ -116,7 +115,7 @@ class ModelSource(DraftSource):
         return self._chain(mx.array([first]), likely, limit, refeed), healed
 
     def compare(self, context: DraftContext) -> list[int]:
-        """The text of a context; note how much of it is what was fed."""
+        """The text of a context; also notes how much of it was fed."""
         begun = self._bos is None or (len(context.ids) > 0 and context.ids[0] == self._bos)
         text = list(context.ids) if begun else [self._bos or 0, *context.ids]
         same = min(self.agreed, context.kept + len(text) - len(context.ids))
@@ -135,7 +134,7 @@ class ModelSource(DraftSource):
 
         Returns:
             Logits after it, float32 [1, size]. With ``healing`` [2, size], after all but the last token and after all,
-            if something stands before that token and it is one of the tokenizer's.
+            if there is something before that token and it is one of the tokenizer's.
 
         Raises:
             TokenOutOfRange: The model does not have a token.
@@ -262,7 +261,7 @@ class ModelScorer:
         return path
 
     def best(self, path: tuple[int, ...], among: _Ids | None = None) -> tuple[_Ids, _Floats]:
-        """The best ids after ``path``; where that is new, a pass feeds what of it is not in the cache."""
+        """The best ids after ``path`` and their scores; a new path takes a pass over what of it is not in the cache."""
         scores = self._known.get(path)
         if scores is None:
             source, text = self._source, [*self._root, *path]
@@ -286,9 +285,10 @@ class ModelScorer:
 
 
 def _most_probable(scores: mx.array) -> tuple[mx.array, mx.array]:
-    """The places of the `SCORED` best scores, in any order, and these; lazy.
+    """The places of the `SCORED` best scores, in any order, and these scores; lazy.
 
-    The best are found in those blocks of neighbours whose best ones are: much less than sorting all of them.
+    They are looked for in the blocks of neighbours whose best scores are highest, which is much less work than sorting
+    all.
     """
     size = scores.shape[-1]
     if size <= SCORED:

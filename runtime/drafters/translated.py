@@ -78,7 +78,7 @@ class TranslatedDrafter(Drafter):
         self._draw, self._used = draw, None
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Begin a generation after ``prompt`` (target ids)."""
+        """Begin a generation after ``prompt``."""
         self._tokens = list(prompt)
         self._source.start()
         self._translator.start()
