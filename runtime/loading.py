@@ -182,13 +182,11 @@ def _from_model(
         size = len(opened.draft.surfaces)
         source = ModelSource(model, bos=draft.roles.bos, size=size, min_probability=min_probability)
         return TranslatedDrafter(source, translator)
-    from spectool.runtime.drafters.draft_model import ModelDrafter, require_same_vocabulary
+    from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
 
-    try:
-        require_same_vocabulary(draft.vocabulary, target.vocabulary)
-    except RuntimeUnsupported as error:
+    if mismatch := vocabulary_mismatch(draft.vocabulary, target.vocabulary):
         command = f"spectool align --draft {shlex.quote(name)} --target {shlex.quote(target.name)} -o pair.align"
-        raise RuntimeUnsupported(f"{name}: {error} Or align the two, and give the alignment: {command}") from error
+        raise RuntimeUnsupported(f"{name}: {mismatch} Or align the two, and give the alignment: {command}")
     if strategy is not None:
         raise RuntimeUnsupported(
             f"strategy: {name} has the target's tokenizer, and its drafts need no translation. Leave it out"

@@ -18,7 +18,7 @@ from spectool import SpectoolError
 from spectool.artifacts.alignment import NONE, Alignment
 from spectool.artifacts.default_paths import find_artifact
 from spectool.lab.tuning.examples import Batch, Example, batch_of
-from spectool.runtime.drafters.draft_model import has_same_vocabulary
+from spectool.runtime.drafters.draft_model import vocabulary_mismatch
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.tokenization import Tokenizer
 
@@ -64,7 +64,7 @@ def pairing_of(draft: Tokenizer, target: Tokenizer, alignment: Path | None) -> P
         SpectoolError: The vocabularies differ, and there is no alignment.
         ArtifactError: The alignment is damaged or of other tokenizers.
     """
-    if has_same_vocabulary(draft.vocabulary, target.vocabulary):
+    if vocabulary_mismatch(draft.vocabulary, target.vocabulary) is None:
         return Pairing(min(draft.size, target.size))
     if alignment is None:
         raise SpectoolError(

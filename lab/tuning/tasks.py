@@ -20,7 +20,7 @@ from spectool.lab.training.curves import write_table
 from spectool.lab.training.text import split_corpus
 from spectool.lab.tuning.examples import NOWHERE, Example, load_examples, paired_example, passages
 from spectool.lab.tuning.options import TuneOptions
-from spectool.runtime.drafters.draft_model import has_same_vocabulary
+from spectool.runtime.drafters.draft_model import vocabulary_mismatch
 from spectool.tokenization import Tokenizer
 
 _MOST = 0.2  # of a small corpus that is held out
@@ -52,7 +52,7 @@ def prepare_tasks(
     if (work / "tasks.json").exists():
         return
     facts: dict[str, Any] = {}
-    same = has_same_vocabulary(draft.vocabulary, target.vocabulary)
+    same = vocabulary_mismatch(draft.vocabulary, target.vocabulary) is None
 
     def rows(texts: Sequence[str], most: int, compared: bool) -> tuple[list[Example], int]:
         """Up to ``most`` rows, with places to compare where ``compared``; and the number of passages left out."""

@@ -9,11 +9,12 @@ from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
 
+PREFILL_TOKENS = 2048  # in one pass, where no logits are needed
 KEPT_MARKS = 4  # places before the frontier where a recurrent state can be taken up again
 
 
 class DraftCache:
-    """The cache of a draft model, of any kind, filled in passes of ``prefill_step_size`` tokens.
+    """The cache of a draft model, of any kind.
 
     Attributes:
         model: An mlx-lm model.
@@ -21,9 +22,8 @@ class DraftCache:
             known only once it is evaluated.
     """
 
-    def __init__(self, model: Any, prefill_step_size: int = 2048) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model
-        self._step_size = prefill_step_size
         self.forget()
 
     def rewind(self, kept: int) -> list[int]:
@@ -46,9 +46,9 @@ class DraftCache:
     def prefill(self, tokens: Sequence[int]) -> int:
         """Feed ``tokens`` without logits, and add them; return the passes that it took."""
         self._checkpoints.mark(len(tokens), windows_too=True)
-        prefill(self.model, self._cache, mx.array(list(tokens)), self._step_size)
+        prefill(self.model, self._cache, mx.array(list(tokens)), PREFILL_TOKENS)
         self.tokens += tokens
-        return -(-len(tokens) // self._step_size)
+        return -(-len(tokens) // PREFILL_TOKENS)
 
     def content(self) -> tuple[list[Any], list[int]]:
         """The cache, one entry for each layer, and the tokens that it holds."""

@@ -56,16 +56,16 @@ class _ByPosition:
     """How far a draft gets along its positions: until it is no longer proposed, or no longer accepted.
 
     Attributes:
-        steps: Probability of getting past each position after those before it, shape [longest].
+        steps: Probability of getting past each position after those before it, shape [MAX_DRAFT_TOKENS].
     """
 
     NEIGHBOUR = 4.0  # observations that the estimate at the position before counts for
 
-    def __init__(self, longest: int) -> None:
-        self._passed = [0.0] * longest
-        self._tried = [0.0] * longest
+    def __init__(self) -> None:
+        self._passed = [0.0] * MAX_DRAFT_TOKENS
+        self._tried = [0.0] * MAX_DRAFT_TOKENS
         self._passed[0], self._tried[0] = 1.0, 2.0
-        self.steps = [0.5] * longest
+        self.steps = [0.5] * MAX_DRAFT_TOKENS
 
     def observe(self, reached: int, limit: int, weight: float) -> None:
         """Count that ``reached`` of ``limit`` positions were passed; earlier counts weigh ``weight`` times as much."""
@@ -92,20 +92,18 @@ class Controller:
     Generations that run at the same time need one controller each.
 
     Attributes:
-        longest: Maximum number of draft tokens.
         chosen: The best draft length by the estimates.
         verified: Draft tokens verified so far.
         passes: Seconds of target passes.
         drafts: Seconds of the drafter.
     """
 
-    def __init__(self, longest: int = MAX_DRAFT_TOKENS) -> None:
-        self.longest = longest
+    def __init__(self) -> None:
         self.chosen = self.verified = 0
-        self.passes = PassTimes(longest + 1)
+        self.passes = PassTimes(MAX_DRAFT_TOKENS + 1)
         self.drafts = DraftTimes()
-        self._accepted = _ByPosition(longest)
-        self._proposed = _ByPosition(longest)
+        self._accepted = _ByPosition()
+        self._proposed = _ByPosition()
         self._callers: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for each token of a cycle
         self._missed = 0  # tokens committed since the drafter was last asked
         self._prompt = 0  # tokens of the prompt, until the drafter is asked: it has not read them
@@ -235,7 +233,7 @@ class Controller:
         known = self.passes.known
         if not self.chosen:
             # The length that would gain most for what exploring it costs, if the drafter had become good.
-            hoped, least = self.expected([HOPED_ACCEPTANCE] * self.longest, optimistic=True)
+            hoped, least = self.expected([HOPED_ACCEPTANCE] * MAX_DRAFT_TOKENS, optimistic=True)
             plain = seconds[0]
 
             def cost_of(k: int) -> float:
@@ -244,7 +242,7 @@ class Controller:
             # Costly exploration comes late; a cheap one also shows whether everything has become faster.
             lengths = [k for k in range(1, self._reach() + 1) if cost_of(k) <= EXPLORATION_BUDGET] or [1]
             return max(lengths, key=lambda k: (hoped[k] - least[k] / plain) / cost_of(k))
-        unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
+        unknown = [k for k in range(1, MAX_DRAFT_TOKENS + 1) if not known(k + 1)]
         if not unknown:
             return 0
         tokens, seconds = self.expected(optimistic=True)
@@ -253,17 +251,17 @@ class Controller:
             return 0
         # Halve the gap between measured lengths, or go on beyond the longest of them.
         low = next((k for k in range(best, 0, -1) if known(k + 1)), 0)
-        high = next((k for k in range(best, self.longest + 1) if known(k + 1)), 0)
+        high = next((k for k in range(best, MAX_DRAFT_TOKENS + 1) if known(k + 1)), 0)
         return (low + high) // 2 if high else self._reach()
 
     def _reach(self) -> int:
         """The longest length that does not go too far beyond what was measured."""
-        return min(2 * max(self.passes.measured()) - 1, self.longest)
+        return min(2 * max(self.passes.measured()) - 1, MAX_DRAFT_TOKENS)
 
     def expected(
         self, steps: Sequence[float] | None = None, *, optimistic: bool = False
     ) -> tuple[list[float], list[float]]:
-        """Expected tokens and seconds of a cycle by draft length, shape [longest + 1] each.
+        """Expected tokens and seconds of a cycle by draft length, shape [MAX_DRAFT_TOKENS + 1] each.
 
         ``steps`` are the probabilities that each token is accepted when those before it were, by default as learnt. An
         ``optimistic`` answer takes passes not measured lately to be as cheap as the next shorter measured one.

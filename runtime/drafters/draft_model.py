@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from spectool import RuntimeUnsupported
-from spectool.runtime.caches.draft_cache import DraftCache
+from spectool.runtime.caches.draft_cache import PREFILL_TOKENS, DraftCache
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import ids
@@ -30,22 +29,19 @@ class ModelDrafter(Drafter):
     of a conversation costs the new turn only.
     """
 
+    name = "model"
     costs_a_pass = True
     cache: DraftCache
 
-    def __init__(
-        self, model: Any, *, name: str = "model", min_probability: float = 0.0, prefill_step_size: int = 2048
-    ) -> None:
+    def __init__(self, model: Any, *, min_probability: float = 0.0) -> None:
         """Draft with ``model``, an mlx-lm model whose token ids are the target's.
 
         Above 0, ``min_probability`` (0..1) evaluates each draft by itself, and makes no further pass once all of them
         are right with less than this. Drawn drafts go on, because how sure a draft model is of a token does not say how
         often the target accepts it.
         """
-        self.name = name
-        self.cache = DraftCache(model, prefill_step_size)
+        self.cache = DraftCache(model)
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
-        self._step_size = prefill_step_size
         self._pending: list[int] = []
         self._ahead = 0
         self._draw: Draw | None = None
@@ -56,11 +52,7 @@ class ModelDrafter(Drafter):
         self._draw = draw
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Feed ``prompt`` without its last token, as far as the cache does not hold it.
-
-        Raises:
-            TokenOutOfRange: The draft model does not have a token.
-        """
+        """Feed ``prompt`` without its last token, as far as the cache does not hold it."""
         require_tokens("draft model", prompt, self._vocabulary)
         self.cache.rewind(accepted_length(self.cache.tokens, prompt[:-1]))
         self._ahead, self._pending = 0, list(prompt[len(self.cache.tokens) :])
@@ -70,18 +62,14 @@ class ModelDrafter(Drafter):
         """At most ``limit`` tokens; none when asked twice."""
         if limit <= 0 or not self._pending:
             return Proposal((), self.name)
-        self._feed_pending(keep=self._step_size)
+        self._feed_pending(keep=PREFILL_TOKENS)
         drafts, distribution, fed = self._draft(limit)
         self.cache.tokens += self._pending + drafts[:fed]
         self._pending, self._ahead = [], fed
         return Proposal(drafts, self.name, distribution=distribution)
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Keep the drafts that were right and take the others back; the rest of ``tokens`` is pending.
-
-        Raises:
-            TokenOutOfRange: The draft model does not have a token.
-        """
+        """Keep the drafts that were right and take the others back; the rest of ``tokens`` is pending."""
         require_tokens("draft model", tokens, self._vocabulary)
         sure = len(self.cache.tokens) - self._ahead
         right = accepted_length(self.cache.tokens[sure:], tokens)
@@ -121,32 +109,24 @@ class ModelDrafter(Drafter):
             self._pending = self._pending[-keep:]
 
 
-def require_same_vocabulary(draft: Mapping[str, int], target: Mapping[str, int]) -> None:
-    """Raise `RuntimeUnsupported` unless two tokenizers, each as a ``get_vocab()``, give the same id to shared tokens.
+def vocabulary_mismatch(draft: Mapping[str, int], target: Mapping[str, int]) -> str | None:
+    """Why a model with one ``get_vocab()`` cannot draft for another as it is; None if it can.
 
-    Tokens that only one of them has are allowed, since models of one family differ in added tokens, but they must share
-    at least half of theirs.
+    They must give the same id to every token they share, which must be at least half of them. Tokens that only one of
+    them has are allowed, since models of one family differ in added tokens.
     """
     shared = draft.keys() & target.keys()
     wrong = sorted(token for token in shared if draft[token] != target[token])
     if wrong:
         token = wrong[0]
-        raise RuntimeUnsupported(
+        return (
             f"draft model: expected the target's token ids, got {len(wrong)} different ones "
             f"({token!r} is {draft[token]} in the draft, {target[token]} in the target). "
             "Use a draft model with the target's tokenizer."
         )
     if 2 * len(shared) < max(len(draft), len(target)):
-        raise RuntimeUnsupported(
+        return (
             f"draft model: expected the target's vocabulary ({len(target)} tokens), got one of "
             f"{len(draft)} with {len(shared)} in common. Use a draft model with the target's tokenizer."
         )
-
-
-def has_same_vocabulary(draft: Mapping[str, int], target: Mapping[str, int]) -> bool:
-    """Whether `require_same_vocabulary` would pass."""
-    try:
-        require_same_vocabulary(draft, target)
-    except RuntimeUnsupported:
-        return False
-    return True
+    return None

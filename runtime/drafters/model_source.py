@@ -26,6 +26,7 @@ SCORED = 1024  # most probable draft tokens whose scores a `ModelScorer` reads a
 _BLOCK = 8  # neighbouring ids that are sifted together
 _Ids = NDArray[np.int32]
 _Floats = NDArray[np.float64]
+MOST_ASKED = 16  # plain and healed candidates, each, that ``constraint.allows`` may be asked about
 _AT_ONCE = 32  # new context tokens whose logits are computed with the last one's rather than fed before
 
 
@@ -44,7 +45,6 @@ class ModelSource(DraftSource):
 
     Attributes:
         passes: Forward passes so far.
-        fed_tokens: Tokens fed in them.
         size: Number of ids that may be drafted.
         agreed: Leading tokens of the cache that the previous context had, too.
     """
@@ -53,14 +53,7 @@ class ModelSource(DraftSource):
     cache: DraftCache
 
     def __init__(
-        self,
-        model: Any,
-        *,
-        bos: int | None = None,
-        size: int | None = None,
-        most_asked: int = 16,
-        min_probability: float = 0.0,
-        prefill_step_size: int = 2048,
+        self, model: Any, *, bos: int | None = None, size: int | None = None, min_probability: float = 0.0
     ) -> None:
         """Draft with ``model``, an mlx-lm model.
 
@@ -68,16 +61,12 @@ class ModelSource(DraftSource):
             model: The draft model.
             bos: Fed before a context that does not begin with it.
             size: Number of its tokenizer's ids; further rows of the model are never drafted. None for all rows.
-            most_asked: Plain and healed candidates, each, that ``constraint.allows`` is asked about before the source
-                gives up.
             min_probability: Make no further pass for drafts that are all right with less than this, 0..1. Above 0 each
                 draft token is evaluated by itself.
-            prefill_step_size: Context tokens in one pass; only more than 32 new ones take passes of their own.
         """
-        self.passes = self.fed_tokens = self.agreed = 0
-        self.cache = DraftCache(model, prefill_step_size)
+        self.passes = self.agreed = 0
+        self.cache = DraftCache(model)
         self._bos = bos
-        self._most_asked = most_asked
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._rows = vocabulary_size(model)
         self.size = self._rows if size is None else min(size, self._rows)
@@ -93,11 +82,7 @@ class ModelSource(DraftSource):
         return ModelScorer(self)
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        """As `DraftSource.draft`; empty for an empty context without BOS. A lone or unknown last token is not healed.
-
-        Raises:
-            TokenOutOfRange: The model does not have a context token.
-        """
+        """As `DraftSource.draft`; empty for an empty context without BOS. A lone or unknown token is not healed."""
         text = self.compare(context)
         if limit <= 0 or not text or not self._set_mask(constraint.within):
             return [], False
@@ -145,7 +130,6 @@ class ModelSource(DraftSource):
         if len(new) > _AT_ONCE:
             early, new = new[:-last], new[-last:]
             self.passes += self.cache.prefill(early)
-            self.fed_tokens += len(early)
         logits = self.run(mx.array(new))[-last:]
         self.cache.tokens += new
         self.agreed = len(text)
@@ -154,7 +138,6 @@ class ModelSource(DraftSource):
     def run(self, tokens: mx.array) -> mx.array:
         """Feed tokens, int32 [tokens]; return all their logits, float32 [tokens, size], lazy."""
         self.passes += 1
-        self.fed_tokens += tokens.size
         return self.cache.feed(tokens)[:, : self.size].astype(mx.float32)
 
     def _candidates(self, logits: mx.array, constraint: Constraint, last: int) -> list[_Candidates]:
@@ -180,7 +163,7 @@ class ModelSource(DraftSource):
     def _best_first(self, candidates: list[_Candidates]) -> Iterator[tuple[int, bool, float]]:
         """Yield tokens, whether they are healed, and scores: the best one, and others only when that is refused."""
         refused = None
-        for count in (1, self._most_asked):
+        for count in (1, MOST_ASKED):
             tops = []
             for part in candidates:
                 if count == 1:

@@ -10,9 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
+from spectool.runtime.caches import draft_cache
+from spectool.runtime.drafters import model_source
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
-from spectool.tests.runtime.models import tiny_model
+from spectool.tests.runtime.models import Counted, tiny_model
 
 VOCABULARY = 64
 BOS = 1
@@ -26,26 +28,6 @@ def model(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(scope="module")
 def llama() -> Any:
     return tiny_model(vocabulary=VOCABULARY, scale=3)
-
-
-class Counted:
-    """A model that notes how many tokens each pass was fed, and breaks off when told."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self.make_cache = model.make_cache
-        self.layers = model.layers
-        self.passes: list[int] = []
-        self.fail_at = -1
-
-    def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array:
-        if cache is not None:
-            self.passes.append(tokens.shape[1])
-            if len(self.passes) == self.fail_at:
-                # The first layer has been fed and the second has not.
-                cache[0].update_and_fetch(mx.zeros((1, 1, 1, 32)), mx.zeros((1, 1, 1, 32)))
-                raise KeyboardInterrupt
-        return self._model(tokens, cache=cache)
 
 
 class Twin:
@@ -138,10 +120,12 @@ def next_context(rng: random.Random, ids: list[int], answer: tuple[list[int], bo
 @pytest.mark.parametrize("size", [None, 50])
 @pytest.mark.parametrize("seed, floor", [(0, 0.0), (1, 0.05)])
 def test_drafts_equal_those_without_a_cache(
-    model: Any, bos: int | None, size: int | None, seed: int, floor: float
+    monkeypatch: pytest.MonkeyPatch, model: Any, bos: int | None, size: int | None, seed: int, floor: float
 ) -> None:
+    monkeypatch.setattr(model_source, "MOST_ASKED", VOCABULARY)
+    monkeypatch.setattr(draft_cache, "PREFILL_TOKENS", 7)
     rng = random.Random(seed)
-    source = ModelSource(model, bos=bos, size=size, most_asked=VOCABULARY, min_probability=floor, prefill_step_size=7)
+    source = ModelSource(model, bos=bos, size=size, min_probability=floor)
     twin = Twin(model, bos, size or VOCABULARY)
     masks = [np.array([rng.random() < share for _ in range(length)]) for share, length in ((0.5, 64), (0.2, 40))]
     masks.append(np.ones(VOCABULARY + 16, dtype=bool))
@@ -191,9 +175,10 @@ def test_short_contexts(llama: Any, bos: int | None) -> None:
     assert source.draft(DraftContext([5], 0), HEALED_ONLY, 2)[1] is (bos is not None)
 
 
-def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any) -> None:
+def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draft_cache, "PREFILL_TOKENS", 20)
     counted = Counted(llama)
-    source = ModelSource(counted, prefill_step_size=20)
+    source = ModelSource(counted)
     ids = list(range(2, 52))
     first, _ = source.draft(DraftContext(ids, 0), Constraint(), 3)
     assert counted.passes == [20, 20, 9, 1, 1, 1]
@@ -214,7 +199,6 @@ def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any) -> Non
     source.draft(DraftContext(ids, 54), Constraint(), 1)
     assert counted.passes == [1]
     assert source.passes == 6 + 3 + 3 + 1
-    assert source.fed_tokens == 52 + 4 + 4 + 1
 
 
 class Traced(Counted):
@@ -266,7 +250,8 @@ def test_a_new_text_is_fed_from_where_it_differs(llama: Any) -> None:
     assert counted.passes == [2]
 
 
-def test_asks_no_more_than_told_and_in_order(llama: Any) -> None:
+def test_asks_no_more_than_the_limit_and_in_order(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_source, "MOST_ASKED", 4)
     asked: list[tuple[int, bool]] = []
 
     def never(token: int, healed: bool) -> bool:
@@ -275,7 +260,7 @@ def test_asks_no_more_than_told_and_in_order(llama: Any) -> None:
 
     ids = [5, 6, 7]
     constraint = Constraint(EXTENSIONS.extensions, allows=never)
-    assert ModelSource(llama, most_asked=4).draft(DraftContext(ids, 0), constraint, 3) == ([], False)
+    assert ModelSource(llama).draft(DraftContext(ids, 0), constraint, 3) == ([], False)
     assert [healed for _, healed in asked].count(True) == 4
     assert len(asked) == len(set(asked)) == 8
     scores = Twin(llama, None, VOCABULARY).first(ids, EXTENSIONS)[0]
