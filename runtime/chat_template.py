@@ -68,7 +68,7 @@ def _text(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, A
             list(messages), tokenize=False, add_generation_prompt=not begun, continue_final_message=begun, **variables
         )
         return text
-    except Exception as error:  # whatever a template raises
+    except Exception as error:  # templates raise all kinds of errors
         raise SpectoolError(
             f"the model's chat template refuses the prompt ({str(error)[:200]}). Give the prompt as the model "
             "expects it, with --ignore-chat-template of `spectool generate`"

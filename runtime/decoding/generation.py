@@ -160,9 +160,7 @@ def generate_step(
             last = tokens[-1]
             while yielded != max_tokens:
                 with mx.stream(stream), target.randomness:
-                    left = (
-                        max_tokens - yielded - 1 if max_tokens > 0 else None
-                    )  # useful drafts: one token is the target's
+                    left = max_tokens - yielded - 1 if max_tokens > 0 else None  # one token is the target's own
                     proposal = guarded.propose(left, len(target.refeed), begun=target.next_pass is not None)
                     current = target.verify(last, proposal.tokens, proposal.distribution)
                     if left != 0 and not proposal.tokens and guarded.drafting_paused():  # no drafts now or next

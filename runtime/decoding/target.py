@@ -114,7 +114,7 @@ class TargetRunner:
         Raises:
             TokenOutOfRange: The sampler chose a token that the model does not have.
         """
-        mx.eval(current.tokens, self.randomness.unread())  # log-probabilities that nobody reads are not computed
+        mx.eval(current.tokens, self.randomness.unread())  # log-probabilities are only computed if someone reads them
         tokens = ids(current.tokens)
         chosen = [token for token in tokens if token >= 0]  # -1 where rejection sampling drew nothing
         require_tokens("sampler", chosen or tokens, self.vocabulary)

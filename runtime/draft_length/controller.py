@@ -26,19 +26,19 @@ from typing import NamedTuple
 from spectool.runtime.draft_length.timings import RECENT_SAMPLES, STALE, DraftTimes, PassTimes
 
 MAX_DRAFT_TOKENS = 16
-EXPLORATION_SHARE = 0.01  # of the time of plain decoding may go into exploration
+EXPLORATION_SHARE = 0.01  # share of the time of plain decoding that exploration may take
 MAX_LOSS = 0.02  # share of the time that drafting may lose in all
 ALLOWANCE = 8.0  # plain passes that drafting may lose before that
 SURPLUS = 32.0  # plain passes won by drafting that may be lost again
 EXPLORATION_BUDGET = 2.0  # plain passes that exploration may cost at once, and at the beginning
 LEAST_SPEEDUP = 1.05  # times the best known speed that a length must promise to be tried
 HOPED_ACCEPTANCE = 0.9  # acceptance of each token that a drafter is assumed to have reached when it is tried again
-MEMORY = 0.93  # weight of a cycle once another has followed
-COST_FADING = 0.998  # with each token more since the drafter was asked, its expected cost counts for less
-FADING = 0.98  # the same for a plain token, during which nothing is learnt about the drafter
+MEMORY = 0.93  # weight of a cycle when another has followed
+COST_FADING = 0.998  # weight of the expected cost of asking, for each token since the drafter was last asked
+FADING = 0.98  # weight of a cycle for each plain token since, which teaches nothing about the drafter
 DECIDED_CYCLES = 4  # cycles for which a decision holds: deciding takes longer than a look-up in a dictionary
 ENOUGH_VERIFIED = 16  # draft tokens verified before `Controller.state` reports anything
-OUTLIER = 3.0  # times the expected seconds, beyond which a cycle was disturbed by something else
+OUTLIER = 3.0  # a cycle that takes more than this many times the expected seconds was disturbed
 
 
 class ControllerState(NamedTuple):
@@ -59,7 +59,7 @@ class _ByPosition:
         steps: Probability of getting past each position after those before it, shape [MAX_DRAFT_TOKENS].
     """
 
-    NEIGHBOUR = 4.0  # observations that the estimate at the position before counts for
+    NEIGHBOUR = 4.0  # observations that the estimate of the previous position counts for
 
     def __init__(self) -> None:
         self._passed = [0.0] * MAX_DRAFT_TOKENS
@@ -107,14 +107,14 @@ class Controller:
         self._callers: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for each token of a cycle
         self._missed = 0  # tokens committed since the drafter was last asked
         self._prompt = 0  # tokens of the prompt, until the drafter is asked: it has not read them
-        self._unasked = 0  # the same, those of earlier generations included
+        self._unasked = 0  # the same, including earlier generations
         self._committed = 1  # tokens of the latest cycle
         self._loss_allowance = ALLOWANCE  # plain passes that drafting may still lose
         self._exploration_budget = EXPLORATION_BUDGET  # plain passes that exploration may still cost
         self._exploration = 0  # draft length to explore next; 0 for none
         self._exploration_cost = 0.0  # what it is expected to lose, in plain passes
-        self._plain_cost = 0.0  # what a plain pass instead of the chosen length is expected to lose, likewise
-        self._plain_budget = 0.0  # what plain passes may still cost while drafting pays, likewise
+        self._plain_cost = 0.0  # expected loss of a plain pass instead of the chosen length, in plain passes
+        self._plain_budget = 0.0  # what plain passes may still cost while drafting pays, in plain passes
         self._holds = 0  # cycles until the next decision
 
     def __repr__(self) -> str:
@@ -232,7 +232,7 @@ class Controller:
         """
         known = self.passes.known
         if not self.chosen:
-            # The length that would gain most for what exploring it costs, if the drafter had become good.
+            # The length that would gain most for the cost of exploring it, if the drafter had become good.
             hoped, least = self.expected([HOPED_ACCEPTANCE] * MAX_DRAFT_TOKENS, optimistic=True)
             plain = seconds[0]
 
@@ -274,7 +274,7 @@ class Controller:
             product *= step
             count += product
             tokens.append(count)
-            # Proposals that end here have k - 1 tokens, whatever longer one was asked for.
+            # Proposals that end here have k - 1 tokens, even if a longer one was asked for.
             spent += lasting * (1.0 - going) * cost
             lasting *= going
             cost = fixed + per_token * k + curve[k + 1]

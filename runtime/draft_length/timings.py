@@ -8,7 +8,7 @@ from collections import deque
 from itertools import pairwise
 from statistics import median_low
 
-RECENT_SAMPLES = 7  # samples a median is taken over
+RECENT_SAMPLES = 7  # that a median is taken over
 STALE = 256  # cycles after which a figure is to be measured again
 _LAG = 8  # up to this many missed tokens, a proposal costs what it always costs
 _RECENT = 32  # proposals that count; earlier ones may have been of a busier machine or a shorter context
@@ -32,8 +32,8 @@ class PassTimes:
         self._seen = [0] * (longest + 1)  # cycle of the latest sample
         self._medians: dict[int, float] = {}
         self._carried: dict[int, float] = {}  # medians of earlier generations
-        self._once: dict[int, float] = {}  # what was measured once in them
-        self._ratios: deque[float] = deque(maxlen=RECENT_SAMPLES)  # of samples to them
+        self._once: dict[int, float] = {}  # single samples of earlier generations
+        self._ratios: deque[float] = deque(maxlen=RECENT_SAMPLES)  # of samples to the carried medians
         self._cycle = 0
 
     @property
@@ -62,7 +62,7 @@ class PassTimes:
             samples.append(self._medians[tokens])  # one vote among the new samples
         before = self._carried.get(tokens, self._once.get(tokens))
         if before is not None and not samples and self._ratios:
-            samples.append(before * self._ratio())  # likewise
+            samples.append(before * self._ratio())  # one vote, too
         samples.append(seconds)
         self._seen[tokens] = self._cycle
         if tokens in self._carried:
@@ -90,7 +90,9 @@ class PassTimes:
     def update(self) -> None:
         """Draw the curve through the medians, of which there must be one."""
         points = sorted(self._points().items())
-        for place in range(len(points) - 1, 0, -1):  # more tokens are not cheaper: a dearer smaller size was disturbed
+        for place in range(
+            len(points) - 1, 0, -1
+        ):  # more tokens never take less time: a slower smaller size was disturbed
             size, time = points[place - 1]
             points[place - 1] = size, min(time, points[place][1])
         curve, (first, base) = self.curve, points[0]
@@ -108,9 +110,9 @@ class PassTimes:
         ratio = self._ratio()
         points = {size: time * ratio for size, time in self._carried.items()} | self._medians
         for size in self._carried.keys() - self._medians:
-            # A slow consumer hides plain passes, which begin while it works. The ratio to those is no measure.
-            dearest = 2 * size * points.get(1, points[size])
-            points[size] = min(points[size], max(self._carried[size], dearest))
+            # A slow caller hides plain passes, which begin while it works, so the ratio to those says nothing.
+            most = 2 * size * points.get(1, points[size])
+            points[size] = min(points[size], max(self._carried[size], most))
         return points
 
     def _ratio(self) -> float:

@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 _NOTHING = Proposal((), "")
 _PRIOR_OBSERVED = 4.0  # tokens that the prior counts for
 _PRIOR_RIGHT = 2.0  # of them, tokens that were right
-_KEPT = 0.98  # of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
+_KEPT = 0.98  # weight of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
 BUDGET = 4.0  # target passes that a model may cost beyond what it has brought
 LOSS_PER_PASS = 0.02  # the same for each pass since
 _MOST = 32.0  # passes won that may be lost again, or lost that must be made up for
@@ -75,7 +75,7 @@ class _Member:
     drafter: Drafter
     right: float = _PRIOR_RIGHT  # tokens that were right, the prior included
     observed: float = _PRIOR_OBSERVED  # tokens judged, each counted as its stated probability
-    proposal: Proposal = _NOTHING  # that of this cycle
+    proposal: Proposal = _NOTHING  # of this cycle
     asked: bool = False  # in this generation: a model reads the prompt the first time
     budget: float = BUDGET  # target passes that it may still cost; for models only
 
@@ -124,7 +124,7 @@ class HybridDrafter(Drafter):
     ) -> None:
         """Combine ``drafters``; ``draft_cost`` is the time of a model's draft token in passes, None to measure it."""
         self.drafters = tuple(drafters)
-        # With a cheap member, proposals may come for free.
+        # A look-up among the members may propose for free.
         self.costs_a_pass = all(drafter.costs_a_pass for drafter in self.drafters)
         self.cache = next((drafter.cache for drafter in self.drafters if drafter.cache is not None), None)
         self.name = "hybrid(" + ", ".join(drafter.name for drafter in self.drafters) + ")"

@@ -148,14 +148,15 @@ def prompts(count: int, *, vocabulary: int = 256, seed: int = 0) -> list[list[in
 
 
 class Counted:
-    """A model that notes how many tokens each pass was fed, and breaks off when told."""
+    """A model that notes how many tokens each pass was fed, and breaks off in pass `fail_at`."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self.make_cache = model.make_cache
-        self.layers = model.layers
-        self.passes: list[int] = []
+        self.passes: list[int] = []  # without a cache, only the shape of the logits is looked at
         self.fail_at = -1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
 
     def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array:
         if cache is not None:

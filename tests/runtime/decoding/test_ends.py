@@ -16,7 +16,7 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.fake_drafters import Failing, Oracle
-from spectool.tests.runtime.models import KINDS, plain, tiny_model
+from spectool.tests.runtime.models import KINDS, Counted, plain, tiny_model
 
 PROMPT = [7, 8, 9, 7, 8]
 
@@ -147,17 +147,6 @@ def assert_interrupted(model: Any, cache: Sequence[Any], tokens: Sequence[int]) 
     assert_holds(model, cache, tokens if wrapped else tokens[:-1])
 
 
-class Counted:
-    """A model that counts its passes."""
-
-    def __init__(self, model: Any) -> None:
-        self._model, self.layers, self.passes = model, model.layers, 0
-
-    def __call__(self, tokens: mx.array, cache: list[Any] | None = None) -> mx.array:
-        self.passes += cache is not None  # without one, only the shape of the logits is looked at
-        return self._model(tokens, cache=cache)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pass_begins_before_the_token_of_the_one_before_it_is_read(kind: str) -> None:
     model, prompt = tiny_model(kind), PROMPT * 4
@@ -165,8 +154,8 @@ def test_a_pass_begins_before_the_token_of_the_one_before_it_is_read(kind: str) 
     counted, cache = Counted(model), make_prompt_cache(model)
     steps = generate_step(mx.array(prompt), counted, prompt_cache=cache, max_tokens=40)
     for number, (token, _, _) in enumerate(steps, 1):
-        # Beside the prompt pass; none ahead at the end.
-        assert (token, counted.passes - 1) == (text[number - 1], min(number + 1, 40))
+        # Without the prompt pass; none ahead at the end.
+        assert (token, len(counted.passes) - 1) == (text[number - 1], min(number + 1, 40))
     assert_holds(model, cache, prompt + text[:-1])
 
 
