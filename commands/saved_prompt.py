@@ -27,9 +27,9 @@ def check_saving(path: Path, opened: Path | None, prefill_response: str | None, 
             f"--save-prompt-cache: expected a name that ends in .safetensors, in a directory that exists, got {path}"
         )
     if path.exists():
-        from spectool.runtime.prompt_cache import check_replaceable
+        from spectool.runtime.prompt_cache import check_save_path
 
-        check_replaceable(path)
+        check_save_path(path)
 
 
 def check_opening(max_kv_size: int | None) -> None:

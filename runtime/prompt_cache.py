@@ -78,7 +78,7 @@ def save_prompt_cache(
     path = Path(path)
     if path.suffix != _SUFFIX:
         raise RuntimeUnsupported(f"{path}: expected a file name that ends in {_SUFFIX}. Call it {path}{_SUFFIX}")
-    check_replaceable(path)
+    check_save_path(path)
     facts = {**(metadata or {}), TARGET_CACHES: str(len(cache)), TARGET_TOKENS: json.dumps(list(tokens))}
     entries = list(cache)
     held = draft_cache_of(draft)
@@ -94,7 +94,7 @@ def save_prompt_cache(
         raise RuntimeUnsupported(f"{path}: cannot be written ({error}). Choose another place") from error
 
 
-def check_replaceable(path: Path) -> None:
+def check_save_path(path: Path) -> None:
     """Raise `RuntimeUnsupported` if something other than a prompt cache is at ``path``, such as a model's weights."""
     if path.exists() and not _is_prompt_cache(path):
         raise RuntimeUnsupported(
