@@ -329,11 +329,6 @@ class Tokenizer:
                 found[index] = sought
         return found
 
-    def drops(self, text: str) -> bool:
-        """Whether the pre-tokenizer keeps less than the whole of a text."""
-        splits = self.text_splits
-        return splits is not None and sum(end - start for _, (start, end) in splits.pre_tokenize_str(text)) < len(text)
-
     @cached_property
     def text_backend(self) -> tokenizers.Tokenizer:
         """A copy of the backend that spells exactly the text it is given, inside a running text.
@@ -388,3 +383,7 @@ class Tokenizer:
         leading = removed.leading_space and not (ids and ids[0] in self._with_space)
         joined = b"".join(map(self.surfaces.__getitem__, ids))
         return joined.removeprefix(b" " * leading).removesuffix(b" " * removed.trailing_space)
+
+    def keeps(self, text: str) -> bool:
+        """Whether the ids of a text have exactly its bytes."""
+        return self.bytes_of(self.encode(text)) == text.encode()
