@@ -242,15 +242,12 @@ def _save(trie: marisa_trie.Trie, path: Path) -> None:
 
 
 def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = False) -> dict[str, Any]:
-    """Write the data files of a dictionary.
+    """Write the data files of a dictionary into the directory of `atomic.writing`; returns the manifest's statistics.
 
     Args:
-        directory: Scratch directory of `atomic.writing`.
+        directory: Where to write.
         entries: Entries with different contexts.
         chained: Whether further look-ups extend a proposal.
-
-    Returns:
-        Statistics for the manifest: entries, symbols, continuations, max_context, max_continuation, chained.
 
     Raises:
         ArtifactError: The files cannot be written, or an entry is too long.
