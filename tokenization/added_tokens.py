@@ -10,36 +10,30 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 
 class AddedTokens:
-    """The added tokens of one tokenizer, as byte strings that may arise across ids.
-
-    Attributes:
-        longest: Bytes of the longest; 0 where there are none.
-        touches: Token -> whether an added token could begin in it, or go on through all of it. It is remembered.
-    """
+    """The added tokens of one tokenizer, as byte strings that may arise across ids."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Find them in ``tokenizer``."""
         self._surfaces, self._leading = tokenizer.spelled, tokenizer.edges.leading_space
         added = {token: text.encode() for token, text in tokenizer.in_text.items()}
-        # A space that is put before every text becomes part of a normalized token, and is not put before the others.
+        # The space before every text becomes part of a normalized token, but is not put before other tokens.
         names = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
         self._alone = tuple(text.encode() for token, text in tokenizer.in_text.items() if text == names[token])
         self._ids = frozenset(added)
         self._contents = contents = frozenset(added.values())
-        self.longest = max(map(len, contents), default=0)
+        self.longest = max(map(len, contents), default=0)  # bytes
         self._openings = frozenset(content[:end] for content in contents for end in range(1, len(content) + 1))
         # Whether each id has a byte with which one begins.
         text, firsts = Surfaces.of(self._surfaces), [content[0] for content in contents]
         before = np.append(0, np.cumsum(np.isin(text.blob, firsts), dtype=np.int32))
         self._opening = bytes(before[text.offsets[1:]] > before[text.offsets[:-1]])
         self._inside = b"\0".join(contents)
-        self.touches = cache(self._could_touch)
+        self.touches = cache(self._touches)
 
     def __contains__(self, token: int) -> bool:
-        """Whether this is an added token."""
         return token in self._ids
 
-    def _could_touch(self, token: int) -> bool:
+    def _touches(self, token: int) -> bool:
+        """Whether an added token could begin in a token, or go on through all of it."""
         surface = self._surfaces[token]
         begins = any(surface[i:] in self._openings for i in range(len(surface)))
         return begins or (bool(self._contents) and surface in self._inside)
@@ -73,7 +67,7 @@ class AddedTokens:
         return False
 
     def at_start(self, data: bytes) -> bytes:
-        """The bytes of a whole text without the space put before it, where an added token begins it."""
+        """The bytes of a whole text, without the space put before it if an added token begins it."""
         begins = self._leading and data.startswith(self._alone, 1)
         return data.removeprefix(b" ") if begins else data
 
