@@ -140,6 +140,11 @@ class Dictionary(Artifact):
         """The manifest's entry of the tokenizer that it was built for."""
         return self.manifest.tokenizers["target"]
 
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of that tokenizer."""
+        return str(self.tokenizer["fingerprint"])
+
     def look_up(self, tokens: Sequence[int]) -> Match | None:
         """The longest known suffix of token ids, oldest first; None if none is known.
 
