@@ -9,6 +9,7 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 _SPACE = "▁"
 _WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"})
+_KEEPS_NO_SPACES = "keeps no spaces, and writes one between any two words or signs"
 NO_LIMITS = "none: every text survives, except names of special tokens and signs for spaces ('▁')"
 
 
@@ -18,18 +19,9 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     Two things that ordinary text does not contain are left out: the names of special tokens, and the sign that stands
     for a space (``▁``).
     """
-    splits, pre_tokenizers = tokenizer.steps("pre_tokenizer"), _types(tokenizer, "pre_tokenizer")
     writes_bytes, adds_space = _writes_bytes(tokenizer), tokenizer.bytes_of(tokenizer.encode("a")) == b" a"
-    keeps_spaces = _WITHOUT_SPACES.isdisjoint(pre_tokenizers)
     found = [_named(step) for step in _lossy_normalizers(tokenizer)]
-    if not keeps_spaces:
-        found.append("keeps no spaces, and writes one between any two words or signs")
-    else:
-        if _drops(tokenizer, "".join(PROBES)):
-            found.append("drops what its pre-tokenizer splits at")
-        spaced = any(step.get("prepend_scheme") == "always" or step.get("add_prefix_space") for step in splits[1:])
-        if spaced or (splits and "WordPiece" in _types(tokenizer, "decoder")):
-            found.append("writes a space before every piece that its pre-tokenizer splits off")
+    found += _lost_by_splitting(tokenizer)
     if adds_space:
         found.append("writes a space before every text")
     missing = [symbol for symbol in byte_symbols() if symbol not in tokenizer.vocabulary] if writes_bytes else []
@@ -43,7 +35,11 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
         else:
             found.append("replaces what it cannot spell by an unknown token")
     found += unread(tokenizer)
-    if keeps_spaces and not tokenizer.lacking and (changed := _changed_tokens(tokenizer, " " * adds_space)):
+    if (
+        _KEEPS_NO_SPACES not in found
+        and not tokenizer.lacking
+        and (changed := _changed_tokens(tokenizer, " " * adds_space))
+    ):
         more = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
         found.append(f"changes text at the added token {changed[0]!r}{more}")
     return tuple(found)
@@ -63,6 +59,19 @@ def unread(tokenizer: Tokenizer) -> Iterator[str]:
     mark = tokenizer.spec["model"].get("continuing_subword_prefix")
     if mark and "WordPiece" not in _types(tokenizer, "decoder"):
         yield f"writes {mark!r} inside words, which decoding leaves so"
+
+
+def _lost_by_splitting(tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield what the pre-tokenizer does not keep."""
+    if not _WITHOUT_SPACES.isdisjoint(_types(tokenizer, "pre_tokenizer")):
+        yield _KEEPS_NO_SPACES
+        return
+    probe, splits = "".join(PROBES), tokenizer.steps("pre_tokenizer")
+    if any(map(tokenizer.drops, (probe, f" {probe}"))):
+        yield "drops what its pre-tokenizer splits at"
+    spaced = any(step.get("prepend_scheme") == "always" or step.get("add_prefix_space") for step in splits[1:])
+    if spaced or (splits and "WordPiece" in _types(tokenizer, "decoder")):
+        yield "writes a space before every piece that its pre-tokenizer splits off"
 
 
 def _lossy_normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:
@@ -91,14 +100,6 @@ def _named(step: dict[str, Any]) -> str:
         case "Strip":
             return "strips spaces at the ends"
     return f"normalizes with {step['type']}"
-
-
-def _drops(tokenizer: Tokenizer, text: str) -> bool:
-    """Whether the pre-tokenizer keeps less than the whole of a text, or of the text after a space."""
-    splits = tokenizer.text_splits
-    return splits is not None and any(
-        sum(end - start for _, (start, end) in splits.pre_tokenize_str(each)) < len(each) for each in (text, f" {text}")
-    )
 
 
 def _changed_tokens(tokenizer: Tokenizer, prefix: str) -> list[str]:

@@ -320,6 +320,11 @@ class Tokenizer:
                 found[index] = sought
         return found
 
+    def drops(self, text: str) -> bool:
+        """Whether the pre-tokenizer keeps less than the whole of a text."""
+        splits = self.text_splits
+        return splits is not None and sum(end - start for _, (start, end) in splits.pre_tokenize_str(text)) < len(text)
+
     @cached_property
     def text_backend(self) -> tokenizers.Tokenizer:
         """A copy of the backend that spells exactly the given text as it would be inside a running text.
