@@ -22,15 +22,13 @@ def save_array(path: Path, values: ArrayLike, kind: str) -> None:
 def map_array(path: Path, kind: str, *shape: int | None) -> NDArray[Any]:
     """A read-only array, mapped into memory.
 
-    The header must describe exactly the bytes that follow it, so that no index leads outside the file.
-
     Args:
         path: The file.
         kind: Expected NumPy type.
         shape: Expected length of each axis, None for any; by default one axis of any length.
 
     Raises:
-        ArtifactError: It is not such an array.
+        ArtifactError: It is not such an array, or its header does not describe exactly the bytes that follow.
     """
     try:
         with path.open("rb") as file:

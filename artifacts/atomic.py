@@ -1,7 +1,7 @@
-"""Atomic directories and files, so that neither a kill nor an error leaves half of an artifact.
+"""Atomic directories and files: neither a kill nor an error leaves half of an artifact.
 
-An artifact is written to a sibling ``.OUT.<pid>.partial`` and then renamed. At any time, OUT is absent, the old
-artifact, or the whole new one. Replacing takes two renames, between which the old artifact is ``.OUT.previous``; if the
+An artifact is written to ``.OUT.<pid>.partial`` next to it and then renamed, so that OUT is always absent, the old
+artifact, or the whole new one. Replacing takes two renames, between which the old artifact is ``.OUT.previous``. If the
 process is killed there, the next build puts it back.
 """
 
@@ -23,11 +23,7 @@ _NO_ROOM = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def naming(out: Path) -> Iterator[None]:
-    """Turn the error of a full disk, which names no file, into one that names ``out``.
-
-    Raises:
-        ArtifactError: The disk is full.
-    """
+    """Turn the error of a full disk, which names no file, into an ArtifactError that names ``out``."""
     try:
         yield
     except OSError as error:
@@ -43,12 +39,11 @@ def naming(out: Path) -> Iterator[None]:
 def writing(out: Path) -> Iterator[Path]:
     """A scratch directory that becomes ``out`` when the block ends.
 
-    The block writes its data files into the directory and finally calls `seal`. If it raises, the directory is removed
-    and ``out`` is untouched.
+    The block writes data files into the directory and finally calls `seal`. If it raises, the directory is removed and
+    ``out`` is untouched.
 
     Raises:
-        ArtifactError: ``out`` cannot be replaced (`check_replaceable`), the directory cannot be created, or the disk is
-            full.
+        ArtifactError: ``out`` may not be replaced (`check_replaceable`) or cannot be written.
     """
     out = out.resolve()  # the artifact that a link points to is replaced, not the link
     previous = previous_path(out)
@@ -77,7 +72,7 @@ def writing(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def renaming(path: Path, suffix: str = ".partial") -> Iterator[Path]:
-    """A temporary path next to ``path``; the file that is written there is renamed when the block ends."""
+    """A temporary path next to ``path``, to which the file is moved when the block ends."""
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{suffix}")
     try:
         yield partial
@@ -89,15 +84,12 @@ def renaming(path: Path, suffix: str = ".partial") -> Iterator[Path]:
 def check_replaceable(
     out: Path, format_name: str | None = None, fingerprints: Mapping[str, str] | None = None
 ) -> dict[str, Any] | None:
-    """Check that ``out`` can be written, and that at most an artifact of the same kind is replaced.
+    """The arguments and inputs of the artifact at ``out`` that will be replaced, None if nothing is there.
 
     Args:
         out: Directory of the artifact to write.
-        format_name: Its format.
-        fingerprints: Fingerprints of its tokenizers, by role.
-
-    Returns:
-        Arguments and inputs of the artifact that will be replaced; None if nothing is there.
+        format_name: Its format, if an artifact of another one must not be replaced.
+        fingerprints: Fingerprints of its tokenizers by role, likewise.
 
     Raises:
         ArtifactError: Something else is there, or nothing can be written there.

@@ -4,11 +4,9 @@
     cycles.jsonl        a row for each cycle of each drafted generation; fields as in `CYCLES`
     manifest.json       arguments: the experiment; inputs: prompts; statistics: the machine, times, counts
 
-Rows are JSON objects, one on each line.
-
 A *block* is one prompt at one temperature, generated once in every configuration: plain decoding, which is mlx-lm's own
 loop, and every combination of drafter, strategy and draft length of a model. The order of configurations changes from
-block to block. Configurations are compared within a block, so that a busy machine slows all of them alike.
+block to block. They are compared within a block, because a busy machine slows all of them alike.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,7 +90,7 @@ _FILES = {"generations.jsonl": GENERATIONS, "cycles.jsonl": CYCLES}
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows that were measured together."""
+    """The rows of one block."""
 
     generations: list[Row]
     cycles: list[Row]

@@ -1,6 +1,6 @@
 """Arrow IPC files of equally long columns, memory-mapped and read without copies.
 
-This is apart from `arrays` because importing pyarrow takes more memory than a dictionary, which only needs arrays.
+A dictionary needs only `arrays`, and importing pyarrow would take more memory than the dictionary itself.
 """
 
 import struct
@@ -27,13 +27,13 @@ def write_columns(path: Path, columns: Mapping[str, pa.Array]) -> None:
 
 
 def read_columns(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a file by name, mapped into memory: exactly those of ``types``.
+    """The columns of a file by name, mapped into memory: exactly those of ``types``, without missing values.
 
     Every buffer and offset must lie within the file, and text must be UTF-8. Compressed files are refused, because the
     sizes that they declare are allocated before they turn out to be wrong.
 
     Raises:
-        ArtifactError: Not an Arrow file, other columns than expected, compressed, or missing values.
+        ArtifactError: It is not such a file.
     """
     try:
         found, batch = _read(path, types)

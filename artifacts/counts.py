@@ -25,8 +25,8 @@ from spectool.artifacts.manifest import Artifact
 
 FORMAT = "spectool-counts"
 VERSION = 1
-KINDS = ("words", "windows")
-MAX_ORDER = 16
+_KINDS = ("words", "windows")
+_MOST_ORDERS = 16
 COUNTS_OF_COUNTS = 4
 _LEVEL = {"prefix": pa.int32(), "symbol": pa.int32(), "count": pa.int64()}
 _VOCABULARY = {"word": pa.large_string()}
@@ -35,16 +35,10 @@ _MOST = 1 << 48  # words or tokens; sums of counts up to this do not overflow
 
 
 class Level(NamedTuple):
-    """All n-grams of one order, three columns over the mapped file.
+    """All n-grams of one order: three columns of the mapped file, ``[rows]`` each."""
 
-    Attributes:
-        prefix: Row of the first n-1 symbols in order n-1, ``[rows]``, int32; 0 in order 1.
-        symbol: Last symbol, ``[rows]``, int32.
-        count: Occurrences, ``[rows]``, int64.
-    """
-
-    prefix: NDArray[np.int32]
-    symbol: NDArray[np.int32]
+    prefix: NDArray[np.int32]  # row of the first n-1 symbols in order n-1; 0 in order 1
+    symbol: NDArray[np.int32]  # last symbol
     count: NDArray[np.int64]  # type: ignore[assignment]  # a tuple's own method of this name is not needed
 
 
@@ -67,10 +61,10 @@ class Counts(Artifact):
         super().__init__(path)
         arguments, statistics = self.manifest.arguments, self.manifest.statistics
         self.kind: str = arguments.get("kind", "")
-        self._expect(self.kind in KINDS, f"kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+        self._expect(self.kind in _KINDS, f"kind is {self.kind!r}, expected one of {', '.join(_KINDS)}")
         if self.kind == "windows":
             self._require("target")
-        self.orders = self._number(arguments, "orders", 1, MAX_ORDER)
+        self.orders = self._number(arguments, "orders", 1, _MOST_ORDERS)
         self.min_count = self._number(arguments, "min_count", 1)
         self.total = self._number(statistics, "total", 0, _MOST)
         self._levels = [self._open_level(order) for order in range(1, self.orders + 1)]
@@ -89,11 +83,7 @@ class Counts(Artifact):
 
     @property
     def vocabulary(self) -> pa.Array:
-        """Words by symbol: symbol s is element s - 1.
-
-        Raises:
-            ArtifactError: These are counts of token windows, which have none.
-        """
+        """Words by symbol: symbol s is element s - 1. Counts of token windows have none: an ArtifactError."""
         if self._vocabulary is None:
             raise ArtifactError(f"{self.path}: counts of token windows, expected of words. Count without --tokenizer")
         return self._vocabulary
@@ -128,7 +118,7 @@ class Counts(Artifact):
             yield level_name(1), "symbols are not those of the vocabulary"
 
     def _problem(self, level: Level, above: NDArray[np.int64]) -> str | None:
-        """What is wrong with the rows of a level, given the counts of the one above; reads them in bounded memory."""
+        """What is wrong with a level, given the counts of the one above; reads its rows in bounded memory."""
         last, occurrences = -1, 0
         for start in range(0, len(level.count), _BLOCK):
             prefix, symbol, count = (column[start : start + _BLOCK] for column in level)

@@ -16,13 +16,10 @@ def default_path(name: str) -> Path:
 
 
 def find_artifact(path: Path, suffix: str = "") -> Path:
-    """The path of an artifact: ``path`` itself, or an artifact in the user's cache that is named so in part.
+    """``path`` itself, or the artifact in the user's cache that is named so in part, if nothing is there.
 
-    For example, ``pl`` finds ``sample-pl.8d3f21ab.backoff-0c55d1.dict``. If nothing is found, ``path`` is returned.
-
-    Args:
-        path: As the user gave it; with a folder in it, it is not looked up in the cache.
-        suffix: Suffix of its kind, such as ``.dict``.
+    For example, ``pl`` finds ``sample-pl.8d3f21ab.backoff-0c55d1.dict``. A path with a folder is not looked up, and
+    neither is an artifact without ``suffix``, such as ``.dict``.
 
     Raises:
         ArtifactError: Several artifacts have that name.

@@ -7,13 +7,14 @@
     count.npy             uint8[entries]    occurrences of the context, 2 ^ (value / 8)
     continuations.marisa  continuations, each a string of symbols              -> continuation id
 
-The manifest says whether entries are ``chained``, so that a look-up after a continuation extends the proposal. This is
-so in the backoff method, whose continuations are single tokens; a DictSpec proposal is a single continuation.
+The manifest says whether entries are ``chained``, which means that a look-up after a continuation extends the proposal.
+The entries of the backoff method are, because their continuations are single tokens; a DictSpec proposal is a single
+continuation.
 
 A symbol is a code point: the n-th most frequent token is U+0001 + n, without surrogates, so that common tokens take one
 byte of UTF-8. Contexts are stored newest token first, so that one walk down the trie along the reversed history meets
 every known suffix, the longest last. Opening builds nothing, because the state of a sequence is its newest symbols and
-every look-up walks in the mapped file. But opening checks that no walk and no index leads outside the files, because a
+every look-up walks in the mapped file. It does check that no walk and no index leads outside the files, because a
 dictionary may come from anyone, with matching checksums.
 """
 
@@ -21,6 +22,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -36,7 +38,7 @@ from spectool.artifacts.marisa_check import check_trie
 
 FORMAT = "spectool-dictionary"
 VERSION = 3
-Step: TypeAlias = tuple[tuple[int, ...], float, bytes]
+DictionaryStep: TypeAlias = tuple[tuple[int, ...], float, bytes]
 """A proposal: token ids of the continuation, their probability, and the state after them."""
 START = b""
 """The state of an empty sequence, and of one whose tokens are in no context."""
@@ -44,27 +46,21 @@ _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
 _SYMBOLS = 0x10FFFF - _SURROGATES - 1  # code points but NUL and the last, which is no token's
 _CONTEXT_TRIES = 3  # nested tries, a tenth smaller than one
 PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
-LONGEST = 64  # tokens of a context or a continuation
+_LONGEST = 64  # tokens of a context or a continuation
 MIN_PROBABILITY = 0.2
 """Default threshold for the probability of a whole proposal at run time."""
 _BATCH = 1 << 16  # contexts read at once
 _LONGEST_SYMBOL = 4  # bytes
-_REMEMBERED = 1 << 14  # continuations
+_REMEMBERED = 1 << 14  # symbols, and continuations
 UNKNOWN_SYMBOL = "\U0010ffff".encode()  # stands for tokens outside the alphabet; no context contains it
 
 
 class Match(NamedTuple):
-    """What a look-up found.
+    """What a look-up found."""
 
-    Attributes:
-        tokens: Token ids to propose.
-        probability: Probability of the whole continuation in the corpus, in steps of 1/256.
-        length: Number of context tokens that matched.
-    """
-
-    tokens: tuple[int, ...]
-    probability: float
-    length: int
+    tokens: tuple[int, ...]  # ids to propose
+    probability: float  # of the whole continuation in the corpus, in steps of 1/256
+    length: int  # number of context tokens that matched
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +94,8 @@ class Dictionary(Artifact):
         """
         super().__init__(path)
         self.alphabet = map_array(self._file("alphabet.npy"), "uint32")
-        self._symbols = _Symbols(self.alphabet)
         self._continuations = self._trie("continuations.marisa")
         self._contexts = self._trie("contexts.marisa")
-        tokens = _Tokens(self.alphabet)
-        self._context_of = _Spelled(self._contexts, tokens, self.path / "contexts.marisa", self.again)
-        self._spelled = _Spelled(self._continuations, tokens, self.path / "continuations.marisa", self.again)
         self._prefixes, self._key_id = self._contexts.prefixes, self._contexts.key_id
         size = len(self._contexts)
         # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
@@ -112,15 +104,22 @@ class Dictionary(Artifact):
             map_array(self._file(f"{name}.npy"), kind, size).data for name, kind in kinds.items()
         )
         self.max_context: int = self.manifest.statistics.get("max_context", 0)
-        fits = type(self.max_context) is int and 1 <= self.max_context <= LONGEST
-        self._expect(fits, f"max_context is {self.max_context!r}, expected 1 to {LONGEST} tokens")
+        fits = type(self.max_context) is int and 1 <= self.max_context <= _LONGEST
+        self._expect(fits, f"max_context is {self.max_context!r}, expected 1 to {_LONGEST} tokens")
         self.chained: bool = self.manifest.statistics.get("chained", "missing")
         self._expect(isinstance(self.chained, bool), f"chained is {self.chained!r}, expected true or false")
         self._reach = self.max_context * _LONGEST_SYMBOL
+        ranks = np.argsort(self.alphabet).astype(np.uint32)
+        ids = self.alphabet[ranks]
+        self._ranks, self._ids = ranks.data, ids.data  # by token id
         self._check_ids("alphabet.npy", self.alphabet, self.tokenizer["size"], "token ids outside the vocabulary")
-        self._expect(self._symbols.differ and len(self.alphabet) < _SYMBOLS, "token ids repeat", "alphabet.npy")
-        ids, known = np.asarray(self._continuation), len(self._continuations)
-        self._check_ids("continuation.npy", ids, known, "ids outside continuations.marisa")
+        differ = bool((ids[1:] != ids[:-1]).all())
+        self._expect(differ and len(ids) < _SYMBOLS, "token ids repeat", "alphabet.npy")
+        known = len(self._continuations)
+        self._check_ids("continuation.npy", np.asarray(self._continuation), known, "ids outside continuations.marisa")
+        self._symbol = lru_cache(_REMEMBERED)(self._symbol_of)
+        self._token = lru_cache(_REMEMBERED)(self._token_of)
+        self._spelled = lru_cache(_REMEMBERED)(self._spell)
 
     def _check_ids(self, file: str, ids: NDArray[Any], above: int, problem: str) -> None:
         self._expect(not len(ids) or int(ids.max()) < above, problem, file)
@@ -128,7 +127,7 @@ class Dictionary(Artifact):
     def _trie(self, name: str) -> Any:
         file = self._file(name, hashed=True)
         try:
-            check_trie(np.fromfile(file, np.uint8), LONGEST * _LONGEST_SYMBOL)
+            check_trie(np.fromfile(file, np.uint8), _LONGEST * _LONGEST_SYMBOL)
             return marisa_trie.BinaryTrie().mmap(str(file))
         except (RuntimeError, OSError, ValueError) as error:
             raise ArtifactError(f"{file}: not a readable marisa-trie file ({error}). {self.again}") from error
@@ -152,28 +151,24 @@ class Dictionary(Artifact):
         `advance` and `step` do the same as a sequence grows.
         """
         newest_first = tokens[: -self.max_context - 1 : -1]
-        known = self._prefixes(b"".join(map(self._symbols.__getitem__, newest_first)))
+        known = self._prefixes(b"".join(map(self._symbol, newest_first)))
         if not known:
             return None
         length = len(known[-1].decode(errors="replace"))  # the key may end within a symbol
-        return Match(*self.continuation(self._key_id(known[-1])), length)
+        return Match(*self._proposal(self._key_id(known[-1])), length)
 
     def advance(self, state: bytes, token: int) -> bytes:
         """The state after one more token id: symbols, newest first, of which the last may be cut off."""
-        return (self._symbols[token] + state)[: self._reach]
+        return (self._symbol(token) + state)[: self._reach]
 
-    def step(self, state: bytes) -> Step | None:
+    def step(self, state: bytes) -> DictionaryStep | None:
         """The proposal of the longest context that a sequence with this state ends with, None without one."""
         known = self._prefixes(state)
         if not known:
             return None
         row = self._key_id(known[-1])
-        tokens, newest_first = self._spelled[self._continuation[row]]
+        tokens, newest_first = self._spelled(self._continuation[row])
         return tokens, (self._probability[row] + 1) * PROBABILITY_STEP, (newest_first + state)[: self._reach]
-
-    def continuation(self, row: int) -> tuple[tuple[int, ...], float]:
-        """The token ids that an entry proposes, and their probability."""
-        return self._spelled[self._continuation[row]][0], (self._probability[row] + 1) * PROBABILITY_STEP
 
     def entry(self, row: int) -> Entry:
         """The entry with a number from 0 to ``len(self) - 1``."""
@@ -184,8 +179,35 @@ class Dictionary(Artifact):
         return (self._entry(key, row) for key, row in self._contexts.iteritems())
 
     def _entry(self, key: bytes, row: int) -> Entry:
-        context = self._context_of.tokens(key)[::-1]
-        return Entry(context, *self.continuation(row), round(2 ** (self._count[row] / 8)))
+        context = self._tokens(key, "contexts.marisa")[::-1]
+        return Entry(context, *self._proposal(row), round(2 ** (self._count[row] / 8)))
+
+    def _proposal(self, row: int) -> tuple[tuple[int, ...], float]:
+        return self._spelled(self._continuation[row])[0], (self._probability[row] + 1) * PROBABILITY_STEP
+
+    def _symbol_of(self, token: int) -> bytes:
+        place = bisect_left(self._ids, token)
+        known = place < len(self._ids) and self._ids[place] == token
+        return symbol(self._ranks[place]).encode() if known else UNKNOWN_SYMBOL
+
+    def _spell(self, continuation: int) -> tuple[tuple[int, ...], bytes]:
+        """The token ids of a continuation, and its symbols in reverse."""
+        key = self._continuations.restore_key(continuation)
+        return self._tokens(key, "continuations.marisa"), key.decode()[::-1].encode()
+
+    def _tokens(self, key: bytes, file: str) -> tuple[int, ...]:
+        """The token ids of a key in a file."""
+        try:
+            return tuple(map(self._token, key.decode()))
+        except (UnicodeDecodeError, IndexError) as error:
+            raise ArtifactError(f"{self.path / file}: {error}. {self.again}") from error
+
+    def _token_of(self, char: str) -> int:
+        code = ord(char)
+        rank = code - 1 if code < _FIRST_SURROGATE else code - 1 - _SURROGATES
+        if not 0 <= rank < len(self.alphabet):
+            raise IndexError("a symbol is not in alphabet.npy")
+        return int(self.alphabet[rank])
 
     def _problems(self) -> Iterator[tuple[str, str]]:
         known = len(self.alphabet)
@@ -199,63 +221,6 @@ class Dictionary(Artifact):
                 yield file, "a symbol is not in alphabet.npy"
             if trie is self._contexts and longest > self.max_context:
                 yield file, "a context is too long"
-
-
-class _Symbols(dict[int, bytes]):
-    """Token id -> symbol in UTF-8, filled in when needed."""
-
-    def __init__(self, alphabet: NDArray[np.uint32]) -> None:
-        super().__init__()
-        by_token = np.argsort(alphabet)
-        self._ranks = by_token.astype(np.uint32).data
-        ids = alphabet[by_token]
-        self._sorted = ids.data
-        self.differ = bool((ids[1:] != ids[:-1]).all())
-
-    def __missing__(self, token: int) -> bytes:
-        place = bisect_left(self._sorted, token)
-        known = place < len(self._sorted) and self._sorted[place] == token
-        if not known:  # not stored, because there can be any number of them
-            return UNKNOWN_SYMBOL
-        found = self[token] = symbol(self._ranks[place]).encode()
-        return found
-
-
-class _Tokens(dict[str, int]):
-    """Symbol -> token id, filled in when needed."""
-
-    def __init__(self, alphabet: NDArray[np.uint32]) -> None:
-        super().__init__()
-        self._alphabet = alphabet.data
-
-    def __missing__(self, char: str) -> int:
-        rank = int(_ranks(char)[0])
-        if not 0 <= rank < len(self._alphabet):
-            raise IndexError("a symbol is not in alphabet.npy")
-        found = self[char] = self._alphabet[rank]
-        return found
-
-
-class _Spelled(dict[int, tuple[tuple[int, ...], bytes]]):
-    """Id of a key -> its token ids, and its symbols in reverse; a cache of recent ones."""
-
-    def __init__(self, trie: Any, tokens: _Tokens, file: Path, again: str) -> None:
-        super().__init__()
-        self._trie, self._tokens, self._file, self._again = trie, tokens, file, again
-
-    def __missing__(self, place: int) -> tuple[tuple[int, ...], bytes]:
-        key = self._trie.restore_key(place)
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        spelled = self[place] = self.tokens(key), key.decode()[::-1].encode()
-        return spelled
-
-    def tokens(self, key: bytes) -> tuple[int, ...]:
-        """The token ids of a key."""
-        try:
-            return tuple(map(self._tokens.__getitem__, key.decode()))
-        except (UnicodeDecodeError, IndexError) as error:
-            raise ArtifactError(f"{self._file}: {error}. {self._again}") from error
 
 
 def _extremes(trie: Any) -> tuple[int, int]:
@@ -282,23 +247,20 @@ def _save(trie: marisa_trie.Trie, path: Path) -> None:
 
 
 def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = False) -> dict[str, Any]:
-    """Write the data files of a dictionary.
+    """Write the data files of a dictionary into the directory of `atomic.writing`; returns the manifest's statistics.
 
     Args:
-        directory: Scratch directory of `atomic.writing`.
+        directory: Where to write.
         entries: Entries with different contexts.
         chained: Whether further look-ups extend a proposal.
-
-    Returns:
-        Statistics for the manifest: entries, symbols, continuations, max_context, max_continuation, chained.
 
     Raises:
         ArtifactError: The files cannot be written, or an entry is too long.
     """
     rows = list(entries)
     longest = max((len(part) for row in rows for part in (row.context, row.continuation)), default=0)
-    if longest > LONGEST:
-        raise ArtifactError(f"{directory}: an entry of {longest} tokens, expected at most {LONGEST} on each side")
+    if longest > _LONGEST:
+        raise ArtifactError(f"{directory}: an entry of {longest} tokens, expected at most {_LONGEST} on each side")
     frequency = Counter(chain.from_iterable(chain(row.context, row.continuation) for row in rows))
     alphabet = sorted(frequency, key=lambda token: (-frequency[token], token))
     symbols = {token: symbol(rank) for rank, token in enumerate(alphabet)}

@@ -6,44 +6,37 @@ checked before it is used.
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Annotated, Any
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from spectool import ArtifactError
 
-LONGEST = 1 << 20  # bytes of a line
+LONGEST_LINE = 1 << 20  # bytes
 LARGEST = 1e15  # number that need not be whole: products and sums stay finite
 LONGEST_TEXT = 1000  # characters of a text, which is drawn and laid out in tables
 _BATCH = 1 << 18  # bytes of lines that become columns at once: as Python objects they take several times as much
 _SHOWN = 60  # characters of a value in a message
-
-
-class _Field(NamedTuple):
-    """A field that every row must have."""
-
-    name: str
-    nullable: bool
-    expected: str  # in words
-    fits: Callable[[Any], bool]
+_ROW = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 def write_rows(file: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a file and flush it to the disk. Rows that `read_rows` would refuse are errors.
+    """Write a file and flush it to the disk.
 
     Raises:
-        ArtifactError: A value does not fit the schema.
+        ArtifactError: `read_rows` would refuse a row.
     """
-    fields = _fields(schema)
+    model = _model(schema)
     with synced(file) as stream:
         for number, row in enumerate(rows, 1):
             text = json.dumps({name: row[name] for name in schema.names}, ensure_ascii=False, separators=(",", ":"))
             line = text.encode(errors="surrogatepass") + b"\n"
             try:
-                _row(line, fields)
+                _row(line, model)
             except ValueError as error:
                 raise ArtifactError(f"{file}, line {number}, cannot be written: {error}") from error
             stream.write(line)
@@ -69,14 +62,14 @@ def read_rows(file: Path, schema: pa.Schema, again: str) -> pa.Table:
     Raises:
         ArtifactError: The file cannot be read, or a line is not such a row.
     """
-    fields, batches = _fields(schema), []
+    model, batches = _model(schema), []
     rows: list[dict[str, Any]] = []
     number = size = 0
     try:
         with file.open("rb") as stream:
-            while line := stream.readline(LONGEST + 1):
+            while line := stream.readline(LONGEST_LINE + 1):
                 number, size = number + 1, size + len(line)
-                rows.append(_row(line, fields))
+                rows.append(_row(line, model))
                 if size >= _BATCH:
                     batches.append(pa.RecordBatch.from_pylist(rows, schema))
                     rows, size = [], 0
@@ -88,78 +81,50 @@ def read_rows(file: Path, schema: pa.Schema, again: str) -> pa.Table:
     return pa.Table.from_batches(batches, schema)
 
 
-def _row(line: bytes, fields: Mapping[str, _Field]) -> dict[str, Any]:
+def _row(line: bytes, model: type[BaseModel]) -> dict[str, Any]:
     """The row on a line.
 
     Raises:
         ValueError: It is not a row; the message says what was expected and what came.
     """
-    if len(line) > LONGEST:
-        raise ValueError(f"expected a line of at most {LONGEST:,} bytes, got a longer one")
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"expected a line of at most {LONGEST_LINE:,} bytes, got a longer one")
     try:
-        pairs = json.loads(line.decode().rstrip(), object_pairs_hook=tuple, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"expected a JSON object, got {_short(line)} ({_reason(error)})") from error
-    if type(pairs) is not tuple:
-        raise ValueError(f"expected a JSON object, got {_short(line)}")
-    row = dict(pairs)
-    if len(pairs) != len(fields) or row.keys() != fields.keys():
-        raise ValueError(f"expected the fields {', '.join(fields)}, got {_other_fields(pairs, fields)}")
-    for name, nullable, expected, fits in fields.values():
-        value = row[name]
-        if not (fits(value) or (nullable and value is None)):
-            raise ValueError(f"expected {expected}{' or null' * nullable} as {name}, got {_spelt(value)}")
-    return row
+        return vars(model.model_validate_json(line))
+    except ValidationError as error:
+        raise ValueError(_problem(error, model)) from error
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number")
+def _problem(error: ValidationError, model: type[BaseModel]) -> str:
+    """What is wrong with a line, from the first error that pydantic found in it."""
+    first = error.errors(include_url=False)[0]
+    value = first["input"]
+    got = repr(value.decode(errors="replace").rstrip() if isinstance(value, bytes) else value)
+    got = got if len(got) <= _SHOWN else f"{got[:_SHOWN]}…"
+    if not first["loc"]:  # not an object at all
+        return f"expected a JSON object, got {got} ({first['msg']})"
+    name = str(first["loc"][0])
+    if first["type"] == "missing":
+        return f"expected the fields {', '.join(model.model_fields)}, got no {name}"
+    if first["type"] == "extra_forbidden":
+        return f"expected the fields {', '.join(model.model_fields)}, got also {name[:_SHOWN]!r}"
+    return f"{name}: {first['msg'].replace('Input should be', 'expected')}, got {got}"
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg.removesuffix(' at')} at column {error.colno}"
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
+def _model(schema: pa.Schema) -> type[BaseModel]:
+    """What pydantic checks rows with."""
+    fields: dict[str, Any] = {
+        field.name: (_kind(field.type) | None if field.nullable else _kind(field.type), ...) for field in schema
+    }
+    return create_model("Row", __config__=_ROW, **fields)
 
 
-def _other_fields(pairs: tuple[tuple[str, Any], ...], fields: Mapping[str, _Field]) -> str:
-    """How the fields of a row differ from the expected ones: the first difference of each kind."""
-    names = [name for name, _ in pairs]
-    unknown = [f"also {_spelt(name)}" for name in names if name not in fields]
-    twice = [f"{name} more than once" for name in fields if names.count(name) > 1]
-    missing = [f"no {name}" for name in fields if name not in names]
-    return ", ".join(part for kind in (missing, unknown, twice) for part in kind[:1])
-
-
-def _short(line: bytes) -> str:
-    text = line.decode(errors="replace").rstrip("\r\n")
-    return repr(text[:_SHOWN]) + ("…" if len(text) > _SHOWN else "") if text else "an empty line"
-
-
-def _spelt(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "another list" if isinstance(value, list) else "an object"
-    text = json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def _fields(schema: pa.Schema) -> dict[str, _Field]:
-    return {field.name: _Field(field.name, field.nullable, *_kind(field.type)) for field in schema}
-
-
-def _kind(kind: pa.DataType) -> tuple[str, Callable[[Any], bool]]:
-    """What values of a type must be, in words and as a check."""
+def _kind(kind: pa.DataType) -> Any:
+    """What values of a type must be."""
     if pa.types.is_list(kind):
-        expected, fits = _kind(kind.value_type)
-        return f"a list of which each item is {expected}", lambda value: type(value) is list and all(map(fits, value))
+        return list[_kind(kind.value_type)]  # type: ignore[misc]
     if pa.types.is_integer(kind):
-        most = (1 << kind.bit_width - 1) - 1
-        return f"a whole number from 0 to {most}", lambda value: type(value) is int and 0 <= value <= most
-    if pa.types.is_floating(kind):  # of a NaN no comparison holds
-        return f"a number from 0 to {LARGEST:g}", lambda value: type(value) in (int, float) and 0 <= value <= LARGEST
-    return f"text of at most {LONGEST_TEXT:,} characters", _is_text
-
-
-def _is_text(value: Any) -> bool:
-    """Return whether a value is text, short enough and without lone surrogates."""
-    return type(value) is str and len(value) <= LONGEST_TEXT and value.encode(errors="ignore").decode() == value
+        return Annotated[int, Field(ge=0, lt=1 << kind.bit_width - 1)]
+    if pa.types.is_floating(kind):
+        return Annotated[float, Field(ge=0, le=LARGEST)]
+    return Annotated[str, Field(max_length=LONGEST_TEXT)]

@@ -4,17 +4,15 @@
               followers  int32       number of the pairs that follow, at least 1
               pairs      int32[2]    token and count (at least 1), ``followers`` times
 
-Records follow each other up to the end of the file, in no particular order: no header, no version, no
-tokenizer. Numbers are in the byte order of the machine; every one that llama.cpp is common on is
-little-endian, and so is this module.
-
-A static cache is asked for the last 2 tokens, a dynamic one for the last 4, 3, 2 and 1, in this order.
+Records follow each other up to the end of the file, in any order, without a header, a version or a tokenizer. Numbers
+are in the machine's byte order, which is little-endian wherever llama.cpp is common. llama.cpp looks up the last 2
+tokens in a static cache, and the last 4, 3, 2 and 1, in this order, in a dynamic one.
 
 Source: ``common/ngram-cache.h`` and ``.cpp`` of llama.cpp, unchanged in its layout since 2024.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -32,16 +30,18 @@ TokenCounts = Mapping[int, int]
 
 
 def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, TokenCounts]]) -> int:
-    """Write a lookup cache, and return its number of n-grams; ``path`` is replaced in one step when all is written.
+    """Write a lookup cache, which appears at ``path`` when it is complete, and return its number of n-grams.
 
     Args:
-        path: The file.
-        ngrams: 1 to 4 token ids, oldest first, with their followers. `NO_TOKEN` among these stands for
-            other tokens: llama.cpp counts it and never drafts it.
+        path: The file. An existing one is not replaced, because llama.cpp adds to its dynamic caches.
+        ngrams: 1 to 4 token ids, oldest first, with their followers. `NO_TOKEN` among these stands for other tokens:
+            llama.cpp counts it and never drafts it.
 
     Raises:
-        ArtifactError: It cannot be written there.
+        ArtifactError: Something is there, or it cannot be written there.
     """
+    if path.exists():
+        raise ArtifactError(f"{path}: exists and is not replaced. Choose another -o, or remove it first")
     number = 0
     try:
         with renaming(path) as partial, partial.open("wb") as stream:
@@ -55,45 +55,3 @@ def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, TokenCounts]]) -> int:
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written ({error.strerror}). Choose another -o") from error
     return number
-
-
-def read_cache(path: Path) -> Iterator[tuple[Ngram, dict[int, int]]]:
-    """Read a lookup cache, record after record.
-
-    Raises:
-        ValueError: It is not one, from the record on that would come next.
-        OSError: It cannot be read.
-    """
-    values = np.memmap(path, dtype="<i4", mode="r") if path.stat().st_size else np.zeros(0, dtype="<i4")
-    at = 0
-    while at < len(values):
-        start = at + LONGEST_NGRAM + 1
-        *tokens, followers = values[at:start].tolist()
-        ngram = tuple(token for token in tokens if token != NO_TOKEN)
-        pairs = values[start : start + 2 * followers].tolist()
-        counts = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        whole = len(tokens) == LONGEST_NGRAM and followers >= 1 and len(counts) == followers
-        if not (whole and ngram and tokens[: len(ngram)] == list(ngram) and min(ngram) >= 0):
-            raise ValueError(f"no n-gram at byte {4 * at}")
-        if min(counts) < NO_TOKEN or min(counts.values()) < 1:
-            raise ValueError(f"a negative id or count at byte {4 * start}")
-        yield ngram, counts
-        at = start + 2 * followers
-
-
-def check_cache_replaceable(path: Path) -> None:
-    """Check that a lookup cache may replace what is at ``path``. Reads all of it.
-
-    Raises:
-        ArtifactError: Something else is there.
-    """
-    if not path.exists():
-        return
-    try:
-        for _ in read_cache(path):
-            pass
-    except (OSError, ValueError) as error:
-        raise ArtifactError(
-            f"{path}: exists and is no lookup cache of llama.cpp, so it is not replaced. Choose another -o, or remove "
-            "it first"
-        ) from error

@@ -1,10 +1,10 @@
-"""The artifact contract: a directory of data files and one ``manifest.json``, written last.
+"""Artifacts: a directory of data files and a ``manifest.json``, which is written last.
 
     OUT/
-      alphabet.npy  contexts.marisa  ...      data files, flat, no subdirectories
-      manifest.json                           format, version, inputs, and size and SHA-256 of each file
+      alphabet.npy  contexts.marisa  ...      data files, without subdirectories
+      manifest.json                           format, version, inputs, and the size and SHA-256 of each file
 
-A manifest has no time stamps, so that equal inputs and arguments give equal bytes. `artifacts.atomic` moves a finished
+A manifest has no time stamps, so equal inputs and arguments give equal bytes. `artifacts.atomic` moves a finished
 directory to its path.
 """
 
@@ -32,27 +32,16 @@ _NO_FILES = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a directory", stat.S_IFIFO: 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an artifact is, what it was made from, and what its files must be.
+    """What an artifact is, what it was made from, and what its files must be."""
 
-    Attributes:
-        format: Name of the format, such as ``spectool-dictionary``.
-        version: Version of the format.
-        tool: Name and version of the writing program.
-        arguments: Arguments of the stage that the content depends on.
-        tokenizers: Role -> ``{"name", "fingerprint", "size"}``.
-        inputs: The corpus, with its size.
-        statistics: Counts and figures of the content.
-        files: File name -> ``{"bytes", "sha256"}``; filled in by `seal`.
-    """
-
-    format: str
-    version: int
-    arguments: Mapping[str, Any]
-    tokenizers: Mapping[str, Mapping[str, Any]]
-    inputs: Mapping[str, Any]
-    statistics: Mapping[str, Any]
-    tool: str = f"spectool {spectool.__version__}"
-    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    format: str  # name of the format, such as ``spectool-dictionary``
+    version: int  # of the format
+    arguments: Mapping[str, Any]  # of the stage, as far as the content depends on them
+    tokenizers: Mapping[str, Mapping[str, Any]]  # role -> `Tokenizer.identity`
+    inputs: Mapping[str, Any]  # the corpus, with its size
+    statistics: Mapping[str, Any]  # figures of the content
+    tool: str = f"spectool {spectool.__version__}"  # the program that wrote it
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name -> bytes, sha256; set by `seal`
 
     @property
     def total_bytes(self) -> int:
@@ -78,10 +67,10 @@ def seal(directory: Path, manifest: Manifest) -> Manifest:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of the artifact at ``path``, after checking it and the sizes of the files, but not their contents.
+    """The manifest of the artifact at ``path``; file sizes are checked, contents are not.
 
     Raises:
-        IncompleteArtifact: There is no manifest, because the build did not finish.
+        IncompleteArtifact: There is no manifest.
         ArtifactError: The manifest or a file is damaged, missing or unsafe.
     """
     if not path.is_dir():
@@ -98,12 +87,12 @@ def read_manifest(path: Path) -> Manifest:
         )
     manifest = parse_manifest(file)
     for name, entry in manifest.files.items():
-        check_size(path, name, entry)
+        _check_size(path / name, entry["bytes"])
     return manifest
 
 
 def holds_model(path: Path) -> bool:
-    """Whether a directory holds a model or a tokenizer, which no artifact does."""
+    """Whether a directory holds files of a model or a tokenizer, which no artifact has."""
     return any(next(path.glob(pattern), None) for pattern in _MODEL_FILES)
 
 
@@ -116,7 +105,7 @@ def verify_files(path: Path, manifest: Manifest, record: str = MANIFEST) -> None
     """Compare the SHA-256 of every file with the manifest, which was read from the file ``record``.
 
     Raises:
-        ArtifactError: A file differs, or the manifest does not name it.
+        ArtifactError: A file differs, or is not named in the manifest.
     """
     found = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")}  # .DS_Store and the like
     strangers = sorted(found - set(manifest.files) - {record})
@@ -136,26 +125,16 @@ def _verify_file(path: Path, manifest: Manifest, name: str) -> None:
 
 
 class Artifact:
-    """An open artifact; each format is a subclass.
-
-    Attributes:
-        format: Name of the format.
-        versions: Versions that can be read, the current one last.
-        roles: Tokenizers that the manifest must name.
-        again: Advice of errors, such as ``Build the dictionary again``.
-        rebuild: Command that builds it again, with ``{path}``, ``{corpus}`` and ``{role}`` for each role.
-        path: Its directory.
-        manifest: Its manifest.
-    """
+    """An open artifact. Each format is a subclass."""
 
     format: ClassVar[str]
-    versions: ClassVar[tuple[int, ...]]
-    roles: ClassVar[tuple[str, ...]] = ()
-    again: ClassVar[str]
-    rebuild: ClassVar[str] = ""
+    versions: ClassVar[tuple[int, ...]]  # that can be read, the current one last
+    roles: ClassVar[tuple[str, ...]] = ()  # tokenizers that the manifest must name
+    again: ClassVar[str]  # advice in errors, such as ``Build the dictionary again``
+    rebuild: ClassVar[str] = ""  # command that builds it, with ``{path}``, ``{corpus}`` and ``{ROLE}`` for each role
 
     def __init__(self, path: Path) -> None:
-        """Open the artifact at ``path`` after checking sizes and types; `verify` checks contents.
+        """Open the artifact at ``path``, checking sizes and types; `verify` checks contents.
 
         Raises:
             ArtifactError: It is not a whole artifact of this format and version.
@@ -167,9 +146,8 @@ class Artifact:
                 f"{path}: is a {manifest.format}, expected a {self.format}. `spectool inspect {path}` explains it"
             )
         if manifest.version not in self.versions:
-            names = {role: tokenizer["name"] for role, tokenizer in manifest.tokenizers.items()}
-            roles = {role: role.upper() for role in self.roles}
-            known = roles | names | {"corpus": manifest.inputs.get("corpus", "CORPUS"), "path": path}
+            known = {"path": path, "corpus": manifest.inputs.get("corpus", "CORPUS")}
+            known |= {role: manifest.tokenizers.get(role, {}).get("name", role.upper()) for role in self.roles}
             command = self.rebuild.format_map({name: shlex.quote(str(value)) for name, value in known.items()})
             raise ArtifactError(
                 f"{path}: {self.format} version {manifest.version} (written by {manifest.tool}); this spectool "
@@ -179,40 +157,30 @@ class Artifact:
         self._require(*self.roles)
 
     def verify(self) -> None:
-        """Check the checksums of all files, then every invariant of the format.
-
-        Raises:
-            ArtifactError: The first thing that is wrong.
-        """
+        """Check the checksums of all files, then every invariant of the format; the first fault is an ArtifactError."""
         verify_files(self.path, self.manifest)
         self.check()
 
     def check(self) -> None:
-        """Check the invariants of the format that opening does not check.
-
-        Raises:
-            ArtifactError: The first one that does not hold.
-        """
+        """Check the invariants that opening does not check; the first that does not hold is an ArtifactError."""
         for file, problem in self._problems():
             self._expect(False, problem, file)
 
     def _problems(self) -> Iterable[tuple[str, str]]:
-        """Invariants that do not hold, each as a file and what is wrong with it."""
+        """What is wrong: names of files, each with a phrase."""
         return ()
 
     def _expect(self, holds: bool, problem: str, file: str = MANIFEST) -> None:
-        """Raise an error about a file unless a condition holds."""
         if not holds:
             raise ArtifactError(f"{self.path / file}: {problem}. {self.again}")
 
     def _require(self, *roles: str) -> None:
-        """Check that the manifest names the tokenizers of these roles."""
         for role in roles:
             if role not in self.manifest.tokenizers:
                 raise ArtifactError(f"{self.path / MANIFEST}: names no {role} tokenizer. Build the artifact again")
 
     def _file(self, name: str, hashed: bool = False) -> Path:
-        """The path of a file that the manifest must name; its SHA-256 is compared if ``hashed``."""
+        """Path of a file that the manifest must name; its SHA-256 is compared if ``hashed``."""
         self._expect(name in self.manifest.files, f"the manifest does not name {name}", "")
         if hashed:
             _verify_file(self.path, self.manifest, name)
@@ -220,7 +188,7 @@ class Artifact:
 
 
 def parse_manifest(file: Path) -> Manifest:
-    """A manifest, after checking its types and names but not the files.
+    """The manifest in a file; the files that it names are not looked at.
 
     Raises:
         ArtifactError: It is damaged, unsafe, or the manifest of something else.
@@ -230,20 +198,24 @@ def parse_manifest(file: Path) -> Manifest:
         _check_types(manifest)
     except (ValueError, TypeError, RecursionError) as error:
         raise ArtifactError(f"{file}: not a spectool manifest ({error}). Build the artifact again") from error
-    check_names(file, manifest.files)
+    for name, entry in manifest.files.items():
+        if not _FILE_NAME.match(name) or name == file.name or entry["bytes"] < 0:
+            raise ArtifactError(
+                f"{file}: unsafe file entry {name[:100]!r} ({entry['bytes']} bytes); file names must be plain"
+            )
     return manifest
 
 
-def read_bounded_json(file: Path, largest: int = _MAX_MANIFEST_BYTES) -> Any:
-    """A JSON file that may come from anyone, so its size, its numbers and its text are bounded.
+def read_bounded_json(file: Path) -> Any:
+    """The value in a JSON file that may come from anyone.
 
     Raises:
         ArtifactError: It is missing, or not a plain file.
         ValueError: It is too large, not JSON, or has numbers or text that readers of JSON do not agree on.
     """
     size = _require_file(file)
-    if size > largest:
-        raise ValueError(f"{size:,} bytes, expected at most {largest:,}")
+    if size > _MAX_MANIFEST_BYTES:
+        raise ValueError(f"{size:,} bytes, expected at most {_MAX_MANIFEST_BYTES:,}")
     text = file.read_text(encoding="utf-8")
     value = json.loads(text, parse_int=_integer, parse_float=_finite, parse_constant=_finite)
     if "\\u" in text:
@@ -261,19 +233,6 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number := float(digits)):
         raise ValueError(f"{digits[:20]} is not a finite number")
     return number
-
-
-def check_names(record: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check that a record names only files in its own folder.
-
-    Raises:
-        ArtifactError: A name or size is unsafe.
-    """
-    for name, entry in files.items():
-        if not _FILE_NAME.match(name) or name == record.name or entry["bytes"] < 0:
-            raise ArtifactError(
-                f"{record}: unsafe file entry {name[:100]!r} ({entry['bytes']} bytes); file names must be plain"
-            )
 
 
 def _check_types(manifest: Manifest) -> None:
@@ -298,27 +257,17 @@ def _expect_types(what: str, value: Any, types: Mapping[str, type], optional: bo
             raise TypeError(f"{key!r} of {what}: expected {kind.__name__}, got {type(found).__name__}")
 
 
-def check_size(path: Path, name: str, entry: Mapping[str, Any]) -> None:
-    """Check that a file of an artifact is a plain file of the size in the manifest.
-
-    Raises:
-        ArtifactError: It is not.
-    """
-    size = _require_file(path / name)
-    if size != entry["bytes"]:
-        reason = "The copy was cut short" if size < entry["bytes"] else "The file was changed or damaged"
+def _check_size(file: Path, expected: int) -> None:
+    size = _require_file(file)
+    if size != expected:
+        reason = "The copy was cut short" if size < expected else "The file was changed or damaged"
         raise ArtifactError(
-            f"{path / name}: {size} bytes, the manifest says {entry['bytes']}. {reason}: copy or build the artifact "
-            "again"
+            f"{file}: {size} bytes, the manifest says {expected}. {reason}: copy or build the artifact again"
         )
 
 
 def _plain_size(file: Path) -> int | None:
-    """Size of a plain file in bytes, None if nothing is there.
-
-    Raises:
-        ArtifactError: It is a link, a directory, a named pipe, or a device.
-    """
+    """Size of a plain file in bytes, None if nothing is there. Anything else is an ArtifactError."""
     try:
         status = file.lstat()
     except FileNotFoundError:
@@ -340,12 +289,10 @@ def _advice(path: Path) -> str:
     previous = previous_path(path.resolve())
     if previous.is_dir():
         return f". A replacement was interrupted; the artifact before it is whole: mv {previous} {path}"
-    if path.is_file():
-        return ". This is a file; to make a dictionary of a text: spectool build-dict --tokenizer MODEL --corpus FILE"
     if (path.parent / f".{path.name}.work").is_dir():
         return ". It was begun and is unfinished; the command that writes it resumes it"
-    if path.suffix == ".dict":
-        return f". To build one: spectool build-dict --tokenizer MODEL --corpus FILE -o {path}"
+    if path.is_file() or path.suffix == ".dict":
+        return ". To build a dictionary of a text: spectool build-dict --tokenizer MODEL --corpus FILE"
     return ". `spectool --help` lists the commands that write artifacts"
 
 

@@ -45,16 +45,17 @@ def working(
     keep: Sequence[str] = ("done/*",),
     begin_anew: bool = True,
 ) -> Iterator[Path]:
-    """The work directory of an artifact, locked, with the finished tasks of an earlier run that has the same key.
+    """The locked work directory of the artifact ``out``, with the finished tasks of an earlier run with the same key.
 
-    It is removed when the block ends. If the block raises, it stays as long as it has a file worth keeping.
+    It is removed when the block ends. If the block raises, it stays if it has a file that matches a pattern in
+    ``keep``.
 
     Args:
         out: The artifact.
         key: What the result depends on, as JSON values.
         what: The kind of run, for messages.
         keep: Patterns of files that are worth keeping.
-        begin_anew: Whether to discard the work of a run with another key, which is otherwise an error.
+        begin_anew: Discard the work of a run with another key, which is otherwise an error.
 
     Raises:
         ArtifactError: Another process works there, the disk is full, or there is work of a run with another key.
@@ -87,7 +88,6 @@ def working(
 
 @contextmanager
 def _locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file; the error says ``busy`` if another process holds it."""
     try:
         with FileLock(path, blocking=False):
             yield

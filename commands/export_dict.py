@@ -47,18 +47,17 @@ def export_dict(
 
     llama.cpp: a lookup cache, for --lookup-cache-dynamic (or, with --cache static, --lookup-cache-static) of
     llama-lookup and llama-server. llama-lookup adds what it generates to a dynamic cache, so give it a copy.
-    An existing lookup cache is replaced, any other file is not.
+    An existing file is not replaced.
 
     \b
     Example:
         spectool export-dict pl.dict --format llama.cpp -o pl.lookup
     """
     from spectool import SpectoolError
-    from spectool.artifacts.llama_cpp import check_cache_replaceable, write_cache
+    from spectool.artifacts.llama_cpp import write_cache
     from spectool.build.dictionary.lookup_cache import to_ngrams
 
     dictionary = open_verified(path)
-    check_cache_replaceable(out)
     exported = to_ngrams(dictionary.entries(), kind, not counted, min_prob)
     if not exported.ngrams:
         raise SpectoolError(

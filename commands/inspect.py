@@ -13,6 +13,8 @@ from spectool.commands.options import Text, tokenizer_option
 if TYPE_CHECKING:
     from spectool.tokenization.tokenizer import Tokenizer
 
+_LINES_SHOWN = 10
+
 
 @click.command("inspect")
 @click.argument("path", metavar="PATH")
@@ -93,19 +95,14 @@ def _tokenizer_facts(source: str, text: Path | None, as_json: bool) -> dict[str,
 
 
 def _check_lines(tokenizer: "Tokenizer", path: Path) -> dict[str, Any]:
-    from collections import Counter
-
     from spectool import CorpusError
-    from spectool.tokenization.round_trips import round_trip
 
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path}: not UTF-8 at byte {error.start}. Convert it first") from error
-    outcomes = [round_trip(tokenizer, line) for line in lines]
-    reasons = Counter(reason for outcome in outcomes for reason in outcome.reasons)
-    lossless = sum(outcome.lossless for outcome in outcomes)
+    changed = [number for number, line in enumerate(lines, 1) if not tokenizer.keeps(line)]
     return {
-        "lines spelled exactly": f"{lossless:,} of {len(lines):,}",
-        "reasons": [f"{reason} ({count:,} lines)" for reason, count in reasons.most_common()],
+        "lines spelled exactly": f"{len(lines) - len(changed):,} of {len(lines):,}",
+        "first changed lines": changed[:_LINES_SHOWN],
     }

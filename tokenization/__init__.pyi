@@ -2,7 +2,5 @@ from .incremental.by_ids import CanonicalIds as CanonicalIds
 from .incremental.by_text import CanonicalText as CanonicalText
 from .opening import open_tokenizer as open_tokenizer
 from .roles import Roles as Roles
-from .round_trips import RoundTrip as RoundTrip
 from .round_trips import limits as limits
-from .round_trips import round_trip as round_trip
 from .tokenizer import Tokenizer as Tokenizer

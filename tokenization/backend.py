@@ -16,7 +16,7 @@ _CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "dec
 
 
 def sections(backend: tokenizers.Tokenizer) -> dict[str, Any]:
-    """The sections of a backend's ``tokenizer.json``; of the model its type and options alone.
+    """The sections of a backend's ``tokenizer.json``; of the model only its type and options.
 
     The library gives all options of BPE and WordPiece, and not those of Unigram.
     """
@@ -32,7 +32,7 @@ def sections(backend: tokenizers.Tokenizer) -> dict[str, Any]:
 
 
 def steps_of(spec: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
-    """The steps of a section of a ``tokenizer.json`` in order, those of each ``Sequence`` in its place."""
+    """The steps of a section of a ``tokenizer.json`` in order, with those of each ``Sequence`` in its place."""
     node = spec.get(section)
     if node is None:
         return []
@@ -42,9 +42,9 @@ def steps_of(spec: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
 
 
 def around_model(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str, Any]]) -> tokenizers.Tokenizer:
-    """Another backend around the same model, with the same steps and ``added`` tokens (as in `sections`).
+    """Another backend around the same model, with the same steps and ``added`` tokens, as in `sections`.
 
-    Without truncation and padding.
+    It neither truncates nor pads.
     """
     copy = tokenizers.Tokenizer(backend.model)
     for name in _STEPS:
@@ -58,6 +58,6 @@ def around_model(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str, Any
         index: token.content for index, token in copy.get_added_tokens_decoder().items()
     }:
         return copy
-    # Ids of added tokens that do not follow each other come out of the JSON only.
+    # Only from JSON do added tokens get ids that do not follow each other.
     spec = json.loads(backend.to_str()) | {"added_tokens": list(added), "truncation": None, "padding": None}
     return tokenizers.Tokenizer.from_str(json.dumps(spec))

@@ -1,12 +1,12 @@
 """Fingerprints: which tokenizer an artifact belongs to.
 
-A fingerprint is the SHA-256 of the tokenizer's canonical JSON: normalizer, pre-tokenizer, model, added tokens and
-decoder, as the `tokenizers` backend itself writes them. Two tokenizers with equal fingerprints give equal ids and equal
-bytes. Fields that change neither (character offsets, absent options spelled out as null or false) are left out, so
-saving a tokenizer again does not change its fingerprint.
+A fingerprint is the SHA-256 of normalizer, pre-tokenizer, model, added tokens and decoder as the `tokenizers` backend
+writes them in JSON. Two tokenizers with equal fingerprints give equal ids and equal bytes. Fields that change neither
+(character offsets, absent options spelled out as null or false) are left out, so saving a tokenizer again does not
+change its fingerprint.
 
 A fingerprint takes seconds for a large vocabulary, so an artifact also records its *sources*: digests of the file's
-bytes and of what was loaded from them. A tokenizer with one of these sources is the same without a fingerprint.
+bytes and of what was loaded from them. A tokenizer with one of these sources is known without a fingerprint.
 """
 
 import hashlib
@@ -42,17 +42,11 @@ _SAMPLE = 2048  # tokens of a loaded vocabulary that are looked at
 
 
 def source_digest(file: Path, rebuilt_as: str, backend: tokenizers.Tokenizer, spec: dict[str, Any]) -> str:
-    """SHA-256 of a ``tokenizer.json`` and of what was loaded from it, 64 hex digits; empty where it cannot be read.
+    """SHA-256 of a ``tokenizer.json`` and of the ``backend`` loaded from it, 64 hex digits; empty if it cannot be read.
 
-    The bytes of the file and the class that transformers rebuilds it with decide what is loaded, but a program can
-    change that later. So steps, options and added tokens count as they are in memory, and vocabulary and merges count
-    at 2,048 places and by the ids of `PROBES`. Takes some 20 ms, and 1 ms for each MB of the file.
-
-    Args:
-        file: The ``tokenizer.json``.
-        rebuilt_as: The class that transformers rebuilt it as, empty where the file is taken as it is.
-        backend: What was loaded.
-        spec: Its `sections`.
+    The bytes of the file and the class that transformers rebuilds it as decide what is loaded, but a program can change
+    that later. So steps, options and added tokens (``spec``) count as they are in memory, and vocabulary and merges
+    count at 2,048 places and by the ids of `PROBES`. Takes about 20 ms, and 1 ms for each MB of the file.
     """
     try:
         with file.open("rb") as stream:

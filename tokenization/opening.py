@@ -1,8 +1,8 @@
-"""Opening a tokenizer: a hub id, a directory, a ``tokenizer.json``, or one already loaded.
+"""Opening a tokenizer: a hub id, a directory, a ``tokenizer.json``, or one that is already loaded.
 
-Directories and hub ids go through transformers, as mlx-lm's own loading does, because transformers rebuilds some
-tokenizers from their class name. Where the rebuilt one encodes differently from ``tokenizer.json``, the ids that mlx-lm
-will use win, and a note says so.
+Directories and hub ids go through transformers, as in mlx-lm, because transformers rebuilds some tokenizers from their
+class name. If the rebuilt one encodes differently from ``tokenizer.json``, it is used, because mlx-lm will use it too,
+and a note says so.
 """
 
 import json
@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from operator import ne
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,8 @@ _FORMATS = {  # by their first bytes
 }
 _HUB_SECONDS = 10.0  # to wait for an answer
 
-# transformers loads tokenizer.json as it is where the class is one of these, no file adds tokens, and the configuration
-# has only keys that change no ids, or name special tokens that the file already has.
+# transformers loads tokenizer.json as it is if the class is one of these, no file adds tokens, and the configuration
+# has only keys that change no ids, or that name special tokens which the file already has.
 _AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _ADDING = ("config.json", "special_tokens_map.json", "added_tokens.json")
 _CHANGING_NOTHING = {"tokenizer_class", "clean_up_tokenization_spaces", "model_max_length", "chat_template"}
@@ -40,11 +39,9 @@ _NAMED = {f"{role}_token" for role in ("bos", "eos", "unk", "pad", "sep", "cls",
 
 
 def open_tokenizer(source: Any) -> Tokenizer:
-    """Open a tokenizer from any of its forms.
+    """The tokenizer in a directory with ``tokenizer.json``, in such a file, or on the hub (``owner/name``).
 
-    Args:
-        source: A directory with ``tokenizer.json``, such a file, a hub id (``owner/name``), a
-            `tokenizers.Tokenizer`, a transformers fast tokenizer, or mlx-lm's ``TokenizerWrapper``.
+    ``source`` can also be a `tokenizers.Tokenizer`, a transformers fast tokenizer, or mlx-lm's ``TokenizerWrapper``.
 
     Raises:
         TokenizerError: Nothing usable is there; the message says what was looked for.
@@ -81,15 +78,9 @@ def open_tokenizer(source: Any) -> Tokenizer:
 
 
 def open_named(named: str | None, recorded: Mapping[str, Any], whose: str) -> Tokenizer:
-    """Open the tokenizer that the user names, or else the one that an artifact was made with.
+    """The tokenizer that ``--tokenizer`` names, or else the one that an artifact's manifest records.
 
-    Args:
-        named: What ``--tokenizer`` says.
-        recorded: What the artifact's manifest says of its tokenizer.
-        whose: Whose tokenizer the user should give if that has moved, such as ``the dictionary's``.
-
-    Raises:
-        TokenizerError: It cannot be opened.
+    If that has moved, the error asks for ``whose`` tokenizer, such as ``the dictionary's``.
     """
     try:
         return open_tokenizer(named or recorded["name"])
@@ -127,7 +118,7 @@ def _from_directory(path: Path) -> Tokenizer:
 
 
 def _settings(file: Path, *more: str) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """The ``tokenizer_config.json`` next to a file, and the ids that end a text; a model's directory knows ``more``."""
+    """The ``tokenizer_config.json`` next to a file, and the end-of-text ids of its neighbours."""
     names = ("generation_config.json", *more)
     eos = tuple(index for name in names for index in _ids(_read_json(file.with_name(name)).get("eos_token_id")))
     return _read_json(file.with_name("tokenizer_config.json")), eos
@@ -167,10 +158,9 @@ def looks_like_hub_id(name: str) -> bool:
 
 
 def require_on_hub(name: str) -> None:
-    """Check by one request that a model is on the hub, or in the local cache; loaders ask for file after file.
+    """Raise a TokenizerError unless a model is in the local cache or on the hub.
 
-    Raises:
-        TokenizerError: It is in neither, or the hub cannot be reached.
+    This takes one request, where loaders would ask for one file after the other.
     """
     from huggingface_hub import HfApi
 
@@ -186,7 +176,7 @@ def require_on_hub(name: str) -> None:
 
 
 def where(name: str) -> str:
-    """Begin an error about a directory or hub id: a mistyped path with one slash looks like the latter."""
+    """The beginning of an error about a directory or hub id; a mistyped path with one slash looks like the latter."""
     return f"{name}: " if Path(name).is_dir() else f"{name}: no such directory; as a hub id, "
 
 
@@ -202,7 +192,8 @@ def _in_cache(name: str, file: str) -> Path | None:
 
 
 def _differences(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:
-    differing = sum(map(ne, probed(plain), probed(_backend_of(rebuilt))))
+    pairs = zip(probed(plain), probed(_backend_of(rebuilt)), strict=True)
+    differing = sum(found != expected for found, expected in pairs)
     if not differing:
         return ()
     return (
@@ -259,7 +250,7 @@ def _assembled(
 
 
 def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str]:
-    """Say which tokens have a role and are ordinary text all the same."""
+    """A note for each token that has a role and is also ordinary text."""
     ends = tokenizer.roles.eos
     special = (token["id"] for token in tokenizer.spec["added_tokens"] if token["special"])
     roles = dict.fromkeys(special, "special token") | dict.fromkeys(ends, "eos_token")
@@ -276,7 +267,7 @@ def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str
 
 
 def _ids(value: Any) -> tuple[int, ...]:
-    """Token ids from one id, several, or neither; mlx-lm keeps a set, transformers a single number."""
+    """The ids in a configuration's value: one, several, or none."""
     several = value if isinstance(value, list | tuple | set | frozenset) else [value]
     return tuple(item for item in several if isinstance(item, int))
 
@@ -299,7 +290,7 @@ def _read_backend(path: Path) -> tokenizers.Tokenizer:
 
 
 def _format_of(path: Path) -> str:
-    """The format of a vocabulary that is no tokenizer.json; empty for an unknown one."""
+    """The format of another kind of vocabulary, in words; empty for an unknown one."""
     with path.open("rb") as file:
         head = file.read(4000)
     return next((name for begins, name in _FORMATS.items() if re.match(begins, head, re.DOTALL)), "")

@@ -53,7 +53,7 @@ def names_control(name: str) -> bool:
 
 
 def content_of(declared: Any) -> str | None:
-    """The string of a token as ``tokenizer_config.json`` declares it; None where it declares none."""
+    """The string of a token as ``tokenizer_config.json`` declares it, if it does."""
     content = declared.get("content") if isinstance(declared, Mapping) else declared
     return content if isinstance(content, str) else None
 
@@ -64,13 +64,12 @@ def find_roles(
     declared: Mapping[str, Any],
     eos_ids: Iterable[int] = (),
 ) -> Roles:
-    """The roles that a tokenizer's files declare, and for the rest those of well-known names.
+    """The roles that a tokenizer's files declare, otherwise those of well-known names among its special tokens.
 
     Args:
-        id_of: Token string -> id, None where there is none.
-        specials: Strings of the special added tokens; names are looked for only among these.
-        declared: ``bos_token`` and the like, as in ``tokenizer_config.json`` (strings, or objects
-            with ``content``).
+        id_of: Token string -> id, None if there is none.
+        specials: Strings of the special added tokens.
+        declared: ``bos_token`` and the like, as in ``tokenizer_config.json`` (strings, or objects with ``content``).
         eos_ids: Further ids that end a text (``generation_config.json``, mlx-lm's wrapper).
     """
     named = {name: index for name in specials if (index := id_of(name)) is not None}

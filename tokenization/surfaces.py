@@ -1,14 +1,14 @@
 """Surfaces: the exact bytes that each token contributes to the text.
 
-A surface follows the tokenizer's own decoder, one step per entry of ``tokenizer.json``:
+They follow the tokenizer's own decoder step by step:
 
     byte-level BPE      "Ġcaf" "Ã©"       -> b" caf" b"\\xc3\\xa9"
     SentencePiece       "▁caf" "<0xC3>"   -> b" caf" b"\\xc3"
     WordPiece           "caf"  "##é"      -> b" caf" b"\\xc3\\xa9"
     BPE, word-end mark  "caf"  "é</w>"    -> b"caf"  b"\\xc3\\xa9 "
 
-so that joined surfaces are what ``decode`` gives inside a running text. At the two ends of
-a text some decoders remove one space that is not part of it (`Edges`).
+so joined surfaces are what ``decode`` gives inside a running text. At the two ends of a text, some decoders remove one
+space that is not part of it (`Edges`).
 """
 
 import re
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from spectool import TokenizerError
 from spectool.tokenization.backend import steps_of
 
-Step = Callable[[str], str | bytes]
+_DecoderStep = Callable[[str], str | bytes]
 DECODERS = ("BPEDecoder", "ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Sequence", "Strip", "WordPiece")
 _FUSING = ("ByteLevel", "Fuse")  # make one string of all tokens
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
@@ -39,15 +39,10 @@ class Edges:
 
 
 class Surfaces(Sequence[bytes]):
-    """The surfaces of all ids in one run of bytes, which may be a mapped file.
-
-    Attributes:
-        blob: All bytes one after the other; uint8.
-        offsets: Where each id's surface begins, and where the last one ends; uint32 ``[ids + 1]``.
-    """
+    """The surfaces of all ids in one run of bytes, which may be a mapped file."""
 
     def __init__(self, blob: NDArray[np.uint8], offsets: NDArray[np.uint32]) -> None:
-        """Take over the arrays; nothing is copied."""
+        """All bytes, and where the surface of each id begins, ``[ids + 1]``; nothing is copied."""
         self.blob, self.offsets = blob, offsets
         self._bytes, self._offsets = blob.data, offsets.data
 
@@ -73,9 +68,9 @@ class Surfaces(Sequence[bytes]):
 
 
 def byte_symbols() -> dict[str, int]:
-    """Each printable stand-in of byte-level BPE with its byte (0..255).
+    """The printable characters by which byte-level BPE writes bytes, each with its byte.
 
-    Bytes that print in Latin-1 stand for themselves; the others are numbered from U+0100.
+    Bytes that print in Latin-1 are written as themselves; the others are numbered from U+0100.
     Source: GPT-2's byte-level alphabet, used by every byte-level tokenizer.
 
     >>> byte_symbols()["Ġ"]
@@ -87,12 +82,12 @@ def byte_symbols() -> dict[str, int]:
 
 
 def token_surfaces(spec: Mapping[str, Any], names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
-    """The surface of every token, by id: a list of length ``max(id) + 1``, empty for ids without a token.
+    """The surface of every id up to the highest in ``names``; empty for ``specials`` and ids without a name.
 
     Args:
         spec: Parsed ``tokenizer.json`` as the backend writes it.
         names: Id -> token string, added tokens included.
-        specials: Ids that never stand for text; their surface is empty.
+        specials: Ids that never stand for text.
 
     Raises:
         TokenizerError: The decoder has a step that this version does not know.
@@ -106,7 +101,7 @@ def token_surfaces(spec: Mapping[str, Any], names: Mapping[int, str], specials: 
 
 
 def edges(spec: Mapping[str, Any]) -> Edges:
-    """The artificial spaces that the decoder removes at the ends of a text."""
+    """The spaces that the decoder removes at the ends of a text."""
     leading, trailing, fused = spec.get("decoder") is None, False, False
     for step in steps_of(spec, "decoder"):
         match step["type"]:
@@ -125,14 +120,14 @@ def edges(spec: Mapping[str, Any]) -> Edges:
 
 
 def text_of(surface: bytes) -> str:
-    """Bytes as text; empty where they are not whole characters."""
+    """Bytes as text; empty if they are not whole characters."""
     try:
         return surface.decode()
     except UnicodeDecodeError:
         return ""
 
 
-def _surface(token: str, steps: list[Step]) -> bytes:
+def _surface(token: str, steps: list[_DecoderStep]) -> bytes:
     piece: str | bytes = token
     for step in steps:
         if isinstance(piece, bytes):
@@ -141,7 +136,7 @@ def _surface(token: str, steps: list[Step]) -> bytes:
     return piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
 
 
-def _decoder_steps(spec: Mapping[str, Any]) -> list[Step]:
+def _decoder_steps(spec: Mapping[str, Any]) -> list[_DecoderStep]:
     if spec.get("decoder") is None:  # tokens are written with a space between any two
         return [" ".__add__]
     steps, fused = [], False
@@ -153,7 +148,7 @@ def _decoder_steps(spec: Mapping[str, Any]) -> list[Step]:
     return steps
 
 
-def _decoder_step(step: dict[str, Any]) -> Step:
+def _decoder_step(step: dict[str, Any]) -> _DecoderStep:
     match step["type"]:
         case "ByteLevel":
             return _byte_level

@@ -1,6 +1,6 @@
-"""Tokenizers as bytes: ids, surfaces, fingerprint and special-token roles of one tokenizer.
+"""One tokenizer: ids, surfaces, fingerprint and special tokens.
 
-Ids always come from the `tokenizers` backend that will really be used at generation time (`opening`).
+Ids always come from the `tokenizers` backend that will be used when text is generated (`opening`).
 """
 
 import json
@@ -26,20 +26,20 @@ MEND = "Mend tokenizer.json, or use another tokenizer"
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """One tokenizer, read-only. Derived properties are computed on first use and kept."""
+    """One tokenizer, read-only. Properties are computed on first use and kept."""
 
     name: str  # where it came from, for messages and manifests
     backend: tokenizers.Tokenizer  # encodes
     roles: Roles  # special tokens by role
     notes: tuple[str, ...] = ()  # what a user should know about how it was loaded
-    file: Path | None = None  # the ``tokenizer.json`` that it was read from; None where it is not known
-    rebuilt_as: str = ""  # the class that transformers made of it; empty where it is as the file says
+    file: Path | None = None  # the ``tokenizer.json`` that it was read from, if known
+    rebuilt_as: str = ""  # the class that transformers rebuilt it as; empty if it is as the file says
 
     # What it is made of.
 
     @cached_property
     def spec(self) -> dict[str, Any]:
-        """The sections of the backend's own ``tokenizer.json``; of the model its options alone."""
+        """The sections of the backend's own ``tokenizer.json``; of the model only its options."""
         return sections(self.backend)
 
     def steps(self, section: str) -> list[dict[str, Any]]:
@@ -48,13 +48,13 @@ class Tokenizer:
 
     @cached_property
     def model(self) -> dict[str, Any]:
-        """The model of the backend's own ``tokenizer.json``, with vocabulary and merges; a second for 262k ids."""
+        """The model of the backend's own ``tokenizer.json``, with vocabulary and merges; takes seconds."""
         model: dict[str, Any] = json.loads(self.backend.to_str())["model"]
         return model
 
     @property
     def _options(self) -> dict[str, Any]:
-        """The options of the model; those of Unigram are in the backend's JSON alone."""
+        """The options of the model; those of Unigram are only in the backend's JSON."""
         return self.model if self.kind == "Unigram" else self.spec["model"]
 
     @cached_property
@@ -82,19 +82,19 @@ class Tokenizer:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 that ties artifacts to this tokenizer, 64 hex digits. Takes seconds for 262k ids."""
+        """SHA-256 that ties artifacts to this tokenizer, 64 hex digits; takes seconds for 262k ids."""
         return fingerprint_of_json({**self.spec, "model": self.model})
 
     @cached_property
     def source(self) -> str:
-        """SHA-256 of the file that this was read from and of what was made of it; empty where there is no file."""
+        """SHA-256 of the file that this was read from and of what was made of it; empty without a file."""
         return source_digest(self.file, self.rebuilt_as, self.backend, self.spec) if self.file else ""
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What manifests say of this tokenizer: name, fingerprint, number of ids, and the sources that are equal to it.
+        """What manifests record: name, fingerprint, number of ids, and the sources that are equal to this tokenizer.
 
-        Where what was loaded is the same as the file says, the file as it is is such a source, too.
+        If transformers rebuilt the same tokenizer that the file describes, the plain file is such a source too.
         """
         sources = [self.source] if self.source else []
         if self.file and self.source:
@@ -104,15 +104,12 @@ class Tokenizer:
         return {"name": self.name, "fingerprint": self.fingerprint, "size": self.size, "sources": sources}
 
     def require(self, recorded: Mapping[str, Any], artifact: str, rebuild: str) -> None:
-        """Check that an artifact was built for this tokenizer: by its source, or where that is another by its content.
+        """Raise a FingerprintMismatch unless an artifact was built for this tokenizer.
 
         Args:
-            recorded: What the artifact's manifest says of its tokenizer.
+            recorded: The tokenizer's entry in the artifact's manifest.
             artifact: The artifact's path, for the message.
             rebuild: Command that builds it again for this tokenizer.
-
-        Raises:
-            FingerprintMismatch: It was built for another one.
         """
         if self.source and self.source in recorded.get("sources", ()):
             return
@@ -123,7 +120,7 @@ class Tokenizer:
             )
 
     def knowing(self, **derived: Any) -> "Tokenizer":
-        """The same tokenizer with derived properties that are known already, such as mapped surfaces."""
+        """The same tokenizer with properties that are already known, such as mapped surfaces."""
         same = copy(self)
         same.__dict__.update(derived)
         return same
@@ -132,11 +129,11 @@ class Tokenizer:
 
     @cached_property
     def surfaces(self) -> Sequence[bytes]:
-        """Surface of every id, length ``size``; empty for special and missing ids."""
+        """The surface of every id; empty for special and missing ids."""
         return self._surfaces_of(self._names(), self.specials)
 
     def surfaces_of(self, tokens: Iterable[int]) -> list[bytes]:
-        """The surfaces of a few ids, without those of the whole vocabulary; ids without a token have none."""
+        """The surfaces of a few ids, without computing all of them; empty for missing ids."""
         tokens = list(tokens)
         names = {token: name for token in tokens if (name := self.backend.id_to_token(token)) is not None}
         found = self._surfaces_of(names, self.specials)
@@ -144,9 +141,9 @@ class Tokenizer:
 
     @cached_property
     def spelled(self) -> Sequence[bytes]:
-        """The `surfaces`, with bytes for those special tokens too that merging plain text can end in.
+        """The `surfaces`, with bytes for special tokens that merging plain text can end in.
 
-        Joining ids has to follow these merges even though nothing else takes the tokens for text.
+        Nothing else takes these tokens for text, but joining ids has to follow the merges.
         """
         names = {token: self.backend.id_to_token(token) or "" for token in self.specials}
         made = {token: name for token, name in names.items() if self._makes(token, name)}
@@ -164,10 +161,7 @@ class Tokenizer:
             raise TokenizerError(f"{self.name}: {error}") from error
 
     def _names(self) -> Mapping[int, str]:
-        """The one name of each id that is decoded.
-
-        That of a normalized added token is its normalized content, which is also what is looked for in text.
-        """
+        """The name that each id is decoded as; of a normalized added token, its normalized content."""
         names = {index: name for name, index in self.vocabulary.items()}
         added = {
             token["id"]: self.backend.id_to_token(token["id"]) or token["content"]
@@ -186,10 +180,7 @@ class Tokenizer:
 
     @cached_property
     def specials(self) -> frozenset[int]:
-        """Ids that never stand for text: special added tokens, and the unknown and padding tokens.
-
-        A token that `is_ordinary` stands for text even if it also has one of these roles.
-        """
+        """Ids that never stand for text: special, unknown and padding tokens, unless they are also `is_ordinary`."""
         added = {token["id"] for token in self.spec["added_tokens"] if token["special"]}
         found = added | {index for index in (self.unknown, self.roles.pad) if index is not None}
         return frozenset(index for index in found if not self.is_ordinary(index))
@@ -197,8 +188,8 @@ class Tokenizer:
     def is_ordinary(self, token: int) -> bool:
         """Whether the model makes this token of plain text, and it is not named like a control token.
 
-        Fine-tunes declare tokens such as ``!`` as padding. These still come out of every text that has an exclamation
-        mark, so they keep their bytes.
+        Some fine-tunes declare a token such as ``!`` as padding. It still comes out of every text with an exclamation
+        mark, so it keeps its bytes.
         """
         name = self.backend.id_to_token(token) or ""
         return token in self.byte_tokens or (not names_control(name) and self._makes(token, name))
@@ -218,7 +209,7 @@ class Tokenizer:
 
     @cached_property
     def byte_tokens(self) -> frozenset[int]:
-        """Ids of byte-fallback tokens (``<0x0A>``), which the tokenizer uses only when it must."""
+        """Ids of byte-fallback tokens, such as ``<0x0A>``."""
         if not self._options.get("byte_fallback"):
             return frozenset()
         found = (self.backend.token_to_id(f"<0x{byte:02X}>") for byte in range(256))
@@ -226,13 +217,13 @@ class Tokenizer:
 
     @cached_property
     def unknown(self) -> int | None:
-        """Id that stands for text the vocabulary cannot spell, if the model has one."""
+        """Id that stands for text without a token, if the model has one."""
         index: int | None = self._options.get("unk_id")
         return self.backend.token_to_id(self._options.get("unk_token") or "") if index is None else index
 
     @cached_property
     def lacking(self) -> str:
-        """What a model lacks that stops with an error at text it has no token for; empty where it goes on."""
+        """What a model lacks that fails at text without a token; empty if it does not fail."""
         if self.kind == "Unigram":
             return "unk_id" if self.unknown is None else ""
         id_of, named = self.backend.model.token_to_id, self.spec["model"].get("unk_token")
@@ -241,9 +232,10 @@ class Tokenizer:
 
     @cached_property
     def redecoded(self) -> Mapping[int, str]:
-        """Tokens of the model that decode to other text than the model makes them of: id -> name in the model.
+        """Tokens that decode to other text than the model makes them of: id -> name in the model.
 
-        Adding a token again as a normalized one does that: where a normalizer prepends ``▁``, ``the`` becomes ``▁the``.
+        This happens if a token is added again as a normalized one: if the normalizer prepends ``▁``, ``the`` decodes as
+        ``▁the``.
         """
         added = ((token["id"], token["content"]) for token in self.spec["added_tokens"])
         id_of, name_of = self.backend.model.token_to_id, self.backend.id_to_token
@@ -253,13 +245,13 @@ class Tokenizer:
 
     @cached_property
     def space_sign(self) -> str:
-        """The sign that a normalizer or a pre-tokenizer writes for a space; a space where none does."""
+        """The sign that a normalizer or a pre-tokenizer writes for a space; otherwise a space."""
         signs = (step["replacement"] for step in self.steps("pre_tokenizer") if step["type"] == "Metaspace")
         return str(next(signs, self.normalized_space))
 
     @cached_property
     def normalized_space(self) -> str:
-        """The sign that a normalizer writes for a space; a space where none does."""
+        """The sign that a normalizer writes for a space; otherwise a space."""
         replaced = (step for step in self.steps("normalizer") if step["type"] == "Replace")
         return str(next((step["content"] for step in replaced if step["pattern"] == {"String": " "}), " "))
 
@@ -270,7 +262,7 @@ class Tokenizer:
 
     @cached_property
     def edges(self) -> Edges:
-        """Artificial spaces that encoding writes and decoding removes at the ends of a text."""
+        """The spaces that encoding adds and decoding removes at the ends of a text."""
         text = "a" if self.backend.normalizer is None else self.backend.normalizer.normalize_str("a")
         splits = self.backend.pre_tokenizer
         first = text if splits is None else "".join(piece for piece, _ in splits.pre_tokenize_str(text))
@@ -279,12 +271,12 @@ class Tokenizer:
 
     @cached_property
     def _removed(self) -> Edges:
-        """Spaces that decoding removes, whether encoding writes them or not."""
+        """The spaces that decoding removes, even if encoding did not add them."""
         return edges(self.spec)
 
     @cached_property
     def _with_space(self) -> frozenset[int]:
-        """Added tokens that begin with a space of their own, where decoding removes only the sign for one."""
+        """Added tokens that begin with a space which decoding keeps, because it removes only the sign for one."""
         if not any(step["type"] == "Metaspace" for step in self.steps("decoder")):
             return frozenset()
         added = (token["id"] for token in self.spec["added_tokens"])
@@ -294,7 +286,7 @@ class Tokenizer:
 
     @cached_property
     def plain_backend(self) -> tokenizers.Tokenizer:
-        """A copy of the backend that reads no special tokens out of text, except those that are ordinary text."""
+        """A copy of the backend that finds no special tokens in text, except those that are also ordinary text."""
         added = [token | {"special": token["id"] in self.specials} for token in self.spec["added_tokens"]]
         backend = around_model(self.backend, added)
         backend.encode_special_tokens = True
@@ -302,7 +294,7 @@ class Tokenizer:
 
     @cached_property
     def text_splits(self) -> Any:
-        """The pre-tokenizer as it splits inside a running text, where nothing is prepended; None without one."""
+        """The pre-tokenizer as it splits inside a running text, where nothing is prepended, if there is one."""
         steps = self.steps("pre_tokenizer")
         if not steps:
             return None
@@ -314,10 +306,9 @@ class Tokenizer:
 
     @cached_property
     def in_text(self) -> Mapping[int, str]:
-        """The added tokens that running text can contain: id -> the text, which is also what the token decodes to.
+        """The added tokens that running text can contain: id -> the text that it is found as and decodes to.
 
-        Left out are special tokens and those that decode to something else than they are found as, such as a token of
-        signs that stand for spaces.
+        Special tokens are left out, and tokens that decode to something else than they are found as.
         """
         added = {token["id"]: token for token in self.spec["added_tokens"] if token["id"] not in self.specials}
         normalizer, found = self.backend.normalizer, dict[int, str]()
@@ -336,10 +327,10 @@ class Tokenizer:
 
     @cached_property
     def text_backend(self) -> tokenizers.Tokenizer:
-        """A copy of the backend that spells exactly the text it is given, inside a running text.
+        """A copy of the backend that spells exactly the given text as it would be inside a running text.
 
-        Of the added tokens only those `in_text` are looked for. Nothing is prepended, stripped or normalized, except
-        for the way that spaces are written.
+        Only added tokens that are `in_text` are found. Nothing is prepended, stripped or normalized, but spaces are
+        written with their sign.
         """
         plain, sought = {"lstrip": False, "rstrip": False}, self.in_text
         added = [
@@ -375,16 +366,17 @@ class Tokenizer:
             raise TokenizerError(f"{self.name}: cannot encode a text ({error}){lacks}. {MEND}") from error
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of texts as they are spelled in the middle of a sentence, after a space.
-
-        Tokenizers that put a space before every text spell it so anyway; for the others it is added.
-        """
+        """The ids of texts in the middle of a sentence, after a space."""
         prefix = "" if self.edges.leading_space else " "
         return self.encode_batch([prefix + text for text in texts])
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
-        """The bytes of a whole text from its ids (joined surfaces, artificial edge spaces removed)."""
+        """The bytes of a whole text: its joined surfaces, without the spaces that decoding removes at the ends."""
         ids, removed = list(ids), self._removed
         leading = removed.leading_space and not (ids and ids[0] in self._with_space)
         joined = b"".join(map(self.surfaces.__getitem__, ids))
         return joined.removeprefix(b" " * leading).removesuffix(b" " * removed.trailing_space)
+
+    def keeps(self, text: str) -> bool:
+        """Whether the ids of a text have exactly its bytes."""
+        return self.bytes_of(self.encode(text)) == text.encode()

@@ -9,7 +9,7 @@ Source: DictSpec, section 3.3 (longest matching suffix); prompt lookup decoding 
 
 from collections.abc import Sequence
 
-from spectool.artifacts.dictionary import START, Dictionary, Step
+from spectool.artifacts.dictionary import START, Dictionary, DictionaryStep
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.history import History, Repeat
 
@@ -139,7 +139,7 @@ class LookupDrafter(Drafter):
         return Repeat(repeat.follower, min(repeat.length, _LONGEST) if repeat.length >= self._shortest else 0)
 
 
-def _for_each(step: Step) -> float:
+def _for_each(step: DictionaryStep) -> float:
     """The probability of one token of a continuation."""
     each: float = step[1] ** (1 / len(step[0]))
     return each

@@ -114,7 +114,6 @@ def test_small(tmp_path: Path) -> None:
     assert dictionary.look_up([70_000, 5])[:3] == ((99_999,), 3 / 256, 2)
     assert dictionary.look_up([123_456_789, 1])[:3] == ((2, 3), 0.5, 1)
     assert dictionary.look_up([1, 123_456_789]) is None
-    assert dictionary.fingerprint == "a" * 64
     statistics = dictionary.manifest.statistics
     shape = {"entries": 4, "symbols": 8, "continuations": 4, "max_context": 3, "max_continuation": 3}
     assert statistics == {**shape, "chained": False}

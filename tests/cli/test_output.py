@@ -34,7 +34,7 @@ def test_json_of_each_command(work: Path, tmp_path: Path) -> None:
     assert looked_at["roles"]["eos"] == [2]
     assert looked_at["limits"] == []
     assert looked_at["lines_spelled_exactly"] == "1 of 2"
-    assert looked_at["reasons"] == ["writes '▁' (U+2581) as a space (1 lines)"]
+    assert looked_at["first_changed_lines"] == [2]
     emulated = json.loads(run("emulate", "--dict", work / "uk.dict", "--corpus", "sample:uk", "--json").stdout)
     assert emulated["tokens"] > emulated["passes"] > 0
     accepted = sum(counts["accepted"] for counts in emulated["accepted_by_source"].values())

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spectool.artifacts import Dictionary
-from spectool.artifacts.llama_cpp import read_cache
 from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
+from spectool.tests.artifacts.lookup_caches import read_cache
 from spectool.tests.build.dictionaries import written
 from spectool.tokenization import Tokenizer
 
@@ -70,16 +70,11 @@ def test_what_an_export_leaves_out_is_said(folder: Path) -> None:
     assert run("export-dict", folder / "a.dict", "--format", "llama.cpp", "-o", folder).exit_code == 1
 
 
-def test_an_export_replaces_an_export_and_nothing_else(folder: Path) -> None:
-    out, notes = folder / "a.lookup", folder / "README.md"
-    export = ("export-dict", folder / "a.dict", "--format", "llama.cpp", "-o")
-    assert run(*export, out).exit_code == 0
-    before = out.read_bytes()
-    assert run(*export, out, "--counted").exit_code == 0
-    assert out.read_bytes() != before
+def test_an_export_replaces_nothing(folder: Path) -> None:
+    notes = folder / "README.md"
     notes.write_text("# My notes\n", encoding="utf-8")
-    refused = run(*export, notes)
-    assert refused.exit_code == 1 and f"{notes}: exists and is no lookup cache" in refused.stderr
+    refused = run("export-dict", folder / "a.dict", "--format", "llama.cpp", "-o", notes)
+    assert refused.exit_code == 1 and f"{notes}: exists and is not replaced" in refused.stderr
     assert notes.read_text(encoding="utf-8") == "# My notes\n"
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from spectool.artifacts import Dictionary
 from spectool.artifacts.dictionary import Entry
-from spectool.artifacts.llama_cpp import NO_TOKEN, read_cache, write_cache
+from spectool.artifacts.llama_cpp import NO_TOKEN, write_cache
 from spectool.build.dictionary.lookup_cache import to_ngrams
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tests.artifacts.lookup_caches import read_cache
 from spectool.tests.build.dictionaries import written
 
 ENTRIES = [
@@ -144,11 +145,13 @@ def test_llama_cpp_holds_counts_against_its_thresholds(tmp_path: Path, cache_too
     write_texts(tmp_path / "texts", [[5, 5, 0, 1]])
     drafted = []
     for entry in entries:
-        write_cache(tmp_path / "cache", to_ngrams([entry], "dynamic", False, 0.0).ngrams.items())
-        drafted.append(cache_tool("draft", tmp_path / "cache", "dynamic", tmp_path / "texts", 1).split())
+        cache = tmp_path / f"{len(drafted)}.cache"
+        write_cache(cache, to_ngrams([entry], "dynamic", False, 0.0).ngrams.items())
+        drafted.append(cache_tool("draft", cache, "dynamic", tmp_path / "texts", 1).split())
     assert drafted == [[], ["2"], [], ["2"]]
-    write_cache(tmp_path / "cache", to_ngrams([Entry((0, 1), (2,), 0.51, 2)], "static", True, 0.0).ngrams.items())
-    assert cache_tool("draft", tmp_path / "cache", "static", tmp_path / "texts", 1).split() == ["2"]
+    static = tmp_path / "static.cache"
+    write_cache(static, to_ngrams([Entry((0, 1), (2,), 0.51, 2)], "static", True, 0.0).ngrams.items())
+    assert cache_tool("draft", static, "static", tmp_path / "texts", 1).split() == ["2"]
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.by_text import CanonicalText, recent
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.roles import Roles
-from spectool.tokenization.round_trips import round_trip
 
 NAMES = ("t5-small", "bert-base-uncased")
 SLOW = ("herbert-base-cased", "xlm-roberta-base")
@@ -196,8 +195,6 @@ def test_any_text_in_any_pieces(model: str, splits: str, three_languages: list[s
     texts = [*rng.sample(three_languages, 6), *ODD, *(f" {text[:60]}" for text in rng.sample(three_languages, 2))]
     texts += ["".join(rng.choices(ODD, k=3)) for _ in range(4)]
     for text in texts:
-        outcome = round_trip(tokenizer, text)
-        assert outcome.lossless or "unexplained" not in outcome.reasons, text
         ids: list[int] = []
         end = 0
         while end < len(text):
