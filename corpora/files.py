@@ -98,6 +98,8 @@ def _input_file(path: Path, name: str) -> InputFile:
     if suffix in _NOT_READ:
         step = _NOT_READ[suffix].format(path=path, stem=path.stem)
         raise CorpusError(f"{path}: expected plain text or {', '.join(FORMATS)}, got a {suffix} file; {step}")
+    if compression and suffix == ".parquet":
+        raise CorpusError(f"{path}: expected a .parquet file, got a compressed one. Decompress it")
     return InputFile(path, name, FORMATS.get(suffix, "text"), compression, path.stat().st_size)
 
 

@@ -112,7 +112,7 @@ def open_corpus(
     name, _, column = spec.removeprefix("preset:").partition("#")
     if name not in PRESETS:
         raise _not_found(spec, path)
-    source = parse_hub_source(PRESETS[name].source)
+    source = parse_hub_source(PRESETS[name])
     return _open_hub(spec, replace(source, field=column or source.field), reading)
 
 

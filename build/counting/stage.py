@@ -82,7 +82,6 @@ def count(
         # distinguishes what name and files do not: another column, or another reader
         "first_part": hashlib.sha256(b"\0".join(start[0])).hexdigest(),
         "arguments": arguments,
-        "language": options.language,
         "tokenizer": None if tokenizer is None else tokenizer.identity,
         "specials": None if tokenizer is None else sorted(tokenizer.specials),
         "pieces": asdict(plan),
@@ -110,7 +109,6 @@ def count(
                 write_level(directory, order, count_ngrams.collect(work, order, kept))
             if tokenizer is None:
                 write_vocabulary(directory, count_symbols.read_vocabulary(work))
-                inputs["language"] = options.language
             manifest = Manifest(
                 format=FORMAT,
                 version=VERSION,
@@ -140,7 +138,7 @@ def _encode(
     if read := read_json(work / "read.json"):
         return read["inputs"], read["parts"]
     function: Callable[..., Figures] = count_symbols.encode_words
-    arguments: tuple[Any, ...] = orders, options.language
+    arguments: tuple[Any, ...] = (orders,)
     if tokenizer is not None:
         function, arguments = count_symbols.encode_tokens, (orders, tokenizer.name)
         (work / "tokenizer.json").write_text(tokenizer.backend.to_str(), encoding="utf-8")

@@ -28,7 +28,6 @@ class Language(TomlTable):
     replay: str
     build: str | None = None  # without it, only fertility is measured
     script: Literal["cyrillic", "latin"] | None = None  # of the lines to keep; None for all
-    split_as: str | None = None  # as --language of build-dict
 
 
 class DictSpecAxes(TomlTable):

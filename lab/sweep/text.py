@@ -43,7 +43,7 @@ class SweptText:
         """Count the words of the text to build from, unless that was done before."""
         if self.order and self.language.build is not None and not self._counts.exists():
             say(f"counting the words of {self.language.build}")
-            options = replace(EVERYTHING, orders=ORDERS[self.order], language=self.language.split_as)
+            options = replace(EVERYTHING, orders=ORDERS[self.order])
             count(self.open(self.language.build), self._counts, options, None, quiet, self.read)
 
     @property
@@ -75,7 +75,7 @@ class SweptText:
             "replay_corpus": language.replay,
             "replay_bytes": self.open(language.replay).total_bytes,
             "script": language.script,
-            "split_as": language.split_as,
+            "split_as": None,
         }
 
     @property

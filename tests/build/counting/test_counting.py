@@ -141,14 +141,6 @@ def test_almost_nothing(texts: list[str], tmp_path: Path) -> None:
         agree(counts, [word_windows(texts, order) for order in range(1, 4)])
 
 
-def test_elision_follows_the_language(tmp_path: Path) -> None:
-    corpus = corpus_of(tmp_path, ["l'uomo e l'uomo"])
-    assert counted(corpus, tmp_path / "x", CountOptions()).vocabulary.to_pylist() == ["l'uomo"]
-    italian = counted(corpus, tmp_path / "x", CountOptions(language="it"))
-    assert italian.vocabulary.to_pylist() == ["l'", "uomo"]
-    assert italian.manifest.inputs["language"] == "it"
-
-
 def test_many_words_do_not_overflow(tmp_path: Path) -> None:
     """Keys grow as vocabulary times n-grams: beyond 32 bits here."""
     rng = np.random.default_rng(3)
@@ -251,7 +243,7 @@ def test_tasks_stay_within_the_bytes_that_the_plan_reckons_with(tmp_path: Path) 
     assert peak_of(count_part, tmp_path, 3, 0, 1, False) < 64 * size
 
     texts = [" ".join(f"{number:06x}" for number in dice.permutation(size)).encode()]
-    assert peak_of(encode_words, tmp_path, 9, texts, 3, None) < 64 * sum(map(len, texts))
+    assert peak_of(encode_words, tmp_path, 9, texts, 3) < 64 * sum(map(len, texts))
 
 
 def test_words_of_one_hash_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
