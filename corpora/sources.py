@@ -9,7 +9,7 @@ from pathlib import Path
 from spectool import CorpusError, require_extra
 from spectool.corpora.documents import Document, OnError, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
-from spectool.corpora.files import InputDescription, InputFile, describe, input_files
+from spectool.corpora.files import InputDescription, InputFile, describe, input_files, visible_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.readers import read_file
 from spectool.corpora.samples import PRESETS, sample_names, sample_path
@@ -22,10 +22,8 @@ class Corpus:
     that, reading or describing the corpus raises `CorpusError`.
 
     Attributes:
-        spec: The source as the user named it.
-        encoding: The encoding that its files were said to have, or None for UTF-8.
-        counts: ReadCounts of the latest iteration, also while it runs.
-        total_bytes: Bytes on disk of all its files, for progress bars; None where `datasets` reads.
+        counts: Those of the latest iteration, also while it runs.
+        total_bytes: Bytes on disk of all its files, for progress bars; None if `datasets` reads them.
     """
 
     def __init__(
@@ -159,7 +157,7 @@ def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
             "files without hf:"
         )
     reading = replace(reading, field=source.field or reading.field)
-    return Corpus(spec, partial(read_hub, source), reading, source.files())
+    return Corpus(spec, partial(read_hub, source), reading, visible_files(source.folder) if source.folder else ())
 
 
 def _not_found(spec: str, path: Path) -> CorpusError:
