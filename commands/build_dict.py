@@ -150,7 +150,7 @@ def build_dict(
     """
     from spectool.artifacts.dictionary import FORMAT
     from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
-    from spectool.build.dictionary.dictspec_stage import build_dictspec, count_corpus, open_counts
+    from spectool.build.dictionary.dictspec import build_dictspec, count_corpus, open_counts
     from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
 
@@ -190,7 +190,6 @@ def build_dict(
 
 def _what_to_expect(statistics: Mapping[str, Any], as_json: bool) -> dict[str, Any]:
     """What the amount of text is good for, and the tokens per pass on the part of it that was held out."""
-    from spectool.build.dictionary.amount import amount_of_text
     from spectool.commands.describe import held_out
 
     unit: Literal["tokens", "words"] = "tokens" if "tokens" in statistics else "words"
@@ -208,3 +207,24 @@ def _refuse(context: click.Context, other: str, method: str) -> None:
             raise click.UsageError(
                 f"{parameter.opts[0]} does nothing for --method {method}; see `spectool build-dict --help`"
             )
+
+
+_TOKENS_PER_WORD = 2  # of sample:pl 2.2 with Gemma 3, 2.9 with Bielik 11B
+_DEMONSTRATION, _USEFUL = 100_000, 1_000_000  # tokens, by the table in docs/dictionaries.md
+
+
+def amount_of_text(counted: int, unit: Literal["tokens", "words"] = "tokens") -> str:
+    """A sentence about how much a dictionary of this much text saves.
+
+    >>> amount_of_text(24_597)
+    '24,597 tokens: enough for a demonstration. Expect gains from about a million tokens'
+    """
+    tokens = counted * (_TOKENS_PER_WORD if unit == "words" else 1)
+    million = f"a million {unit}" if unit == "tokens" else "half a million words"
+    if tokens < _DEMONSTRATION:
+        said = f"enough for a demonstration. Expect gains from about {million}"
+    elif tokens < _USEFUL:
+        said = f"enough for part of the gain. Expect more from {million} on"
+    else:
+        said = "enough for a useful dictionary. Ten times as much text saves more passes, though not ten times as many"
+    return f"{counted:,} {unit}: {said}"

@@ -55,7 +55,7 @@ def count(
         spectool count --corpus wiki-pl --tokenizer ./Bielik-11B --min-count 4 -o pl-bielik.counts
     """
     from spectool.artifacts.counts import FORMAT
-    from spectool.build.counting.stage import count as run
+    from spectool.build.counting.stage import count_text
     from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
 
@@ -67,4 +67,4 @@ def count(
     what = "words" if target is None else target.fingerprint[:8]
     path = out or default_path(f"{slug(corpus)}.{what}-{digest(orders, min_count)}.counts")
     with stage(path, FORMAT, as_json, {} if target is None else {"target": target.fingerprint}) as finish:
-        finish(run(source, path, options, target, say))
+        finish(count_text(source, path, options, target, say))

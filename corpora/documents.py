@@ -11,7 +11,7 @@ from spectool import CorpusError
 OnError = Literal["stop", "repair"]
 """What to do with bytes that are not text: raise `CorpusError`, or drop them and count them."""
 
-LONGEST = 16 * 2**20
+LONGEST_LINE = 16 * 2**20
 """Maximum number of characters in one line or one value: a document is held in memory several times."""
 
 
@@ -53,10 +53,10 @@ class Reading:
 
 
 def too_long(place: str) -> CorpusError:
-    """The error for a line or value above `LONGEST`."""
+    """The error for a line or value above `LONGEST_LINE`."""
     return CorpusError(
-        f"{place}: expected at most {LONGEST >> 20} Mi characters in one line or text, got more. Put each document on "
-        "a line of its own, or break long lines at spaces: fold -s -w 100000 FILE > NEW"
+        f"{place}: expected at most {LONGEST_LINE >> 20} Mi characters in one line or text, got more. Put each document "
+        "on a line of its own, or break long lines at spaces: fold -s -w 100000 FILE > NEW"
     )
 
 

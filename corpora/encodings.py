@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from spectool import CorpusError
-from spectool.corpora.documents import LONGEST, Reading, too_long
+from spectool.corpora.documents import LONGEST_LINE, Reading, too_long
 
 # Longest first, because the mark of UTF-32 begins with that of UTF-16.
 _MARKS = {
@@ -56,13 +56,13 @@ def text_blocks(path: str, chunks: Iterable[bytes], reading: Reading) -> Iterato
         reading: The encoding, and whether damaged bytes are dropped and counted as ``invalid_bytes``.
 
     Raises:
-        CorpusError: Bytes that are not text in the file's encoding, or a line above `LONGEST`.
+        CorpusError: Bytes that are not text in the file's encoding, or a line above `LONGEST_LINE`.
     """
     line, pending = 1, ""
     for text in _decoded(path, chunks, reading):
         pending += text
         first, cut = pending.find("\n"), pending.rfind("\n")
-        if (first if first >= 0 else len(pending)) > LONGEST:
+        if (first if first >= 0 else len(pending)) > LONGEST_LINE:
             raise too_long(f"{path}:{line}")
         if cut >= 0:
             yield line, pending[: cut + 1].replace("\r\n", "\n")[:-1]

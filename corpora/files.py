@@ -124,7 +124,7 @@ def _require_unchanged(path: Path, found: os.stat_result, reading: Reading) -> N
         )
 
 
-def describe(path: Path, name: str, reading: Reading) -> InputDescription:
+def describe_file(path: Path, name: str, reading: Reading) -> InputDescription:
     """Name, size and SHA-256 of a file: of the bytes that were read from it, or of all of it, read as a stream."""
     if path not in reading.hashes:
         with opened(path, reading) as stream:

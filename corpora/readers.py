@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from spectool import CorpusError
-from spectool.corpora.documents import LONGEST, Document, Reading, missing_column, too_long
+from spectool.corpora.documents import LONGEST_LINE, Document, Reading, missing_column, too_long
 from spectool.corpora.encodings import text_blocks
 from spectool.corpora.files import InputFile, byte_chunks
 from spectool.corpora.words import combining_marks
@@ -105,7 +105,7 @@ def documents(
                 f"{place}{number}: expected text in column {field!r}, got {type(text).__name__}. Name another column: "
                 "SOURCE#COLUMN"
             )
-        if text is not None and len(text) > LONGEST:
+        if text is not None and len(text) > LONGEST_LINE:
             raise too_long(f"{place}{number}")
         text = clean(text or "", f"{place}{number}", reading)
         if text and not text.isspace():

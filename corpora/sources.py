@@ -9,7 +9,7 @@ from pathlib import Path
 from spectool import CorpusError, require_extra
 from spectool.corpora.documents import Document, OnError, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
-from spectool.corpora.files import InputDescription, InputFile, describe, input_files, visible_files
+from spectool.corpora.files import InputDescription, InputFile, describe_file, input_files, visible_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.readers import read_file
 from spectool.corpora.samples import PRESETS, sample_names, sample_path
@@ -65,7 +65,7 @@ class Corpus:
 
         For files that were read to their end it is the hash of what was read. Others are read for it, as streams.
         """
-        return [describe(path, name, self._reading) for path, name in self._inputs]
+        return [describe_file(path, name, self._reading) for path, name in self._inputs]
 
 
 def open_corpus(

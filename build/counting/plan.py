@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from spectool import SpectoolError
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 SAMPLE_EVERY = 1024
 """One key of this many in each part is in the sample by which buckets are cut."""
 
@@ -63,9 +63,9 @@ def bucket_cuts(records: int, samples: Sequence[Sequence[int]], plan: Plan) -> l
     return [keys[k * len(keys) // buckets] for k in range(1, buckets)]
 
 
-def in_parts(items: Iterable[Item], size_of: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+def in_parts(items: Iterable[_Item], size_of: Callable[[_Item], int], most: int) -> Iterator[list[_Item]]:
     """Yield items in their order, in lists of at most ``most`` together by ``size_of``; a larger item is alone."""
-    part: list[Item] = []
+    part: list[_Item] = []
     filled = 0
     for item in items:
         if part and filled + size_of(item) > most:

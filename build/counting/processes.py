@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from spectool.artifacts.resumable import Figures, finished, perform
 
-Task = tuple[str, Callable[..., Figures], tuple[Any, ...]]
+NamedTask = tuple[str, Callable[..., Figures], tuple[Any, ...]]
 """Name, function, arguments after the work directory."""
 
 
@@ -58,7 +58,7 @@ class Runner:
     executor: Executor | None  # from `executor_of`
     in_flight: int  # maximum number of tasks handed out and not finished, so that no corpus is read ahead of them
 
-    def results(self, tasks: Iterable[Task]) -> Iterator[tuple[str, Figures]]:
+    def results(self, tasks: Iterable[NamedTask]) -> Iterator[tuple[str, Figures]]:
         """Yield name and figures of every task as it ends; those of finished ones without running them."""
         running: dict[Future[Figures], str] = {}
         try:
@@ -78,7 +78,7 @@ class Runner:
             for future in running:
                 future.cancel()
 
-    def run(self, tasks: Sequence[Task], title: str | None = None) -> list[Figures]:
+    def run(self, tasks: Sequence[NamedTask], title: str | None = None) -> list[Figures]:
         """Run tasks, under a progress bar if there is a title; return their figures in the tasks' order."""
         results = {}
         with tqdm(total=len(tasks), desc=title, leave=False, disable=None if title else True) as bar:

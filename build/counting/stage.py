@@ -22,11 +22,10 @@ from spectool.artifacts.counts import FORMAT, VERSION, write_level, write_vocabu
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.resumable import Figures, discard, read_json, save, working, write_json
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus
-from spectool.build.counting import ngrams as count_ngrams
-from spectool.build.counting import symbols as count_symbols
+from spectool.build.counting import ngrams, symbols
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.plan import Plan, bucket_cuts, in_parts, make_plan
-from spectool.build.counting.processes import Runner, Task, executor_of
+from spectool.build.counting.processes import NamedTask, Runner, executor_of
 from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -36,7 +35,7 @@ _MOST_ROWS = 2**31 - 1
 _FEW_PARTS = 2  # are counted sooner than processes start
 
 
-def count(
+def count_text(
     corpus: Corpus,
     out: Path,
     options: CountOptions,
@@ -106,9 +105,9 @@ def count(
         with writing(out) as directory:
             for order, buckets in enumerate(merged, 1):
                 kept = [bucket["kept"] for bucket in buckets]
-                write_level(directory, order, count_ngrams.collect(work, order, kept))
+                write_level(directory, order, ngrams.collect(work, order, kept))
             if tokenizer is None:
-                write_vocabulary(directory, count_symbols.read_vocabulary(work))
+                write_vocabulary(directory, symbols.read_vocabulary(work))
             manifest = Manifest(
                 format=FORMAT,
                 version=VERSION,
@@ -137,16 +136,16 @@ def _encode(
     progress(f"splitting into {unit}")
     if read := read_json(work / "read.json"):
         return read["inputs"], read["parts"]
-    function: Callable[..., Figures] = count_symbols.encode_words
+    function: Callable[..., Figures] = symbols.encode_words
     arguments: tuple[Any, ...] = (orders,)
     if tokenizer is not None:
-        function, arguments = count_symbols.encode_tokens, (orders, tokenizer.name)
+        function, arguments = symbols.encode_tokens, (orders, tokenizer.name)
         (work / "tokenizer.json").write_text(tokenizer.backend.to_str(), encoding="utf-8")
-        save(work, "token_symbols", count_symbols.token_symbols(tokenizer.size, tokenizer.specials))
+        save(work, "token_symbols", symbols.token_symbols(tokenizer.size, tokenizer.specials))
 
     with tqdm(total=corpus.total_bytes, desc="splitting", unit="B", unit_scale=True, disable=None) as bar:
 
-        def tasks() -> Iterator[Task]:
+        def tasks() -> Iterator[NamedTask]:
             for number, texts in enumerate(parts):
                 yield f"encode-{number}", function, (number, texts, *arguments)
                 bar.update(corpus.bytes_read - bar.n)
@@ -168,16 +167,15 @@ def _count_orders(
     progress: Progress,
 ) -> list[list[Figures]]:
     """Count one order after the other; return the figures of the buckets of each."""
-    number = count_symbols.number_words if words else count_symbols.number_tokens
+    number = symbols.number_words if words else symbols.number_tokens
     merged: list[list[Figures]] = []
     found = parts
     for order in range(1, orders + 1):
         progress(f"counting {order}-grams" if order > 1 else f"counting single {'words' if words else 'tokens'}")
         if order > 1:
             arguments = len(merged[-1]), order == orders
-            counting: list[Task] = [
-                (f"count-{order}-{part}", count_ngrams.count_part, (order, part, *arguments))
-                for part in range(len(parts))
+            counting: list[NamedTask] = [
+                (f"count-{order}-{part}", ngrams.count_part, (order, part, *arguments)) for part in range(len(parts))
             ]
             found = runner.run(counting, f"{order}-grams")
             discard(runner.work, *(f"n{order - 1}.{name}-*" for name in ("found", "places")))
@@ -193,8 +191,8 @@ def _merge(runner: Runner, order: int, found: list[Figures], min_count: int, pla
     """Merge what the parts have found of an order; return the figures of the buckets."""
     records = sum(figures["records"] for figures in found)
     cuts = bucket_cuts(records, [figures["sample"] for figures in found], plan)
-    merging: list[Task] = [
-        (f"merge-{order}-{k}", count_ngrams.merge_bucket, (order, k, low, high, len(found), min_count))
+    merging: list[NamedTask] = [
+        (f"merge-{order}-{k}", ngrams.merge_bucket, (order, k, low, high, len(found), min_count))
         for k, (low, high) in enumerate(pairwise([None, *cuts, None]))
     ]
     merged = runner.run(merging, f"merging {order}-grams")

@@ -16,7 +16,7 @@ from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entr
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.corpus_reading import Progress
 from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count
+from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, split_off
 from spectool.build.dictionary.options import BackoffOptions, Limits
@@ -123,7 +123,7 @@ def count_and_build(
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         path = Path(scratch) / "windows.counts"
         counting = replace(counting, orders=options.max_context + 1)
-        count(corpus, path, counting, tokenizer, progress, partial(split_off, held_out=held_out))
+        count_text(corpus, path, counting, tokenizer, progress, partial(split_off, held_out=held_out))
         return build_backoff(tokenizer, Counts(path), out, options, progress, held_out)
 
 

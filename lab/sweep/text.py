@@ -10,8 +10,8 @@ from typing import Any
 from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
 from spectool.build.corpus_reading import quiet
-from spectool.build.counting.stage import count
-from spectool.build.dictionary.dictspec_stage import EVERYTHING, ORDERS, WordNgrams, open_counts
+from spectool.build.counting.stage import count_text
+from spectool.build.dictionary.dictspec import EVERYTHING, ORDERS, WordNgrams, open_counts
 from spectool.commands.console import say
 from spectool.corpora import Corpus, Document, OnError, open_corpus
 from spectool.lab.sweep.grid import Language
@@ -44,7 +44,7 @@ class SweptText:
         if self.order and self.language.build is not None and not self._counts.exists():
             say(f"counting the words of {self.language.build}")
             options = replace(EVERYTHING, orders=ORDERS[self.order])
-            count(self.open(self.language.build), self._counts, options, None, quiet, self.read)
+            count_text(self.open(self.language.build), self._counts, options, None, quiet, self.read)
 
     @property
     def words(self) -> WordNgrams:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from spectool import SpectoolError
 from spectool.measure.intervals import ENOUGH_PROMPTS, FEWEST, LEAST
-from spectool.measure.page import MARKDOWN, NONE, page_files, save_page
+from spectool.measure.page import MARKDOWN, NO_FIGURE, page_files, save_page
 from spectool.measure.report.plots import speedup_plot
 from spectool.measure.report.trials import Trials
 from spectool.measure.report.verdicts import summary_table, verdicts
@@ -69,5 +69,5 @@ def size(count: float | None) -> str:
     ('11.3 GB', '2.5 MB', '—')
     """
     if not count:
-        return NONE
+        return NO_FIGURE
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

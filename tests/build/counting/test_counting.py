@@ -18,7 +18,7 @@ from tokenizers import models, pre_tokenizers
 from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts import Counts
 from spectool.artifacts.resumable import load, work_path
-from spectool.build import CountOptions, count
+from spectool.build import CountOptions, count_text
 from spectool.build.counting import symbols
 from spectool.build.counting.ngrams import count_part, merge_bucket, save_keys
 from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_cuts, in_parts, make_plan
@@ -47,7 +47,7 @@ def corpus_of(folder: Path, texts: list[str]) -> Corpus:
 def counted(
     corpus: Corpus, out: Path, options: CountOptions, tokenizer: Tokenizer | None = None, plan: Plan | None = None
 ) -> Counts:
-    manifest = count(corpus, out, options, tokenizer, quiet, plan=plan)
+    manifest = count_text(corpus, out, options, tokenizer, quiet, plan=plan)
     counts = Counts(out)
     counts.verify()
     assert counts.manifest == manifest
@@ -91,7 +91,10 @@ def in_every_cut(corpus: Corpus, out: Path, tokenizer: Tokenizer | None, expecte
         counts = counted(corpus, out, CountOptions(min_count=min_count), tokenizer)
         agree(counts, expected)
         for plan in (SMALL, UNEVEN):
-            assert count(corpus, out, CountOptions(min_count=min_count), tokenizer, quiet, plan=plan) == counts.manifest
+            assert (
+                count_text(corpus, out, CountOptions(min_count=min_count), tokenizer, quiet, plan=plan)
+                == counts.manifest
+            )
     return counts
 
 
@@ -154,7 +157,7 @@ def test_many_words_do_not_overflow(tmp_path: Path) -> None:
 def test_a_corpus_without_a_document(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"text\.txt"):
-        count(open_corpus(str(tmp_path / "text.txt")), tmp_path / "x", CountOptions(), None, quiet)
+        count_text(open_corpus(str(tmp_path / "text.txt")), tmp_path / "x", CountOptions(), None, quiet)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
@@ -162,7 +165,7 @@ def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "notes.txt").write_text("mine")
     with pytest.raises(ArtifactError, match="exists and is not a spectool artifact"):
-        count(open_corpus("sample:pl"), tmp_path / "x", CountOptions(), None, quiet)
+        count_text(open_corpus("sample:pl"), tmp_path / "x", CountOptions(), None, quiet)
     assert not work_path(tmp_path / "x").exists()
 
 
@@ -272,7 +275,7 @@ def test_a_corpus_that_is_replaced_meanwhile_gives_an_error_or_its_own_hash(tmp_
             yield document
 
     try:
-        manifest = count(open_corpus(str(path)), out, CountOptions(workers=1), None, quiet, replacing, SMALL)
+        manifest = count_text(open_corpus(str(path)), out, CountOptions(workers=1), None, quiet, replacing, SMALL)
     except CorpusError as error:
         assert "a.txt: expected a file that stays as it is" in str(error)
         assert not out.exists()

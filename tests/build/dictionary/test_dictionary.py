@@ -16,7 +16,7 @@ from tokenizers import models, pre_tokenizers
 from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts import Dictionary
 from spectool.build import CountOptions, DictSpecOptions, build_dictspec, count_corpus
-from spectool.build.dictionary.dictspec_stage import ORDERS
+from spectool.build.dictionary.dictspec import ORDERS
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization import Tokenizer, open_tokenizer
