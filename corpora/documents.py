@@ -55,8 +55,8 @@ class Reading:
 def too_long(place: str) -> CorpusError:
     """The error for a line or value above `LONGEST_LINE`."""
     return CorpusError(
-        f"{place}: expected at most {LONGEST_LINE >> 20} Mi characters in one line or text, got more. Put each document "
-        "on a line of its own, or break long lines at spaces: fold -s -w 100000 FILE > NEW"
+        f"{place}: expected at most {LONGEST_LINE >> 20} Mi characters in one line or text, got more. Put each "
+        "document on a line of its own, or break long lines at spaces: fold -s -w 100000 FILE > NEW"
     )
 
 
