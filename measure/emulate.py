@@ -72,8 +72,8 @@ def replay(
 
     Args:
         documents: Canonical target ids of each document.
-        drafter: Makes the proposals.
-        num_draft_tokens: Maximum length of a proposal.
+        drafter: Proposes tokens.
+        num_draft_tokens: Maximum number of them in a cycle.
         progress: Called after each cycle with the number of tokens that it committed.
         prompts: Target ids before each document, which are not counted; none by default.
         statistics: Added to and returned, so that an interrupted replay leaves its counts; new by default.

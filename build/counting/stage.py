@@ -52,14 +52,11 @@ def count_text(
         corpus: The text.
         out: Directory of the artifact, replaced in one step when everything is counted. Until then the
             work is kept next to it, and the same call resumes after a kill.
-        options: See `CountOptions`.
+        options: Orders, minimum count and limits.
         tokenizer: Count windows of its tokens; None to count words.
         progress: Called at the start of each step with a short description.
         reader: Iterates over the corpus.
         plan: Sizes of the pieces; made from the options' memory and workers by default.
-
-    Returns:
-        The manifest of the finished artifact.
 
     Raises:
         CorpusError: The text cannot be read.

@@ -63,10 +63,10 @@ def build_backoff(
         tokenizer: The target's.
         counts: Windows of its tokens, at least of order ``max_context + 1``.
         out: Directory of the artifact.
-        options: See `BackoffOptions`.
+        options: Sizes and smoothing.
         progress: Called at the start of each step with a short description.
         held_out: Texts that were not counted, by which the stated probabilities are corrected.
-        prepared: The result of `prepare_backoff`, to build several sizes from.
+        prepared: What `prepare_backoff` returned, to build several sizes from it.
 
     Raises:
         SpectoolError: The counts do not fit, or there is nothing to build from.

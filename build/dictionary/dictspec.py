@@ -98,14 +98,8 @@ class WordNgrams(Counts):
 def count_corpus(corpus: Corpus, orders: str = "n123", options: CountOptions = EVERYTHING) -> WordNgrams:
     """Count the word n-grams of a corpus, in a temporary directory that is removed with the result.
 
-    Args:
-        corpus: Text.
-        orders: Longest n-gram: ``n1``, ``n12`` or ``n123``.
-        options: Limits, language and minimum count. A minimum of 2 gives the same dictionary if the choice of the most
-            frequent n-grams ends above single occurrences.
-
-    Raises:
-        CorpusError: The text cannot be read.
+    A minimum count of 2 gives the same dictionary if the choice of the most frequent n-grams ends above single
+    occurrences.
     """
     scratch = tempfile.TemporaryDirectory(prefix="spectool-")
     path = Path(scratch.name) / "words.counts"
@@ -137,12 +131,7 @@ def build_dictspec(
 ) -> Manifest:
     """Build a DictSpec dictionary for the target's tokenizer and write it to ``out`` in one step.
 
-    Args:
-        tokenizer: The target's.
-        ngrams: Counted words, at least of the orders that ``options`` asks for.
-        out: Directory of the artifact.
-        options: See `DictSpecOptions`.
-        progress: Called at the start of each step with a short description.
+    The counted words are at least of the orders that ``options`` asks for.
 
     Raises:
         SpectoolError: There is nothing to build from.
@@ -184,13 +173,10 @@ def build_dictspec(
 def predict(
     ngrams: Iterable[tuple[Sequence[int], int]], options: DictSpecOptions, specials: Set[int] = frozenset()
 ) -> PredictionTable:
-    """The continuation of every prefix of some n-grams, where one is probable enough.
+    """The continuation of every prefix of some n-grams, given as token ids with counts, where one is probable enough.
 
-    Args:
-        ngrams: Token ids and count of each n-gram.
-        options: Minimum probability, what it is of, and the longest prefix and continuation. Of a longer prefix the
-            last tokens count, of a longer continuation the first.
-        specials: Tokens that stand for no text and must never be proposed: n-grams are cut before the first.
+    Of a prefix that is too long the last tokens count, of a continuation the first. ``specials`` stand for no text and
+    must never be proposed, so n-grams are cut before the first.
     """
     choose = _most_probable if options.reading == "whole" else _most_probable_path
     predictions: PredictionTable = {}

@@ -32,12 +32,7 @@ class Prompt:
 
 
 def load_prompts(sources: Sequence[Prompts], tokenizer: Tokenizer, seed: int = 0) -> list[Prompt]:
-    """All prompts of some sources.
-
-    Args:
-        sources: Where they come from.
-        tokenizer: Windows are measured in its tokens.
-        seed: For prompts that are drawn at random.
+    """All prompts of some sources; windows are measured in tokens of ``tokenizer``.
 
     Raises:
         CorpusError: A source cannot be read, has no prompt, or fewer than are to be drawn.
@@ -74,15 +69,8 @@ def drawn_items(
     Every item gets a random number, and the items with the smallest numbers are kept. So only ``size`` items are held
     in memory, and ``fits`` is asked only about items whose number is small enough.
 
-    Args:
-        items: Read once.
-        size: Number of items to draw.
-        rng: Gives the numbers.
-        fits: Whether an item counts.
-        where: What an error begins with.
-
     Raises:
-        CorpusError: Fewer than ``size`` fit.
+        CorpusError: Fewer than ``size`` fit; the message begins with ``where``.
     """
     kept: list[tuple[float, int, _Item]] = []  # a heap, the largest random number first
     for place, item in enumerate(items):
