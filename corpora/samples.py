@@ -37,4 +37,4 @@ PRESETS = {
     "culturax-uk": "hf:uonlp/CulturaX:uk#text",
     "qirim-crh": "hf:QIRIM/crh_monocorpus#text",
 }
-"""The source of every preset, by the name that the user types, alone or after ``preset:``."""
+"""The source of every preset, by the name that the user types."""

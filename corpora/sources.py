@@ -105,13 +105,12 @@ def open_corpus(
         exists = path.exists()
     except OSError as error:
         raise CorpusError(f"{spec}: cannot be read ({error.strerror}). Check name and permissions") from error
-    if exists and not spec.startswith("preset:"):
+    if exists:
         return _open_path(spec, path, field, reading)
-    name, _, column = spec.removeprefix("preset:").partition("#")
-    if name not in PRESETS:
+    if str(path) not in PRESETS:
         raise _not_found(spec, path)
-    source = parse_hub_source(PRESETS[name])
-    return _open_hub(spec, replace(source, field=column or source.field), reading)
+    source = parse_hub_source(PRESETS[str(path)])
+    return _open_hub(spec, replace(source, field=field or source.field), reading)
 
 
 def _split_field(spec: str) -> tuple[Path, str | None]:
@@ -162,14 +161,7 @@ def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
 
 def _not_found(spec: str, path: Path) -> CorpusError:
     known = [*PRESETS, *(f"sample:{name}" for name in sample_names())]
-    if spec.startswith("preset:"):
-        expected, near = "a preset", difflib.get_close_matches(spec.removeprefix("preset:"), PRESETS)
-    elif path.parent.is_dir():
-        expected = "a file, a folder or a preset"
-        names = {name: name for name in known} | {inner.name: str(inner) for inner in path.parent.glob("*")}
-        near = [names[name] for name in difflib.get_close_matches(path.name, names)]
-    else:
-        expected = f"a file or a folder, and there is no folder {path.parent}"
-        near = difflib.get_close_matches(path.name, known)
+    names = {name: name for name in known} | {inner.name: str(inner) for inner in path.parent.glob("*")}
+    near = [names[name] for name in difflib.get_close_matches(path.name, names)]
     step = f"Did you mean {' or '.join(near)}?" if near else f"By name there are: {', '.join(known)}"
-    return CorpusError(f"{spec}: expected {expected}, got a name that is none. {step}")
+    return CorpusError(f"{spec}: expected a file, a folder or a preset, got a name that is none. {step}")
