@@ -126,7 +126,7 @@ def emulate(
         )
     else:
         if dictionary is not None or history is not None or min_draft_prob is not None:
-            raise click.UsageError("--draft is replayed by itself: leave out --dict, --history and --min-draft-prob")
+            raise click.UsageError("--draft is replayed alone: leave out --dict, --history and --min-draft-prob")
         numbers = [length for length in lengths if length]
         if len(numbers) < len(lengths):
             raise click.UsageError("with --draft, --num-draft-tokens takes numbers from 1 on")

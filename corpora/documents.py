@@ -1,4 +1,4 @@
-"""What every source yields: documents, and the counts of what was read and repaired."""
+"""Documents, and the counts of what was read and repaired, which all sources share."""
 
 import dataclasses
 from collections import Counter
@@ -12,12 +12,12 @@ OnError = Literal["stop", "repair"]
 """What to do with bytes that are not text: raise `CorpusError`, or drop them and count them."""
 
 LONGEST_LINE = 16 * 2**20
-"""Maximum number of characters in one line or one value: a document is held in memory several times."""
+"""Maximum number of characters in one line or one value, because a document is held in memory several times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One piece of text, never cut, in NFC and without control characters."""
+    """A whole document, in NFC and without control characters."""
 
     id: str  # stable name: the source's own ``id``, or ``file:line`` and ``file:row`` (from 1)
     text: str  # never empty and never only white space; may contain line ends

@@ -49,9 +49,9 @@ def parse_hub_source(source: str) -> HubSource:
 def read_hub(source: HubSource, reading: Reading) -> Iterator[Document]:
     """Yield the documents of a data set's split.
 
-    `datasets` opens local files by itself, so these are compared before and after.
+    `datasets` opens local files itself, so spectool compares them before and after.
     """
-    name = source.folder.name if source.folder else source.name  # in ids: no folder above the data set's own
+    name = source.folder.name if source.folder else source.name  # in document ids
     rows = enumerate(_rows(source, reading.field), 1)
     files = [] if source.folder is None else visible_files(source.folder)
     for read in (documents(rows, name, f"hf:{source.name}, row ", reading), ()):

@@ -31,13 +31,13 @@ def is_clean(text: str) -> bool:
 def clean(text: str, place: str, reading: Reading) -> str:
     """The same text in NFC, with LF as line end and without control characters.
 
-    Characters that break a line (lone carriage return, vertical tab, form feed, next line) become LF, so that no two
-    words grow together. The other control characters go. Both are counted as ``control_characters``.
+    Characters that break a line (lone carriage return, vertical tab, form feed, next line) become LF, so that words do
+    not run together. Other control characters are removed. Both are counted as ``control_characters``.
 
     Args:
         text: Decoded text, perhaps with lone surrogates from JSON escapes.
         place: File and line, for the error.
-        reading: Whether to drop lone surrogates, instead of raising; its counts grow by what was done.
+        reading: Whether to drop lone surrogates, instead of raising; its counts are updated.
     """
     if is_clean(text):
         return text
@@ -87,12 +87,12 @@ def read_file(file: InputFile, reading: Reading) -> Iterator[Document]:
 def documents(
     rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, place: str, reading: Reading
 ) -> Iterator[Document]:
-    """Yield the documents in rows of a table; those without a text are counted.
+    """Yield the documents in rows of a table, and count rows without a text.
 
     Args:
         rows: Number and values by column.
-        name: Stands before the number in the id of a row that has no string or integer ``id`` of its own.
-        place: Stands before the number in errors: file and ``:`` or ``, row ``.
+        name: Comes before the number in the id of a row that has no string or integer ``id`` of its own.
+        place: Comes before the number in errors: file and ``:`` or ``, row ``.
         reading: Column, repairs, counts.
     """
     field = reading.field

@@ -18,8 +18,7 @@ from spectool.corpora.samples import PRESETS, sample_names, sample_path
 class Corpus:
     """The documents of one source; every iteration reads it from the start.
 
-    A corpus stands for its files as they are when they are first read or described. When one of them changes after
-    that, reading or describing the corpus raises `CorpusError`.
+    If a file changes after it was first read or described, reading or describing the corpus raises `CorpusError`.
 
     Attributes:
         counts: Those of the latest iteration, also while it runs.
@@ -50,7 +49,7 @@ class Corpus:
             counts.characters += len(document.text)
             yield document
         if not counts.documents:
-            raise CorpusError(f"{self.spec}: expected text, got not one document. Name a source with text in it")
+            raise CorpusError(f"{self.spec}: expected text, got no documents. Name a source with text in it")
 
     def __repr__(self) -> str:
         return f"Corpus({self.spec!r})"
@@ -63,7 +62,7 @@ class Corpus:
     def describe_inputs(self) -> list[InputDescription]:
         """Name, size and SHA-256 of every local file, in reading order; empty for the hub.
 
-        For files that were read to their end it is the hash of what was read. Others are read for it, as streams.
+        The hash of a file that was read to its end is the hash of what was read. Other files are read for it.
         """
         return [describe_file(path, name, self._reading) for path, name in self._inputs]
 
@@ -74,22 +73,19 @@ def open_corpus(
     """Open a text source.
 
     Args:
-        spec: A file (plain text, ``.jsonl``, ``.ndjson``, ``.parquet``, each perhaps with ``.gz``, ``.zst`` or ``.xz``)
-            or a folder of such files. Else ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``, ``sample:NAME``, or the name
-            of a preset. ``#COLUMN`` after any of them names the column with the text.
+        spec: A file (plain text, ``.jsonl`` or ``.ndjson``, perhaps compressed as ``.gz``, ``.zst`` or ``.xz``; or
+            ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``, ``sample:NAME``, or
+            the name of a preset. ``#COLUMN`` after any of them names the column with the text.
         on_error: ``stop`` raises at bytes that are not text; ``repair`` drops and counts them, and
             counts empty files in a folder. A broken archive and text in another encoding always raise, because too much
             would be missing.
-        text_field: Column where ``spec`` names none; ``text`` if None. Plain text has no columns.
-        encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``; UTF-8 if None,
-            and UTF-16 or UTF-32 where a byte order mark says so. Parquet is UTF-8 by its definition.
-
-    Returns:
-        A corpus. Files are found now and read on iteration.
+        text_field: Column if ``spec`` names none; ``text`` by default. Plain text has no columns.
+        encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``. By default it is
+            UTF-8, or what a byte order mark says.
 
     Raises:
-        CorpusError: Nothing of that name, or a source that cannot be a corpus. Iterating raises it for anything in the
-            files that is not what it should be.
+        CorpusError: There is nothing of that name, or it cannot be a corpus. The files themselves are read, and may
+            raise it, on iteration.
     """
     if on_error not in ("stop", "repair"):
         raise ValueError(f"on_error: expected 'stop' or 'repair', got {on_error!r}")
@@ -164,4 +160,4 @@ def _not_found(spec: str, path: Path) -> CorpusError:
     names = {name: name for name in known} | {inner.name: str(inner) for inner in path.parent.glob("*")}
     near = [names[name] for name in difflib.get_close_matches(path.name, names)]
     step = f"Did you mean {' or '.join(near)}?" if near else f"By name there are: {', '.join(known)}"
-    return CorpusError(f"{spec}: expected a file, a folder or a preset, got a name that is none. {step}")
+    return CorpusError(f"{spec}: expected a file, a folder or a preset, found nothing of that name. {step}")

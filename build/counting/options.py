@@ -1,4 +1,4 @@
-"""What a count is asked. Light, because the commands take their defaults from here."""
+"""Options of counting, in a module of their own because commands take their defaults from here when they start."""
 
 from dataclasses import dataclass
 

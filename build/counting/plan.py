@@ -1,4 +1,4 @@
-"""How a count is cut: a limit of memory gives the size of the parts of the text, and of the buckets of n-grams."""
+"""How large the parts of the text and the buckets of n-grams may be, so that counting stays within its memory."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ _WORTH_A_TASK = 2**20  # records; fewer are not spread over workers
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes of the pieces; the counts do not depend on them."""
+    """Sizes of parts and buckets. The counts do not depend on them."""
 
     workers: int  # tasks that run at the same time
     part_bytes: int  # text in a part, bytes of UTF-8; a document is never cut

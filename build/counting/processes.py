@@ -1,6 +1,7 @@
 """Runs the tasks of a long stage in this process, or in several processes of this machine.
 
-A task is a pure function of a work directory (`artifacts.work`) and its arguments, so a lost process costs one task.
+A task is a pure function of a work directory (`artifacts.resumable`) and its arguments, so a lost process costs
+one task.
 """
 
 import os
@@ -37,7 +38,7 @@ def executor_of(workers: int) -> Iterator[Executor | None]:
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, use one core, and end when the parent is gone, however it ended."""
+    """Leave Ctrl-C to the parent, use one core, and end when the parent has ended, even if it was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     parent = parent_process()

@@ -1,8 +1,8 @@
 """The stage behind ``spectool count``: corpus in, exact counts of word n-grams or of token windows out.
 
 The text is cut into parts. Each becomes words or tokens, which are counted as n-grams of order 1. Then, order by order,
-the n-grams of every part are counted, and buckets of n-grams are merged over all parts. What each task does is in
-`symbols` and `ngrams`; here is their order, and what is removed when it is no longer needed.
+the n-grams of every part are counted, and buckets of n-grams are merged over all parts. The tasks themselves are in
+`symbols` and `ngrams`. This module runs them in order and removes files that are no longer needed.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from spectool.tokenization.tokenizer import Tokenizer
 WORD_ORDERS = 3
 WINDOW_ORDERS = 8
 _MOST_ROWS = 2**31 - 1
-_FEW_PARTS = 2  # are counted sooner than processes start
+_FEW_PARTS = 2  # take less time than starting processes
 
 
 def count_text(
@@ -90,8 +90,8 @@ def count_text(
             merged = _count_orders(runner, parts, tokenizer is None, orders, options, plan, progress)
         except BrokenProcessPool as error:
             raise SpectoolError(
-                "a worker was killed, perhaps for lack of memory. Give a lower --memory or fewer --workers; the same "
-                "command with the same limits goes on where this one ended"
+                "a worker was killed, perhaps because memory ran out. Give a lower --memory or fewer --workers; the "
+                "same command with the same limits goes on where this one ended"
             ) from error
         progress("writing")
         windows = np.sum([part["windows"] for part in parts], axis=0).tolist()
@@ -205,8 +205,8 @@ def _merge(runner: Runner, order: int, found: list[Figures], min_count: int, pla
 def _figures(order: int, windows: int, min_count: int, merged: list[Figures]) -> dict[str, Any]:
     """What the manifest says of an order, from the figures of its buckets.
 
-    From order 2 on, an n-gram below the minimum may never have been looked at. So the number of these is known only
-    where all of them occur once; it is then that of all occurrences not of a kept n-gram. It is None elsewhere.
+    From order 2 on, an n-gram below the minimum may never have been counted. So the number of these is known only if
+    all of them occur once, when it is the number of occurrences that belong to no kept n-gram. Otherwise it is None.
     """
     distinct, kept, of_kept = (sum(figures[name] for figures in merged) for name in ("distinct", "kept", "occurrences"))
     times = np.sum([figures["counts_of_counts"] for figures in merged], axis=0).tolist()

@@ -1,7 +1,7 @@
 """An experiment: which prompts, models, drafters, draft lengths and temperatures a benchmark runs over.
 
 It is a TOML file, or the options of ``spectool bench``. docs/measuring.md shows a file with every key. Paths are
-relative to where the command is run, as in its options.
+relative to the folder in which the command is run, as those in options are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,7 +70,7 @@ class Prompts(TomlTable):
 
 
 class DrafterSpec(TomlTable):
-    """What drafts. Each strategy is measured by itself; a draft model with the target's tokenizer has none."""
+    """A drafter. Each strategy is measured separately; a draft model with the target's tokenizer has none."""
 
     name: _Name  # in the tables
     draft_model: str | None = None  # directory or hub id
@@ -139,7 +139,7 @@ def serves(spec: ModelSpec | DrafterSpec, language: str) -> bool:
 
 
 class Experiment(TomlTable):
-    """Everything that is measured."""
+    """What a benchmark measures."""
 
     models: Several[ModelSpec]
     prompts: Several[Prompts]

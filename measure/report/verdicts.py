@@ -14,7 +14,7 @@ _NOTABLE = 500  # prompts: a difference that needs more of them to be seen is to
 
 
 class RunVerdict(NamedTuple):
-    """What a run says of a target, a language and a temperature, where all configurations decode the same prompts."""
+    """The verdict for one target, language and temperature, in which all configurations decode the same prompts."""
 
     scope: str  # the target, with language and temperature if the run has several
     fastest: ConfigurationResult  # the configuration with the largest speed-up
@@ -30,7 +30,7 @@ class RunVerdict(NamedTuple):
 
     @property
     def slower(self) -> int:
-        """Number of configurations that are slower, likewise."""
+        """Number of configurations that are slower, each by its own interval."""
         return sum(one.speedup.high is not None and one.speedup.high < 1 for one in self.results)
 
     @property

@@ -81,7 +81,7 @@ def test_empty_files(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"b\.txt: expected text, found none"):
         list(open_corpus(str(tmp_path / "b.txt"), on_error="repair"))
     (tmp_path / "a.txt").write_text(" \n")
-    with pytest.raises(CorpusError, match="got not one document"):
+    with pytest.raises(CorpusError, match="expected text, got no documents"):
         list(open_corpus(str(tmp_path), on_error="repair"))
 
 
