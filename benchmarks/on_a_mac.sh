@@ -13,7 +13,7 @@ quick=no
 if [ "${1:-}" = --quick ]; then quick=yes; shift; fi
 folder=${1:-.scratch/on-a-mac}
 pause=${PAUSE:-20}
-text_pl=wiki-pl text_uk=wiki-uk options=() experiment=benchmarks/experiments/mac.toml
+text_pl=wiki-pl text_uk=wiki-uk options=() suffix=
 make --quiet .venv/installed
 bin=$PWD/.venv/bin
 mkdir -p "$folder"
@@ -39,8 +39,7 @@ if [ $quick = yes ]; then
   link llama-3.2-1b smollm2-135m
   link gemma-3-4b gemma3-270m
   text_pl=sample:pl text_uk=sample:uk pause=0
-  experiment=$folder/small.toml  # the page must not pass for the large models'
-  sed 's/^name = "/name = "Small models instead of the large ones. /' benchmarks/experiments/mac.toml >"$experiment"
+  suffix=", small models instead of the large ones"
   options=(--prompts pl:question --prompts uk:question --count 2 --tokens 16 --num-draft-tokens 2)
 else
   fetch bielik-11b speakleash/Bielik-11B-v3.0-Instruct 8
@@ -60,12 +59,10 @@ have gemma-3-4b.dict spectool build-dict --tokenizer "$folder/gemma-3-4b" --corp
 have gemma-3-4b.dictspec spectool build-dict --method dictspec --orders n123 --entries 200000 --min-prob 0.8 \
   --tokenizer "$folder/gemma-3-4b" --corpus $text_uk -o "$folder/gemma-3-4b.dictspec"
 
-paths=$folder/paths.toml
-: >"$paths"
-for name in bielik-11b bielik-1.5b qwen2.5-1.5b llama-3.2-1b gemma-3-4b {bielik-1.5b,qwen2.5-1.5b,llama-3.2-1b}.align \
-  bielik-11b.dict gemma-3-4b.dict gemma-3-4b.dictspec; do
-  echo "\"$name\" = \"$folder/$name\"" >>"$paths"
-done
-spectool bench "$experiment" --paths "$paths" --pause "$pause" ${options[@]+"${options[@]}"} -o "$folder/mac.bench"
+# The experiment as it is run: with the paths in FOLDER, and a name by which the page does not pass for the large models'.
+experiment=$folder/mac.toml
+sed -E "s#^(path|draft_model|alignment|dictionary) = \"#&$folder/#; s#^name = \"On a Mac#&$suffix#" \
+  benchmarks/experiments/mac.toml >"$experiment"
+spectool bench "$experiment" --pause "$pause" ${options[@]+"${options[@]}"} -o "$folder/mac.bench"
 spectool report "$folder/mac.bench" -o "$folder/page"
 echo "the page: $folder/page/report.html"

@@ -26,7 +26,8 @@ from real_text import Written, read_text, repeated_4_grams, text_path
 from tqdm import tqdm
 
 from spectool.artifacts import Alignment
-from spectool.measure.emulate import anchored_steps, replay
+from spectool.lab.ngrams import anchored_steps
+from spectool.measure.emulate import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter

@@ -1,7 +1,7 @@
 """The offline stages: text and tokenizers in, artifacts out.
 
-In: a corpus and one or two tokenizers. Out: counts, dictionaries, alignments and draft models.
-A stage writes its artifact in one step, and its command stands beside it.
+In: a corpus and one or two tokenizers. Out: counts, dictionaries and alignments. Each stage writes its artifact in one
+step.
 """
 
 import lazy_loader

@@ -24,7 +24,7 @@ def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, l
 
 
 def describe_corpus(corpus: Corpus) -> dict[str, Any]:
-    """What a manifest says of a corpus that has been read: names, sizes, hashes, repairs."""
+    """What a manifest says about a corpus that has been read: names, sizes, hashes, repairs."""
     return {
         "corpus": corpus.spec,
         **({} if corpus.encoding is None else {"encoding": corpus.encoding}),
@@ -36,4 +36,4 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
 
 
 def quiet(step: str) -> None:
-    """Progress that is not shown, of a stage that is a step of another one."""
+    """A `Progress` that shows nothing, for a stage that is a step of another one."""

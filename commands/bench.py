@@ -24,7 +24,6 @@ _NUMBER = click.IntRange(1)
 
 @click.command()
 @click.argument("experiment", type=_FILE, required=False)
-@click.option("--paths", type=_FILE, help='Local paths for names used in EXPERIMENT: TOML, "name there" = "path here".')
 @model_option(required=False)
 @click.option(
     "--drafter",
@@ -46,7 +45,6 @@ _NUMBER = click.IntRange(1)
 )
 @click.option("--sample", type=_NUMBER, metavar="N", help="Draw this number of prompts at random, by --seed, instead.")
 @click.option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; whole documents by default.")
-@click.option("--stride", type=_NUMBER, help="Tokens from one window to the next; half a window by default.")
 @click.option(
     "--num-draft-tokens",
     type=DraftLength(1),
@@ -69,14 +67,12 @@ _NUMBER = click.IntRange(1)
 @guarded
 def bench(
     experiment: Path | None,
-    paths: Path | None,
     model: str | None,
     drafters: tuple[str, ...],
     prompts: tuple[str, ...],
     count: int | None,
     sample: int | None,
     window: int | None,
-    stride: int | None,
     num_draft_tokens: tuple[int | None, ...],
     tokens: int | None,
     repetitions: int | None,
@@ -110,14 +106,14 @@ def bench(
     from spectool.measure.report.trials import read_trials
     from spectool.measure.report.verdicts import summary_table, verdicts
 
-    keys = {} if experiment is None else read_keys(experiment, paths)
+    keys = {} if experiment is None else read_keys(experiment)
     overriding = {
         **{"num_draft_tokens": num_draft_tokens, "tokens": tokens, "repetitions": repetitions},
         **{"temperature": temperature, "seed": seed, "ignore_eos": ignore_eos or None},
     }
     keys |= {name: value for name, value in overriding.items() if value not in (None, ())}
     _put_drafters(keys, model, drafters, min_draft_prob, verify)
-    _put_prompts(keys, prompts, {"count": count, "sample": sample}, {"window": window, "stride": stride})
+    _put_prompts(keys, prompts, {"count": count, "sample": sample}, window)
     planned = make_experiment(keys, experiment)
     folder = page_folder(out)
     run = run_experiment(planned, out, pause, say, progress)
@@ -166,16 +162,9 @@ def _put_drafters(
 
 
 def _put_prompts(
-    keys: dict[str, Any], prompts: Sequence[str], totals: Mapping[str, int | None], windows: Mapping[str, int | None]
+    keys: dict[str, Any], prompts: Sequence[str], totals: Mapping[str, int | None], window: int | None
 ) -> None:
-    """Put what options say of prompts into the keys of an experiment.
-
-    Args:
-        keys: Those of the experiment.
-        prompts: Sources that replace its own.
-        totals: Number of prompts of all sources, by key.
-        windows: Settings for corpora, by key.
-    """
+    """Put what options say of prompts into the keys of an experiment; ``totals`` are of all sources together."""
     from spectool.measure.bench.experiment import split
 
     if prompts:
@@ -183,12 +172,12 @@ def _put_prompts(
     sources: list[dict[str, Any]] = keys.get("prompts") or []
     if not sources:
         raise click.UsageError(f"no prompts: give --prompts ({_PROMPTS}), or an EXPERIMENT that has some")
-    windows = {key: value for key, value in windows.items() if value is not None}
-    corpora = [source for source in sources if "source" in source]
-    if windows and not corpora:
-        raise click.UsageError("--window and --stride cut prompts from a corpus, and all of these are built-in ones")
-    for source in corpora:
-        source |= windows
+    if window is not None:
+        corpora = [source for source in sources if "source" in source]
+        if not corpora:
+            raise click.UsageError("--window cuts prompts from a corpus, and all of these are built-in ones")
+        for source in corpora:
+            source["window"] = window
     for key, total in totals.items():
         if total is None:
             continue

@@ -17,7 +17,7 @@ from spectool.commands.options import Finite, json_option, out_option, path_opti
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for windows that occurred once
 _ONLY = {
     "backoff": ("max_bytes", "max_context", "discount"),
-    "dictspec": ("orders", "min_probability", "reading", "max_prefix", "max_continuation", "language"),
+    "dictspec": ("orders", "min_probability", "reading", "max_prefix", "max_continuation"),
 }
 """Options that only one of the methods has."""
 
@@ -104,9 +104,6 @@ _ONLY = {
     help="dictspec: longest proposal, in tokens.",
 )
 @click.option(
-    "--language", metavar="CODE", help="dictspec: ISO 639 code of the text, for splitting words (fr, it and ca differ)."
-)
-@click.option(
     "--min-count",
     type=click.IntRange(1),
     help="Count a corpus without the n-grams that occur less often. By default 2 for backoff (1 for a text of less "
@@ -134,7 +131,6 @@ def build_dict(
     reading: DictSpecReading,
     max_prefix: int,
     max_continuation: int,
-    language: str | None,
     min_count: int | None,
     memory: int,
     workers: int | None,
@@ -154,16 +150,14 @@ def build_dict(
     """
     from spectool.artifacts.dictionary import FORMAT
     from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
-    from spectool.build.dictionary.dictspec_stage import build_dictspec, count_corpus, open_counts
+    from spectool.build.dictionary.dictspec import build_dictspec, count_corpus, open_counts
     from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
 
     if (corpus is None) == (counts is None):
         raise click.UsageError("name the text: either --corpus C or --counts DIR")
-    if counts is not None and (language is not None or reads["text_field"] is not None or min_count is not None):
-        raise click.UsageError(
-            "--language, --text-field and --min-count are for --corpus; --counts are counted already"
-        )
+    if counts is not None and (reads["text_field"] is not None or min_count is not None):
+        raise click.UsageError("--text-field and --min-count are for --corpus; --counts are counted already")
     _refuse(context, "dictspec" if method == "backoff" else "backoff", method)
     options: BackoffOptions | DictSpecOptions
     if method == "backoff":
@@ -176,9 +170,9 @@ def build_dict(
     say_notes(target)
     small = source is not None and source.total_bytes is not None and source.total_bytes < _SMALL
     least = min_count or (2 if method == "backoff" and not small else 1)
-    name = f"{slug(corpus or str(counts))}.{target.fingerprint[:8]}.{method}-{digest(options, language, least)}.dict"
+    name = f"{slug(corpus or str(counts))}.{target.fingerprint[:8]}.{method}-{digest(options, least)}.dict"
     path = out or default_path(name)
-    counting = CountOptions(min_count=least, memory=memory, workers=workers, language=language)
+    counting = CountOptions(min_count=least, memory=memory, workers=workers)
     with stage(path, FORMAT, as_json, {"target": target.fingerprint}) as finish:
         if isinstance(options, DictSpecOptions):
             words = open_counts(counts, orders) if counts else count_corpus(source, orders, counting)
@@ -196,7 +190,6 @@ def build_dict(
 
 def _what_to_expect(statistics: Mapping[str, Any], as_json: bool) -> dict[str, Any]:
     """What the amount of text is good for, and the tokens per pass on the part of it that was held out."""
-    from spectool.build.dictionary.amount import amount_of_text
     from spectool.commands.describe import held_out
 
     unit: Literal["tokens", "words"] = "tokens" if "tokens" in statistics else "words"
@@ -214,3 +207,24 @@ def _refuse(context: click.Context, other: str, method: str) -> None:
             raise click.UsageError(
                 f"{parameter.opts[0]} does nothing for --method {method}; see `spectool build-dict --help`"
             )
+
+
+_TOKENS_PER_WORD = 2  # of sample:pl 2.2 with Gemma 3, 2.9 with Bielik 11B
+_DEMONSTRATION, _USEFUL = 100_000, 1_000_000  # tokens, by the table in docs/dictionaries.md
+
+
+def amount_of_text(counted: int, unit: Literal["tokens", "words"] = "tokens") -> str:
+    """A sentence about how much a dictionary of this much text saves.
+
+    >>> amount_of_text(24_597)
+    '24,597 tokens: enough for a demonstration. Expect gains from about a million tokens'
+    """
+    tokens = counted * (_TOKENS_PER_WORD if unit == "words" else 1)
+    million = f"a million {unit}" if unit == "tokens" else "half a million words"
+    if tokens < _DEMONSTRATION:
+        said = f"enough for a demonstration. Expect gains from about {million}"
+    elif tokens < _USEFUL:
+        said = f"enough for part of the gain. Expect more from {million} on"
+    else:
+        said = "enough for a useful dictionary. Ten times as much text saves more passes, though not ten times as many"
+    return f"{counted:,} {unit}: {said}"

@@ -30,9 +30,6 @@ from spectool.commands.options import json_option, out_option, text_options, tok
     show_default=True,
     help="Leave out n-grams that occur less often; the counts of all others are exact.",
 )
-@click.option(
-    "--language", metavar="CODE", help="ISO 639 code of the text, for splitting words (fr, it and ca differ)."
-)
 @text_options
 @json_option
 @guarded
@@ -44,7 +41,6 @@ def count(
     workers: int | None,
     orders: int | None,
     min_count: int,
-    language: str | None,
     reads: dict[str, Any],
     as_json: bool,
 ) -> None:
@@ -59,18 +55,16 @@ def count(
         spectool count --corpus wiki-pl --tokenizer ./Bielik-11B --min-count 4 -o pl-bielik.counts
     """
     from spectool.artifacts.counts import FORMAT
-    from spectool.build.counting.stage import count as run
+    from spectool.build.counting.stage import count_text
     from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
 
-    if language is not None and tokenizer is not None:
-        raise click.UsageError("--language is for splitting words; with --tokenizer, tokens are counted")
-    options = CountOptions(orders=orders, min_count=min_count, language=language, memory=memory, workers=workers)
+    options = CountOptions(orders=orders, min_count=min_count, memory=memory, workers=workers)
     source = open_corpus(corpus, **reads)
     target = None if tokenizer is None else open_tokenizer(tokenizer)
     if target is not None:
         say_notes(target)
     what = "words" if target is None else target.fingerprint[:8]
-    path = out or default_path(f"{slug(corpus)}.{what}-{digest(orders, min_count, language)}.counts")
+    path = out or default_path(f"{slug(corpus)}.{what}-{digest(orders, min_count)}.counts")
     with stage(path, FORMAT, as_json, {} if target is None else {"target": target.fingerprint}) as finish:
-        finish(run(source, path, options, target, say))
+        finish(count_text(source, path, options, target, say))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spectool.measure.emulate import StrategyRun
 
 _DRAFT_LENGTHS = (2, 4)  # of a draft model
-_RATIOS = {"tokens_per_pass", "acceptance", "without_proposal", "string_free"}
+_RATIOS = {"tokens_per_pass", "acceptance", "without_proposal"}
 _text, _lookup, _draft = (
     under("Text"),
     under("Drafts from a dictionary and the text so far"),
@@ -126,7 +126,7 @@ def emulate(
         )
     else:
         if dictionary is not None or history is not None or min_draft_prob is not None:
-            raise click.UsageError("--draft is replayed by itself: leave out --dict, --history and --min-draft-prob")
+            raise click.UsageError("--draft is replayed alone: leave out --dict, --history and --min-draft-prob")
         numbers = [length for length in lengths if length]
         if len(numbers) < len(lengths):
             raise click.UsageError("with --draft, --num-draft-tokens takes numbers from 1 on")
@@ -265,16 +265,14 @@ def _run(work: Callable[[Callable[[float], object]], object], total: int, done: 
 
 
 def _row(run: "StrategyRun") -> dict[str, Any]:
-    statistics, counts = run.statistics, run.counts
+    statistics = run.statistics
     return {
         "k": run.num_draft_tokens,
         "strategy": run.strategy,
         "tokens": statistics.tokens,
         "tokens_per_pass": round(statistics.tokens_per_pass, 4),
         "acceptance": round(statistics.acceptance_rate, 4),
-        "without_proposal": round(counts.without_proposal, 4),
-        "string_free": round(counts.string_free, 4),
-        "us_per_cycle": round(counts.microseconds_per_cycle, 1),
+        "without_proposal": round(1 - statistics.coverage, 4),
     }
 
 

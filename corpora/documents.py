@@ -1,7 +1,6 @@
-"""What every source yields: documents, and the counts of what was read and repaired."""
+"""Documents, and the counts of what was read and repaired, which all sources share."""
 
 import dataclasses
-import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,13 @@ from spectool import CorpusError
 OnError = Literal["stop", "repair"]
 """What to do with bytes that are not text: raise `CorpusError`, or drop them and count them."""
 
-LONGEST = 16 * 2**20
-"""Maximum number of characters in one line or one value: a document is held in memory several times."""
+LONGEST_LINE = 16 * 2**20
+"""Maximum number of characters in one line or one value, because a document is held in memory several times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One piece of text, never cut, in NFC and without control characters."""
+    """A whole document, in NFC and without control characters."""
 
     id: str  # stable name: the source's own ``id``, or ``file:line`` and ``file:row`` (from 1)
     text: str  # never empty and never only white space; may contain line ends
@@ -54,10 +53,10 @@ class Reading:
 
 
 def too_long(place: str) -> CorpusError:
-    """The error for a line or value above `LONGEST`."""
+    """The error for a line or value above `LONGEST_LINE`."""
     return CorpusError(
-        f"{place}: expected at most {LONGEST >> 20} Mi characters in one line or text, got more. Put each document on "
-        "a line of its own, or break long lines at spaces: fold -s -w 100000 FILE > NEW"
+        f"{place}: expected at most {LONGEST_LINE >> 20} Mi characters in one line or text, got more. Put each "
+        "document on a line of its own, or break long lines at spaces: fold -s -w 100000 FILE > NEW"
     )
 
 
@@ -65,22 +64,3 @@ def missing_column(place: str, field: str, present: list[str]) -> CorpusError:
     """The error for a table without the column that was asked for."""
     columns = ", ".join(present) if present else "none"
     return CorpusError(f"{place}: expected a column {field!r}, got these: {columns}. Name the right one: SOURCE#COLUMN")
-
-
-def in_valid(document_id: str, share: float = 0.01, seed: int = 0) -> bool:
-    """Whether a document belongs to the validation part of a corpus.
-
-    That depends on its id and the seed alone, so it is the same on every machine, and stays the same when documents are
-    added. With one seed, the validation part of a larger share contains that of a smaller one.
-
-    >>> in_valid("a.txt:1", share=0.0), in_valid("a.txt:1", share=1.0)
-    (False, True)
-
-    Raises:
-        ValueError: ``share``, the expected share of the validation part, is outside 0 to 1.
-    """
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"share: expected a number from 0 to 1, got {share}")
-    keyed = f"{seed}\0{document_id}".encode("utf-8", "surrogatepass")
-    draw = int.from_bytes(hashlib.blake2b(keyed, digest_size=8).digest(), "big")
-    return draw < share * 2**64

@@ -1,7 +1,7 @@
-"""The local files of a corpus: which they are, their decompressed bytes, and that they stay the same.
+"""The local files of a corpus: finding them, decompressing them, and noticing when they change.
 
-An artifact records the hash of its corpus. It is the hash of the bytes that were counted, taken while they are read.
-Every later look at the same path has to find the same file.
+An artifact records the hash of its corpus, which is taken while the text is read, so it is the hash of what was
+counted. A file that changes between two reads is an error.
 """
 
 import gzip
@@ -20,11 +20,11 @@ from spectool import CorpusError
 from spectool.corpora.documents import Reading
 
 COMPRESSIONS = (".gz", ".zst", ".xz")
-"""Suffixes that are taken off before a file's format is looked up."""
+"""Suffixes of compressed files, before which stands that of the format."""
 
 FORMATS: dict[str, Literal["text", "jsonl", "parquet"]]
 FORMATS = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-"""Suffixes that say what is in a file; any other one is plain text when the file is named itself."""
+"""Formats by suffix. A file with another suffix is plain text if it is named, and is skipped in a folder."""
 
 _NOT_READ = {
     ".json": "turn it into one object a line: jq -c '.[]' {path} > {stem}.jsonl",
@@ -41,8 +41,8 @@ _COMPRESSED_CHUNK_BYTES = 1 << 16
 class InputFile:
     """One local file of a corpus."""
 
-    path: Path  # where it is, as the user named it; used in errors
-    name: str  # its name in document ids and manifests: no folder above the one that was opened
+    path: Path  # as the user named it
+    name: str  # in document ids and manifests: relative to the folder that was opened
     format: Literal["text", "jsonl", "parquet"]
     compression: str  # one of `COMPRESSIONS`, or ``""``
     size: int  # bytes on disk when the corpus was opened
@@ -57,10 +57,7 @@ class InputDescription(NamedTuple):
 
 
 def input_files(path: Path) -> list[InputFile]:
-    """The files that an existing path stands for: itself, or those of a folder, sorted by name.
-
-    In a folder, files with a known suffix count, at any depth; hidden files and folders do not.
-    """
+    """The file at a path, or all files below a folder that have a known suffix and are not hidden, sorted by name."""
     if path.is_fifo() or path.is_char_device():
         raise CorpusError(
             f"{path}: expected a file, got a pipe or device, which cannot be read twice. Save it to a file"
@@ -77,7 +74,7 @@ def input_files(path: Path) -> list[InputFile]:
 
 
 def visible_files(folder: Path) -> list[tuple[Path, str]]:
-    """All files below ``folder``, except in hidden folders and hidden ones, with their names in it, sorted by these."""
+    """All files below ``folder`` that are not hidden, with their names relative to it, sorted by name."""
     found = ((inner, inner.relative_to(folder)) for inner in folder.rglob("*") if inner.is_file())
     visible = ((inner, name.as_posix()) for inner, name in found if not any(part[0] == "." for part in name.parts))
     return sorted(visible, key=lambda each: each[1])
@@ -98,6 +95,8 @@ def _input_file(path: Path, name: str) -> InputFile:
     if suffix in _NOT_READ:
         step = _NOT_READ[suffix].format(path=path, stem=path.stem)
         raise CorpusError(f"{path}: expected plain text or {', '.join(FORMATS)}, got a {suffix} file; {step}")
+    if compression and suffix == ".parquet":
+        raise CorpusError(f"{path}: expected a .parquet file, got a compressed one. Decompress it")
     return InputFile(path, name, FORMATS.get(suffix, "text"), compression, path.stat().st_size)
 
 
@@ -118,11 +117,11 @@ def _require_unchanged(path: Path, found: os.stat_result, reading: Reading) -> N
     if reading.versions.setdefault(path, version) != version:
         raise CorpusError(
             f"{path}: expected a file that stays as it is while it is read, got one that was replaced or written to "
-            "in the meantime. Nothing was written. Give the same command again when the file is complete"
+            "in the meantime. Nothing was written. Run the same command again when the file is complete"
         )
 
 
-def describe(path: Path, name: str, reading: Reading) -> InputDescription:
+def describe_file(path: Path, name: str, reading: Reading) -> InputDescription:
     """Name, size and SHA-256 of a file: of the bytes that were read from it, or of all of it, read as a stream."""
     if path not in reading.hashes:
         with opened(path, reading) as stream:

@@ -15,7 +15,6 @@ _SOURCE = re.compile(
     r"(?P<name>[^#\[\]]+?)(?::(?P<config>[^#:/\[\]]+))?(?:\[(?P<split>[^\[\]]+)\])?(?:#(?P<field>[^#\[\]]+))?"
 )
 _ROWS_AT_ONCE = 256
-_PATIENCE = 3.0  # seconds for the hub's first answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +26,6 @@ class HubSource:
     split: str  # split; ``train`` when none is given
     field: str | None  # column with the text, or None
     folder: Path | None  # the local folder, or None for the hub
-
-    def files(self) -> list[tuple[Path, str]]:
-        """The files of a local folder, with their names in it."""
-        return [] if self.folder is None else visible_files(self.folder)
 
 
 def parse_hub_source(source: str) -> HubSource:
@@ -54,11 +49,11 @@ def parse_hub_source(source: str) -> HubSource:
 def read_hub(source: HubSource, reading: Reading) -> Iterator[Document]:
     """Yield the documents of a data set's split.
 
-    `datasets` opens local files by itself, so these are compared before and after.
+    `datasets` opens local files itself, so spectool compares them before and after.
     """
-    name = source.folder.name if source.folder else source.name  # in ids: no folder above the data set's own
+    name = source.folder.name if source.folder else source.name  # in document ids
     rows = enumerate(_rows(source, reading.field), 1)
-    files = source.files()
+    files = [] if source.folder is None else visible_files(source.folder)
     for read in (documents(rows, name, f"hf:{source.name}, row ", reading), ()):
         for path, _ in files:
             with opened(path, reading):
@@ -71,8 +66,6 @@ def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:
 
     # `datasets` and what it rests on (HTTP clients, pyarrow, file systems) share no base class.
     try:
-        if source.folder is None and not datasets.config.HF_HUB_OFFLINE:
-            _require_answer(source.name)
         path = str(source.folder or source.name)
         data = datasets.load_dataset(path, source.config, split=source.split, streaming=True)
         columns = data.column_names
@@ -90,24 +83,6 @@ def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:
         raise _failure(source, error) from error
 
 
-def _require_answer(name: str) -> None:
-    """Ask the hub once, because `datasets` repeats what fails for half a minute before it says that nobody answers.
-
-    Raises:
-        ConnectionError: No answer within `_PATIENCE`. Any answer will do; what it says is left to `datasets`.
-    """
-    from huggingface_hub import HfApi, constants
-    from huggingface_hub.errors import HfHubHTTPError
-
-    try:
-        HfApi().dataset_info(name, timeout=_PATIENCE)
-    except HfHubHTTPError:
-        return
-    except Exception as error:  # the clients of different versions of the hub share no class
-        reason = str(error) or type(error).__name__
-        raise ConnectionError(f"{constants.ENDPOINT} cannot be reached: {reason}") from error
-
-
 def _failure(source: HubSource, error: Exception) -> CorpusError:
     reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
     said = f"{type(error).__name__} {error}".lower()
@@ -121,8 +96,6 @@ def _failure(source: HubSource, error: Exception) -> CorpusError:
             f"Check the network, or fetch it elsewhere and read the copy: "
             f"hf download --repo-type dataset {source.name} --local-dir DIR, then hf:DIR"
         )
-    elif "datasetnotfound" in said:
-        step = f"Check the name at {page}, or log in if it is private"
     else:
-        step = f"Check configuration and split at {page}"
+        step = f"Check name, configuration and split at {page}, or log in if it is private"
     return CorpusError(f"hf:{source.name}: the data set cannot be read ({reason}). {step}")

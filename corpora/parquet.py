@@ -5,16 +5,13 @@ Parquet corpus should come from someone you trust. Text and JSON lines take no m
 """
 
 import hashlib
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import Any
 
 from spectool import CorpusError
-from spectool.corpora.documents import ReadCounts, Reading, missing_column
+from spectool.corpora.documents import Reading, missing_column
 from spectool.corpora.encodings import not_utf8
-from spectool.corpora.files import InputFile, byte_chunks, opened
+from spectool.corpora.files import InputFile, opened
 
 _ROWS_AT_ONCE = 1024
 _BATCH_BYTES = 4 * 2**20
@@ -27,7 +24,8 @@ def parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict[
     from pyarrow import parquet
 
     path, field, counts = str(file.path), reading.field, reading.counts
-    with _seekable(file, reading) as stream:
+    with opened(file.path, reading) as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
         try:
             with parquet.ParquetFile(stream, buffer_size=_BUFFER) as table:
                 columns = _columns(path, field, table.schema_arrow)
@@ -48,20 +46,6 @@ def parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict[
             raise CorpusError(
                 f"{path}: expected a whole Parquet file, got one that cannot be read ({reason}). Fetch it again"
             ) from error
-
-
-@contextmanager
-def _seekable(file: InputFile, reading: Reading) -> Iterator[BinaryIO]:
-    """A file that has been hashed, or a decompressed copy: Parquet is read from its end, which a stream cannot do."""
-    if file.compression:
-        with tempfile.TemporaryFile() as copy:
-            for chunk in byte_chunks(file.path, file.compression, replace(reading, counts=ReadCounts())):
-                copy.write(chunk)
-            yield copy
-        return
-    with opened(file.path, reading) as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        yield stream
     reading.hashes[file.path] = digest
 
 
@@ -95,7 +79,7 @@ def _text(value: Any, place: str, reading: Reading) -> str | None:
         text: str | None = value.as_py()
         return text
     except UnicodeDecodeError as error:
-        if refused := not_utf8(place, error, error.start, reading.repair, after_utf8=False):
+        if refused := not_utf8(place, error, error.start, reading.repair, after_letters=False):
             raise refused from error
         raw: bytes = error.object
     kept = raw.decode(errors="ignore")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from spectool import CorpusError
-from spectool.corpora.documents import LONGEST, Document, Reading, missing_column, too_long
+from spectool.corpora.documents import LONGEST_LINE, Document, Reading, missing_column, too_long
 from spectool.corpora.encodings import text_blocks
 from spectool.corpora.files import InputFile, byte_chunks
 from spectool.corpora.words import combining_marks
@@ -31,13 +31,13 @@ def is_clean(text: str) -> bool:
 def clean(text: str, place: str, reading: Reading) -> str:
     """The same text in NFC, with LF as line end and without control characters.
 
-    Characters that break a line (lone carriage return, vertical tab, form feed, next line) become LF, so that no two
-    words grow together. The other control characters go. Both are counted as ``control_characters``.
+    Characters that break a line (lone carriage return, vertical tab, form feed, next line) become LF, so that words do
+    not run together. Other control characters are removed. Both are counted as ``control_characters``.
 
     Args:
         text: Decoded text, perhaps with lone surrogates from JSON escapes.
         place: File and line, for the error.
-        reading: Whether to drop lone surrogates, instead of raising; its counts grow by what was done.
+        reading: Whether to drop lone surrogates, instead of raising; its counts are updated.
     """
     if is_clean(text):
         return text
@@ -87,12 +87,12 @@ def read_file(file: InputFile, reading: Reading) -> Iterator[Document]:
 def documents(
     rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, place: str, reading: Reading
 ) -> Iterator[Document]:
-    """Yield the documents in rows of a table; those without a text are counted.
+    """Yield the documents in rows of a table, and count rows without a text.
 
     Args:
         rows: Number and values by column.
-        name: Stands before the number in the id of a row that has no string or integer ``id`` of its own.
-        place: Stands before the number in errors: file and ``:`` or ``, row ``.
+        name: Comes before the number in the id of a row that has no string or integer ``id`` of its own.
+        place: Comes before the number in errors: file and ``:`` or ``, row ``.
         reading: Column, repairs, counts.
     """
     field = reading.field
@@ -105,7 +105,7 @@ def documents(
                 f"{place}{number}: expected text in column {field!r}, got {type(text).__name__}. Name another column: "
                 "SOURCE#COLUMN"
             )
-        if text is not None and len(text) > LONGEST:
+        if text is not None and len(text) > LONGEST_LINE:
             raise too_long(f"{place}{number}")
         text = clean(text or "", f"{place}{number}", reading)
         if text and not text.isspace():

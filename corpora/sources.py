@@ -9,7 +9,7 @@ from pathlib import Path
 from spectool import CorpusError, require_extra
 from spectool.corpora.documents import Document, OnError, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
-from spectool.corpora.files import InputDescription, InputFile, describe, input_files
+from spectool.corpora.files import InputDescription, InputFile, describe_file, input_files, visible_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.readers import read_file
 from spectool.corpora.samples import PRESETS, sample_names, sample_path
@@ -18,14 +18,11 @@ from spectool.corpora.samples import PRESETS, sample_names, sample_path
 class Corpus:
     """The documents of one source; every iteration reads it from the start.
 
-    A corpus stands for its files as they are when they are first read or described. When one of them changes after
-    that, reading or describing the corpus raises `CorpusError`.
+    If a file changes after it was first read or described, reading or describing the corpus raises `CorpusError`.
 
     Attributes:
-        spec: The source as the user named it.
-        encoding: The encoding that its files were said to have, or None for UTF-8.
-        counts: ReadCounts of the latest iteration, also while it runs.
-        total_bytes: Bytes on disk of all its files, for progress bars; None where `datasets` reads.
+        counts: Those of the latest iteration, also while it runs.
+        total_bytes: Bytes on disk of all its files, for progress bars; None if `datasets` reads them.
     """
 
     def __init__(
@@ -52,7 +49,7 @@ class Corpus:
             counts.characters += len(document.text)
             yield document
         if not counts.documents:
-            raise CorpusError(f"{self.spec}: expected text, got not one document. Name a source with text in it")
+            raise CorpusError(f"{self.spec}: expected text, got no documents. Name a source with text in it")
 
     def __repr__(self) -> str:
         return f"Corpus({self.spec!r})"
@@ -65,9 +62,9 @@ class Corpus:
     def describe_inputs(self) -> list[InputDescription]:
         """Name, size and SHA-256 of every local file, in reading order; empty for the hub.
 
-        For files that were read to their end it is the hash of what was read. Others are read for it, as streams.
+        The hash of a file that was read to its end is the hash of what was read. Other files are read for it.
         """
-        return [describe(path, name, self._reading) for path, name in self._inputs]
+        return [describe_file(path, name, self._reading) for path, name in self._inputs]
 
 
 def open_corpus(
@@ -76,22 +73,19 @@ def open_corpus(
     """Open a text source.
 
     Args:
-        spec: A file (plain text, ``.jsonl``, ``.ndjson``, ``.parquet``, each perhaps with ``.gz``, ``.zst`` or ``.xz``)
-            or a folder of such files. Else ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``, ``sample:NAME``, or the name
-            of a preset. ``#COLUMN`` after any of them names the column with the text.
+        spec: A file (plain text, ``.jsonl`` or ``.ndjson``, perhaps compressed as ``.gz``, ``.zst`` or ``.xz``; or
+            ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``, ``sample:NAME``, or
+            the name of a preset. ``#COLUMN`` after any of them names the column with the text.
         on_error: ``stop`` raises at bytes that are not text; ``repair`` drops and counts them, and
             counts empty files in a folder. A broken archive and text in another encoding always raise, because too much
             would be missing.
-        text_field: Column where ``spec`` names none; ``text`` if None. Plain text has no columns.
-        encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``; UTF-8 if None,
-            and UTF-16 or UTF-32 where a byte order mark says so. Parquet is UTF-8 by its definition.
-
-    Returns:
-        A corpus. Files are found now and read on iteration.
+        text_field: Column if ``spec`` names none; ``text`` by default. Plain text has no columns.
+        encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``. By default it is
+            UTF-8, or what a byte order mark says.
 
     Raises:
-        CorpusError: Nothing of that name, or a source that cannot be a corpus. Iterating raises it for anything in the
-            files that is not what it should be.
+        CorpusError: There is nothing of that name, or it cannot be a corpus. The files themselves are read, and may
+            raise it, on iteration.
     """
     if on_error not in ("stop", "repair"):
         raise ValueError(f"on_error: expected 'stop' or 'repair', got {on_error!r}")
@@ -107,13 +101,12 @@ def open_corpus(
         exists = path.exists()
     except OSError as error:
         raise CorpusError(f"{spec}: cannot be read ({error.strerror}). Check name and permissions") from error
-    if exists and not spec.startswith("preset:"):
+    if exists:
         return _open_path(spec, path, field, reading)
-    name, _, column = spec.removeprefix("preset:").partition("#")
-    if name not in PRESETS:
+    if str(path) not in PRESETS:
         raise _not_found(spec, path)
-    source = parse_hub_source(PRESETS[name].source)
-    return _open_hub(spec, replace(source, field=column or source.field), reading)
+    source = parse_hub_source(PRESETS[str(path)])
+    return _open_hub(spec, replace(source, field=field or source.field), reading)
 
 
 def _split_field(spec: str) -> tuple[Path, str | None]:
@@ -159,19 +152,12 @@ def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
             "files without hf:"
         )
     reading = replace(reading, field=source.field or reading.field)
-    return Corpus(spec, partial(read_hub, source), reading, source.files())
+    return Corpus(spec, partial(read_hub, source), reading, visible_files(source.folder) if source.folder else ())
 
 
 def _not_found(spec: str, path: Path) -> CorpusError:
     known = [*PRESETS, *(f"sample:{name}" for name in sample_names())]
-    if spec.startswith("preset:"):
-        expected, near = "a preset", difflib.get_close_matches(spec.removeprefix("preset:"), PRESETS)
-    elif path.parent.is_dir():
-        expected = "a file, a folder or a preset"
-        names = {name: name for name in known} | {inner.name: str(inner) for inner in path.parent.glob("*")}
-        near = [names[name] for name in difflib.get_close_matches(path.name, names)]
-    else:
-        expected = f"a file or a folder, and there is no folder {path.parent}"
-        near = difflib.get_close_matches(path.name, known)
+    names = {name: name for name in known} | {inner.name: str(inner) for inner in path.parent.glob("*")}
+    near = [names[name] for name in difflib.get_close_matches(path.name, names)]
     step = f"Did you mean {' or '.join(near)}?" if near else f"By name there are: {', '.join(known)}"
-    return CorpusError(f"{spec}: expected {expected}, got a name that is none. {step}")
+    return CorpusError(f"{spec}: expected a file, a folder or a preset, found nothing of that name. {step}")

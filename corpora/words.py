@@ -1,8 +1,7 @@
-r"""Words of a text, and the runs of words between which an n-gram may reach.
+r"""The runs of words of a text, beyond which no n-gram reaches.
 
 A word is letters, combining marks and digits, with apostrophes (' ’ ʼ) and hyphens
-(- ‐ ‑) inside: комп'ютер, за́мок, будь-який, 3-го. In languages with elision the apostrophe
-ends the word before it: l' + uomo.
+(- ‐ ‑) inside: комп'ютер, за́мок, будь-який, 3-го.
 
 Shape of the pattern, where A is an atom::
 
@@ -19,42 +18,23 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import chain, groupby
 
-ELISION_LANGUAGES = frozenset({"ca", "fr", "it"})
-"""ISO 639 codes of the languages where an apostrophe ends a word."""
-
-_APOSTROPHES = "'\u2019\u02bc"
-_HYPHENS = "\\-\u2010\u2011"
+_JOINTS = "'\u2019\u02bc\\-\u2010\u2011"
 # A letter by its category, and here a joint by its use.
 _LETTER_JOINT = "\u02bc"
 _LETTER = f"[^\\W_{_LETTER_JOINT}]"
 _CLOSING = frozenset(".,;:!?)»”…")
 
 
-def words(text: str, language: str | None = None) -> list[str]:
-    """The words of ``text`` in their order, each a piece of it.
+def word_runs(text: str) -> Iterator[list[str]]:
+    """Yield the longest runs of words with exactly one plain space between each two, which hold all words in order.
 
-    >>> words("«П’ять» слів, 'слово'!")
-    ['П’ять', 'слів', 'слово']
-    >>> words("l'uomo", language="it")
-    ["l'", 'uomo']
-
-    Args:
-        text: In NFC; other forms work, but the words are other strings then.
-        language: ISO 639 code, perhaps with a region; changes elision languages only.
-    """
-    return list(chain.from_iterable(word_runs(text, language)))
-
-
-def word_runs(text: str, language: str | None = None) -> Iterator[list[str]]:
-    """Yield the longest runs of words with exactly one plain space between each two.
-
-    The runs hold the words of `words`, all of them and in their order. Joined by a space, a run
-    is a piece of ``text``: no n-gram inside it crosses punctuation, a line end or an elision.
+    Joined by a space, a run is a piece of ``text``, so no n-gram inside it crosses punctuation or a line end. Text that
+    is not in NFC gives other words.
 
     >>> list(word_runs("Ой, у лузі червона калина"))
     [['Ой'], ['у', 'лузі', 'червона', 'калина']]
     """
-    word = _word(_elides(language))
+    word = _word()
     by_pattern = _LETTER_JOINT in text
     run: list[str] = []
     for piece in text.split(" "):
@@ -80,17 +60,11 @@ def word_runs(text: str, language: str | None = None) -> Iterator[list[str]]:
         yield run
 
 
-def _elides(language: str | None) -> bool:
-    return language is not None and re.split("[-_]", language.lower())[0] in ELISION_LANGUAGES
-
-
 @cache
-def _word(elides: bool) -> re.Pattern[str]:
+def _word() -> re.Pattern[str]:
     """The pattern of one word."""
     atom = f"{_LETTER}+(?:[{combining_marks()}]+{_LETTER}*)*"
-    if elides:
-        return re.compile(f"{atom}(?:[{_HYPHENS}]{atom})*(?:[{_APOSTROPHES}](?={_LETTER}))?")
-    return re.compile(f"{atom}(?:[{_APOSTROPHES}{_HYPHENS}]{atom})*")
+    return re.compile(f"{atom}(?:[{_JOINTS}]{atom})*")
 
 
 @cache

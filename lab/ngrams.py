@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,12 @@ from spectool.commands.options import draft_option, json_option, text_options
 from spectool.lab.options import count_option
 from spectool.runtime.translation.factory import STRATEGIES
 
-_RATIOS = ("tokens_per_pass", "acceptance", "without_proposal", "string_free")
+if TYPE_CHECKING:
+    from spectool.artifacts.alignment import Alignment
+    from spectool.runtime.translation.protocol import Translator
+    from spectool.tokenization.tokenizer import Tokenizer
+
+_RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 
 
 @click.command()
@@ -80,7 +85,7 @@ def ngrams(
     from spectool.build.corpus_reading import encoded
     from spectool.corpora import open_corpus
     from spectool.lab.ngram_model import NgramModel, NgramSource
-    from spectool.measure.emulate import anchored_steps, compare_strategies, encode_text
+    from spectool.measure.emulate import compare_strategies, encode_text
     from spectool.runtime.translation.factory import make_translator
     from spectool.tokenization.opening import open_tokenizer
 
@@ -110,9 +115,7 @@ def ngrams(
             "tokens": run.statistics.tokens,
             "tokens_per_pass": round(run.statistics.tokens_per_pass, 4),
             "acceptance": round(run.statistics.acceptance_rate, 4),
-            "without_proposal": round(run.counts.without_proposal, 4),
-            "string_free": round(run.counts.string_free, 4),
-            "us_per_cycle": round(run.counts.microseconds_per_cycle, 1),
+            "without_proposal": round(1 - run.statistics.coverage, 4),
         }
         for run in runs
     ]
@@ -127,3 +130,15 @@ def ngrams(
     if not as_json:
         lines = [[f"{value:.3f}" if name in _RATIOS else str(value) for name, value in row.items()] for row in rows]
         click.echo("\n" + table([name.replace("_", " ") for name in rows[0]], lines))
+
+
+def anchored_steps(alignment: "Alignment", draft: "Tokenizer", target: "Tokenizer") -> dict[str, "Translator"]:
+    """The anchored strategy built up in steps, each added to the ones before (docs/design.md: translation)."""
+    from spectool.runtime.translation.anchored import AnchoredTranslator
+
+    return {
+        "forward only": AnchoredTranslator(alignment, draft, target, resync=False, heal=False, head=False),
+        "+ resync": AnchoredTranslator(alignment, draft, target, heal=False, head=False),
+        "+ healing": AnchoredTranslator(alignment, draft, target, head=False),
+        "+ head absorption": AnchoredTranslator(alignment, draft, target),
+    }

@@ -1,4 +1,4 @@
-"""Is it worth it? Benchmarks, their pages, and replay without the target.
+"""Does drafting pay? Benchmarks, their pages, and replay without the target.
 
-In: text, models, drafters. Out: runs on disk, and pages that say what they mean.
+In: text, models, drafters. Out: runs on disk, and pages that explain them.
 """

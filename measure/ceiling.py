@@ -63,7 +63,7 @@ def measure_ceiling(
         alignment: Of the two tokenizers.
         draft: Tokenizer of the draft.
         target: Tokenizer of the target.
-        texts: Documents; read until the sample is full. Long ones are cut at white space.
+        texts: Documents; read until the sample has this many ``characters``. Long ones are cut at white space.
         lengths: Draft tokens a cycle (k), each at least 1.
         characters: Size of the sample.
 

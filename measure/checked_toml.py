@@ -30,27 +30,8 @@ class TomlTable(BaseModel):
         return given
 
 
-def read_checked(path: Path, kind: type[Checked], what: str, hint: str) -> Checked:
-    """The contents of a file.
-
-    Args:
-        path: The file.
-        kind: A `TomlTable`, or any other type that pydantic checks.
-        what: What the file is, for messages: ``a grid``.
-        hint: How to correct an error, a sentence.
-
-    Raises:
-        SpectoolError: It cannot be read, or keys are wrong; the message names all of them.
-    """
-    return check_keys(read_toml(path, what, hint), kind, hint, f"{path}: ")
-
-
 def read_toml(path: Path, what: str, hint: str) -> dict[str, Any]:
-    """The keys of a file, not checked; arguments are those of `read_checked`.
-
-    Raises:
-        SpectoolError: It is not TOML.
-    """
+    """The keys of a file, not checked; errors say ``what`` the file is and end with a ``hint``, a sentence."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -58,10 +39,10 @@ def read_toml(path: Path, what: str, hint: str) -> dict[str, Any]:
 
 
 def check_keys(keys: Any, kind: type[Checked], hint: str, where: str = "") -> Checked:
-    """What ``kind`` makes of tables as TOML has them; ``where`` is what an error begins with.
+    """What ``kind``, a type that pydantic checks, makes of tables as TOML has them.
 
     Raises:
-        SpectoolError: Keys are wrong; the message names all of them.
+        SpectoolError: Keys are wrong; the message, which begins with ``where``, names all of them.
     """
     try:
         return TypeAdapter(kind).validate_python(keys)

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from spectool.artifacts.atomic import naming
 
 HTML, MARKDOWN = "report.html", "report.md"
-NONE = "—"
+NO_FIGURE = "—"
 _TEMPLATES = FileSystemLoader(Path(__file__).parent / "templates")
 _SPACE, _MARKED = re.compile(r"\s+"), re.compile(r"([\\`*\[\]<|])")
 
@@ -75,12 +75,12 @@ def save_page(files: Mapping[str, str], folder: Path) -> None:
 
 
 def cell(value: Any, spec: str = ".2f") -> str:
-    """A figure as text, or `NONE` if there is none.
+    """A figure as text, or `NO_FIGURE` if there is none.
 
     >>> cell(1.2345), cell(0.4157, ".0%"), cell(None), cell(float("nan"))
     ('1.23', '42%', '—', '—')
     """
-    return NONE if value is None or value != value else format(value, spec)
+    return NO_FIGURE if value is None or value != value else format(value, spec)
 
 
 def _environment(finalize: Callable[[Any], Any]) -> Environment:
@@ -97,7 +97,7 @@ def _environment(finalize: Callable[[Any], Any]) -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    return NONE if value is None or value != value else value
+    return NO_FIGURE if value is None or value != value else value
 
 
 def _markdown_text(value: Any) -> Markup:

@@ -1,14 +1,13 @@
-"""What a count is asked. Light, because the commands take their defaults from here."""
+"""Options of counting, in a module of their own because commands take their defaults from here when they start."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountOptions:
-    """Arguments of a count. Only orders, minimum count and language shape the result."""
+    """Arguments of a count. Only orders and minimum count shape the result."""
 
     orders: int | None = None  # longest n-gram; by default 3 words, or 8 tokens
     min_count: int = 2  # n-grams that occur less often are left out
-    language: str | None = None  # ISO 639 code of the text, for splitting words
     memory: int = 4 * 10**9  # bytes, all processes together
     workers: int | None = None  # processes; by default one for each core, as far as the memory goes

@@ -1,4 +1,4 @@
-"""How a count is cut: a limit of memory gives the size of the parts of the text, and of the buckets of n-grams."""
+"""How large the parts of the text and the buckets of n-grams may be, so that counting stays within its memory."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from spectool import SpectoolError
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 SAMPLE_EVERY = 1024
 """One key of this many in each part is in the sample by which buckets are cut."""
 
@@ -22,7 +22,7 @@ _WORTH_A_TASK = 2**20  # records; fewer are not spread over workers
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes of the pieces; the counts do not depend on them."""
+    """Sizes of parts and buckets. The counts do not depend on them."""
 
     workers: int  # tasks that run at the same time
     part_bytes: int  # text in a part, bytes of UTF-8; a document is never cut
@@ -63,9 +63,9 @@ def bucket_cuts(records: int, samples: Sequence[Sequence[int]], plan: Plan) -> l
     return [keys[k * len(keys) // buckets] for k in range(1, buckets)]
 
 
-def in_parts(items: Iterable[Item], size_of: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+def in_parts(items: Iterable[_Item], size_of: Callable[[_Item], int], most: int) -> Iterator[list[_Item]]:
     """Yield items in their order, in lists of at most ``most`` together by ``size_of``; a larger item is alone."""
-    part: list[Item] = []
+    part: list[_Item] = []
     filled = 0
     for item in items:
         if part and filled + size_of(item) > most:

@@ -1,6 +1,7 @@
 """Runs the tasks of a long stage in this process, or in several processes of this machine.
 
-A task is a pure function of a work directory (`artifacts.work`) and its arguments, so a lost process costs one task.
+A task is a pure function of a work directory (`artifacts.resumable`) and its arguments, so a lost process costs
+one task.
 """
 
 import os
@@ -18,7 +19,7 @@ from tqdm import tqdm
 
 from spectool.artifacts.resumable import Figures, finished, perform
 
-Task = tuple[str, Callable[..., Figures], tuple[Any, ...]]
+NamedTask = tuple[str, Callable[..., Figures], tuple[Any, ...]]
 """Name, function, arguments after the work directory."""
 
 
@@ -37,7 +38,7 @@ def executor_of(workers: int) -> Iterator[Executor | None]:
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, use one core, and end when the parent is gone, however it ended."""
+    """Leave Ctrl-C to the parent, use one core, and end when the parent has ended, even if it was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     parent = parent_process()
@@ -58,7 +59,7 @@ class Runner:
     executor: Executor | None  # from `executor_of`
     in_flight: int  # maximum number of tasks handed out and not finished, so that no corpus is read ahead of them
 
-    def results(self, tasks: Iterable[Task]) -> Iterator[tuple[str, Figures]]:
+    def results(self, tasks: Iterable[NamedTask]) -> Iterator[tuple[str, Figures]]:
         """Yield name and figures of every task as it ends; those of finished ones without running them."""
         running: dict[Future[Figures], str] = {}
         try:
@@ -78,7 +79,7 @@ class Runner:
             for future in running:
                 future.cancel()
 
-    def run(self, tasks: Sequence[Task], title: str | None = None) -> list[Figures]:
+    def run(self, tasks: Sequence[NamedTask], title: str | None = None) -> list[Figures]:
         """Run tasks, under a progress bar if there is a title; return their figures in the tasks' order."""
         results = {}
         with tqdm(total=len(tasks), desc=title, leave=False, disable=None if title else True) as bar:

@@ -1,8 +1,8 @@
 """The stage behind ``spectool count``: corpus in, exact counts of word n-grams or of token windows out.
 
 The text is cut into parts. Each becomes words or tokens, which are counted as n-grams of order 1. Then, order by order,
-the n-grams of every part are counted, and buckets of n-grams are merged over all parts. What each task does is in
-`symbols` and `ngrams`; here is their order, and what is removed when it is no longer needed.
+the n-grams of every part are counted, and buckets of n-grams are merged over all parts. The tasks themselves are in
+`symbols` and `ngrams`. This module runs them in order and removes files that are no longer needed.
 """
 
 import hashlib
@@ -22,21 +22,20 @@ from spectool.artifacts.counts import FORMAT, VERSION, write_level, write_vocabu
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.resumable import Figures, discard, read_json, save, working, write_json
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus
-from spectool.build.counting import ngrams as count_ngrams
-from spectool.build.counting import symbols as count_symbols
+from spectool.build.counting import ngrams, symbols
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.plan import Plan, bucket_cuts, in_parts, make_plan
-from spectool.build.counting.processes import Runner, Task, executor_of
+from spectool.build.counting.processes import NamedTask, Runner, executor_of
 from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
 WORD_ORDERS = 3
 WINDOW_ORDERS = 8
 _MOST_ROWS = 2**31 - 1
-_FEW_PARTS = 2  # are counted sooner than processes start
+_FEW_PARTS = 2  # take less time than starting processes
 
 
-def count(
+def count_text(
     corpus: Corpus,
     out: Path,
     options: CountOptions,
@@ -53,14 +52,11 @@ def count(
         corpus: The text.
         out: Directory of the artifact, replaced in one step when everything is counted. Until then the
             work is kept next to it, and the same call resumes after a kill.
-        options: See `CountOptions`.
+        options: Orders, minimum count and limits.
         tokenizer: Count windows of its tokens; None to count words.
         progress: Called at the start of each step with a short description.
         reader: Iterates over the corpus.
         plan: Sizes of the pieces; made from the options' memory and workers by default.
-
-    Returns:
-        The manifest of the finished artifact.
 
     Raises:
         CorpusError: The text cannot be read.
@@ -82,7 +78,6 @@ def count(
         # distinguishes what name and files do not: another column, or another reader
         "first_part": hashlib.sha256(b"\0".join(start[0])).hexdigest(),
         "arguments": arguments,
-        "language": options.language,
         "tokenizer": None if tokenizer is None else tokenizer.identity,
         "specials": None if tokenizer is None else sorted(tokenizer.specials),
         "pieces": asdict(plan),
@@ -95,8 +90,8 @@ def count(
             merged = _count_orders(runner, parts, tokenizer is None, orders, options, plan, progress)
         except BrokenProcessPool as error:
             raise SpectoolError(
-                "a worker was killed, perhaps for lack of memory. Give a lower --memory or fewer --workers; the same "
-                "command with the same limits goes on where this one ended"
+                "a worker was killed, perhaps because memory ran out. Give a lower --memory or fewer --workers; the "
+                "same command with the same limits goes on where this one ended"
             ) from error
         progress("writing")
         windows = np.sum([part["windows"] for part in parts], axis=0).tolist()
@@ -107,10 +102,9 @@ def count(
         with writing(out) as directory:
             for order, buckets in enumerate(merged, 1):
                 kept = [bucket["kept"] for bucket in buckets]
-                write_level(directory, order, count_ngrams.collect(work, order, kept))
+                write_level(directory, order, ngrams.collect(work, order, kept))
             if tokenizer is None:
-                write_vocabulary(directory, count_symbols.read_vocabulary(work))
-                inputs["language"] = options.language
+                write_vocabulary(directory, symbols.read_vocabulary(work))
             manifest = Manifest(
                 format=FORMAT,
                 version=VERSION,
@@ -139,16 +133,16 @@ def _encode(
     progress(f"splitting into {unit}")
     if read := read_json(work / "read.json"):
         return read["inputs"], read["parts"]
-    function: Callable[..., Figures] = count_symbols.encode_words
-    arguments: tuple[Any, ...] = orders, options.language
+    function: Callable[..., Figures] = symbols.encode_words
+    arguments: tuple[Any, ...] = (orders,)
     if tokenizer is not None:
-        function, arguments = count_symbols.encode_tokens, (orders, tokenizer.name)
+        function, arguments = symbols.encode_tokens, (orders, tokenizer.name)
         (work / "tokenizer.json").write_text(tokenizer.backend.to_str(), encoding="utf-8")
-        save(work, "token_symbols", count_symbols.token_symbols(tokenizer.size, tokenizer.specials))
+        save(work, "token_symbols", symbols.token_symbols(tokenizer.size, tokenizer.specials))
 
     with tqdm(total=corpus.total_bytes, desc="splitting", unit="B", unit_scale=True, disable=None) as bar:
 
-        def tasks() -> Iterator[Task]:
+        def tasks() -> Iterator[NamedTask]:
             for number, texts in enumerate(parts):
                 yield f"encode-{number}", function, (number, texts, *arguments)
                 bar.update(corpus.bytes_read - bar.n)
@@ -170,16 +164,15 @@ def _count_orders(
     progress: Progress,
 ) -> list[list[Figures]]:
     """Count one order after the other; return the figures of the buckets of each."""
-    number = count_symbols.number_words if words else count_symbols.number_tokens
+    number = symbols.number_words if words else symbols.number_tokens
     merged: list[list[Figures]] = []
     found = parts
     for order in range(1, orders + 1):
         progress(f"counting {order}-grams" if order > 1 else f"counting single {'words' if words else 'tokens'}")
         if order > 1:
             arguments = len(merged[-1]), order == orders
-            counting: list[Task] = [
-                (f"count-{order}-{part}", count_ngrams.count_part, (order, part, *arguments))
-                for part in range(len(parts))
+            counting: list[NamedTask] = [
+                (f"count-{order}-{part}", ngrams.count_part, (order, part, *arguments)) for part in range(len(parts))
             ]
             found = runner.run(counting, f"{order}-grams")
             discard(runner.work, *(f"n{order - 1}.{name}-*" for name in ("found", "places")))
@@ -195,8 +188,8 @@ def _merge(runner: Runner, order: int, found: list[Figures], min_count: int, pla
     """Merge what the parts have found of an order; return the figures of the buckets."""
     records = sum(figures["records"] for figures in found)
     cuts = bucket_cuts(records, [figures["sample"] for figures in found], plan)
-    merging: list[Task] = [
-        (f"merge-{order}-{k}", count_ngrams.merge_bucket, (order, k, low, high, len(found), min_count))
+    merging: list[NamedTask] = [
+        (f"merge-{order}-{k}", ngrams.merge_bucket, (order, k, low, high, len(found), min_count))
         for k, (low, high) in enumerate(pairwise([None, *cuts, None]))
     ]
     merged = runner.run(merging, f"merging {order}-grams")
@@ -212,8 +205,8 @@ def _merge(runner: Runner, order: int, found: list[Figures], min_count: int, pla
 def _figures(order: int, windows: int, min_count: int, merged: list[Figures]) -> dict[str, Any]:
     """What the manifest says of an order, from the figures of its buckets.
 
-    From order 2 on, an n-gram below the minimum may never have been looked at. So the number of these is known only
-    where all of them occur once; it is then that of all occurrences not of a kept n-gram. It is None elsewhere.
+    From order 2 on, an n-gram below the minimum may never have been counted. So the number of these is known only if
+    all of them occur once, when it is the number of occurrences that belong to no kept n-gram. Otherwise it is None.
     """
     distinct, kept, of_kept = (sum(figures[name] for figures in merged) for name in ("distinct", "kept", "occurrences"))
     times = np.sum([figures["counts_of_counts"] for figures in merged], axis=0).tolist()

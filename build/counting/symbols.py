@@ -45,10 +45,10 @@ BREAK = 0
 _BATCH_CHARACTERS = 1 << 18  # encoded at once: the tokenizer's own results take some 100 bytes a token
 
 
-def encode_words(work: Path, part: int, texts: Sequence[bytes], orders: int, language: str | None) -> Figures:
+def encode_words(work: Path, part: int, texts: Sequence[bytes], orders: int) -> Figures:
     """Split the documents of a part into words."""
     number: defaultdict[str, int] = defaultdict(count(1).__next__)
-    runs = (run for text in texts for run in word_runs(text.decode(), language))
+    runs = (run for text in texts for run in word_runs(text.decode()))
     seen = np.fromiter(chain.from_iterable([*map(number.__getitem__, run), BREAK] for run in runs), dtype=np.int32)
     uses = np.bincount(seen, minlength=len(number) + 1)[1:]
     keys = _word_keys(number)

@@ -16,7 +16,7 @@ from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entr
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.corpus_reading import Progress
 from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count
+from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, split_off
 from spectool.build.dictionary.options import BackoffOptions, Limits
@@ -63,10 +63,10 @@ def build_backoff(
         tokenizer: The target's.
         counts: Windows of its tokens, at least of order ``max_context + 1``.
         out: Directory of the artifact.
-        options: See `BackoffOptions`.
+        options: Sizes and smoothing.
         progress: Called at the start of each step with a short description.
         held_out: Texts that were not counted, by which the stated probabilities are corrected.
-        prepared: The result of `prepare_backoff`, to build several sizes from.
+        prepared: What `prepare_backoff` returned, to build several sizes from it.
 
     Raises:
         SpectoolError: The counts do not fit, or there is nothing to build from.
@@ -123,7 +123,7 @@ def count_and_build(
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         path = Path(scratch) / "windows.counts"
         counting = replace(counting, orders=options.max_context + 1)
-        count(corpus, path, counting, tokenizer, progress, partial(split_off, held_out=held_out))
+        count_text(corpus, path, counting, tokenizer, progress, partial(split_off, held_out=held_out))
         return build_backoff(tokenizer, Counts(path), out, options, progress, held_out)
 
 

@@ -5,7 +5,7 @@ know which tokens of the text are predicted from the true tokens before them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +80,7 @@ class HeldOutText:
         The probabilities are multiplied along a draft, after the ``calibration`` if there is one.
         """
         found = self.predicted(chosen)
-        stated = found.stated if calibration is None else calibration.of(found)
+        stated = found.stated if calibration is None else calibration(found.length, found.count, found.stated)
         # As stored in the artifact; a break is never right.
         stored = np.clip(np.rint(stated / PROBABILITY_STEP), 1, None) * PROBABILITY_STEP
         places = np.arange(len(self.symbols))
@@ -123,22 +123,13 @@ class Calibration:
         stated = np.bincount(group[predicted.proposed], predicted.stated[predicted.proposed], minlength=size)
         self._factors = ((right + _PRIOR) / (stated + _PRIOR)).reshape(longest + 1, _COUNTS)
 
-    def of(self, predicted: Predicted) -> NDArray[np.float64]:
-        """The corrected probabilities of the predictions for each token of a text, ``[tokens]``; at most 1."""
-        length = np.minimum(predicted.length, len(self._factors) - 1)
-        factor = np.where(predicted.length < len(self._factors), self._factors[length, _power(predicted.count)], 1.0)
-        return np.minimum(1.0, predicted.stated * factor)
-
     def __call__(
-        self, length: int, count: NDArray[np.int64], probability: NDArray[np.floating[Any]]
+        self, length: int | NDArray[np.int8], count: NDArray[np.int64], stated: NDArray[np.float32]
     ) -> NDArray[np.float64]:
-        """The corrected probabilities of entries with contexts of ``length`` tokens, ``[entries]``; at most 1.
-
-        ``count`` has the occurrences of each context, ``[entries]``.
-        """
-        if length >= len(self._factors):
-            return probability.astype(np.float64)
-        corrected: NDArray[np.float64] = np.minimum(1.0, probability * self._factors[length, _power(count)])
+        """The corrected probabilities of entries, at most 1, by the length and the occurrences of their contexts."""
+        row = np.minimum(length, len(self._factors) - 1)
+        factor = np.where(np.less(length, len(self._factors)), self._factors[row, _power(count)], 1.0)
+        corrected: NDArray[np.float64] = np.minimum(1.0, stated * factor)
         return corrected
 
 

@@ -1,4 +1,4 @@
-"""What the methods and merging are asked. Light, because the commands take their defaults from here."""
+"""Options of building and merging, in a module of their own because commands take their defaults from here."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ DictSpecReading = Literal["whole", "path"]
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a dictionary may become; of the entries, those with the highest expected gain are kept."""
+    """The maximum size of a dictionary; the entries with the highest expected gain are kept."""
 
     entries: int | None = None
     max_bytes: int | None = None  # of the data files
@@ -32,7 +32,7 @@ class DictSpecOptions:
     orders: str = "n123"  # longest n-gram: n1, n12 or n123
     entries: int = 200_000  # most frequent n-grams to take, of all orders together
     min_probability: float = 0.2
-    # What must reach it: a continuation as a whole, or the path of most probable tokens, cut where it falls below.
+    # what must reach it: a continuation as a whole, or the path of most probable tokens, cut where it falls below
     reading: DictSpecReading = "path"
     max_prefix: int = 8  # tokens of a context
     max_continuation: int = 8  # tokens

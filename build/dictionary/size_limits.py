@@ -19,15 +19,10 @@ def write_within(
 ) -> dict[str, Any] | None:
     """Write the data files of a dictionary with the best entries that the limits allow.
 
-    Args:
-        directory: Where the files are written, as for `write_dictionary`.
-        limits: What is allowed.
-        choose: Returns the best entries, at most as many as its argument. The last ones that it returned are written.
-        chained: As for `write_dictionary`.
-        progress: Called at the start of each step with a short description.
+    ``choose`` returns the best entries, at most as many as its argument. The last ones that it returned are written.
 
     Returns:
-        The statistics of `write_dictionary`; None where there is no entry, or no room for one.
+        The statistics of `write_dictionary`; None if there is no entry, or no room for one.
     """
     limit, asked = limits.max_bytes, limits.entries or _ANY_NUMBER
     most = asked if limit is None else min(asked, int(limit / _BYTES_PER_ENTRY))

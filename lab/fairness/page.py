@@ -33,7 +33,7 @@ from spectool.artifacts.manifest import Manifest, seal
 from spectool.lab.fairness.texts import TaskText
 from spectool.lab.fairness.verdict import PLAIN, Mean, speed_of, speeds
 from spectool.lab.plotting import drawn, literal, look_of
-from spectool.measure.page import NONE, cell, page_files
+from spectool.measure.page import NO_FIGURE, cell, page_files
 
 FORMAT, VERSION = "spectool-fairness", 1
 FIGURES = "fairness.json"
@@ -73,7 +73,7 @@ def _speeds(figures: Figures) -> pd.DataFrame:
     kinds |= dict.fromkeys(figures["dictionaries"], " (dictionary)")
     found = speeds(figures).items()
     return pd.DataFrame(
-        {task: {name + kind: str(at.get(name, NONE)) for name, kind in kinds.items()} for task, at in found}
+        {task: {name + kind: str(at.get(name, NO_FIGURE)) for name, kind in kinds.items()} for task, at in found}
     )
 
 
@@ -119,8 +119,8 @@ def _bounds(at: Figures) -> dict[str, str]:
         "target fitness": cell(1 - at["target_misfit"], ".1%"),
         "|alpha - (1 - r_q)| ≤ r_p": f"{abs(at['acceptance'] - fitness):.1%} ≤ {at['target_misfit']:.1%}",
         "speed-up": cell(at["speedup"]),
-        "at least, by KL": least.get("kl", NONE),
-        "by D": least.get("cross_entropy", NONE),
+        "at least, by KL": least.get("kl", NO_FIGURE),
+        "by D": least.get("cross_entropy", NO_FIGURE),
         "by fitness": least["fitness"],
     }
 

@@ -18,7 +18,7 @@ from spectool.lab.least_squares import student_interval
 from spectool.lab.paper_tables.tables import break_even_of, spell
 from spectool.lab.paper_tables.trials import Frame, TrialFrames
 from spectool.measure.intervals import Estimate, mean_interval
-from spectool.measure.page import NONE, cell
+from spectool.measure.page import NO_FIGURE, cell
 
 _ABSURD = 10.0  # an acceptance from here on is only said to be large
 
@@ -89,7 +89,7 @@ def cost_model(frames: TrialFrames) -> Frame | None:
             line = break_even_of(seen[seen.k == k])
             row[f"k = {k}: r + βk"] = _share(found.model.break_even(k))
             row[f"k = {k}: exact"] = _share(found.model.exact_break_even(k))
-            row[f"k = {k}: line"] = NONE if line is None else _share(line.alpha)
+            row[f"k = {k}: line"] = NO_FIGURE if line is None else _share(line.alpha)
         rows[f"{model}: {name}"] = row
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("drafter") if rows else None
 

@@ -15,7 +15,7 @@ from spectool.lab.cost_model import geometric_tokens
 from spectool.lab.least_squares import BreakEven, break_even
 from spectool.lab.paper_tables.trials import Frame, TrialFrames
 from spectool.measure.intervals import ENOUGH_PROMPTS, Estimate, geometric_mean, mean_interval, speedup_interval
-from spectool.measure.page import NONE, cell
+from spectool.measure.page import NO_FIGURE, cell
 
 _SHOWN = 8  # places of a draft
 _FIRST = 16  # tokens in the first range of positions; each further range is as long as all before it
@@ -37,14 +37,14 @@ def acceptance_by_kind(frames: TrialFrames) -> Frame:
 
     def mean(some: Frame) -> str:
         known = some.acceptance.dropna()
-        return spell(mean_interval(known), ".0%") if len(known) else NONE
+        return spell(mean_interval(known), ".0%") if len(known) else NO_FIGURE
 
     return _by_kind(frames, mean)
 
 
 def break_evens(frames: TrialFrames) -> Frame:
     """Tables 5 and 11: the acceptance from which drafting pays."""
-    return _by_kind(frames, lambda some: str(break_even_of(some) or NONE))
+    return _by_kind(frames, lambda some: str(break_even_of(some) or NO_FIGURE))
 
 
 def draft_length(frames: TrialFrames) -> Frame | None:
@@ -57,7 +57,7 @@ def draft_length(frames: TrialFrames) -> Frame | None:
         for k in lengths:
             here = some[some.k == k]
             cells[f"accepted, k = {k}"] = cell(_pooled(here), ".0%")
-            cells[f"speed-up, k = {k}"] = spell(speedup_interval(here.speedup)) if len(here) else NONE
+            cells[f"speed-up, k = {k}"] = spell(speedup_interval(here.speedup)) if len(here) else NO_FIGURE
         return cells | {"fastest k": f"{some.groupby('k').speedup.agg(geometric_mean).idxmax():.0f}"}
 
     return _rows(fixed, ["scope", "name"], row) if len(lengths) > 1 else None
@@ -68,7 +68,7 @@ def buckets(frames: TrialFrames) -> Frame:
 
     def row(some: Frame) -> dict[str, str]:
         found = some.speedup.groupby(bucket(some.acceptance), observed=False)
-        return {name: f"{geometric_mean(seen):.2f} ({len(seen)})" if len(seen) else NONE for name, seen in found}
+        return {name: f"{geometric_mean(seen):.2f} ({len(seen)})" if len(seen) else NO_FIGURE for name, seen in found}
 
     return _rows(frames.trials, ["scope", "label"], row)
 
@@ -200,7 +200,7 @@ def _by_kind(frames: TrialFrames, cell_of: Callable[[Frame], str]) -> Frame:
 
     def row(some: Frame) -> dict[str, str]:
         of_kinds = dict(list(some.groupby("kind")))
-        found = {kind: cell_of(of_kinds[kind]) if kind in of_kinds else NONE for kind in kinds if len(kinds) > 1}
+        found = {kind: cell_of(of_kinds[kind]) if kind in of_kinds else NO_FIGURE for kind in kinds if len(kinds) > 1}
         return found | {"all": cell_of(some)}
 
     return _rows(frames.trials, ["scope", "label"], row)

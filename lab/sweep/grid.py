@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
 from spectool.build.dictionary.options import DictSpecReading
-from spectool.measure.checked_toml import Several, TomlTable, read_checked
+from spectool.measure.checked_toml import Several, TomlTable, check_keys, read_toml
 
 Order = Literal["n1", "n12", "n123"]
 Value = TypeVar("Value")
@@ -28,7 +28,6 @@ class Language(TomlTable):
     replay: str
     build: str | None = None  # without it, only fertility is measured
     script: Literal["cyrillic", "latin"] | None = None  # of the lines to keep; None for all
-    split_as: str | None = None  # as --language of build-dict
 
 
 class DictSpecAxes(TomlTable):
@@ -83,7 +82,8 @@ def read_grid(path: Path) -> Grid:
     Raises:
         SpectoolError: The file cannot be read, or a key in it is wrong; names the key.
     """
-    return read_checked(path, Grid, "a grid", "`spectool lab sweep --help` shows one")
+    hint = "`spectool lab sweep --help` shows one"
+    return check_keys(read_toml(path, "a grid", hint), Grid, hint, f"{path}: ")
 
 
 def _combined(**axes: Iterable[Any]) -> Settings:

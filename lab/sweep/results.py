@@ -38,7 +38,7 @@ _MEASURED_ON = {
     "replay_bytes": pa.int64(),
     "replay_limit": pa.int64(),  # tokens asked for, 0 for all
     "script": pa.string(),  # of the lines that were kept
-    "split_as": pa.string(),  # language code for splitting words
+    "split_as": pa.string(),  # language code for splitting words, in runs of earlier versions
 }
 _RESULTS = {
     "build_words": pa.int64(),

@@ -31,10 +31,10 @@ from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.resumable import Figures, finished, work_path, working
 from spectool.build.corpus_reading import quiet
 from spectool.build.counting.options import CountOptions
-from spectool.build.counting.processes import Runner, Task, executor_of
-from spectool.build.counting.stage import count
+from spectool.build.counting.processes import NamedTask, Runner, executor_of
+from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
-from spectool.build.dictionary.dictspec_stage import ORDERS
+from spectool.build.dictionary.dictspec import ORDERS
 from spectool.build.dictionary.held_out import passes, split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.commands.console import progress
@@ -82,7 +82,7 @@ def run_sweep(grid: Grid, out: Path, workers: int = 1, **reads: Any) -> tuple[li
     saved = read_runs(path) if path.exists() else []
     done = {key(row) for row in saved}
     left = [group._replace(rows=[row for row in group.rows if key(row) not in done]) for group in groups]
-    tasks: list[Task] = [(_name(group), _measure, (group,)) for group in left if group.rows]
+    tasks: list[NamedTask] = [(_name(group), _measure, (group,)) for group in left if group.rows]
     with working(path, {"runs": SCHEMA.names}, what="sweep") as work:
         missing = [group for name, _, (group,) in tasks if finished(work, name) is None]
         for text in dict.fromkeys(group.text for group in missing):
@@ -198,7 +198,7 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
         options = CountOptions(orders=BackoffOptions().max_context + 1, workers=1)
         held_out: list[str] = []
         corpus = text.open(str(text.language.build))
-        count(corpus, counts, options, tokenizer, quiet, lambda source: split_off(text.read(source), held_out))
+        count_text(corpus, counts, options, tokenizer, quiet, lambda source: split_off(text.read(source), held_out))
         prepared = prepare_backoff(tokenizer, Counts(counts), BackoffOptions(), quiet, held_out)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):
             limits = BackoffOptions(max_bytes=max_bytes)

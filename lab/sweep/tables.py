@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from spectool.lab.sweep.results import SCHEMA, SweepRow
-from spectool.measure.page import NONE
+from spectool.measure.page import NO_FIGURE
 
 PAIR = ["language", "tokenizer"]
 
@@ -99,7 +99,7 @@ def texts(runs: pd.DataFrame) -> pd.DataFrame:
     table["replayed"] = _spelled(found["replay_corpus"], lambda path: Path(path).name)
     table["words replayed"] = _spelled(found["replay_words"], "{:,.0f}".format)
     table["paper: words built from / replayed"] = found.index.map(paper)
-    return table.fillna(NONE)
+    return table.fillna(NO_FIGURE)
 
 
 def fertility(runs: pd.DataFrame) -> pd.DataFrame:
@@ -120,7 +120,7 @@ def best(runs: pd.DataFrame) -> pd.DataFrame:
     table = found[PAIR].copy()
     for name, column, spell in (
         ("fertility", "fertility", "{:.2f}".format),
-        ("order", "order", lambda order: order or NONE),
+        ("order", "order", lambda order: order or NO_FIGURE),
         ("size", "size", number),
         ("p_min", "min_prob", "{:g}".format),
         ("entries", "entries", number),
@@ -132,7 +132,7 @@ def best(runs: pd.DataFrame) -> pd.DataFrame:
         table[name] = _spelled(found[column], spell)
     theirs = [paper_figures(row.tokenizer, "best").get(row.language, ()) for row in found.itertuples()]
     table["paper: speed-up, coverage, MAL, acceptance"] = [
-        ", ".join(map("{:.2f}".format, row)) or NONE for row in theirs
+        ", ".join(map("{:.2f}".format, row)) or NO_FIGURE for row in theirs
     ]
     return table.set_index(PAIR)
 
@@ -153,4 +153,4 @@ def sizes(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _spelled(figures: Any, spell: Callable[[Any], str]) -> Any:
     """A column or a table as text, with a dash where there is no figure."""
-    return figures.map(spell, na_action="ignore").astype(object).fillna(NONE)
+    return figures.map(spell, na_action="ignore").astype(object).fillna(NO_FIGURE)

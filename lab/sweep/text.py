@@ -10,8 +10,8 @@ from typing import Any
 from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
 from spectool.build.corpus_reading import quiet
-from spectool.build.counting.stage import count
-from spectool.build.dictionary.dictspec_stage import EVERYTHING, ORDERS, WordNgrams, open_counts
+from spectool.build.counting.stage import count_text
+from spectool.build.dictionary.dictspec import EVERYTHING, ORDERS, WordNgrams, open_counts
 from spectool.commands.console import say
 from spectool.corpora import Corpus, Document, OnError, open_corpus
 from spectool.lab.sweep.grid import Language
@@ -43,8 +43,8 @@ class SweptText:
         """Count the words of the text to build from, unless that was done before."""
         if self.order and self.language.build is not None and not self._counts.exists():
             say(f"counting the words of {self.language.build}")
-            options = replace(EVERYTHING, orders=ORDERS[self.order], language=self.language.split_as)
-            count(self.open(self.language.build), self._counts, options, None, quiet, self.read)
+            options = replace(EVERYTHING, orders=ORDERS[self.order])
+            count_text(self.open(self.language.build), self._counts, options, None, quiet, self.read)
 
     @property
     def words(self) -> WordNgrams:
@@ -75,7 +75,7 @@ class SweptText:
             "replay_corpus": language.replay,
             "replay_bytes": self.open(language.replay).total_bytes,
             "script": language.script,
-            "split_as": language.split_as,
+            "split_as": None,
         }
 
     @property

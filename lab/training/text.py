@@ -6,10 +6,11 @@ It is made once and kept in the work directory, so that a resumed training does 
     text.json      the held-out documents of each corpus, and what was read
 
 Several corpora share the stream by their weights, with their documents in random order. A corpus without held-out text
-of its own gives some of its documents (`corpora.split`), the same ones with every seed. Text that is held out of one
+of its own gives some of its documents (`in_valid`), the same ones with every seed. Text that is held out of one
 corpus is not trained on in any.
 """
 
+import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 from operator import itemgetter
@@ -23,7 +24,7 @@ from spectool import CorpusError, TokenizerError
 from spectool.artifacts import resumable as work_directory
 from spectool.artifacts.resumable import read_json, save, write_json
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
-from spectool.corpora import Corpus, in_valid
+from spectool.corpora import Corpus
 from spectool.lab.training.options import TrainOptions
 from spectool.tokenization import Tokenizer
 
@@ -96,6 +97,17 @@ def delimiters_of(tokenizer: Tokenizer, boundary: str | None = None) -> Delimite
     if not ends:
         raise TokenizerError(f"{tokenizer.name}: has no token for the ends of a text. Name one with --boundary TOKEN")
     return Delimiters(ends[0], ends[-1] if ends[-1] != ends[0] else None)
+
+
+def in_valid(document_id: str, share: float = _SHARE, seed: int = 0) -> bool:
+    """Whether a document belongs to the validation part of a corpus, an expected ``share`` of it.
+
+    That depends on its id and the seed alone, so it is the same on every machine, and stays the same when documents are
+    added. With one seed, the validation part of a larger share contains that of a smaller one.
+    """
+    keyed = f"{seed}\0{document_id}".encode("utf-8", "surrogatepass")
+    draw = int.from_bytes(hashlib.blake2b(keyed, digest_size=8).digest(), "big")
+    return draw < share * 2**64
 
 
 def split_corpus(corpus: Corpus, reader: Reader, wanted: int, most: float) -> tuple[list[str], list[str]]:

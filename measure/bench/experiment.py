@@ -1,7 +1,7 @@
 """An experiment: which prompts, models, drafters, draft lengths and temperatures a benchmark runs over.
 
 It is a TOML file, or the options of ``spectool bench``. docs/measuring.md shows a file with every key. Paths are
-relative to where the command is run, as in its options.
+relative to the folder in which the command is run, as those in options are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +14,7 @@ from spectool.artifacts.benchmark import MOST_DRAFT_TOKENS, MOST_TOKENS, PLAIN
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.artifacts.json_lines import LONGEST_TEXT
-from spectool.measure.checked_toml import (
-    Several,
-    TomlTable,
-    check_keys,
-    read_checked,
-    read_toml,
-)
+from spectool.measure.checked_toml import Several, TomlTable, check_keys, read_toml
 from spectool.runtime.translation.factory import STRATEGIES
 
 BUILT_IN = "built-in"
@@ -29,7 +23,6 @@ PROMPT_KINDS = ("encyclopaedic", "instruction", "composition", "question", "list
 CHATTED = ("instruction", "composition", "question")  # kinds that go through the chat template by default
 COUNT = 12  # prompts of a corpus by default
 _HINT = "docs/measuring.md shows an experiment"
-_PATHS = ("path", "draft_model", "alignment", "dictionary", "source")  # keys that name something on disk
 
 
 def _draft_length(given: Any) -> int | None:
@@ -62,8 +55,7 @@ class Prompts(TomlTable):
     # total number of prompts, spread evenly over kinds; by default all built-in ones, or `COUNT` of a corpus
     count: PositiveInt | None = None
     sample: PositiveInt | None = None  # total number of prompts, drawn at random by the experiment's seed instead
-    window: NonNegativeInt = 0  # tokens of a prompt from a corpus; 0 makes every document a prompt
-    stride: PositiveInt | None = None  # tokens from one window to the next; half a window by default
+    window: NonNegativeInt = 0  # tokens of a prompt from a corpus, one a document; 0 takes whole documents
     chat: bool | None = None  # whether to use the model's chat template; by default for the kinds in `CHATTED`
 
     @model_validator(mode="after")
@@ -74,12 +66,11 @@ class Prompts(TomlTable):
             _expect(not self.window, "window", "none, but for corpora", self.window)
         else:
             _expect(len(self.kinds) < 2, "kinds", "one name for all", ", ".join(self.kinds))
-        _expect(self.stride is None or self.stride <= self.window, "stride", "1 to the window", self.stride)
         return self
 
 
 class DrafterSpec(TomlTable):
-    """What drafts. Each strategy is measured by itself; a draft model with the target's tokenizer has none."""
+    """A drafter. Each strategy is measured separately; a draft model with the target's tokenizer has none."""
 
     name: _Name  # in the tables
     draft_model: str | None = None  # directory or hub id
@@ -148,7 +139,7 @@ def serves(spec: ModelSpec | DrafterSpec, language: str) -> bool:
 
 
 class Experiment(TomlTable):
-    """Everything that is measured."""
+    """What a benchmark measures."""
 
     models: Several[ModelSpec]
     prompts: Several[Prompts]
@@ -168,19 +159,9 @@ class Experiment(TomlTable):
         return self
 
 
-def read_keys(file: Path, paths: Path | None = None) -> dict[str, Any]:
-    """The keys of an experiment in a TOML file, not yet checked.
-
-    Args:
-        file: The experiment.
-        paths: TOML with lines ``"name in the experiment" = "path here"``, which replace paths.
-
-    Raises:
-        SpectoolError: A file cannot be read, or ``paths`` says something else.
-    """
-    replaced = {} if paths is None else read_checked(paths, dict[str, str], "paths", _HINT)
-    keys: dict[str, Any] = _with_paths(read_toml(file, "an experiment", _HINT), replaced)
-    return keys
+def read_keys(file: Path) -> dict[str, Any]:
+    """The keys of an experiment in a TOML file, not yet checked."""
+    return read_toml(file, "an experiment", _HINT)
 
 
 def make_experiment(keys: Mapping[str, Any], file: Path | None = None) -> Experiment:
@@ -190,17 +171,6 @@ def make_experiment(keys: Mapping[str, Any], file: Path | None = None) -> Experi
         SpectoolError: Keys are wrong; the message names all of them.
     """
     return check_keys(keys, Experiment, _HINT, "" if file is None else f"{file}: ")
-
-
-def _with_paths(part: Any, paths: Mapping[str, str]) -> Any:
-    if isinstance(part, list):
-        return [_with_paths(each, paths) for each in part]
-    if not isinstance(part, dict):
-        return part
-    return {
-        key: paths.get(value, value) if key in _PATHS and isinstance(value, str) else _with_paths(value, paths)
-        for key, value in part.items()
-    }
 
 
 def _expect_different(names: Sequence[str], where: str) -> None:

@@ -52,11 +52,8 @@ def contents(models: Iterable[str], artifacts: Iterable[Path]) -> dict[str, Any]
     """Hashes of what lies at these paths, and the versions of what reads it.
 
     Two builds of a dictionary, or two trainings of a model, may lie under one path, so a path alone does not say what
-    was measured. Artifacts count by the hashes in their manifests, weights by their sizes, beginnings and ends.
-
-    Args:
-        models: Directories or hub ids.
-        artifacts: Directories with a manifest.
+    was measured. Artifacts count by the hashes in their manifests, weights by their sizes, beginnings and ends. Models
+    may be hub ids.
     """
     return {
         **{f"model {path}": _files_hash(Path(path)) for path in models},

@@ -1,4 +1,4 @@
-"""Prompts: built-in sets that we wrote, documents of a corpus, or windows over them, in order or drawn at random."""
+"""Prompts: built-in sets that we wrote, or documents of a corpus or windows of these, in order or drawn at random."""
 
 import hashlib
 import heapq
@@ -32,12 +32,7 @@ class Prompt:
 
 
 def load_prompts(sources: Sequence[Prompts], tokenizer: Tokenizer, seed: int = 0) -> list[Prompt]:
-    """All prompts of some sources.
-
-    Args:
-        sources: Where they come from.
-        tokenizer: Windows are measured in its tokens.
-        seed: For prompts that are drawn at random.
+    """All prompts of some sources; windows are measured in tokens of ``tokenizer``.
 
     Raises:
         CorpusError: A source cannot be read, has no prompt, or fewer than are to be drawn.
@@ -74,15 +69,8 @@ def drawn_items(
     Every item gets a random number, and the items with the smallest numbers are kept. So only ``size`` items are held
     in memory, and ``fits`` is asked only about items whose number is small enough.
 
-    Args:
-        items: Read once.
-        size: Number of items to draw.
-        rng: Gives the numbers.
-        fits: Whether an item counts.
-        where: What an error begins with.
-
     Raises:
-        CorpusError: Fewer than ``size`` fit.
+        CorpusError: Fewer than ``size`` fit; the message begins with ``where``.
     """
     kept: list[tuple[float, int, _Item]] = []  # a heap, the largest random number first
     for place, item in enumerate(items):
@@ -113,7 +101,8 @@ def _of_corpus(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Ite
     if source.sample:
         texts = _drawn(texts, source, source.sample, tokenizer, rng)
     elif source.window:
-        texts = _windows(texts, source, tokenizer)
+        long_enough = (ids for ids in map(tokenizer.encode, texts) if len(ids) >= source.window)
+        texts = (_text(tokenizer, ids, 0, source.window) for ids in long_enough)
     for number, text in enumerate(islice(texts, source.sample or source.count or COUNT), 1):
         yield Prompt(f"{Path(source.source).name}-{number:03}", source.language, kind, text, bool(source.chat))
 
@@ -128,21 +117,6 @@ def _drawn(texts: Iterable[str], source: Prompts, size: int, tokenizer: Tokenize
     for text in drawn_items(texts, size, rng, fits, source.source):
         ids = tokenizer.encode(text) if window else ()
         yield _text(tokenizer, ids, rng.randrange(len(ids) - window + 1), window) if window else text
-
-
-def _windows(texts: Iterable[str], source: Prompts, tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield texts of ``window`` tokens each, ``stride`` from one to the next, within documents.
-
-    The first windows of all documents come before the second ones, because windows of one document overlap and are
-    alike.
-    """
-    stride = source.stride or -(-source.window // 2)
-    long_enough = (ids for ids in map(tokenizer.encode, texts) if len(ids) >= source.window)
-    documents = list(islice(long_enough, source.count or COUNT))
-    for first in range(0, max(map(len, documents), default=0), stride):
-        for ids in documents:
-            if first + source.window <= len(ids) and (text := _text(tokenizer, ids, first, source.window)):
-                yield text
 
 
 def _text(tokenizer: Tokenizer, ids: Sequence[int], first: int, window: int) -> str:

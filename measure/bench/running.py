@@ -78,16 +78,11 @@ class _Job(NamedTuple):
 def run_experiment(experiment: Experiment, out: Path, pause: float, say: Say, progress: StartProgress) -> Benchmark:
     """Measure what is missing of an experiment and write the run to ``out``.
 
-    Args:
-        experiment: What to measure.
-        out: Directory of the run.
-        pause: Seconds of rest before each prompt, so that a machine without a fan begins each equally cool.
-        say: Called with notes for the user.
-        progress: Called for each model.
+    Before each prompt the machine rests for ``pause`` seconds, so that one without a fan begins each equally cool.
+    ``say`` is called with notes for the user, and ``progress`` for each model.
 
     Raises:
         ArtifactError: Another run is there or under way, or an artifact is damaged or for another tokenizer.
-        CorpusError: A source of prompts cannot be read.
         RuntimeUnsupported: A model cannot be loaded, or cannot be drafted for.
     """
     out = out.resolve()

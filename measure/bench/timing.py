@@ -67,7 +67,7 @@ class Target:
     stop_tokens: frozenset[int]  # end an output
     tokens: int  # of an output, at most
     _warm: set[tuple[int, bool]] = field(default_factory=set)  # configurations that have run, and if they drew
-    # for configurations that choose their draft length, by temperature: they go on learning, as in a session
+    # of configurations that choose their draft length, by temperature: they keep learning, as in a session
     _controllers: dict[tuple[int, float], Controller] = field(default_factory=dict)
 
     def measure(

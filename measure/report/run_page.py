@@ -1,11 +1,11 @@
-"""The page of a run: the verdict first, then one table, two plots, and what the figures depend on."""
+"""The page of a run: the verdict first, then one table, a plot, and what the figures depend on."""
 
 from pathlib import Path
 
 from spectool import SpectoolError
 from spectool.measure.intervals import ENOUGH_PROMPTS, FEWEST, LEAST
-from spectool.measure.page import MARKDOWN, NONE, page_files, save_page
-from spectool.measure.report.plots import cycle_plot, speedup_plot
+from spectool.measure.page import MARKDOWN, NO_FIGURE, page_files, save_page
+from spectool.measure.report.plots import speedup_plot
 from spectool.measure.report.trials import Trials
 from spectool.measure.report.verdicts import summary_table, verdicts
 
@@ -36,7 +36,7 @@ def run_page(trials: Trials) -> dict[str, str]:
         verdicts=found,
         commands=[verdict.command(arguments) for verdict in found],
         table=summary_table(found),
-        plots={"speedups": speedup_plot(found), "cycles": cycle_plot(found)},
+        speedups=speedup_plot(found),
         arguments=arguments,
         statistics=statistics,
         temperatures=[f"{temperature:g}" for temperature in sorted({one.temperature for one in trials.results})],
@@ -69,5 +69,5 @@ def size(count: float | None) -> str:
     ('11.3 GB', '2.5 MB', '—')
     """
     if not count:
-        return NONE
+        return NO_FIGURE
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -7,14 +7,14 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from spectool.measure.intervals import ENOUGH_PROMPTS, LEVEL, Estimate, speedup_interval, too_short
-from spectool.measure.page import NONE, PageTable, cell
+from spectool.measure.page import NO_FIGURE, PageTable, cell
 from spectool.measure.report.trials import ConfigurationResult, Trials, part_named
 
 _NOTABLE = 500  # prompts: a difference that needs more of them to be seen is too small to matter
 
 
 class RunVerdict(NamedTuple):
-    """What a run says of a target, a language and a temperature, where all configurations decode the same prompts."""
+    """The verdict for one target, language and temperature, in which all configurations decode the same prompts."""
 
     scope: str  # the target, with language and temperature if the run has several
     fastest: ConfigurationResult  # the configuration with the largest speed-up
@@ -30,7 +30,7 @@ class RunVerdict(NamedTuple):
 
     @property
     def slower(self) -> int:
-        """Number of configurations that are slower, likewise."""
+        """Number of configurations that are slower, each by its own interval."""
         return sum(one.speedup.high is not None and one.speedup.high < 1 for one in self.results)
 
     @property
@@ -134,7 +134,7 @@ def summary_table(found: Sequence[RunVerdict]) -> PageTable:
             speedup, length = one.speedup, one.num_draft_tokens
             row = [verdict.scope] * several + [one.drafter] + [one.strategy or ""] * translated
             row += ["auto" if length is None else str(length)]
-            row += [NONE, ""] if speedup.low is None else [cell(speedup.value), speedup.ends]
+            row += [NO_FIGURE, ""] if speedup.low is None else [cell(speedup.value), speedup.ends]
             row += [cell(one.acceptance, ".0%"), cell(one.tokens_per_pass), cell(sum(one.cycle.values()))]
             rows.append([*row, str(speedup.n)])
     figures = ["speed-up", "95% interval", "acceptance", "tokens per pass", "plain steps per pass", "prompts"]

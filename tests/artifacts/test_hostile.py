@@ -10,7 +10,7 @@ import pytest
 from spectool.artifacts import Dictionary
 from spectool.artifacts.dictionary import START
 from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count
+from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
@@ -75,7 +75,7 @@ def example_counts(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     (folder / "text.txt").write_text(text, encoding="utf-8")
     tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json") if request.param == "windows" else None
     limits, corpus = CountOptions(orders=3, min_count=2), open_corpus(str(folder / "text.txt"))
-    count(corpus, folder / "x.counts", limits, tokenizer, lambda step: None)
+    count_text(corpus, folder / "x.counts", limits, tokenizer, lambda step: None)
     return folder / "x.counts"
 
 

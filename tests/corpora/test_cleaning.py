@@ -90,7 +90,7 @@ def test_invalid_bytes_are_dropped_and_counted() -> None:
 
 
 def test_a_line_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spectool.corpora.encodings.LONGEST", 30)
+    monkeypatch.setattr("spectool.corpora.encodings.LONGEST_LINE", 30)
     found, _ = blocks(b"a\n" + b"b" * 30 + b"\nc\n" + b"d" * 30)
     assert "\n".join(text for _, text in found) == "a\n" + "b" * 30 + "\nc\n" + "d" * 30
     for raw in (b"a\n" + b"b" * 31 + b"\nc", b"a\n" + b"b" * 31, b"a\n" + b"b" * 5000):

@@ -1,4 +1,4 @@
-"""Other encodings than UTF-8: read when they are named or marked, guessed in errors, and never dropped."""
+"""Other encodings than UTF-8: read when they are named or marked, shown in errors, and never dropped."""
 
 import codecs
 import json
@@ -8,7 +8,7 @@ import pytest
 
 from spectool import CorpusError
 from spectool.corpora import open_corpus
-from spectool.corpora.encodings import guess_encoding, known_encoding
+from spectool.corpora.encodings import known_encoding
 
 POLISH = "Książka, którą mam, jest żółta.\nWłaśnie ją czytałem: „Gęś”.\n"
 UKRAINIAN = "Моя книжка лежить на столі.\nЇї читає сестра з Києва.\n"
@@ -30,46 +30,30 @@ def texts(path: Path, **how: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("text", "encoding"), CODECS)
-def test_a_file_in_another_encoding_is_refused_with_a_guess_and_read_with_it(
+def test_a_file_in_another_encoding_is_refused_and_read_when_it_is_named(
     tmp_path: Path, text: str, encoding: str
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"plain\n" + text.encode(encoding))
-    with pytest.raises(CorpusError) as refused:
-        texts(path)
     first = next(place for place, char in enumerate(text) if not char.isascii())
-    assert f"a.txt:2: expected UTF-8, got the byte {text[first].encode(encoding).hex()}" in str(refused.value)
-    assert f"at byte {6 + first}." in str(refused.value)
-    assert f"Read it with --encoding {encoding}, or convert it: iconv -f {encoding.upper()} -t UTF-8" in str(
-        refused.value
-    )
-    assert "drop" not in str(refused.value)
+    for how in ({}, {"on_error": "repair"}):  # without its letters it would be another text
+        with pytest.raises(CorpusError) as refused:
+            texts(path, **how)
+        said = str(refused.value)
+        assert f"a.txt:2: expected UTF-8, got the byte {text[first].encode(encoding).hex()}" in said
+        assert f"at byte {6 + first}." in said and "--encoding" in said and "repair" not in said
+        shown = text.encode(encoding)[max(0, first - 10) : first + 10].decode(encoding).split("\n")[0]
+        assert encoding in ("iso-8859-5", "cp866", "cp1252") or (f"in {encoding} " in said and shown[-8:] in said)
     assert texts(path, encoding=encoding) == ["plain", *text.splitlines()]
-
-
-@pytest.mark.parametrize(("text", "encoding"), CODECS)
-def test_another_encoding_is_not_repaired_away(tmp_path: Path, text: str, encoding: str) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(text.encode(encoding))
-    with pytest.raises(CorpusError, match=rf"It looks like {encoding}"):
-        texts(path, on_error="repair")
-
-
-def test_what_looks_like_no_encoding_is_not_guessed(tmp_path: Path) -> None:
-    assert guess_encoding(bytes(range(128, 256)) * 3) is None
-    assert guess_encoding("ąę".encode("cp1250")) is None, "two letters are too few"
-    (tmp_path / "a.txt").write_bytes(bytes(range(128, 256)) + b"\n")
-    with pytest.raises(CorpusError, match=r"a\.txt:1: .*No encoding fits .*--encoding cp1250 or iso-8859-2 \(Polish"):
-        texts(tmp_path / "a.txt")
 
 
 def test_damaged_utf8_is_told_from_another_encoding(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(POLISH.encode() + b"z\xb9b\n" + POLISH.encode())
-    with pytest.raises(CorpusError, match=r"a\.txt:3: .* The text before it is UTF-8, .*--on-error repair"):
+    with pytest.raises(CorpusError, match=r"a\.txt:3: .* The text around it is UTF-8, .*--on-error repair"):
         texts(path)
     path.write_bytes(b"z\xb9b\n" + POLISH.encode())
-    with pytest.raises(CorpusError, match=r"a\.txt:1: .* The text after it is UTF-8, .*--on-error repair"):
+    with pytest.raises(CorpusError, match=r"a\.txt:1: .* The text around it is UTF-8, .*--on-error repair"):
         texts(path)
     assert texts(path, on_error="repair")[0] == "zb"
 
@@ -94,16 +78,13 @@ def test_utf16_without_a_mark_is_recognized_and_read_by_name(tmp_path: Path, tex
     for how in ({}, {"on_error": "repair"}):
         with pytest.raises(CorpusError, match=rf"looks like {codec} without a byte order mark.*--encoding {codec}"):
             texts(path, **how)
-    with pytest.raises(CorpusError, match=r"expected utf-16 with a byte order mark.*--encoding utf-16-le, or utf-16-"):
+    with pytest.raises(CorpusError, match=rf"expected utf-16, .* without a byte order mark.*--encoding {codec}"):
         texts(path, encoding="utf-16")
     assert texts(path, encoding=codec) == text.splitlines()
 
 
 def test_a_wrong_encoding_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    path.write_bytes(POLISH.encode("cp1250"))
-    with pytest.raises(CorpusError, match="expected utf-16 with a byte order mark"):
-        texts(path, encoding="utf-16")
     path.write_bytes("добре\nЃ".encode("cp1251"))  # 0x81 is no character of cp1250
     with pytest.raises(CorpusError, match=r"a\.txt:2: expected cp1250, got the byte 81 at byte 6, which .* not define"):
         texts(path, encoding="cp1250")
@@ -131,7 +112,7 @@ def test_encodings_by_name() -> None:
     assert (known_encoding("Windows-1251"), known_encoding("latin2")) == ("cp1251", "iso8859-2")
     with pytest.raises(CorpusError, match=r"kp1250: expected the name of a text encoding.*Did you mean cp1250\?"):
         open_corpus("sample:pl", encoding="kp1250")
-    for name in ("rot13", "base64", "idna", "punycode", "unicode_escape", "undefined", "x\0y", ""):
+    for name in ("rot13", "base64", "undefined", "x\0y", ""):
         with pytest.raises(CorpusError, match="expected the name of a text encoding"):
             known_encoding(name)
     with pytest.raises(CorpusError, match=r"hf:a/b: expected no encoding for a data set"):
@@ -142,17 +123,6 @@ def test_tables_in_another_encoding(tmp_path: Path) -> None:
     lines = tmp_path / "a.jsonl"
     lines.write_bytes(json.dumps({"text": POLISH}, ensure_ascii=False).encode("cp1250"))
     assert texts(lines, encoding="cp1250") == [POLISH]
-
-
-def test_surrogates_encoded_in_utf8_are_called_so_and_not_another_encoding(tmp_path: Path) -> None:
-    """As CESU-8 writes an emoji: text in cp1250 is not the reason, and no letter is lost with it."""
-    path = tmp_path / "a.txt"
-    path.write_bytes("dom \ud83d\ude00".encode("utf-8", "surrogatepass") + b"\nkot\n")
-    with pytest.raises(CorpusError, match=r"a\.txt:1: .*ed a0 bd at byte 4, which is half a character.*CESU-8.*uconv"):
-        texts(path)
-    corpus = open_corpus(str(path), on_error="repair")
-    assert [document.text for document in corpus] == ["dom ", "kot"]
-    assert dict(corpus.counts.repaired) == {"invalid_bytes": 6}
 
 
 def test_a_mark_alone_is_no_text(tmp_path: Path) -> None:

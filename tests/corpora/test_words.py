@@ -6,25 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectool.corpora import word_runs, words
+from spectool.corpora import word_runs
 
 # Everything that the rules speak of, in a small alphabet, so that hard combinations are frequent.
 TEXTS = st.text(st.sampled_from("аъꙋ z9_ '’ʼ-‐‑\u0301\u0300 .,«»\t\n\u00a0\U0001d165²")) | st.text()
 
 
-def slow_words(text: str, elision: bool) -> list[str]:
+def words(text: str) -> list[str]:
+    return [word for run in word_runs(text) for word in run]
+
+
+def slow_words(text: str) -> list[str]:
     """The rules read aloud, one character after the other."""
     found: list[str] = []
     word = ""
     for position, char in enumerate(text):
         following = text[position + 1 : position + 2]
         inside = word != "" and is_letter(following)
-        joins = inside and char in ("-‐‑" if elision else "'’ʼ-‐‑")
+        joins = inside and char in "'’ʼ-‐‑"
         if is_letter(char) or joins or (word and unicodedata.category(char).startswith("M")):
             word += char
-        elif inside and char in "'’ʼ":
-            found.append(word + char)
-            word = ""
         elif word:
             found.append(word)
             word = ""
@@ -59,20 +60,6 @@ def test_words(text: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "language", "expected"),
-    [
-        ("l'uomo dell’anno", "it", ["l'", "uomo", "dell’", "anno"]),
-        ("j'ai vu l'arc-en-ciel", "fr-FR", ["j'", "ai", "vu", "l'", "arc-en-ciel"]),
-        ("'bon'", "fr", ["bon"]),
-        ("комп'ютер", "uk", ["комп'ютер"]),
-        ("Kennedy'ego", "pl_PL", ["Kennedy'ego"]),
-    ],
-)
-def test_elision_depends_on_the_language(text: str, language: str, expected: list[str]) -> None:
-    assert words(text, language) == expected
-
-
-@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("Ой, у лузі червона калина", [["Ой"], ["у", "лузі", "червона", "калина"]]),
@@ -89,22 +76,15 @@ def test_runs_stop_at_everything_but_one_space(text: str, expected: list[list[st
     assert list(word_runs(text)) == expected
 
 
-def test_an_elision_ends_a_run() -> None:
-    assert list(word_runs("e l'uomo va", "it")) == [["e", "l'"], ["uomo", "va"]]
+@given(TEXTS)
+def test_words_follow_the_rules_character_by_character(text: str) -> None:
+    assert words(text) == slow_words(text)
 
 
-@given(TEXTS, st.booleans())
-def test_words_follow_the_rules_character_by_character(text: str, elision: bool) -> None:
-    assert words(text, "it" if elision else None) == slow_words(text, elision)
-
-
-@given(TEXTS, st.booleans())
-def test_runs_hold_all_words_and_are_pieces_of_the_text(text: str, elision: bool) -> None:
-    language = "it" if elision else None
-    runs = list(word_runs(text, language))
-    assert [word for run in runs for word in run] == words(text, language)
+@given(TEXTS)
+def test_runs_are_pieces_of_the_text(text: str) -> None:
     position = 0
-    for run in runs:
+    for run in word_runs(text):
         position = text.index(" ".join(run), position) + len(" ".join(run))
 
 

@@ -14,9 +14,9 @@ from spectool.tokenization import Tokenizer
 Windows = Counter[tuple[Any, ...]]
 
 
-def word_windows(texts: Iterable[str], order: int, language: str | None = None) -> Windows:
+def word_windows(texts: Iterable[str], order: int) -> Windows:
     """Count the windows of words; none reaches over the end of a run."""
-    return _windows((run for text in texts for run in word_runs(text, language)), order)
+    return _windows((run for text in texts for run in word_runs(text)), order)
 
 
 def token_windows(texts: Sequence[str], tokenizer: Tokenizer, order: int) -> Windows:

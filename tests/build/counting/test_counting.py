@@ -18,7 +18,7 @@ from tokenizers import models, pre_tokenizers
 from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts import Counts
 from spectool.artifacts.resumable import load, work_path
-from spectool.build import CountOptions, count
+from spectool.build import CountOptions, count_text
 from spectool.build.counting import symbols
 from spectool.build.counting.ngrams import count_part, merge_bucket, save_keys
 from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_cuts, in_parts, make_plan
@@ -47,7 +47,7 @@ def corpus_of(folder: Path, texts: list[str]) -> Corpus:
 def counted(
     corpus: Corpus, out: Path, options: CountOptions, tokenizer: Tokenizer | None = None, plan: Plan | None = None
 ) -> Counts:
-    manifest = count(corpus, out, options, tokenizer, quiet, plan=plan)
+    manifest = count_text(corpus, out, options, tokenizer, quiet, plan=plan)
     counts = Counts(out)
     counts.verify()
     assert counts.manifest == manifest
@@ -91,7 +91,10 @@ def in_every_cut(corpus: Corpus, out: Path, tokenizer: Tokenizer | None, expecte
         counts = counted(corpus, out, CountOptions(min_count=min_count), tokenizer)
         agree(counts, expected)
         for plan in (SMALL, UNEVEN):
-            assert count(corpus, out, CountOptions(min_count=min_count), tokenizer, quiet, plan=plan) == counts.manifest
+            assert (
+                count_text(corpus, out, CountOptions(min_count=min_count), tokenizer, quiet, plan=plan)
+                == counts.manifest
+            )
     return counts
 
 
@@ -141,14 +144,6 @@ def test_almost_nothing(texts: list[str], tmp_path: Path) -> None:
         agree(counts, [word_windows(texts, order) for order in range(1, 4)])
 
 
-def test_elision_follows_the_language(tmp_path: Path) -> None:
-    corpus = corpus_of(tmp_path, ["l'uomo e l'uomo"])
-    assert counted(corpus, tmp_path / "x", CountOptions()).vocabulary.to_pylist() == ["l'uomo"]
-    italian = counted(corpus, tmp_path / "x", CountOptions(language="it"))
-    assert italian.vocabulary.to_pylist() == ["l'", "uomo"]
-    assert italian.manifest.inputs["language"] == "it"
-
-
 def test_many_words_do_not_overflow(tmp_path: Path) -> None:
     """Keys grow as vocabulary times n-grams: beyond 32 bits here."""
     rng = np.random.default_rng(3)
@@ -162,7 +157,7 @@ def test_many_words_do_not_overflow(tmp_path: Path) -> None:
 def test_a_corpus_without_a_document(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"text\.txt"):
-        count(open_corpus(str(tmp_path / "text.txt")), tmp_path / "x", CountOptions(), None, quiet)
+        count_text(open_corpus(str(tmp_path / "text.txt")), tmp_path / "x", CountOptions(), None, quiet)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
@@ -170,7 +165,7 @@ def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "notes.txt").write_text("mine")
     with pytest.raises(ArtifactError, match="exists and is not a spectool artifact"):
-        count(open_corpus("sample:pl"), tmp_path / "x", CountOptions(), None, quiet)
+        count_text(open_corpus("sample:pl"), tmp_path / "x", CountOptions(), None, quiet)
     assert not work_path(tmp_path / "x").exists()
 
 
@@ -251,7 +246,7 @@ def test_tasks_stay_within_the_bytes_that_the_plan_reckons_with(tmp_path: Path) 
     assert peak_of(count_part, tmp_path, 3, 0, 1, False) < 64 * size
 
     texts = [" ".join(f"{number:06x}" for number in dice.permutation(size)).encode()]
-    assert peak_of(encode_words, tmp_path, 9, texts, 3, None) < 64 * sum(map(len, texts))
+    assert peak_of(encode_words, tmp_path, 9, texts, 3) < 64 * sum(map(len, texts))
 
 
 def test_words_of_one_hash_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +275,7 @@ def test_a_corpus_that_is_replaced_meanwhile_gives_an_error_or_its_own_hash(tmp_
             yield document
 
     try:
-        manifest = count(open_corpus(str(path)), out, CountOptions(workers=1), None, quiet, replacing, SMALL)
+        manifest = count_text(open_corpus(str(path)), out, CountOptions(workers=1), None, quiet, replacing, SMALL)
     except CorpusError as error:
         assert "a.txt: expected a file that stays as it is" in str(error)
         assert not out.exists()

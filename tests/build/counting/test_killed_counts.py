@@ -14,7 +14,7 @@ import pytest
 from spectool import SpectoolError
 from spectool.artifacts import Counts
 from spectool.artifacts.resumable import work_path
-from spectool.build import CountOptions, count
+from spectool.build import CountOptions, count_text
 from spectool.build.counting.plan import Plan
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
@@ -27,13 +27,13 @@ PLAN = Plan(workers=2, part_bytes=15_000, bucket_records=20_000)
 SCRIPT = f"""
 from pathlib import Path
 from spectool.tokenization import open_tokenizer
-from spectool.build import CountOptions, count
+from spectool.build import CountOptions, count_text
 from spectool.build.counting.plan import Plan
 from spectool.corpora import open_corpus
 
 if __name__ == "__main__":
     tokenizer = open_tokenizer({str(TOKENIZER)!r})
-    count(open_corpus("sample:uk"), Path("x.counts"), CountOptions(orders=6), tokenizer, print, plan={PLAN!r})
+    count_text(open_corpus("sample:uk"), Path("x.counts"), CountOptions(orders=6), tokenizer, print, plan={PLAN!r})
 """
 
 
@@ -42,7 +42,7 @@ def quiet(step: str) -> None:
 
 
 def run(out: Path, tokenizer: Tokenizer | None, options: CountOptions, say: Callable[[str], None] = quiet) -> bytes:
-    count(open_corpus("sample:uk"), out, options, tokenizer, say, plan=PLAN)
+    count_text(open_corpus("sample:uk"), out, options, tokenizer, say, plan=PLAN)
     Counts(out).verify()
     return (out / "manifest.json").read_bytes()
 
@@ -144,7 +144,7 @@ def test_a_killed_worker_is_said_and_costs_no_finished_task(tmp_path: Path) -> N
     workers[0].kill()
     _, said = process.communicate()
     assert process.returncode == 1
-    assert "SpectoolError: a worker was killed, perhaps for lack of memory." in said
+    assert "SpectoolError: a worker was killed" in said
     assert finished_tasks(work)
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     Counts(tmp_path / "x.counts").verify()

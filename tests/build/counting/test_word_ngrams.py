@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool import ArtifactError
-from spectool.build import CountOptions, WordNgrams, count, count_corpus, open_counts
-from spectool.build.dictionary import dictspec_stage as word_ngrams
+from spectool.build import CountOptions, WordNgrams, count_corpus, count_text, open_counts
+from spectool.build.dictionary import dictspec as word_ngrams
 from spectool.corpora import Corpus, open_corpus
 from spectool.tests.build.counting.counting_twin import word_windows
 from spectool.tokenization import Tokenizer
@@ -93,10 +93,10 @@ def test_the_scratch_goes_with_the_counts() -> None:
 
 def test_counts_that_do_not_fit_are_refused(tmp_path: Path, bundled: Tokenizer) -> None:
     corpus = open_corpus("sample:pl")
-    count(corpus, tmp_path / "pairs", CountOptions(orders=2), None, lambda step: None)
+    count_text(corpus, tmp_path / "pairs", CountOptions(orders=2), None, lambda step: None)
     assert open_counts(tmp_path / "pairs", "n12").total > 0
     with pytest.raises(ArtifactError, match=r"pairs: n-grams of up to 2 words, expected 3 .* --orders 3"):
         open_counts(tmp_path / "pairs", "n123")
-    count(corpus, tmp_path / "tokens", CountOptions(orders=2), bundled, lambda step: None)
+    count_text(corpus, tmp_path / "tokens", CountOptions(orders=2), bundled, lambda step: None)
     with pytest.raises(ArtifactError, match=r"tokens: counts of token windows, expected of words"):
         open_counts(tmp_path / "tokens", "n1")

@@ -10,7 +10,7 @@ from spectool import SpectoolError
 from spectool.artifacts import Counts, Dictionary
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count
+from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
 from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
 from spectool.build.dictionary.held_out import EVERY, STRETCH, HeldOutText, split_off
@@ -34,7 +34,7 @@ def tokenizer(real: Callable[[str], Tokenizer]) -> Tokenizer:
 @pytest.fixture(scope="module")
 def counts(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Counts:
     out = tmp_path_factory.mktemp("counted") / "pl.counts"
-    count(open_corpus("sample:pl"), out, CountOptions(orders=5, min_count=1, workers=1), tokenizer, quiet)
+    count_text(open_corpus("sample:pl"), out, CountOptions(orders=5, min_count=1, workers=1), tokenizer, quiet)
     return Counts(out)
 
 
@@ -150,7 +150,7 @@ def test_counts_that_do_not_fit_are_refused(
         build_backoff(tokenizer, counts, out, BackoffOptions(), quiet)
     with pytest.raises(SpectoolError, match="counted with another tokenizer"):
         build_backoff(real("qwen2.5"), counts, out, BackoffOptions(max_context=4), quiet)
-    count(open_corpus("sample:uk"), tmp_path / "words", CountOptions(workers=1), None, quiet)
+    count_text(open_corpus("sample:uk"), tmp_path / "words", CountOptions(workers=1), None, quiet)
     with pytest.raises(SpectoolError, match="counts of words, expected of token windows"):
         build_backoff(tokenizer, Counts(tmp_path / "words"), out, BackoffOptions(max_context=2), quiet)
 

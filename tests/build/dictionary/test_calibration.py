@@ -8,7 +8,7 @@ import pytest
 
 from spectool.artifacts import Counts
 from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count
+from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, Predicted
 from spectool.build.dictionary.smoothing import open_windows
@@ -43,7 +43,7 @@ def test_calibrated_probabilities_come_true(tmp_path: Path, real: Callable[[str]
     )
     (tmp_path / "counted.txt").write_text("\n".join(counted), encoding="utf-8")
     options = CountOptions(orders=5, min_count=1, workers=1)
-    count(open_corpus(str(tmp_path / "counted.txt")), tmp_path / "c", options, tokenizer, lambda step: None)
+    count_text(open_corpus(str(tmp_path / "counted.txt")), tmp_path / "c", options, tokenizer, lambda step: None)
     counts = Counts(tmp_path / "c")
     windows = open_windows(counts)
     chosen = CandidateEntries(windows, 0.9, counts.symbols).entries_gaining(0.0)

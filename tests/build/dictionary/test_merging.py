@@ -7,10 +7,9 @@ import pytest
 
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
 from spectool.artifacts import Dictionary
-from spectool.build.dictionary.merging import merge_dictionaries, mixture, predictions_of
+from spectool.build.dictionary.merging import Choice, merge_dictionaries, mixture, predictions_of
 from spectool.build.dictionary.options import Limits
 from spectool.build.dictionary.predictions import Prediction, as_text, longest_suffix
-from spectool.build.dictionary.selection import Choice
 from spectool.tests.build.dictionaries import SMALL, rows_of, written
 
 

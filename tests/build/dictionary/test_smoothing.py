@@ -15,7 +15,7 @@ from spectool.artifacts import Counts
 from spectool.artifacts.counts import Level, write_level
 from spectool.artifacts.manifest import seal
 from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count
+from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries
 from spectool.build.dictionary.smoothing import conditional_followers, open_windows, smooth
 from spectool.corpora import open_corpus
@@ -73,7 +73,7 @@ def counted(tmp_path: Path, real: Callable[[str], Tokenizer]) -> tuple[Counts, l
     (tmp_path / "some.txt").write_text(text, encoding="utf-8")
     tokenizer = real("bielik-11b-v2.5")
     corpus = open_corpus(str(tmp_path / "some.txt"))
-    count(corpus, tmp_path / "c", CountOptions(orders=ORDERS, min_count=1, workers=1), tokenizer, quiet)
+    count_text(corpus, tmp_path / "c", CountOptions(orders=ORDERS, min_count=1, workers=1), tokenizer, quiet)
     return Counts(tmp_path / "c"), tokenizer.encode_batch([document.text for document in corpus])
 
 

@@ -35,12 +35,12 @@ def test_everything_in_a_file(tmp_path: Path) -> None:
     path.write_text(
         "num_draft_tokens = [4, 8, 4]\nreplay_tokens = 100\n"
         + SMALLEST
-        + 'script = "latin"\nsplit_as = "fr"\n[languages.en]\nreplay = "e"\n'
+        + 'script = "latin"\n[languages.en]\nreplay = "e"\n'
         + '[dictspec]\nreadings = ["path"]\norders = ["n1"]\nentries = [10, 5]\nmin_prob = [0, 0.5]\n'
     )
     grid = read_grid(path)
     assert grid.languages == {
-        "uk": Language(build="a", replay="b", script="latin", split_as="fr"),
+        "uk": Language(build="a", replay="b", script="latin"),
         "en": Language(replay="e"),
     }
     assert (grid.num_draft_tokens, grid.replay_tokens) == ((4, 8), 100)

@@ -12,7 +12,7 @@ from spectool.artifacts.dictionary import Entry
 from spectool.build.dictionary.dictspec import predict, without_redundant
 from spectool.build.dictionary.options import DictSpecOptions, DictSpecReading
 from spectool.build.dictionary.predictions import entries_of
-from spectool.corpora import read_sample, word_runs
+from spectool.corpora import open_corpus, word_runs
 from spectool.lab.sweep.nested_dictspec import NestedDictSpec
 from spectool.tokenization import Tokenizer
 
@@ -87,7 +87,8 @@ def test_special_tokens_cut_ngrams(found: list[tuple[list[int], int]], texts: li
 def test_real_text(real: Callable[[str], Tokenizer], name: str) -> None:
     tokenizer = real(name)
     words: dict[str, int] = {}
-    for text in read_sample("uk"):
+    texts = [document.text for document in open_corpus("sample:uk")]
+    for text in texts:
         for run in word_runs(text):
             for length in (1, 2, 3):
                 for start in range(len(run) - length + 1):
@@ -96,4 +97,4 @@ def test_real_text(real: Callable[[str], Tokenizer], name: str) -> None:
     frequent = sorted(words.items(), key=lambda item: (-item[1], item[0]))[:2000]
     tokens = tokenizer.encode_after_space([ngram for ngram, _ in frequent])
     found: list[tuple[Any, int]] = [(ids, count) for ids, (_, count) in zip(tokens, frequent, strict=True)]
-    compare(found, tokenizer.encode_batch(read_sample("uk")[:1]), (100, 2000), 8, tokenizer.specials)
+    compare(found, tokenizer.encode_batch(texts[:20]), (100, 2000), 8, tokenizer.specials)

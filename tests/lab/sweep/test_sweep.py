@@ -18,7 +18,7 @@ from spectool.artifacts import Dictionary
 from spectool.artifacts.resumable import work_path
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
-from spectool.build.dictionary.dictspec_stage import build_dictspec, count_corpus
+from spectool.build.dictionary.dictspec import build_dictspec, count_corpus
 from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path

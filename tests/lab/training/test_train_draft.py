@@ -16,7 +16,8 @@ import mlx_lm
 import pytest
 
 from spectool.artifacts.resumable import work_path
-from spectool.corpora import in_valid, open_corpus
+from spectool.corpora import open_corpus
+from spectool.lab.training.text import in_valid
 from spectool.tests.lab.training.tiny import OTHER, TINY, TOKENIZER, curve, run, trained
 from spectool.tests.running import error_of
 from spectool.tokenization import open_tokenizer

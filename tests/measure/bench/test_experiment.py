@@ -33,7 +33,6 @@ source = "wiki-pl"
 language = "pl"
 kinds = ["wikipedia"]
 window = 1024
-stride = 512
 sample = 50
 chat = true
 
@@ -75,9 +74,7 @@ def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
         models=(ModelSpec(name="large", path="some/large", drafters=(small, dictionary)),),
         prompts=(
             Prompts(language="pl", kinds=("list", "question"), count=3),
-            Prompts(
-                source="wiki-pl", language="pl", kinds=("wikipedia",), window=1024, stride=512, sample=50, chat=True
-            ),
+            Prompts(source="wiki-pl", language="pl", kinds=("wikipedia",), window=1024, sample=50, chat=True),
         ),
         name="Polish",
         num_draft_tokens=(2, None),
@@ -105,7 +102,6 @@ def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
         ('language = "pl"\nkinds = ["list"', 'language = "xx"\nkinds = ["list"', "language: expected one of pl, uk"),
         ('"list", ', '"tale", ', "prompts.0: kinds: expected one of encyclopaedic"),
         ("count = 3", "count = 0", "prompts.0.count: expected greater than 0, got 0"),
-        ("stride = 512", "stride = 2048", "prompts.1: stride: expected 1 to the window, got 2048"),
         ('path = "some/large"', "", "models.0.path: expected a value, got none"),
         ('path = "some/large"', 'path = ""', "models.0.path: expected at least 1 character, got"),
         ('"context", "intersection"', '"best"', "models.0.drafters.0: strategies: expected one of none, naive"),
@@ -173,20 +169,6 @@ def test_drafters_of_one_name_serve_different_languages() -> None:
         make_experiment(keys | {"models": [model | {"drafters": [both, ukrainian]}]})
     with pytest.raises(SpectoolError, match="large: languages: expected prompts, got none"):
         make_experiment(keys | {"models": [model | {"languages": ["en"]}]})
-
-
-def test_paths_are_replaced_where_they_are_named(tmp_path: Path) -> None:
-    file = tmp_path / "paths.toml"
-    file.write_text('"some/large" = "./large"\n"pl.dict" = "/there/pl.dict"\n"wiki-pl" = "pl.txt"\n', encoding="utf-8")
-    (tmp_path / "experiment.toml").write_text(WHOLE, encoding="utf-8")
-    found = make_experiment(read_keys(tmp_path / "experiment.toml", file))
-    assert found.models[0].path == "./large"
-    assert [drafter.draft_model for drafter in found.models[0].drafters] == ["some/small", None]
-    assert [drafter.dictionary for drafter in found.models[0].drafters] == [None, "/there/pl.dict"]
-    assert [source.source for source in found.prompts] == ["built-in", "pl.txt"]
-    file.write_text("large = 3\n", encoding="utf-8")
-    with pytest.raises(SpectoolError, match=r"paths\.toml: large: expected a valid string, got 3"):
-        read_keys(tmp_path / "experiment.toml", file)
 
 
 @pytest.mark.parametrize("name", ["bielik-cross-family", "dictspec", "mac"])

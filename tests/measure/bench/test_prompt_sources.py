@@ -28,18 +28,16 @@ def test_built_in_prompts_have_all_kinds(language: str) -> None:
     assert {prompt.kind for prompt in prompts if prompt.chat} == {"instruction", "composition", "question"}
 
 
-def test_windows_slide_over_every_document(tmp_path: Path) -> None:
-    texts = ["Zażółć gęślą jaźń, a potem idź do lasu. " * 4, "Za krótkie.", "Most w Jaworowcu zamknięty. " * 6]
+def test_a_window_is_the_beginning_of_a_document(tmp_path: Path) -> None:
+    texts = ["Zażółć gęślą jaźń, a potem idź do lasu.", "Za krótkie.", "Most w Jaworowcu zamknięty."]
     corpus = tmp_path / "two.txt"
-    corpus.write_text("\n".join(text.strip() for text in texts) + "\n", encoding="utf-8")
-    source = Prompts(source=str(corpus), language="pl", kinds=("news",), count=100, window=16, stride=8)
+    corpus.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    source = Prompts(source=str(corpus), language="pl", kinds=("news",), window=8)
     prompts = load_prompts([source], TOKENIZER)
-    documents = [ids for text in texts if len(ids := TOKENIZER.encode(text.strip())) >= 16]
-    expected = [ids[first : first + 16] for first in range(0, 1000, 8) for ids in documents if first + 16 <= len(ids)]
+    expected = [ids[:8] for ids in map(TOKENIZER.encode, texts) if len(ids) >= 8]
     assert [prompt.text for prompt in prompts] == [TOKENIZER.bytes_of(ids).decode(errors="ignore") for ids in expected]
-    assert len(prompts) > 4
-    assert prompts[0].name == "two.txt-001"
-    assert prompts[0].kind == "news"
+    assert len(prompts) == 2
+    assert (prompts[0].name, prompts[0].kind) == ("two.txt-001", "news")
     assert len(load_prompts([Prompts(source=str(corpus), language="pl", count=3)], TOKENIZER)) == 3
 
 
@@ -47,7 +45,7 @@ def test_a_source_without_prompts_is_an_error(tmp_path: Path) -> None:
     corpus = tmp_path / "short.txt"
     corpus.write_text("Za krótkie.\n", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"short\.txt: expected windows of 512 tokens, got none"):
-        load_prompts([Prompts(source=str(corpus), window=512, stride=512)], TOKENIZER)
+        load_prompts([Prompts(source=str(corpus), window=512)], TOKENIZER)
 
 
 def test_other_prompts_have_another_fingerprint() -> None:
@@ -64,9 +62,9 @@ def test_a_prompt_is_encoded_as_generate_does() -> None:
 def test_prompts_of_one_name_are_told_apart(tmp_path: Path) -> None:
     corpus = tmp_path / "two.txt"
     corpus.write_text("Most w Jaworowcu zamknięty do końca, a potem idź do lasu.\n", encoding="utf-8")
-    sources = [Prompts(source=str(corpus), language="pl", window=window, stride=window) for window in (4, 8)]
+    sources = [Prompts(source=str(corpus), language="pl", window=window) for window in (4, 8)]
     prompts = load_prompts(sources, TOKENIZER)
-    assert len({prompt.name for prompt in prompts}) == len(prompts) > 2
+    assert len({prompt.name for prompt in prompts}) == len(prompts) == 2
     assert "two.txt-001 of source 2" in {prompt.name for prompt in prompts}
 
 

@@ -183,7 +183,7 @@ def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
         for name in files["files"]
         if name.endswith(".svg")
     ]
-    assert len(drawn) == 2
+    assert len(drawn) == 1
     for texts in drawn:
         assert {f"{name}, naive, k = 2" for name in names} <= texts
         assert {"target, _pl", "target, $^$"} <= texts

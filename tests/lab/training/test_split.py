@@ -1,14 +1,12 @@
 """The split: literal values that must never move, and the properties of a partition."""
 
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectool.corpora import in_valid, open_corpus
+from spectool.corpora import open_corpus
+from spectool.lab.training.text import in_valid
 
 MEMBERS = [46, 88, 154, 268, 293, 343, 401, 455, 527, 547, 655, 722, 734, 752, 944, 979]
 MEMBERS_SEED_1 = [20, 50, 187, 340]
@@ -20,12 +18,6 @@ def test_members_of_the_validation_part_never_move() -> None:
     assert [number for number in range(1, 401) if in_valid(f"uk.txt:{number}", seed=1)] == MEMBERS_SEED_1
     assert in_valid("стаття", share=0.5) is True
     assert in_valid("стаття", share=0.5, seed=1) is False
-
-
-def test_another_process_draws_the_same_part() -> None:
-    code = "from spectool.corpora import in_valid; print([n for n in range(1, 1001) if in_valid(f'uk.txt:{n}')])"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == str(MEMBERS)
 
 
 @given(st.text(), st.integers(), st.floats(0, 1), st.floats(0, 1))
@@ -47,8 +39,3 @@ def test_a_corpus_can_be_split(tmp_path: Path) -> None:
     valid = [in_valid(document.id, share=0.3, seed=3) for document in corpus]
     assert valid == [in_valid(document.id, share=0.3, seed=3) for document in corpus]
     assert len(valid) == 500 and 100 < sum(valid) < 200
-
-
-def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(ValueError, match=r"share: expected a number from 0 to 1, got 1\.5"):
-        in_valid("a", share=1.5)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spectool.build.dictionary.amount import amount_of_text
+from spectool.commands.build_dict import amount_of_text
 from spectool.tests.running import TOKENIZER, run
 
 
