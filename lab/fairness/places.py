@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 from mlx.nn.layers.activations import log_softmax
 
-from spectool.lab.fairness.formulas import committed_tokens, ratio
+from spectool.lab.fairness.formulas import ratio
+from spectool.lab.paper_tables.cost_model import geometric_tokens
 from spectool.lab.tuning.divergence import Pairing, log_q_of, place_by_place
 from spectool.lab.tuning.examples import Batch, Example, batch_of
 
@@ -54,7 +55,7 @@ class Places:
             "acceptance": acceptance,
             "acceptance_error": error,
             "kl": max(0.0, means["kl"]),
-            "tokens_by_place": fmean(committed_tokens(alpha, gamma) for alpha in self.at.acceptance.tolist()),
+            "tokens_by_place": fmean(geometric_tokens(alpha, gamma) for alpha in self.at.acceptance.tolist()),
         }
 
 
