@@ -77,7 +77,7 @@ def compare(
     together = max(1, _AT_ONCE // (longest * vocabulary))
     rows, columns = [], []
     for first in range(0, len(examples), together):
-        batch = batch_of(examples[first : first + together], paired=True)
+        batch = batch_of(examples[first : first + together])
         if len(batch.rows):
             rows.append(first + batch.rows.astype(np.int64))
             columns.append(np.array(_at_places(draft, target, pairing, batch, temperatures), dtype=np.float64))

@@ -81,7 +81,7 @@ def save_tokenizer(tokenizer: Tokenizer, delimiters: Delimiters, folder: Path) -
         )
 
 
-def train(
+def train_from_scratch(
     sources: Mapping[str, TrainingCorpus],
     tokenizer: Tokenizer,
     out: Path,
@@ -196,8 +196,3 @@ class _Training(TrainingRun[TrainOptions]):
             "text": {"tokens": len(self._text.stream), "corpora": self._text.inputs},
             "tokenizer": self._tokenizer.identity,
         }
-
-    def draw(self, folder: Path) -> None:
-        from spectool.lab.training.plots import curve_plot
-
-        (folder / "curve.svg").write_text(curve_plot(self.points), encoding="utf-8")

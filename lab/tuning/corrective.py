@@ -16,7 +16,7 @@ from typing import Any
 
 from mlx.utils import tree_map
 
-from spectool.lab.tuning.options import Objective
+from spectool.lab.training.options import Objective
 
 
 def unfairness(divergences: Sequence[float]) -> float:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from spectool.tokenization import Tokenizer
 
 NOWHERE = -1
-_PADDING = -2
 _CHARACTERS = 16  # encoded for each token of a passage; tokens of text are shorter
 
 
@@ -34,14 +33,14 @@ class Batch(NamedTuple):
     target: NDArray[np.int32]  # ids of the target, int32 ``[rows, longest]``
     rows: NDArray[np.int32]  # row of each place that counts, int32 ``[places]``
     places: NDArray[np.int32]  # its place in the draft's row, ``[places]``
-    at: NDArray[np.int32]  # its place in the target's row, ``[places]``; -1 for none
+    at: NDArray[np.int32]  # its place in the target's row, ``[places]``
 
 
-def batch_of(examples: Sequence[Example], paired: bool) -> Batch:
-    """A batch of at least one example; with ``paired``, only places count that have one in the target's row."""
+def batch_of(examples: Sequence[Example]) -> Batch:
+    """A batch of at least one example; only places count that have one in the target's row."""
     drafts, targets, ats = zip(*examples, strict=True)
-    at = _padded(ats, _PADDING)
-    rows, places = np.nonzero(at >= 0 if paired else at != _PADDING)
+    at = _padded(ats, NOWHERE)
+    rows, places = np.nonzero(at != NOWHERE)
     return Batch(
         _padded(drafts, 0), _padded(targets, 0), rows.astype(np.int32), places.astype(np.int32), at[rows, places]
     )

@@ -16,10 +16,10 @@ from spectool import CorpusError
 from spectool.artifacts.resumable import read_json, write_json
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus
 from spectool.corpora import Corpus
-from spectool.lab.training.curves import write_table
+from spectool.lab.training.options import TuneOptions
+from spectool.lab.training.run import write_table
 from spectool.lab.training.text import split_corpus
 from spectool.lab.tuning.examples import NOWHERE, Example, load_examples, paired_example, passages
-from spectool.lab.tuning.options import TuneOptions
 from spectool.runtime.drafters.draft_model import has_same_vocabulary
 from spectool.tokenization import Tokenizer
 
@@ -54,8 +54,8 @@ def prepare_tasks(
     facts: dict[str, Any] = {}
     same = has_same_vocabulary(draft.vocabulary, target.vocabulary)
 
-    def rows(texts: Sequence[str], most: int, compared: bool) -> tuple[list[Example], int]:
-        """Up to ``most`` rows, with places to compare where ``compared``; and the number of passages left out."""
+    def rows(texts: Sequence[str], most: int) -> tuple[list[Example], int]:
+        """Up to ``most`` rows, without those that have no place to compare; and the number of passages left out."""
         found: list[Example] = []
         left_out = 0
         for passage in (passage for text in texts for passage in passages(draft, text, options.length)):
@@ -66,7 +66,7 @@ def prepare_tasks(
             found.append(example)
             if len(found) == most:
                 break
-        return [example for example in found if not compared or (example.at != NOWHERE).any()], left_out
+        return [example for example in found if (example.at != NOWHERE).any()], left_out
 
     for number, (name, corpus) in enumerate(corpora.items()):
         progress(f"{name}: reading text")
@@ -75,9 +75,8 @@ def prepare_tasks(
         train = [text for text in texts if text not in out]
         order = np.random.default_rng([options.seed, number]).permutation(len(train))
         progress(f"{name}: making rows")
-        most = options.steps * options.batch
-        learned, one = rows([train[place] for place in order], most, options.on == "distribution")
-        measured, two = rows(held_out, options.valid_rows, True)
+        learned, one = rows([train[place] for place in order], options.steps * options.batch)
+        measured, two = rows(held_out, options.valid_rows)
         if not learned or not measured:
             raise CorpusError(
                 f"{corpus.spec}: gives {len(learned)} rows to train on and {len(measured)} to measure on, expected "

@@ -58,7 +58,7 @@ def summed(toy: tuple[Any, Any, Any], objective: Any, order: Any = range(TASKS))
         log_p = mx.array(np.log(p[task]).reshape(6, IDS).astype(np.float32))
 
         def loss(task: int = task, log_p: mx.array = log_p) -> mx.array:
-            return cross_entropy(model, Batch(rows[task], rows[task], *at, at[1]), Pairing(IDS), log_p)
+            return cross_entropy(model, Pairing(IDS), Batch(rows[task], rows[task], *at, at[1]), log_p)
 
         divergence, gradient = value_and_grad(model, loss)()
         sums.add(float(divergence.item()), gradient)

@@ -9,7 +9,7 @@ import pytest
 from spectool import SpectoolError
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
-from spectool.lab.training.curves import write_table
+from spectool.lab.training.run import write_table
 from spectool.lab.tuning.divergence import Pairing, measure_divergence, pairing_of
 from spectool.lab.tuning.examples import (
     NOWHERE,
@@ -152,7 +152,7 @@ def test_examples_are_kept(tmp_path: Path) -> None:
     for one, two in zip(load_examples(tmp_path / "x.parquet"), [*examples, plain], strict=True):
         for name in ("draft", "target", "at"):
             np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
-    batch = batch_of([plain, examples[0]], paired=True)
+    batch = batch_of([plain, examples[0]])
     assert set(batch.rows.tolist()) == {1}
     assert row_of(DRAFT, [5]).tolist() == ([5] if DRAFT.roles.bos is None else [DRAFT.roles.bos, 5])
 
