@@ -40,7 +40,7 @@ from spectool.artifacts.atomic import check_replaceable, writing
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.resumable import Figures, finished, perform, working
-from spectool.commands.console import progress, reading, say
+from spectool.commands.console import progress, say
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
 from spectool.lab.fairness.places import compare
@@ -106,7 +106,7 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[d
     pairings = {name: pairing_of(tokenizers[name], target, path) for name, path in aligned.items()}
     dictionaries = {name: open_dictionary(Path(folder), target) for name, folder in asked.dictionaries.items()}
     drawn = (asked.rows, asked.length, asked.seed)
-    texts = {name: read_text(corpus, target, others, reading, *drawn) for name, corpus in corpora.items()}
+    texts = {name: read_text(corpus, target, others, *drawn) for name, corpus in corpora.items()}
     different = dict(reversed({t.fingerprint: (name, t) for name, t in reversed(tokenizers.items())}.values()))
     fertility = fertility_of(different, texts, asked.reference, asked.parallel)
     paths = {name: path and str(path) for name, path in aligned.items()}

@@ -1,8 +1,7 @@
-"""Plots of a sweep as SVG: what the paper's Figures 1 to 3 show, and the dial of the threshold. Needs matplotlib."""
+"""Plots of a sweep as SVG: what the paper's Figures 1 to 3 show."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import StringIO
-from itertools import cycle
 from typing import Any
 
 import matplotlib
@@ -41,8 +40,8 @@ Looks = Mapping[Any, Mapping[str, Any]]
 
 
 def sweep_plots(series: Series) -> dict[str, str]:
-    """Return the plots that the runs have enough points for, by name."""
-    drawings = {"fertility": _fertility, "sizes": _sizes, "orders": _orders, "thresholds": _thresholds}
+    """The plots that the runs have enough points for, by name."""
+    drawings = {"fertility": _fertility, "sizes": _sizes, "orders": _orders}
     found = {name: draw(series) for name, draw in drawings.items()} if series else {}
     return {name: svg for name, svg in found.items() if svg is not None}
 
@@ -104,36 +103,6 @@ def _orders(series: Series) -> str | None:
     return _panels(best, 0.9 + 0.24 * len(pairs), "", draw, _legend(looks, **_HOLLOW), sharex=True)
 
 
-def _thresholds(series: Series) -> str | None:
-    """Acceptance against tokens per pass along the thresholds, at the largest size and the longest order.
-
-    The ends of one tokenizer's lines say which threshold they are.
-    """
-    largest = {}
-    for name, runs in series.items():
-        longest = longest_order(runs)
-        size = longest["size"].max()
-        largest[f"{_with_order(name, longest)}, {number(size)}"] = longest[longest["size"] == size]
-    if all(runs["min_prob"].nunique() < 2 for runs in largest.values()):
-        return None
-    languages, tokenizers = _looks(largest, "language"), _looks(largest, "tokenizer", color=_COLOURS)
-    strokes = {
-        name: {"linestyle": stroke} for name, stroke in zip(largest, cycle(("-", "--", ":", "-.")), strict=False)
-    }
-
-    def draw(panel: Any, language: str) -> None:
-        for name, runs in largest.items():
-            for tokenizer, line in runs[runs["language"] == language].sort_values("min_prob").groupby("tokenizer"):
-                look = {**strokes[name], **tokenizers[tokenizer]}
-                panel.plot(line["acceptance"], line["tokens_per_pass"], marker="o", markersize=3, **look)
-                for end in (line.iloc[0], line.iloc[-1]) if tokenizer == next(iter(tokenizers)) else ():
-                    at = (end["acceptance"], end["tokens_per_pass"])
-                    panel.annotate(f"{end['min_prob']:g}", at, (4, 3), textcoords="offset points", fontsize=7)
-        panel.set(title=language, xlabel="acceptance rate")
-
-    return _panels(languages, 3.0, _SPEEDUP, draw, _legend(tokenizers) + _legend(strokes, color=_GREY), sharex=True)
-
-
 def _panels(
     names: Iterable[str],
     height: float,
@@ -173,7 +142,7 @@ def _with_order(name: str, runs: pd.DataFrame) -> str:
 
 
 def _looks(series: Series, column: str, **styles: Sequence[str]) -> Looks:
-    """Give every value of a column a colour, a marker, or both."""
+    """A colour, a marker, or both for every value of a column."""
     values = sorted(pd.concat(series.values())[column].dropna().unique())
     return {
         value: {name: style[place % len(style)] for name, style in styles.items()} for place, value in enumerate(values)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, reading, say, show
+from spectool.commands.console import guarded, say, show
 from spectool.commands.options import Finite, corpora_option, json_option, out_option, text_options, tokenizer_option
 from spectool.lab.options import count_option, named, rate_option, run_options
 from spectool.lab.training.options import SIZES, TrainOptions, shape_of
@@ -142,7 +142,7 @@ def train_draft(
     )
     for line in opened.notes:
         say(f"{opened.name}: {line}")
-    record = train_from_scratch(sources, opened, path, options, say, reading, reads)
+    record = train_from_scratch(sources, opened, path, options, reads)
     facts = {"path": str(path), **record}
     show(facts if as_json else _in_short(facts), as_json)
 

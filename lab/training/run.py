@@ -33,7 +33,6 @@ from spectool import ArtifactError, SpectoolError, __version__
 from spectool.artifacts.atomic import check_replaceable, renaming
 from spectool.artifacts.manifest import file_entries
 from spectool.artifacts.resumable import differences, work_path, write_json
-from spectool.build.corpus_reading import Progress
 from spectool.commands.console import say
 from spectool.lab.training.options import RunOptions
 
@@ -84,7 +83,7 @@ def rate_schedule(steps: int, peak: float) -> Callable[[mx.array], mx.array]:
     return optim.join_schedules([rising, falling], [warm_up])
 
 
-def finished_training(out: Path, key: Mapping[str, Any], progress: Progress) -> dict[str, Any] | None:
+def finished_training(out: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
     """The record of a finished training with the same key, or None if there is nothing yet.
 
     Raises:
@@ -103,7 +102,7 @@ def finished_training(out: Path, key: Mapping[str, Any], progress: Progress) -> 
             f"{out}: has a model of another training: {differences(there, key)}. Choose another -o, or remove {out}"
         )
     shutil.rmtree(work_path(out), ignore_errors=True)
-    progress(f"{out} is finished already; remove it to train it again")
+    say(f"{out} is finished already; remove it to train it again")
     return record
 
 
@@ -117,12 +116,12 @@ class TrainingRun(ABC, Generic[Options]):
     title = "training"  # of the progress bar
     tables: Mapping[str, type[Any]] = MappingProxyType({CURVE: Point})  # kinds of rows by file; each has a ``step``
 
-    def __init__(self, work: Path, model: Any, options: Options, rate: float, progress: Progress) -> None:
+    def __init__(self, work: Path, model: Any, options: Options, rate: float) -> None:
         """Resume the last checkpoint in ``work``, if there is one; the model is trained in place.
 
         ``rate`` is the peak of the learning rate.
         """
-        self._work, self._model, self._options, self._progress = work, model, options, progress
+        self._work, self._model, self._options = work, model, options
         self._optimizer = optim.AdamW(rate_schedule(options.steps, rate), betas=[0.9, 0.98], weight_decay=0.05)
         self._optimizer.init(model.trainable_parameters())
         self.rows: dict[str, list[Any]] = {file: [] for file in self.tables}
@@ -130,7 +129,7 @@ class TrainingRun(ABC, Generic[Options]):
             last = self._load(work / CHECKPOINT)
             for file, kind in self.tables.items():
                 self.rows[file] = [row for row in read_table(work / file, kind) if row.step <= last]
-            progress(f"resuming after step {last:,} of {options.steps:,}")
+            say(f"resuming after step {last:,} of {options.steps:,}")
 
     @property
     def points(self) -> list[Point]:
@@ -193,7 +192,7 @@ class TrainingRun(ABC, Generic[Options]):
         folder = self._work / "model"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        self._progress("writing and measuring the model")
+        say("writing and measuring the model")
         facts = self.store(folder)
         self._write_tables(folder)
         last = self.points[-1]

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from spectool import CorpusError, TokenizerError
 from spectool.artifacts import resumable as work_directory
 from spectool.artifacts.resumable import read_json, save, write_json
-from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
+from spectool.build.corpus_reading import describe_corpus, encoded
+from spectool.commands.console import reading, say
 from spectool.corpora import Corpus, in_valid
 from spectool.lab.training.options import TrainOptions
 from spectool.tokenization import Tokenizer
@@ -98,12 +99,12 @@ def delimiters_of(tokenizer: Tokenizer, boundary: str | None = None) -> Delimite
     return Delimiters(ends[0], ends[-1] if ends[-1] != ends[0] else None)
 
 
-def split_corpus(corpus: Corpus, reader: Reader, wanted: int, most: float) -> tuple[list[str], list[str]]:
+def split_corpus(corpus: Corpus, wanted: int, most: float) -> tuple[list[str], list[str]]:
     """All texts of a corpus, and those of them to measure on.
 
-    A hundredth is held out, or of a small corpus about ``wanted`` documents, at most a share of ``most``.
+    A hundredth is held out; of a small corpus about ``wanted`` documents, but at most a share of ``most``.
     """
-    documents = [(document.id, document.text) for document in reader(corpus)]
+    documents = [(document.id, document.text) for document in reading(corpus)]
     share = max(_SHARE, min(most, wanted / max(1, len(documents))))
     return [text for _, text in documents], [text for name, text in documents if in_valid(name, share)]
 
@@ -114,8 +115,6 @@ def prepare_text(
     tokenizer: Tokenizer,
     delimiters: Delimiters,
     options: TrainOptions,
-    progress: Progress,
-    reader: Reader = iter,
 ) -> None:
     """Read and encode the text of a training into ``work``, unless it exists. Holds all corpora in memory.
 
@@ -127,12 +126,12 @@ def prepare_text(
     """
     if (work / "text.json").exists():
         return
-    progress("reading text")
+    say("reading text")
     read: dict[str, tuple[list[str], list[str]]] = {}
     for name, source in sources.items():
-        documents, kept_out = split_corpus(source.corpus, reader, _FEW, _HALF)
+        documents, kept_out = split_corpus(source.corpus, _FEW, _HALF)
         if source.valid is not None:
-            kept_out = [document.text for document in reader(source.valid)]
+            kept_out = [document.text for document in reading(source.valid)]
         read[name] = documents, kept_out
     out = {text for _, kept_out in read.values() for text in kept_out}
     weights = sum(source.weight for source in sources.values())
@@ -140,7 +139,7 @@ def prepare_text(
     parts: list[NDArray[np.int32]] = []
     facts: dict[str, Any] = {}
     held_out: dict[str, Any] = {}
-    progress("encoding text")
+    say("encoding text")
     end = [] if delimiters.end is None else [delimiters.end]
     for name, source in sources.items():
         documents, kept_out = read.pop(name)

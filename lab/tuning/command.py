@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, reading, say, show, table
+from spectool.commands.console import guarded, say, show, table
 from spectool.commands.options import corpora_option, draft_option, json_option, out_option, target_option, text_options
 from spectool.lab.options import count_option, named, rate_option, run_options
 from spectool.lab.training.options import OBJECTIVES, WEIGHTS, TuneOptions
@@ -107,7 +107,7 @@ def tune_draft(
     for model in (opened, towards):
         for line in model.tokenizer.notes:
             say(f"{model.name}: {line}")
-    record = tune(opened, towards, sources, path, options, say, alignment, reading, reads)
+    record = tune(opened, towards, sources, path, options, alignment, reads)
     if as_json:
         show({"path": str(path), **record}, as_json)
         return

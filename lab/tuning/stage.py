@@ -29,7 +29,7 @@ from mlx.nn.utils import value_and_grad
 
 from spectool import SpectoolError
 from spectool.artifacts.resumable import working
-from spectool.build.corpus_reading import Progress, Reader
+from spectool.commands.console import say
 from spectool.corpora import Corpus
 from spectool.lab.training.options import TuneOptions
 from spectool.lab.training.run import CHECKPOINT, CURVE, Point, TrainingRun, finished_training
@@ -88,10 +88,8 @@ def tune(
     corpora: dict[str, Corpus],
     out: Path,
     options: TuneOptions,
-    progress: Progress,
     alignment: Path | None = None,
-    reader: Reader = iter,
-    reading: dict[str, Any] | None = None,
+    reads: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Tune a draft towards a target, write it to ``out`` for `mlx_lm.load`, and return its record.
 
@@ -104,10 +102,8 @@ def tune(
         corpora: Text by task.
         out: Directory of the model, written atomically at the end. Until then the work is kept next to it.
         options: How to tune.
-        progress: Called at the start of each step of the work with a short description.
         alignment: Alignment of the two tokenizers, needed if they have different vocabularies.
-        reader: Iterates over a corpus.
-        reading: How the corpora are read, for the record.
+        reads: How the corpora are read, for the record.
 
     Raises:
         SpectoolError: Options do not fit together, the text is too short, another training runs in the same place, or
@@ -126,17 +122,17 @@ def tune(
         alignment=None if alignment is None else str(alignment),
         corpora={name: corpus.spec for name, corpus in corpora.items()},
         files=[list(file) for corpus in corpora.values() for file in corpus.describe_inputs()],
-        reading=reading or {},
+        reading=reads or {},
         version=_VERSION,
     )
-    record = finished_training(out, key, progress)
+    record = finished_training(out, key)
     if record is not None:
         return record
     target.model.freeze()
     target.model.eval()
     with working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) as work:
-        prepare_tasks(work, draft.tokenizer, target.tokenizer, corpora, options, progress, reader)
-        run = _Tuning(draft, target.model, pairing, options, work, progress)
+        prepare_tasks(work, draft.tokenizer, target.tokenizer, corpora, options)
+        run = _Tuning(draft, target.model, pairing, options, work)
         run.train()
         return run.write(key, out)
 
@@ -145,19 +141,17 @@ class _Tuning(TrainingRun[TuneOptions]):
     title = "tuning"
     tables = MappingProxyType({CURVE: Point, TASKS: TaskPoint, STEPS: StepPoint})
 
-    def __init__(
-        self, draft: OpenedModel, target: Any, pairing: Pairing, options: TuneOptions, work: Path, progress: Progress
-    ) -> None:
+    def __init__(self, draft: OpenedModel, target: Any, pairing: Pairing, options: TuneOptions, work: Path) -> None:
         self._draft, self._target, self._pairing = draft.tokenizer, target, pairing
         self._tasks = load_tasks(work)
         self._trainable = Trainable(draft)
         if self._trainable.unpacked:
-            progress(f"{draft.name}: quantized; it is dequantized, tuned, and stored so")
+            say(f"{draft.name}: quantized; it is dequantized, tuned, and stored so")
         for task in self._tasks:
-            progress(f"{task.name}: {_described(task.facts, pairing)}")
-        super().__init__(work, self._trainable.model, options, options.rate, progress)
+            say(f"{task.name}: {_described(task.facts, pairing)}")
+        super().__init__(work, self._trainable.model, options, options.rate)
         if not self.rows[TASKS]:
-            progress("measuring the draft as it is")
+            say("measuring the draft as it is")
             self.measure(0)
 
     def step(self, step: int) -> tuple[float, int]:

@@ -14,7 +14,8 @@ import numpy as np
 
 from spectool import CorpusError
 from spectool.artifacts.resumable import read_json, write_json
-from spectool.build.corpus_reading import Progress, Reader, describe_corpus
+from spectool.build.corpus_reading import describe_corpus
+from spectool.commands.console import say
 from spectool.corpora import Corpus
 from spectool.lab.training.options import TuneOptions
 from spectool.lab.training.run import write_table
@@ -41,8 +42,6 @@ def prepare_tasks(
     target: Tokenizer,
     corpora: dict[str, Corpus],
     options: TuneOptions,
-    progress: Progress,
-    reader: Reader = iter,
 ) -> None:
     """Make the rows of all tasks in the work directory, unless they exist. Holds one corpus at a time in memory.
 
@@ -69,12 +68,12 @@ def prepare_tasks(
         return [example for example in found if (example.at != NOWHERE).any()], left_out
 
     for number, (name, corpus) in enumerate(corpora.items()):
-        progress(f"{name}: reading text")
-        texts, held_out = split_corpus(corpus, reader, options.valid_rows, _MOST)
+        say(f"{name}: reading text")
+        texts, held_out = split_corpus(corpus, options.valid_rows, _MOST)
         out = set(held_out)
         train = [text for text in texts if text not in out]
         order = np.random.default_rng([options.seed, number]).permutation(len(train))
-        progress(f"{name}: making rows")
+        say(f"{name}: making rows")
         learned, one = rows([train[place] for place in order], options.steps * options.batch)
         measured, two = rows(held_out, options.valid_rows)
         if not learned or not measured:

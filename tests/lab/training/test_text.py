@@ -32,7 +32,7 @@ def options(limit: int, kept: int) -> TrainOptions:
 
 def prepared(work: Path, corpus: str, valid: str | None = None, limit: int = 10**9, kept: int = 10**9) -> TrainingText:
     source = TrainingCorpus(open_corpus(corpus), None if valid is None else open_corpus(valid))
-    prepare_text(work, {"text": source}, TARGET, delimiters_of(TARGET), options(limit, kept), lambda step: None)
+    prepare_text(work, {"text": source}, TARGET, delimiters_of(TARGET), options(limit, kept))
     return load_text(work)
 
 
@@ -103,7 +103,7 @@ def test_corpora_share_the_stream_by_their_weights(tmp_path: Path) -> None:
     corpora = [open_corpus(written(tmp_path / name, text)) for name, text in zip("ab", lines, strict=True)]
     valid = open_corpus(written(tmp_path / "v", [lines[0][3], lines[1][5]]))
     sources = {"a": TrainingCorpus(corpora[0], valid, 3.0), "b": TrainingCorpus(corpora[1], None, 1.0)}
-    prepare_text(tmp_path, sources, TARGET, delimiters_of(TARGET), options(4000, 100), lambda step: None)
+    prepare_text(tmp_path, sources, TARGET, delimiters_of(TARGET), options(4000, 100))
     text = load_text(tmp_path)
     assert len(text.stream) == 4000
     assert {name: facts["tokens"] for name, facts in text.inputs.items()} == {"a": 3000, "b": 1000}
@@ -123,7 +123,7 @@ def test_text_is_read_once(tmp_path: Path) -> None:
 
     again = Corpus("sample:pl", unreadable, Reading("text", False, ReadCounts()))
     sources = {"text": TrainingCorpus(again)}
-    prepare_text(tmp_path, sources, TARGET, delimiters_of(TARGET), options(10**9, 10**9), lambda step: None)
+    prepare_text(tmp_path, sources, TARGET, delimiters_of(TARGET), options(10**9, 10**9))
     assert np.array_equal(load_text(tmp_path).stream, first.stream)
 
 

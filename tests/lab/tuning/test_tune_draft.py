@@ -105,7 +105,7 @@ def test_the_target_stays_as_it_is(models: dict[str, Path], tmp_path: Path) -> N
     files = {path.name: path.read_bytes() for path in models["target"].iterdir()}
     before, draft_before = weights_hash(target.model), weights_hash(draft.model)
     options = TuneOptions(steps=3, rate=0.01, batch=2, length=16, valid_rows=4)
-    tune(draft, target, {"pl": open_corpus("sample:pl")}, tmp_path / "out", options, lambda text: None)
+    tune(draft, target, {"pl": open_corpus("sample:pl")}, tmp_path / "out", options)
     assert weights_hash(target.model) == before
     assert {path.name: path.read_bytes() for path in models["target"].iterdir()} == files
     assert weights_hash(draft.model) != draft_before, "the test can fail"
