@@ -9,8 +9,8 @@ depends only on prompt and position, so every configuration must write the same 
 configurations, and every other prompt in the opposite order.
 
 The speed is the median, with quartiles, of the seconds of mlx-lm's plain loop divided by those of the configuration on
-the same prompt, without the time for reading the prompt. ``auto`` learns from prompt to prompt, as ``chat`` and ``serve`` do. Prints
-a table and appends to ``benchmarks/results/real_speed.jsonl``.
+the same prompt, without the time for reading the prompt. ``auto`` learns from prompt to prompt, as ``chat`` and
+``serve`` do. Prints a table and appends to ``benchmarks/results/real_speed.jsonl``.
 """
 
 import json
