@@ -96,8 +96,8 @@ def fertility_of(
     if parallel and len(set(counts.values())) > 1:
         said = ", ".join(f"{task} {count:,}" for task, count in counts.items())
         raise CorpusError(
-            f"--parallel: expected corpora of as many documents, got {said}. Give translations, document by document, "
-            "or leave it out"
+            f"--parallel: expected corpora with the same number of documents, got {said}. Give translations, document "
+            "by document, or leave it out"
         )
     words = pd.Series({task: text.words for task, text in texts.items()})
     found: dict[str, Any] = {}

@@ -2,8 +2,8 @@
 
 The gap is between the fastest and the slowest task with the first draft. Any other draft, any dictionary, or not
 drafting at all could help the slow task. A dictionary counts with the tokens per pass of a replay, because its look-ups
-cost almost nothing. A difference is beyond chance if equal tasks would show it in fewer than one of 20 draws of as many
-rows (Student's t), with a correction for comparing all pairs of tasks, or all drafters, at once.
+cost almost nothing. A difference is beyond chance if equal tasks would show it in fewer than one of 20 draws of
+equally many rows (Student's t), with a correction for comparing all pairs of tasks, or all drafters, at once.
 """
 
 import math

@@ -32,14 +32,17 @@ from spectool.build.counting.options import CountOptions
 from spectool.build.counting.processes import Runner, Task, executor_of
 from spectool.build.counting.stage import count
 from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
-from spectool.build.dictionary.dictspec_stage import build_dictspec
+from spectool.build.dictionary.dictspec import continuations, predictions_of, without_redundant
+from spectool.build.dictionary.dictspec_stage import ORDERS
 from spectool.build.dictionary.held_out import split_off
 from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
+from spectool.build.dictionary.predictions import PredictionTable, as_text, longest_suffix
 from spectool.commands.console import progress
 from spectool.lab.sweep.grid import Grid
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, SweepRow, key, read_runs, write_runs
 from spectool.lab.sweep.text import SweptText
 from spectool.measure.emulate import EncodedText, replay
+from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.opening import open_tokenizer
@@ -158,17 +161,36 @@ def _replayed(text: SweptText, tokenizer: str, limit: int) -> EncodedText:
 
 
 def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[SweepRow]) -> Measured:
-    """Build a dictionary for every size, minimum probability and reading of it."""
-    words = text.words
-    with tempfile.TemporaryDirectory(prefix="spectool-") as folder:
-        out = Path(folder) / "one.dict"
-        for (entries, min_prob, reading), alike in groupby(rows, itemgetter("entries_asked", "min_prob", "reading")):
-            options = DictSpecOptions(rows[0]["order"], entries, min_prob, reading)
-            build_dictspec(tokenizer, words, out, options, quiet)
-            dictionary = Dictionary(out)
+    """Count the continuations of every size once, and choose from them for each reading and minimum probability."""
+    ngrams, counts = text.words.most_frequent(max(row["entries_asked"] for row in rows), ORDERS[rows[0]["order"]])
+    counted = list(zip(tokenizer.encode_after_space(ngrams), counts.tolist(), strict=True))
+    for entries, of_size in groupby(rows, itemgetter("entries_asked")):
+        following = continuations(counted[:entries], DictSpecOptions(), tokenizer.specials)
+        for (reading, min_prob), alike in groupby(of_size, itemgetter("reading", "min_prob")):
+            options = DictSpecOptions(min_probability=min_prob, reading=reading)
+            table = without_redundant(predictions_of(following, options))
             for row in alike:
-                statistics = replay(documents, LookupDrafter(dictionary), row["num_draft_tokens"])
-                yield {**row, "entries": len(dictionary)}, statistics
+                drafter = _TableDrafter(table, options.max_prefix)
+                yield {**row, "entries": len(table)}, replay(documents, drafter, row["num_draft_tokens"])
+
+
+class _TableDrafter(Drafter):
+    """Drafts from a dictionary that is not on disk."""
+
+    name = "dictionary"
+
+    def __init__(self, table: PredictionTable, max_prefix: int) -> None:
+        self._table, self._max_prefix, self._history = table, max_prefix, ""
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self._history = as_text(prompt)[-self._max_prefix :]
+
+    def propose(self, limit: int) -> Proposal:
+        found = longest_suffix(f" {self._history}", self._table)  # proper suffixes, so all of the history counts
+        return Proposal(found.continuation[:limit] if found else (), self.name)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        self._history = (self._history + as_text(tokens))[-self._max_prefix :]
 
 
 def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[SweepRow]) -> Measured:

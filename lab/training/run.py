@@ -22,11 +22,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import mlx.core as mx
 import mlx.optimizers as optim
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from mlx.utils import tree_flatten, tree_unflatten
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from spectool import ArtifactError, SpectoolError, __version__
@@ -45,11 +43,7 @@ _LEAST = 0.02  # of the peak rate, at the end
 _LONGEST_GRADIENT = 1.0
 Options = TypeVar("Options", bound=RunOptions)
 NamedRow = TypeVar("NamedRow", bound=tuple[Any, ...])
-_TYPES: dict[Any, Any] = {
-    int: pa.int64(),
-    str: pa.string(),
-    NDArray[np.int32]: pa.list_(pa.int32()),
-}
+_TYPES: dict[Any, Any] = {int: pa.int64(), str: pa.string()}
 
 
 class Point(NamedTuple):
@@ -71,7 +65,7 @@ def write_table(path: Path, kind: type[Any], rows: Iterable[Any]) -> None:
 
 
 def read_table(path: Path, kind: type[NamedRow]) -> list[NamedRow]:
-    """The rows that `write_table` wrote; arrays come back as lists."""
+    """The rows that `write_table` wrote."""
     return [kind(**row) for row in pq.read_table(path, memory_map=False, partitioning=None).to_pylist()]
 
 

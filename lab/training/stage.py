@@ -29,8 +29,7 @@ from spectool.lab.training.text import (
     TrainingCorpus,
     TrainingText,
     delimiters_of,
-    load_text,
-    prepare_text,
+    read_training_text,
 )
 from spectool.runtime.mlx_lm_compat import mlx_lm
 from spectool.tokenization import Tokenizer, open_tokenizer
@@ -112,8 +111,8 @@ def train_from_scratch(
     if record is not None:
         return record
     with working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) as work:
-        prepare_text(work, sources, tokenizer, delimiters, options)
-        run = _Training(tokenizer, options, delimiters, load_text(work), work)
+        text = read_training_text(sources, tokenizer, delimiters, options)
+        run = _Training(tokenizer, options, delimiters, text, work)
         run.train()
         return run.write(key, out)
 
@@ -128,7 +127,7 @@ class _Training(TrainingRun[TrainOptions]):
         work: Path,
     ) -> None:
         self._tokenizer, self._delimiters, self._text = tokenizer, delimiters, text
-        self._classes = classes_of(np.asarray(text.stream), tokenizer.size, options.min_count)
+        self._classes = classes_of(text.stream, tokenizer.size, options.min_count)
         self._rare = float(np.mean(self._classes.of_id[text.stream] == self._classes.common))
         ids = {"bos_token_id": delimiters.begin, "eos_token_id": delimiters.last}
         self._config = {**options.shape, **ids, "vocab_size": self._classes.number}

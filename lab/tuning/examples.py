@@ -4,11 +4,9 @@ A passage is a piece of text that is short enough. Places of the two rows that p
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spectool.tokenization import Tokenizer
@@ -65,12 +63,6 @@ def examples_of_step(step: int, number: int, batch: int, seed: Sequence[int]) ->
     skipped = rounds.start * number
     found: list[int] = np.concatenate(orders)[first - skipped : last - skipped].tolist()
     return found
-
-
-def load_examples(path: Path) -> list[Example]:
-    """The examples that `write_table` wrote."""
-    columns = pq.read_table(path, memory_map=False, partitioning=None).columns
-    return [Example(*row) for row in zip(*(column.to_numpy() for column in columns), strict=True)]
 
 
 def row_of(tokenizer: Tokenizer, ids: list[int]) -> NDArray[np.int32]:

@@ -44,7 +44,7 @@ from spectool.lab.tuning.divergence import (
     pairing_of,
 )
 from spectool.lab.tuning.examples import batch_of, examples_of_step
-from spectool.lab.tuning.tasks import load_tasks, prepare_tasks
+from spectool.lab.tuning.tasks import TuningTask, read_tasks
 from spectool.lab.tuning.tuned_model import OpenedModel, Trainable
 from spectool.runtime.mlx_lm_compat import mlx_lm
 
@@ -131,8 +131,8 @@ def tune(
     target.model.freeze()
     target.model.eval()
     with working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) as work:
-        prepare_tasks(work, draft.tokenizer, target.tokenizer, corpora, options)
-        run = _Tuning(draft, target.model, pairing, options, work)
+        tasks = read_tasks(draft.tokenizer, target.tokenizer, corpora, options)
+        run = _Tuning(draft, target.model, pairing, tasks, options, work)
         run.train()
         return run.write(key, out)
 
@@ -141,9 +141,16 @@ class _Tuning(TrainingRun[TuneOptions]):
     title = "tuning"
     tables = MappingProxyType({CURVE: Point, TASKS: TaskPoint, STEPS: StepPoint})
 
-    def __init__(self, draft: OpenedModel, target: Any, pairing: Pairing, options: TuneOptions, work: Path) -> None:
-        self._draft, self._target, self._pairing = draft.tokenizer, target, pairing
-        self._tasks = load_tasks(work)
+    def __init__(
+        self,
+        draft: OpenedModel,
+        target: Any,
+        pairing: Pairing,
+        tasks: Sequence[TuningTask],
+        options: TuneOptions,
+        work: Path,
+    ) -> None:
+        self._draft, self._target, self._pairing, self._tasks = draft.tokenizer, target, pairing, tasks
         self._trainable = Trainable(draft)
         if self._trainable.unpacked:
             say(f"{draft.name}: quantized; it is dequantized, tuned, and stored so")

@@ -1,33 +1,27 @@
-"""The text of a tuning's tasks: rows to train on and rows to measure on, made once in the work directory.
-
-    N.train.parquet  N.valid.parquet     rows of a task (`examples`)
-    tasks.json                           what was read, and how much of it could be compared
+"""The text of a tuning's tasks: rows to train on and rows to measure on.
 
 Some documents of each corpus are held out (`corpora.split`), the same ones with every seed, and never trained on.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from spectool import CorpusError
-from spectool.artifacts.resumable import read_json, write_json
 from spectool.build.corpus_reading import describe_corpus
 from spectool.commands.console import say
 from spectool.corpora import Corpus
 from spectool.lab.training.options import TuneOptions
-from spectool.lab.training.run import write_table
 from spectool.lab.training.text import split_corpus
-from spectool.lab.tuning.examples import NOWHERE, Example, load_examples, paired_example, passages
+from spectool.lab.tuning.examples import NOWHERE, Example, paired_example, passages
 from spectool.runtime.drafters.draft_model import has_same_vocabulary
 from spectool.tokenization import Tokenizer
 
 _MOST = 0.2  # of a small corpus that is held out
 
 
-class Task(NamedTuple):
+class TuningTask(NamedTuple):
     """The rows of a task."""
 
     name: str
@@ -36,21 +30,15 @@ class Task(NamedTuple):
     valid: list[Example]  # rows to measure on
 
 
-def prepare_tasks(
-    work: Path,
-    draft: Tokenizer,
-    target: Tokenizer,
-    corpora: dict[str, Corpus],
-    options: TuneOptions,
-) -> None:
-    """Make the rows of all tasks in the work directory, unless they exist. Holds one corpus at a time in memory.
+def read_tasks(
+    draft: Tokenizer, target: Tokenizer, corpora: Mapping[str, Corpus], options: TuneOptions
+) -> list[TuningTask]:
+    """The rows of all tasks, which depend only on the corpora and the options.
 
     Raises:
         CorpusError: A corpus gives no rows to train on or to measure on.
     """
-    if (work / "tasks.json").exists():
-        return
-    facts: dict[str, Any] = {}
+    tasks = []
     same = has_same_vocabulary(draft.vocabulary, target.vocabulary)
 
     def rows(texts: Sequence[str], most: int) -> tuple[list[Example], int]:
@@ -81,9 +69,7 @@ def prepare_tasks(
                 f"{corpus.spec}: gives {len(learned)} rows to train on and {len(measured)} to measure on, expected "
                 f"some of both from {len(train)} and {len(held_out)} documents. Give more text or longer documents"
             )
-        write_table(work / f"{number}.train.parquet", Example, learned)
-        write_table(work / f"{number}.valid.parquet", Example, measured)
-        facts[name] = {
+        facts = {
             **describe_corpus(corpus),
             "rows": len(learned),
             "tokens": sum(len(example.at) for example in learned),
@@ -92,12 +78,5 @@ def prepare_tasks(
             "left_out": one + two,
             "compared": float(np.concatenate([example.at != NOWHERE for example in measured]).mean()),
         }
-    write_json(work / "tasks.json", facts)
-
-
-def load_tasks(work: Path) -> list[Task]:
-    """The tasks that `prepare_tasks` wrote."""
-    return [
-        Task(name, facts, *(load_examples(work / f"{number}.{side}.parquet") for side in ("train", "valid")))
-        for number, (name, facts) in enumerate(read_json(work / "tasks.json").items())
-    ]
+        tasks.append(TuningTask(name, facts, learned, measured))
+    return tasks

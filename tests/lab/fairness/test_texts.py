@@ -72,14 +72,14 @@ def test_parallel_text_is_compared_by_content(tmp_path: Path) -> None:
     lines = [f"numer {number} i jeszcze raz numer {number}" for number in range(200)]
     (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
     (tmp_path / "b.txt").write_text("\n".join(f"{line} {line}" for line in lines), encoding="utf-8")
-    texts = {
-        name: read_text(open_corpus(str(tmp_path / f"{name}.txt")), TARGET, [], 4, 12, 5) for name in ("a", "b")
-    }
+    texts = {name: read_text(open_corpus(str(tmp_path / f"{name}.txt")), TARGET, [], 4, 12, 5) for name in ("a", "b")}
     assert texts["b"].documents == tuple(f"{line} {line}" for line in texts["a"].documents)
     found = fertility_of({"target": TARGET}, texts, "a", True)["tokenizers"]["target"]
     assert found["b"]["tax"] == found["b"]["tokens"] / found["a"]["tokens"] == pytest.approx(2, abs=0.05)
     assert found["b"]["fertility"] == pytest.approx(found["a"]["fertility"], rel=0.05)
     (tmp_path / "b.txt").write_text("\n".join(lines[:150]), encoding="utf-8")
     texts["b"] = read_text(open_corpus(str(tmp_path / "b.txt")), TARGET, [], 4, 12, 5)
-    with pytest.raises(CorpusError, match="--parallel: expected corpora of as many documents, got a 200, b 150"):
+    with pytest.raises(
+        CorpusError, match="--parallel: expected corpora with the same number of documents, got a 200, b 150"
+    ):
         fertility_of({"target": TARGET}, texts, None, True)
