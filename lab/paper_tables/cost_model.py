@@ -85,9 +85,7 @@ def fit_cost(trials: Frame) -> CostFit | None:
         return CostFit(mean_interval(trials.draft_step), mean_interval(beta), timed=True)
     constants, covariance = curve_fit(lambda k, r, beta: (k + 1) * r + beta * k**2, k, cost)
     half = stats.t.ppf((1 + LEVEL) / 2, n - 2) * np.sqrt(np.diag(covariance))
-    r, beta = (
-        Estimate(*map(float, (of, of - reach, of + reach)), n) for of, reach in zip(constants, half, strict=True)
-    )
+    r, beta = (Estimate(of, of - reach, of + reach, n) for of, reach in zip(constants, half, strict=True))
     return CostFit(r, beta, timed=False)
 
 
