@@ -72,8 +72,7 @@ class CostFit(NamedTuple):
 def fit_cost(trials: Frame) -> CostFit | None:
     """The model fitted by least squares, with prompts taken as independent; None for fewer than 3 trials.
 
-    Args:
-        trials: The result of `fixed_lengths`; the columns k, acceptance, speedup and draft_step are used.
+    ``trials`` come from `fixed_lengths`; the columns k, acceptance, speedup and draft_step are used.
     """
     n = len(trials)
     if n < 3:
