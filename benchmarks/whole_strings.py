@@ -163,7 +163,7 @@ def _right_draft(
 def check_split_tokens(
     text: str, draft: Oracle, target: Oracle, translator: AnchoredTranslator, rng: random.Random, counts: Counter[str]
 ) -> None:
-    """Commit a text whose tokens are split at random; the bytes must agree, and the view must be the tokenizer's own."""
+    """Commit a text whose tokens are split at random; bytes must agree, and the view must be the tokenizer's own."""
     data = text.encode()
     (ids,) = target.encode([text])
     surfaces = target.tokenizer.surfaces
