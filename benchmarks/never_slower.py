@@ -1,14 +1,14 @@
-"""Speed with a useless, a half-right and a perfect drafter beside plain decoding, on a model of random weights.
+"""Speed with a useless, a half-right and a perfect drafter compared with plain decoding, on a model of random weights.
 
     python benchmarks/never_slower.py --rounds 5 --tokens 512
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0 python benchmarks/never_slower.py
 
-Every drafter takes the time of a small model for its tokens, whatever these are worth: it sleeps. A round decodes the
-same prompt in every configuration, each time in another order. A figure is the geometric mean of the rounds' ratios to
-plain decoding in the same round. Steady speed leaves out the first tokens, in which the controller learns. Plain
-decoding is `generate_step` without a drafter; mlx-lm's own loop, which begins the next pass while the last token is
-read, stands beside it. The same text is also generated in short answers, as in a conversation, with a controller for
-each (*alone*) and with one for all (*shared*). Lines go to results/never_slower.jsonl.
+Every drafter sleeps for as long as a small model would need for its tokens, right or wrong. A round decodes the same
+prompt in every configuration, each time in another order. A figure is the geometric mean of the rounds' ratios to plain
+decoding in the same round. The steady speed leaves out the first tokens, in which the controller learns. Plain decoding
+is `generate_step` without a drafter; mlx-lm's own loop, which begins the next pass while the last token is read, is
+measured as well. The same text is also generated in short answers, as in a conversation, with a controller for each
+(*alone*) and with one for all (*shared*). Appends to ``benchmarks/results/never_slower.jsonl``.
 """
 
 import json
@@ -43,10 +43,10 @@ VOCABULARY = 16_000
 
 
 class Replayer(Drafter):
-    """Knows the plain output and says each token right with a probability; takes its time for it."""
+    """Knows the plain output and proposes each token right with a probability, after sleeping."""
 
     def __init__(self, text: Sequence[int], right: float, fixed: float, per_token: float, seed: int) -> None:
-        """Say ``text`` (token ids) with probability ``right``; ``fixed`` and ``per_token`` in seconds."""
+        """Propose ``text`` (token ids) with probability ``right``; ``fixed`` and ``per_token`` are seconds."""
         self.name = "replayer"
         self._text, self._right = list(text), right
         self._fixed, self._per_token = fixed, per_token
@@ -54,20 +54,20 @@ class Replayer(Drafter):
         self._at = 0
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Begin the text, or go on after as much of it as the prompt has."""
+        """Begin the text, or continue after the part of it that the prompt has."""
         self._at = len(prompt) - len(PROMPT)
 
     def propose(self, limit: int) -> Proposal:
-        """Propose ``limit`` tokens, after the time that they take."""
+        """Propose ``limit`` tokens after the time that they take."""
         time.sleep(self._fixed + self._per_token * limit)
         truth = self._text[self._at : self._at + limit]
-        return Proposal([self._said(token) for token in truth], self.name)
+        return Proposal([self._proposed(token) for token in truth], self.name)
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Go on in the text."""
+        """Continue in the text."""
         self._at += len(tokens)
 
-    def _said(self, token: int) -> int:
+    def _proposed(self, token: int) -> int:
         return token if self._rng.random() < self._right else (token + 1) % VOCABULARY
 
 
@@ -81,7 +81,7 @@ class Replayer(Drafter):
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--draft-cost", default=0.07, show_default=True, help="Of a draft token, in plain passes.")
 @click.option("--fixed-draft-cost", default=0.05, show_default=True, help="Of a proposal, in plain passes.")
-@click.option("--fixed-lengths", default="2,4,8", show_default=True, help="Draft lengths to set by hand beside it.")
+@click.option("--fixed-lengths", default="2,4,8", show_default=True, help="Fixed draft lengths to compare with.")
 @click.option("--answer", "answer_tokens", default=48, show_default=True, help="Tokens of a short answer.")
 @click.option("--save/--no-save", default=True)
 def main(
@@ -130,21 +130,21 @@ def main(
         def steps() -> Iterator[Any]:
             drafter, controller, cache = replayer(right), Controller(), make_prompt_cache(model)
             statistics[name] = DraftStatistics()
-            said, fed = list(PROMPT), 0
-            while len(said) < len(PROMPT) + tokens:
+            written, fed = list(PROMPT), 0
+            while len(written) < len(PROMPT) + tokens:
                 for step in generate_step(
-                    mx.array(said[fed:]),
+                    mx.array(written[fed:]),
                     model,
                     drafter=drafter,
                     num_draft_tokens=controller if shared else Controller(),
-                    max_tokens=min(answer_tokens, len(PROMPT) + tokens - len(said)),
+                    max_tokens=min(answer_tokens, len(PROMPT) + tokens - len(written)),
                     prompt_cache=cache,
-                    cached_tokens=said[:fed],
+                    cached_tokens=written[:fed],
                     statistics=statistics[name],
                 ):
-                    said.append(step[0])
+                    written.append(step[0])
                     yield step
-                fed = len(said) - 1
+                fed = len(written) - 1
 
         return steps
 
@@ -190,7 +190,7 @@ def main(
 
 
 def _model(hidden: int, layers: int, bits: int | None) -> tuple[Any, int]:
-    """Return a llama of random weights and its number of parameters."""
+    """A Llama of random weights and its number of parameters."""
     heads = max(1, hidden // 64)
     args = llama.ModelArgs(
         model_type="llama",
@@ -217,7 +217,7 @@ def _model(hidden: int, layers: int, bits: int | None) -> tuple[Any, int]:
 
 
 def _timed(steps: Iterator[Any], learning: int) -> tuple[list[int], float, float]:
-    """Return the tokens, and the seconds of the first ``learning`` after the first one and of the others."""
+    """The tokens, and the seconds of the first ``learning`` after the first one and of the others."""
     tokens = [int(next(steps)[0])]  # the prompt pass ends with it
     began = time.perf_counter()
     tokens += [int(step[0]) for step in islice(steps, learning - 1)]
@@ -227,13 +227,13 @@ def _timed(steps: Iterator[Any], learning: int) -> tuple[list[int], float, float
 
 
 def _ratios(times: Sequence[tuple[float, float]], plain: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Return the speed against plain decoding over the rounds, of all tokens and of the steady part."""
+    """The speed compared with plain decoding over the rounds, of all tokens and of the steady part."""
     whole, steady = ([base[part] / mine[part] for mine, base in zip(times, plain, strict=True)] for part in (0, 1))
     return {"speed": round(geometric_mean(whole), 3), "steady speed": round(geometric_mean(steady), 3)}
 
 
 def _drafted(statistics: DraftStatistics) -> dict[str, Any]:
-    """Return what the last generation drafted and what the controller made of it."""
+    """What the last generation drafted, and what the controller learnt from it."""
     facts: dict[str, Any] = {
         "tokens per pass": round(statistics.tokens_per_pass, 2),
         "acceptance": round(statistics.acceptance_rate, 3),

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The papers' experiments on this machine, from nothing to one page: models, artifacts, a run, a report.
+# The papers' experiments on this machine, from an empty folder to a page: models, artifacts, a run, a report.
 #
 #     benchmarks/on_a_mac.sh [FOLDER]           the papers' models: 40 GB to fetch, 20 GB on disk, a night
-#     benchmarks/on_a_mac.sh --quick [FOLDER]   small models instead, in minutes: whether it works, and first figures
+#     benchmarks/on_a_mac.sh --quick [FOLDER]   small models instead, which takes minutes and shows whether it works
 #
-# What is there already is not made again, so it may be stopped at any time and given again. Within the run, plain
-# decoding and all configurations take turns in an order drawn anew for each prompt; before each prompt the machine
+# What exists already is not made again, so the script can be stopped at any time and started again. Within the run,
+# plain decoding and all configurations take turns in a random order for each prompt. Before each prompt the machine
 # rests for PAUSE seconds (20 by default). Close other programs, and keep the machine on mains power.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -2,15 +2,14 @@
 
     python benchmarks/overhead.py
 
-A hollow model has the caches of a large one, feeds them, computes nothing else and says a real text, so the thread
-that runs the loop hardly sleeps, as with a fast device. Taken off a cycle is the time inside the model's
-``__call__``, which builds the pass, and inside the calls that compute it or wait for it. Everything else counts:
-asking the drafter, checking the proposal, marks and rewinding of the caches, log-probabilities, statistics, the
-controller. Times are processor microseconds of the thread, medians over cycles after the first ones of each
-generation. Beside a model that computes on the same processor, the loop finds cold caches and takes two to three
-times as long.
+A hollow model has the caches of a large one. It feeds them, computes nothing else and returns a real text, so the
+thread that runs the loop hardly sleeps, as with a fast device. The time inside the model's ``__call__``, which builds
+the pass, and inside the calls that compute it or wait for it is subtracted. Everything else counts: asking the drafter,
+checking the proposal, marking and rewinding the caches, log-probabilities, statistics, the controller. Times are
+processor microseconds of the thread, medians over cycles after the first ones of each generation. Next to a model that
+computes on the same processor, the loop finds cold caches and takes two to three times as long.
 
-Dictionary and history draft four tokens for the bundled demo tokenizer. Adds to
+Dictionary and history draft four tokens for the bundled demo tokenizer. Appends to
 ``benchmarks/results/overhead.jsonl``.
 """
 
@@ -48,14 +47,14 @@ CACHES: dict[str, Callable[[], list[Any]]] = {
 
 
 class Hollow:
-    """A model that feeds its caches, computes nothing, and says a text of token ids."""
+    """A model that feeds its caches, computes nothing, and returns a text of token ids."""
 
     def __init__(self, make_cache: Callable[[], list[Any]], text: Sequence[int], vocabulary: int) -> None:
         self.make_cache = make_cache
         self._text, self._ids = mx.array(list(text)), mx.arange(vocabulary)
 
     def __call__(self, tokens: mx.array, cache: Sequence[Any] = ()) -> mx.array:
-        """Return logits [1, tokens, vocabulary] that cannot be computed before the caches are."""
+        """Logits [1, tokens, vocabulary] that cannot be computed before the caches are."""
         count = tokens.shape[1]
         first = 1 + next((entry.offset for entry in cache if isinstance(entry, KVCache)), 0)
         pair, held = mx.zeros((1, 1, count, 8)), []

@@ -1,6 +1,6 @@
-"""Real tokenizers and corpora, from the folder named by SPECTOOL_SHARED, and what is built from them.
+"""Real tokenizers and corpora from the folder named by SPECTOOL_SHARED, and artifacts that are built from them.
 
-Dictionaries and alignments are made by the commands once and kept in .scratch/artifacts.
+Dictionaries and alignments are built once, by the commands, and kept in .scratch/artifacts.
 """
 
 import subprocess
@@ -28,7 +28,7 @@ def real_corpus(language: str, part: str) -> Corpus:
 
 
 def encoded(tokenizer: Tokenizer, corpus: Corpus, tokens: int) -> Iterator[list[int]]:
-    """Yield ids of whole documents, from the corpus's beginning, until there are ``tokens`` of them."""
+    """Ids of whole documents from the beginning of a corpus, until there are ``tokens`` ids."""
     texts = (document.text for document in corpus)
     while tokens > 0 and (batch := list(islice(texts, _BATCH))):
         for ids in tokenizer.encode_batch(batch):
@@ -39,7 +39,7 @@ def encoded(tokenizer: Tokenizer, corpus: Corpus, tokens: int) -> Iterator[list[
 
 
 def tokenizer_of(name: str) -> Path:
-    """Where a model is, or a tokenizer without one."""
+    """The directory of a model, or of a tokenizer without a model."""
     shared = SHARED / "tokenizers" / name
     return shared if name not in PACKAGES and shared.is_dir() else Path(real_model(name))
 
@@ -52,7 +52,7 @@ def dictionary_of(model: str, language: str, *options: object) -> Path:
 
 
 def dictspec_of(model: str, language: str) -> Path:
-    """The DictSpec paper's compact dictionary (section 4.5), likewise."""
+    """The compact dictionary of the DictSpec paper (section 4.5) for the same tokenizer and text."""
     options = "--method", "dictspec", "--orders", "n123", "--entries", 200_000, "--min-prob", 0.8
     tokenizer = "--tokenizer", tokenizer_of(model)
     return made(f"dictspec-{model}-{language}.dict", "build-dict", *options, *tokenizer, *_corpus(language))
@@ -70,7 +70,7 @@ def _corpus(language: str) -> tuple[str, Path]:
 
 
 def made(name: str, *command: object) -> Path:
-    """Return an artifact, made by a command of spectool if it is not there yet."""
+    """The path of an artifact, which a command of spectool builds if it does not exist yet."""
     out = Path(__file__).parent.parent / ".scratch" / "artifacts" / name
     if not out.exists():
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,15 @@
-"""Dictionary and history on text that pretrained models wrote: the published look-ups beside ours.
+"""Dictionary and history on text that pretrained models wrote, compared with the published look-ups.
 
     python benchmarks/real_text.py --model gemma3-270m --language pl --temperature 0.7
     python benchmarks/real_drafters.py --model gemma3-270m
 
-Every text that ``real_text.py`` has kept of a model is replayed behind its prompts with each drafter, at k draft tokens
-a cycle. It takes as many passes as writing it took, since look-ups propose tokens and no distributions. Dictionaries
-are built from other text of the language, once. Intervals: 95%, bootstrapped over prompts. Look-ups cost microseconds:
-tokens per pass over what a pass of k + 1 tokens costs, in passes of one, is the speed.
+Every text of a model that ``real_text.py`` has kept is replayed after its prompt with each drafter, with k draft tokens
+per cycle. The replay takes as many passes as generating would have taken, because look-ups propose tokens and no
+distributions. Dictionaries are built once, from other text of the language. Intervals are 95% intervals, bootstrapped
+over prompts. Look-ups cost microseconds, so the speed is the tokens per pass divided by the cost of a pass of k + 1
+tokens, in passes of one token.
 
-Prints a Markdown table and adds to ``benchmarks/results/real_drafters.jsonl``.
+Prints a Markdown table and appends to ``benchmarks/results/real_drafters.jsonl``.
 """
 
 import json

@@ -1,15 +1,17 @@
-"""The translation ladder with pretrained models on both sides.
+"""All strategies that translate between tokenizers, with pretrained models on both sides.
 
     python benchmarks/real_text.py --model qwen2.5-coder-1.5b --language pl
     python benchmarks/real_ladder.py --draft gemma3-270m --target qwen2.5-coder-1.5b --language pl
-    python benchmarks/real_ladder.py --draft gemma3-270m --target bielik-11b-v2.5 --language pl   no model: its corpus
+    python benchmarks/real_ladder.py --draft gemma3-270m --target bielik-11b-v2.5 --language pl   tokenizer only
 
-The text that the target wrote (``real_text.py``) is replayed behind its prompts, k draft tokens a cycle. Where only the
-target's tokenizer can be had, encyclopaedia and news stand in for its text. Rows: the published strategies, then the
-anchored one step by step. Intervals: 95%, bootstrapped over prompts. ``gain`` is tokens per pass - 1, and its ratio to
-``context``'s gain is bootstrapped in pairs, since all rows replay the same prompts.
+The text that the target wrote (``real_text.py``) is replayed after its prompts, with k draft tokens per cycle. If only
+the target's tokenizer is available, encyclopaedia and news stand in for its text. The rows are the published
+strategies, then the anchored one step by step. Intervals are 95% intervals, bootstrapped over prompts. ``gain`` is
+tokens per pass - 1; its ratio to the gain of ``context`` is bootstrapped in pairs, because all rows replay the same
+prompts.
 
-Prints a Markdown table and adds to ``benchmarks/results/real_ladder.jsonl``. Preload OpenBLAS as README says.
+Prints a Markdown table and appends to ``benchmarks/results/real_ladder.jsonl``. On Linux, preload OpenBLAS as in
+``real_speed.py``.
 """
 
 import json
@@ -41,7 +43,7 @@ PUBLISHED = ("naive", "context", "intersection")
 BASE = "context"
 _RESAMPLED = 2000
 _MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
-_DOCUMENT = 160  # target tokens of a document that stands in for an answer, after as many of prompt
+_DOCUMENT = 160  # target tokens of a document that stand in for an answer; the same number before them are its prompt
 
 
 @click.command()
@@ -106,20 +108,20 @@ def main(
 
 
 def strategies(alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> dict[str, Translator]:
-    """Make a translator for each row of the ladder."""
+    """The translator of each row."""
     published = {name: make_translator(name, alignment, draft, target) for name in PUBLISHED}
     forth = make_translator(BASE, alignment, draft, target, window_back=0)
     return published | {"context, window one way": forth} | anchored_steps(alignment, draft, target)
 
 
 def _enough(texts: Sequence[Written], tokens: int) -> int:
-    """Return how many texts have ``tokens`` output tokens together."""
+    """Number of texts that have ``tokens`` output tokens in total."""
     sums = np.cumsum([len(text.output) for text in texts])
     return int(np.searchsorted(sums, tokens)) + 1
 
 
 def _resampled(runs: Sequence[DraftStatistics]) -> np.ndarray:
-    """Return tokens per pass of the prompts and of resampled ones, float64 [1 + resampled]; always the same draws."""
+    """Tokens per pass of the prompts and of resampled ones, float64 [1 + resampled]; the draws are always the same."""
     counts = np.array([(run.tokens, run.passes) for run in runs], dtype=np.float64)
     drawn = np.random.default_rng(0).integers(len(runs), size=(_RESAMPLED, len(runs)))
     sums = np.vstack([counts.sum(axis=0), counts[drawn].sum(axis=1)])
@@ -127,7 +129,7 @@ def _resampled(runs: Sequence[DraftStatistics]) -> np.ndarray:
 
 
 def interval(runs: Sequence[DraftStatistics]) -> list[float]:
-    """Return tokens per pass and its interval."""
+    """Tokens per pass and the ends of its interval."""
     values = _resampled(runs)
     return [round(float(value), 4) for value in (values[0], *np.quantile(values[1:], (0.025, 0.975)))]
 

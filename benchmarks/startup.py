@@ -2,10 +2,10 @@
 
     python benchmarks/startup.py
 
-Each row is a process of its own. Before its clock starts it has done what ``mlx_lm.load`` does with tokenizers, so that
-only ours is counted. Memory is what the process has to itself (Linux: private dirty pages). Commands are counted whole,
-from the start of Python. Prints rows and adds them to ``benchmarks/results/startup.jsonl``. Artifacts are made once, in
-.scratch/artifacts.
+Each row is measured in a process of its own. Before its clock starts, the process has done what ``mlx_lm.load`` does
+with tokenizers, so that only spectool's share is counted. Memory is what no other process shares (Linux: private dirty
+pages). Commands are counted as a whole, from the start of Python. Prints rows and appends them to
+``benchmarks/results/startup.jsonl``. Artifacts are built once, in .scratch/artifacts.
 """
 
 import json
@@ -79,8 +79,8 @@ def _child(step: str, place: dict[str, str]) -> dict[str, float]:
 
 
 def _child_main(given: dict[str, str]) -> None:
-    """Load a drafter in this process, start it with prompts, and print what that took."""
-    import mlx_lm  # noqa: F401 (its cost is not ours)
+    """Load a drafter in this process, start it with prompts, and print what that cost."""
+    import mlx_lm  # noqa: F401 (its cost is not counted)
     from mlx_lm.models.llama import Model, ModelArgs
     from mlx_lm.tokenizer_utils import load
 

@@ -1,15 +1,15 @@
-"""What translation and resync cost a cycle, beside the string round trip of the published scheme, on the same drafts.
+"""What translation costs per cycle, compared with the string round trip of the published scheme on the same drafts.
 
     python benchmarks/translation_speed.py
 
-An n-gram draft is replayed once and its drafts are recorded. Then both translators go over the same record in turns.
-The anchored one commits, brings the draft's view up to date and translates. The string round trip decodes the draft,
-encodes it behind its window and the window alone, and translates back what was committed. Processor time of this
-thread, medians over the turns; Python's collector of cycles does not go through what was loaded before (gc.freeze). The
-first turn of the anchored translator, with empty caches, is shown apart.
+An n-gram draft is replayed once and its drafts are recorded. Then both translators process the same record in turns.
+The anchored one commits, updates the draft's view and translates. The string round trip decodes the draft, encodes it
+after its window, encodes the window alone, and translates back what was committed. Times are processor times of this
+thread, medians over the turns. Python's garbage collector ignores what was loaded before (gc.freeze). The first turn of
+the anchored translator, with empty caches, is shown separately.
 
-Prints a Markdown table and saves ``benchmarks/results/translation_speed.jsonl``. Tokenizers and
-corpora come from the folder named by SPECTOOL_SHARED.
+Prints a Markdown table and saves ``benchmarks/results/translation_speed.jsonl``. Tokenizers and corpora come from the
+folder named by SPECTOOL_SHARED.
 """
 
 import gc
@@ -96,7 +96,7 @@ def _record(translator: AnchoredTranslator, source: NgramSource, documents: list
 
 
 def _time(translator: Translator, record: _Record) -> float:
-    """Return microseconds of processor time a cycle."""
+    """Microseconds of processor time per cycle."""
     heals = isinstance(translator, AnchoredTranslator)
     begun = thread_time_ns()
     for first, drafts, healed, committed in record:

@@ -1,10 +1,9 @@
-"""Joining and translating compared with whole strings, which the tokenizers themselves encode; for `conformance.py`.
+"""Compares joining and translating with whole strings, which the tokenizers themselves encode; for `conformance.py`.
 
 A text is committed token by token. At each place two things must hold. The draft's view equals what the draft's
 tokenizer encodes for the text so far, and the translation of a right draft of 1 to 8 tokens equals what the target's
-tokenizer encodes beyond the place. Counted apart are places that the drafted text would move, since they are no
-boundary of the whole text, and committed ids made by splitting tokens at random: there, committed ids must stay and
-the bytes must agree.
+tokenizer encodes after the place. Two cases are counted separately: places that are no boundary once the drafted text
+is added, and committed ids made by splitting tokens at random. There, committed ids must stay and the bytes must agree.
 """
 
 import random
@@ -46,16 +45,16 @@ class Oracle:
         return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
 
     def spelled(self, ids: Sequence[int]) -> bytes:
-        """Return the bytes of ids from a text's beginning."""
+        """The bytes of ids from the beginning of a text."""
         joined = b"".join(self.tokenizer.surfaces[i] for i in ids)
         return joined.removeprefix(b" ") if self.tokenizer.edges.leading_space else joined
 
     def keeps(self, ids: Sequence[int], data: bytes) -> bool:
-        """Return whether ``ids`` say the text: its bytes, and nothing that the vocabulary does not know."""
+        """Whether ``ids`` spell the text: its bytes, and no unknown token."""
         return self.tokenizer.roles.unk not in ids and self.spelled(ids) == data
 
     def ends(self, ids: Sequence[int]) -> list[int]:
-        """Return the byte of the text at which each id ends."""
+        """The byte of the text at which each id ends."""
         joined = b"".join(self.tokenizer.surfaces[i] for i in ids)
         shift = int(self.tokenizer.edges.leading_space and joined.startswith(b" "))
         return [end - shift for end in accumulate(len(self.tokenizer.surfaces[i]) for i in ids)]
@@ -68,7 +67,7 @@ def check_document(
     data = text.encode()
     (ids,), (draft_ids,) = target.encode([text]), draft.encode([text])
     if not target.keeps(ids, data):
-        # A target that normalizes never says such text: go on with what it would say.
+        # A target that normalizes never writes such text, so use what it would write.
         data = target.spelled(ids)
         text = data.decode("utf-8", "ignore")
         (ids,), (draft_ids,) = target.encode([text]), draft.encode([text])
@@ -124,7 +123,7 @@ def check_document(
                 _show("bytes", target.tokenizer, found, [])
         if whole[:place] != ids[:place]:
             counts["moved frontiers"] += 1
-        elif not target.keeps(whole, data[:end]):  # it never says the text so far, such as a blank that it strips
+        elif not target.keeps(whole, data[:end]):  # it never writes the text so far, such as a blank that it strips
             counts["prefixes not kept"] += 1
         elif found != whole[place:]:
             counts["mismatches"] += 1
@@ -141,7 +140,7 @@ def _right_draft(
     ends: list[int],
     end: int,
 ) -> tuple[list[int] | None, bool]:
-    """Return draft ids that say ``data[known:end]`` after ``context``, and whether the first is healed.
+    """Draft ids that spell ``data[known:end]`` after ``context``, and whether the first is healed.
 
     ``known`` is where the last whole character before the frontier ``start`` ends.
     """
@@ -164,7 +163,7 @@ def _right_draft(
 def check_split_tokens(
     text: str, draft: Oracle, target: Oracle, translator: AnchoredTranslator, rng: random.Random, counts: Counter[str]
 ) -> None:
-    """Commit a text whose tokens are split at random; the bytes must agree and the view must be canonical."""
+    """Commit a text whose tokens are split at random; bytes must agree, and the view must be the tokenizer's own."""
     data = text.encode()
     (ids,) = target.encode([text])
     surfaces = target.tokenizer.surfaces

@@ -1,4 +1,4 @@
-"""An n-gram model over tokens, counted in a minute, and a draft source of it that exists for any tokenizer.
+"""An n-gram model over tokens, which is counted in a minute, and drafts from it for any tokenizer.
 
 Interpolated absolute discounting, orders 1 to N, within documents. Let c(h y) be the count of token y after context h,
 and N(h) that of h before any token. Let D = n1 / (n1 + 2 n2) in each order, where n1 and n2 are the numbers of n-grams
@@ -6,7 +6,7 @@ with a kept context that occur once and twice. Then::
 
     p(y | h) = max(c(h y) - D, 0) / N(h) + left(h) * p(y | h without its first token)
 
-where left(h) is what the kept n-grams leave over, so that the probabilities of all ids sum to one. Below the unigrams
+where left(h) is what the kept n-grams leave, so that the probabilities of all ids sum to one. Below the unigrams
 is the uniform distribution. Source: Ney, Essen, Kneser (1994); Chen and Goodman (1999).
 
 The n-grams form a trie in flat arrays. Node i of order k is one k-gram; the (k+1)-grams that begin with it are
@@ -61,16 +61,12 @@ class NgramModel:
 
         Needs about 70 bytes of memory for each token of text.
 
-        Args:
-            documents: Token ids of each document.
-            size: Number of token ids.
-            order: The longest n-gram, in tokens (>= 1).
-            min_count: N-grams of three or more tokens that occur less often are left out, and their probability goes to
-                the shorter context.
+        N-grams of three or more tokens that occur less often than ``min_count`` are left out, and their probability
+        goes to the shorter context.
 
         Raises:
-            ValueError: An id is not in ``range(size)``, there is no token at all, or ``order`` or
-                ``min_count`` is below 1.
+            ValueError: An id is not in ``range(size)``, there is no token at all, or ``order`` or ``min_count`` is
+                below 1.
         """
         if order < 1 or min_count < 1:
             raise ValueError(f"order and min_count: expected 1 or more, got {order} and {min_count}.")

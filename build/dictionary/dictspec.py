@@ -17,7 +17,7 @@ import math
 import tempfile
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from itertools import takewhile
 from pathlib import Path
@@ -178,9 +178,14 @@ def predict(
     Of a prefix that is too long the last tokens count, of a continuation the first. ``specials`` stand for no text and
     must never be proposed, so n-grams are cut before the first.
     """
+    return predictions_of(continuations(ngrams, options, specials), options)
+
+
+def predictions_of(counted: Mapping[TokenString, dict[TokenString, int]], options: DictSpecOptions) -> PredictionTable:
+    """The continuation of every prefix, from the counts of `continuations`, where one is probable enough."""
     choose = _most_probable if options.reading == "whole" else _most_probable_path
     predictions: PredictionTable = {}
-    for prefix, counts in _continuations(ngrams, options, specials).items():
+    for prefix, counts in counted.items():
         total = sum(counts.values())
         continuation, count = choose(counts, total, options.min_probability)
         # Compared as quotients: 7 of 100 reach 0.07, but 7 >= 0.07 * 100 is false.
@@ -199,7 +204,7 @@ def without_redundant(predictions: PredictionTable) -> PredictionTable:
     return kept
 
 
-def _continuations(
+def continuations(
     ngrams: Iterable[tuple[Sequence[int], int]], options: DictSpecOptions, specials: Set[int]
 ) -> dict[TokenString, dict[TokenString, int]]:
     """The counts of the continuations of every prefix, over every split of every n-gram."""

@@ -1,25 +1,22 @@
 """Make the tiny models and tokenizers that the package bundles for ``spectool demo``.
 
-Everything is trained from scratch on the project's own sample texts (``corpora/samples``), so the target has read two
-short files and nothing else. It recites what it has read by heart and babbles elsewhere. That is enough to exercise
-drafting, alignment and generation offline, and says nothing about quality or about speed-ups of real models. About 20
-minutes on two cores.
+Everything is trained from scratch on the project's own sample texts (``corpora/samples``). The target has read two
+short files and nothing else, so it recites them and babbles elsewhere. That is enough to try drafting, alignment and
+generation offline, and says nothing about the quality or the speed of real models. It takes about 20 minutes on two
+cores. `spectool demo` shows how well the draft serves the target.
 
-Same seed, machine and BLAS give the same weights. MLX's CPU build links the reference BLAS;
-preload another before Python starts where that is slow (matrix products about 50 times faster):
+The same seed, machine and BLAS give the same weights. MLX's CPU build for Linux links a slow BLAS; preload another one
+before Python starts, which makes matrix products about 50 times as fast:
 
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3 python lab/experiments/make_demo_models.py
 """
 
 import json
-import math
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import click
 import mlx.core as mx
@@ -27,19 +24,17 @@ import mlx.nn as nn
 import mlx.optimizers as optim
 import numpy as np
 from mlx.utils import tree_flatten
-from mlx_lm import load, stream_generate
 from mlx_lm.models.llama import Model, ModelArgs
 from mlx_lm.utils import save_config
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[2]
-LANGUAGES = ("pl", "uk")
+SAMPLE_LANGUAGES = ("pl", "uk")
 HELD_OUT_EVERY = 20  # documents
 RARE = 5  # occurrences
-CONTEXT = 256  # tokens
+ROW_TOKENS = 256  # tokens
 STEP_TOKENS = 512
-PROMPT_WORDS, CONTINUATION_TOKENS = 6, 120
 VOCABULARY = {"target": 1536, "other": 2048}
 SHAPES = {
     "target": {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 640},
@@ -50,7 +45,7 @@ SHARED_CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "bos_token_id": 1,
     "eos_token_id": 2,
-    "max_position_embeddings": CONTEXT,
+    "max_position_embeddings": ROW_TOKENS,
     "model_type": "llama",
     "rms_norm_eps": 1e-5,
     "rope_theta": 10000.0,
@@ -66,7 +61,7 @@ QWEN_SPLIT = (
 
 
 def sample_documents(language: str) -> list[str]:
-    """Return the documents of one bundled sample: paragraphs by line, empty lines between documents."""
+    """The documents of one bundled sample: paragraphs by line, empty lines between documents."""
     text = (ROOT / "corpora" / "samples" / f"{language}.txt").read_text(encoding="utf-8")
     return [document.strip("\n") for document in text.split("\n\n") if document.strip()]
 
@@ -112,7 +107,7 @@ def qwen_like(lines: list[str]) -> Tokenizer:
     return tokenizer
 
 
-def save_tokenizer(tokenizer: Tokenizer, folder: Path, specials: dict[str, str]) -> None:
+def write_tokenizer(tokenizer: Tokenizer, folder: Path, specials: dict[str, str]) -> None:
     """Write ``tokenizer.json`` and a ``tokenizer_config.json`` under which transformers keeps it as it is."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
@@ -121,16 +116,16 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, specials: dict[str, str])
 
 
 def batches(documents: list[str], tokenizer: Tokenizer, steps: int, seed: int) -> Iterator[mx.array]:
-    """Yield ``steps`` arrays of ids ``(rows, length + 1)``, ``STEP_TOKENS`` predictions each.
+    """Arrays of ids ``[rows, length + 1]`` for each step, with ``STEP_TOKENS`` predictions each.
 
-    A row is ``<s>``, a document from a random word on, ``</s>``, another document, and so on, so
-    that prompts may begin anywhere. The first two thirds use half the context: attention is dear.
+    A row is ``<s>``, a document from a random word on, ``</s>``, another document, and so on, so that prompts may begin
+    anywhere. The first two thirds of the steps have rows of half the length, which is faster.
     """
     rng = np.random.default_rng(seed)
     words = [(text, match.start()) for text in documents for match in re.finditer(r"\S+", text)]
     bos, eos = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
     for step in range(steps):
-        length = CONTEXT // 2 if step < steps * 2 // 3 else CONTEXT
+        length = ROW_TOKENS // 2 if step < steps * 2 // 3 else ROW_TOKENS
         rows = []
         for place in rng.integers(len(words), size=STEP_TOKENS // length):
             text, offset = words[place]
@@ -142,7 +137,7 @@ def batches(documents: list[str], tokenizer: Tokenizer, steps: int, seed: int) -
         yield mx.array(rows)
 
 
-def train(name: str, feed: Iterator[mx.array], steps: int, seed: int) -> Model:
+def trained_model(name: str, feed: Iterator[mx.array], steps: int, seed: int) -> Model:
     """Train a model from random weights: AdamW, linear warm-up, cosine decay, clipped gradients."""
     mx.random.seed(seed)
     model = Model(ModelArgs.from_dict({**SHARED_CONFIG, **SHAPES[name]}))
@@ -165,100 +160,39 @@ def train(name: str, feed: Iterator[mx.array], steps: int, seed: int) -> Model:
     return model
 
 
-def save_quantized(name: str, model: Model, folder: Path) -> nn.Module:
-    """Write a copy of ``model`` with 8-bit weights to ``folder``; return what ``load`` reads there."""
-    config: dict[str, Any] = {**SHARED_CONFIG, **SHAPES[name]}
-    copy = Model(ModelArgs.from_dict(config))
-    copy.load_weights(tree_flatten(model.parameters()))
-    config["quantization"] = {"group_size": 64, "bits": 8}
-    nn.quantize(copy, **config["quantization"])
-    weights = dict(tree_flatten(copy.parameters()))
+def save_quantized(name: str, model: Model, folder: Path) -> None:
+    """Quantize ``model`` to 8 bits and write it to ``folder``."""
+    quantization = {"group_size": 64, "bits": 8}
+    nn.quantize(model, **quantization)
+    weights = dict(tree_flatten(model.parameters()))
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
-    save_config(config, folder / "config.json")
-    return load(str(folder))[0]
-
-
-def windows(tokenizer: Tokenizer, documents: list[str]) -> list[mx.array]:
-    """Return each document's ids (``<s>`` first) in windows of ``CONTEXT`` that overlap by one token."""
-    ids = [tokenizer.encode(document).ids for document in documents]
-    return [mx.array(d[i : i + CONTEXT + 1]) for d in ids for i in range(0, len(d) - 1, CONTEXT)]
-
-
-def code_length(model: nn.Module, rows: list[mx.array]) -> float:
-    """Return how many bits ``model`` needs for ``rows``, the first token of each given."""
-    losses = [nn.losses.cross_entropy(model(row[None, :-1])[0], row[1:], reduction="sum") for row in rows]
-    return sum(loss.item() for loss in losses) / math.log(2)
-
-
-def same_choice(one: nn.Module, two: nn.Module, rows: list[mx.array]) -> float:
-    """Return the share of positions at which both models find the same token most probable."""
-    same = [mx.argmax(one(row[None]), -1) == mx.argmax(two(row[None]), -1) for row in rows]
-    return float(mx.concatenate(same, axis=1).mean().item())
-
-
-def show_continuations(out: Path, kind: str, documents: list[str]) -> None:
-    """Print greedy continuations of the documents' first words, and how often the draft agrees with them."""
-    (target, tokenizer, *_), (draft, *_) = load(str(out / "target")), load(str(out / "draft"))
-    agreed, speeds = [], []
-    for document in documents:
-        prompt = " ".join(document.split()[:PROMPT_WORDS])
-        *steps, last = stream_generate(target, tokenizer, prompt, max_tokens=CONTINUATION_TOKENS)
-        click.echo(f"  {prompt} |{''.join(step.text for step in [*steps, last])!r}")
-        before, answer = tokenizer.encode(prompt), [step.token for step in steps]
-        guesses = mx.argmax(draft(mx.array([before + answer])), -1)[0, len(before) - 1 : -1]
-        agreed += [guess == token for guess, token in zip(guesses.tolist(), answer, strict=True)]
-        speeds.append(last.generation_tps)
-    share = sum(agreed) / max(1, len(agreed))
-    click.echo(f"{kind + ' prompts':<24}  draft agrees with {share:.1%} of {len(agreed)} greedy tokens")
-    click.echo(f"{'target':<24}  {sum(speeds) / len(speeds):.0f} tokens/s")
+    save_config({**SHARED_CONFIG, **SHAPES[name], "quantization": quantization}, folder / "config.json")
 
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), default=ROOT / "runtime" / "demo", show_default=True)
 @click.option("--steps", default=2500, show_default=True, help=f"Training steps of {STEP_TOKENS} tokens.")
 @click.option("--seed", default=0, show_default=True, help="Seeds the weights and the order of the text.")
-@click.option("--only", type=click.Choice(["tokenizers", "target", "draft"]), help="Make one part anew.")
-def main(out: Path, steps: int, seed: int, only: str | None) -> None:
-    r"""Make the bundled demo models and tokenizers, and measure them.
+def main(out: Path, steps: int, seed: int) -> None:
+    r"""Make the bundled demo models and tokenizers.
 
     \b
     Example: python lab/experiments/make_demo_models.py --out /tmp/demo --steps 20
     """
-    samples = [sample_documents(language) for language in LANGUAGES]
+    samples = [sample_documents(language) for language in SAMPLE_LANGUAGES]
     documents = list(chain(*samples))
-    if only in (None, "tokenizers"):
-        lines = "\n".join(documents).split("\n")
-        specials = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-        for name in SHAPES:
-            save_tokenizer(mistral_like(lines), out / name, specials)
-        save_tokenizer(qwen_like(lines), out / "other", {"eos_token": "<|endoftext|>"})
-        for name, (language, sample) in product(VOCABULARY, zip(LANGUAGES, samples, strict=True)):
-            tokenizer, text = Tokenizer.from_file(str(out / name / "tokenizer.json")), "\n".join(sample)
-            fertility = len(tokenizer.encode(text, add_special_tokens=False).ids) / len(text.split())
-            click.echo(f"{name + ' ' + language:<24}  {fertility:.2f} tokens per word")
-    if not (out / "target" / "tokenizer.json").is_file():
-        raise click.UsageError(f"{out}: no tokenizers there. Make them first: --only tokenizers")
-    tokenizer = Tokenizer.from_file(str(out / "target" / "tokenizer.json"))
+    lines = "\n".join(documents).split("\n")
+    specials = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    tokenizer = mistral_like(lines)
+    for name in SHAPES:
+        write_tokenizer(tokenizer, out / name, specials)
+    write_tokenizer(qwen_like(lines), out / "other", {"eos_token": "<|endoftext|>"})
     held_out = [text for sample in samples for text in sample[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY]]
     training = [text for text in documents if text not in held_out]
-    splits = {"training": training, "held-out": held_out}
-    for name in [n for n in SHAPES if only in (None, n)]:
-        started = time.perf_counter()
-        model = train(name, batches(training, tokenizer, steps, seed), steps, seed)
-        minutes = (time.perf_counter() - started) / 60
-        stored = save_quantized(name, model, out / name)
-        parameters = sum(weights.size for _, weights in tree_flatten(model.parameters()))
-        click.echo(f"{name:<24}  {parameters} parameters, trained in {minutes:.1f} min")
-        for kind, part in splits.items():
-            bits = code_length(model, windows(tokenizer, part)) / sum(len(text.encode()) for text in part)
-            click.echo(f"{name + ' ' + kind:<24}  {bits:.3f} bits per byte")
-        same = same_choice(model, stored, windows(tokenizer, held_out))
-        click.echo(f"{name + ' 8-bit = float':<24}  {same:.1%} of held-out positions")
-    if all((out / name / "model.safetensors").is_file() for name in SHAPES):
-        show_continuations(out, "training", [s[i] for s in samples for i in (0, 15, 30)])
-        show_continuations(out, "held-out", held_out)
-    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    click.echo(f"{out}  {size} bytes")
+    for name in SHAPES:
+        model = trained_model(name, batches(training, tokenizer, steps, seed), steps, seed)
+        save_quantized(name, model, out / name)
+    click.echo(f"{out}  {sum(path.stat().st_size for path in out.rglob('*') if path.is_file())} bytes")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whom a draft serves worst.
+"""Measures which languages a draft serves worst.
 
 In: a target, drafts, texts in several languages. Out: acceptance, divergence and speed-up of each.
 """

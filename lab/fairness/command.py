@@ -46,7 +46,7 @@ from spectool.lab.options import count_option, named, seed_option
     metavar="[NAME=]DIR",
     help="Dictionary that may help the slow language; may be repeated.",
 )
-@click.option("--gamma", type=click.IntRange(1, 64), default=5, show_default=True, help="Draft tokens of a pass.")
+@click.option("--gamma", type=click.IntRange(1, 64), default=5, show_default=True, help="Draft tokens per pass.")
 @click.option(
     "--temp",
     "--temperature",
@@ -63,8 +63,8 @@ from spectool.lab.options import count_option, named, seed_option
     type=Finite(0),
     multiple=True,
     metavar="C",
-    help="Seconds of a draft's pass over those of the target's: one for all drafts, or one for each in their order. By "
-    "default the bytes of its weights over the target's.",
+    help="Time of a draft's pass divided by that of the target's: one value for all drafts, or one for each in their "
+    "order. By default the bytes of its weights divided by the target's.",
 )
 @click.option("--rows", type=click.IntRange(2), default=64, show_default=True, help="Passages to measure in each task.")
 @count_option("--length", default=128, help="Maximum number of the target's tokens in a passage.")
@@ -105,8 +105,8 @@ def fairness(
 
     For each task and draft: acceptance, cross-entropy and KL of draft from target, expected speed-up with its lower
     bounds, fitness and unfairness. For each tokenizer: fertility and tokenization tax. For the slow language: what
-    dictionaries and other drafts would give it. OUT has all figures as fairness.json, and a page: report.html,
-    report.md. After a kill, the same command goes on with the remaining tasks.
+    dictionaries and other drafts would give it. The most important figures are printed, and OUT has all of them as
+    fairness.json. After a kill, the same command continues with the remaining tasks.
 
     \b
     Examples:
@@ -152,7 +152,7 @@ def fairness(
     if as_json:
         show({"path": str(path), **figures}, as_json)
         return
-    show({"path": str(path), "page": str(path / "report.html"), "bytes": f"{manifest.total_bytes:,}"}, as_json)
+    show({"path": str(path), "figures": str(path / "fairness.json"), "bytes": f"{manifest.total_bytes:,}"}, as_json)
     click.echo(f"\n{_table(figures)}\n\n{figures['verdict']['sentence']}")
 
 

@@ -2,9 +2,9 @@
 
     f(a) = 1 + a + … + a^gamma    tokens that a pass of the target commits; the speed-up is f(a) / (1 + gamma c)
 
-with gamma draft tokens of a pass, each accepted with probability a, and a draft pass that costs c passes of the target.
-Verifying gamma + 1 tokens is taken to cost as much as one. Because f grows with a, lower bounds of the acceptance rate
-are lower bounds of the speed-up:
+with gamma draft tokens per pass, each accepted with probability a, and a draft pass that costs c passes of the target.
+Verifying gamma + 1 tokens is assumed to cost as much as verifying one. Because f grows with a, lower bounds of the
+acceptance rate give lower bounds of the speed-up:
 
     from KL and from D_T    alpha >= 1 - sqrt(d / 2), d in nats       Theorem 1 (Pinsker's inequality)
     from fitness            alpha >= (1 - r_q) - r_p                  Theorem 2
@@ -22,14 +22,7 @@ from itertools import permutations
 
 import numpy as np
 
-
-def committed_tokens(acceptance: float, gamma: int) -> float:
-    """The tokens that a pass is expected to commit, f(a).
-
-    >>> committed_tokens(0.5, 2), committed_tokens(1.0, 4)
-    (1.75, 5.0)
-    """
-    return sum(acceptance**k for k in range(gamma + 1))
+from spectool.lab.paper_tables.cost_model import geometric_tokens
 
 
 def slope(acceptance: float, gamma: int) -> float:
@@ -42,13 +35,13 @@ def expected_speedup(acceptance: float, gamma: int, cost: float) -> float:
 
     Args:
         acceptance: Alpha, 0 to 1.
-        gamma: Draft tokens of a pass.
+        gamma: Draft tokens per pass.
         cost: Seconds of a draft pass / seconds of a pass of the target.
 
     >>> round(expected_speedup(0.625, 5, 0.0), 3), round(expected_speedup(0.545, 5, 0.1), 3)
     (2.508, 1.427)
     """
-    return committed_tokens(acceptance, gamma) / (1 + gamma * cost)
+    return geometric_tokens(acceptance, gamma) / (1 + gamma * cost)
 
 
 def least_by_divergence(nats: float) -> float:

@@ -1,6 +1,25 @@
-"""The stage behind ``spectool lab fairness``: models, text by task and dictionaries in, all figures and a page out.
+"""Measures which task a draft serves worst: models, text by task and dictionaries in, all figures out.
 
-One draft at a time is in memory next to the target. Nothing in the figures depends on the clock; `page` lists them.
+Only one draft at a time is in memory next to the target. Nothing in the figures depends on the clock. On disk:
+
+    fairness.json     all figures
+    manifest.json     arguments: what was asked for; inputs: text by task; statistics: the verdict
+
+fairness.json, with the names given on the command line, lengths in tokens and divergences in nats:
+
+    gamma           draft tokens per pass
+    target          name, bytes (of weights)
+    tasks           by task: documents, words, rows, tokens (of the rows), left_out (passages that some tokenizer does
+                    not spell), bits_per_byte and nats_per_token of the target on the rows
+    drafts          by draft: path, bytes, cost (of a pass, in passes of the target), cost_stated (or from bytes),
+                    compared ("one vocabulary" or "shared ids"), shared_ids, unfairness, unfairness_kl, spearman (of
+                    fitness and acceptance over the rows of all tasks), sure_gaps (pairs of tasks, the first with the
+                    larger acceptance by Corollary 2), and by task what `places` measures and what `formulas` derives
+                    from it, with by_temperature (acceptance) and examples (fitness and acceptance of each row)
+    dictionaries    by dictionary: path, and by task tokens_per_pass with its standard error, coverage, acceptance, and
+                    whether it was built_from_it: from the text that was replayed
+    fertility       reference, parallel, and by tokenizer and task: tokens, fertility, tax
+    verdict         sentence, and what it rests on
 """
 
 import hashlib
@@ -17,17 +36,17 @@ import pandas as pd
 
 from spectool import SpectoolError
 from spectool.artifacts.alignment import alignments_of
-from spectool.artifacts.atomic import check_replaceable
+from spectool.artifacts.atomic import check_replaceable, writing
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.resumable import Figures, finished, perform, working
-from spectool.commands.console import progress, reading, say
+from spectool.commands.console import progress, say
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
-from spectool.lab.fairness.page import FORMAT, write
 from spectool.lab.fairness.places import compare
 from spectool.lab.fairness.texts import TaskText, fertility_of, read_text
 from spectool.lab.fairness.verdict import verdict
+from spectool.lab.paper_tables.cost_model import geometric_tokens
 from spectool.lab.training.bits_per_byte import CodeLength, code_length, total_length
 from spectool.lab.training.text import HeldOut, delimiters_of
 from spectool.lab.tuning.corrective import unfairness
@@ -41,6 +60,7 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import open_dictionary
 from spectool.tokenization.opening import open_tokenizer
 
+FAIRNESS_FORMAT, FAIRNESS_VERSION = "spectool-fairness", 1
 _WHOLE = 2**20  # tokens: more than a passage has
 
 
@@ -69,13 +89,13 @@ class FairnessOptions:
 
 
 def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[dict[str, Any], Manifest]:
-    """Measure everything and write the figures and their page to ``out``; ``reads`` are arguments of `open_corpus`.
+    """Measure everything and write the figures to ``out``; ``reads`` are arguments of `open_corpus`.
 
     Raises:
         SpectoolError: A name cannot be used, a draft needs an alignment, or draft and target have no place in common in
             a task.
     """
-    check_replaceable(out, FORMAT)
+    check_replaceable(out, FAIRNESS_FORMAT)
     corpora = {name: open_corpus(spec, **reads) for name, spec in asked.tasks.items()}
     tokenizers = {name: open_tokenizer(source) for name, source in {"target": asked.target, **asked.drafts}.items()}
     for name, tokenizer in tokenizers.items():
@@ -86,7 +106,7 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[d
     pairings = {name: pairing_of(tokenizers[name], target, path) for name, path in aligned.items()}
     dictionaries = {name: open_dictionary(Path(folder), target) for name, folder in asked.dictionaries.items()}
     drawn = (asked.rows, asked.length, asked.seed)
-    texts = {name: read_text(corpus, target, others, reading, *drawn) for name, corpus in corpora.items()}
+    texts = {name: read_text(corpus, target, others, *drawn) for name, corpus in corpora.items()}
     different = dict(reversed({t.fingerprint: (name, t) for name, t in reversed(tokenizers.items())}.values()))
     fertility = fertility_of(different, texts, asked.reference, asked.parallel)
     paths = {name: path and str(path) for name, path in aligned.items()}
@@ -99,7 +119,7 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[d
         with progress("measuring", rows, "rows") as done:
             measurement = Measurement(asked, OpenedModel.load(asked.target), texts, kept, done)
             figures = measurement.figures(pairings, dictionaries) | {"fertility": fertility}
-        return figures, write(out, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
+        return figures, _write(out, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
 
 
 @dataclass(frozen=True)
@@ -239,7 +259,7 @@ def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabular
     if same_vocabulary:  # otherwise the draft gives some of the target's ids no probability: both are infinite
         bounds |= {name: formulas.least_by_divergence(places[name]) for name in ("kl", "cross_entropy")}
     return {
-        "tokens_per_pass": formulas.committed_tokens(alpha, gamma),
+        "tokens_per_pass": geometric_tokens(alpha, gamma),
         "speedup": formulas.expected_speedup(alpha, gamma, cost),
         "speedup_error": formulas.slope(alpha, gamma) * places["acceptance_error"] / each,
         "speedup_by_place": places["tokens_by_place"] / each,
@@ -248,3 +268,38 @@ def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabular
             for name, least in bounds.items()
         },
     }
+
+
+def _write(
+    out: Path,
+    figures: Figures,
+    arguments: Mapping[str, Any],
+    tokenizers: Mapping[str, Mapping[str, Any]],
+    texts: Mapping[str, TaskText],
+) -> Manifest:
+    """Write a measurement; ``tokenizers`` are identities by role."""
+    read = {task: text.inputs for task, text in texts.items()}
+    inputs = {
+        "corpus": ", ".join(f"{task}={inputs['corpus']}" for task, inputs in read.items()),
+        "documents": sum(inputs["documents"] for inputs in read.values()),
+        "characters": sum(inputs["characters"] for inputs in read.values()),
+        "tasks": read,
+    }
+    statistics = {
+        "verdict": figures["verdict"]["sentence"],
+        "drafts": {
+            name: {
+                "compared": draft["compared"],
+                "unfairness": draft["unfairness"],
+                "acceptance": {task: at["acceptance"] for task, at in draft["tasks"].items()},
+                "speedup": {task: at["speedup"] for task, at in draft["tasks"].items()},
+            }
+            for name, draft in figures["drafts"].items()
+        },
+        "tasks": {task: at["rows"] for task, at in figures["tasks"].items()},
+        "dictionaries": list(figures["dictionaries"]),
+    }
+    with writing(out) as folder:
+        text = json.dumps(figures, ensure_ascii=False, indent=1) + "\n"
+        (folder / "fairness.json").write_text(text, encoding="utf-8")
+        return seal(folder, Manifest(FAIRNESS_FORMAT, FAIRNESS_VERSION, arguments, tokenizers, inputs, statistics))

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 from mlx.nn.layers.activations import log_softmax
 
-from spectool.lab.fairness.formulas import committed_tokens, ratio
+from spectool.lab.fairness.formulas import ratio
+from spectool.lab.paper_tables.cost_model import geometric_tokens
 from spectool.lab.tuning.divergence import Pairing, log_q_of, place_by_place
 from spectool.lab.tuning.examples import Batch, Example, batch_of
 
@@ -54,7 +55,7 @@ class Places:
             "acceptance": acceptance,
             "acceptance_error": error,
             "kl": max(0.0, means["kl"]),
-            "tokens_by_place": fmean(committed_tokens(alpha, gamma) for alpha in self.at.acceptance.tolist()),
+            "tokens_by_place": fmean(geometric_tokens(alpha, gamma) for alpha in self.at.acceptance.tolist()),
         }
 
 
@@ -76,7 +77,7 @@ def compare(
     together = max(1, _AT_ONCE // (longest * vocabulary))
     rows, columns = [], []
     for first in range(0, len(examples), together):
-        batch = batch_of(examples[first : first + together], paired=True)
+        batch = batch_of(examples[first : first + together])
         if len(batch.rows):
             rows.append(first + batch.rows.astype(np.int64))
             columns.append(np.array(_at_places(draft, target, pairing, batch, temperatures), dtype=np.float64))

@@ -14,7 +14,8 @@ from typing import Any
 import pandas as pd
 
 from spectool import CorpusError
-from spectool.build.corpus_reading import Reader, describe_corpus
+from spectool.build.corpus_reading import describe_corpus
+from spectool.commands.console import reading
 from spectool.corpora import Corpus
 from spectool.lab.tuning.examples import passages
 from spectool.tokenization import Tokenizer
@@ -38,7 +39,7 @@ class TaskText:
 
 
 def read_text(
-    corpus: Corpus, target: Tokenizer, others: Sequence[Tokenizer], reader: Reader, rows: int, length: int, seed: int
+    corpus: Corpus, target: Tokenizer, others: Sequence[Tokenizer], rows: int, length: int, seed: int
 ) -> TaskText:
     """At most ``rows`` passages of a corpus, of at most ``length`` of the target's tokens each, drawn by ``seed``.
 
@@ -49,7 +50,7 @@ def read_text(
         CorpusError: It gives fewer than two passages that all tokenizers spell.
     """
     rng = random.Random(seed)
-    drawn = ((rng.random(), place, document.text) for place, document in enumerate(reader(corpus)))
+    drawn = ((rng.random(), place, document.text) for place, document in enumerate(reading(corpus)))
     documents = [text for _, _, text in heapq.nsmallest(rows * _DOCUMENTS, drawn)]
     found: list[str] = []
     left_out = 0
@@ -95,8 +96,8 @@ def fertility_of(
     if parallel and len(set(counts.values())) > 1:
         said = ", ".join(f"{task} {count:,}" for task, count in counts.items())
         raise CorpusError(
-            f"--parallel: expected corpora of as many documents, got {said}. Give translations, document by document, "
-            "or leave it out"
+            f"--parallel: expected corpora with the same number of documents, got {said}. Give translations, document "
+            "by document, or leave it out"
         )
     words = pd.Series({task: text.words for task, text in texts.items()})
     found: dict[str, Any] = {}

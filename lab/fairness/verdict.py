@@ -2,8 +2,8 @@
 
 The gap is between the fastest and the slowest task with the first draft. Any other draft, any dictionary, or not
 drafting at all could help the slow task. A dictionary counts with the tokens per pass of a replay, because its look-ups
-cost almost nothing. A difference is beyond chance if equal tasks would show it in fewer than one of 20 draws of as many
-rows (Student's t), with a correction for comparing all pairs of tasks, or all drafters, at once.
+cost almost nothing. A difference is beyond chance if equal tasks would show it in fewer than one of 20 draws of
+equally many rows (Student's t), with a correction for comparing all pairs of tasks, or all drafters, at once.
 """
 
 import math
@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 from scipy import stats
 
-from spectool.lab.least_squares import reach
-
-PLAIN = "no drafting"
+NO_DRAFTING = "no drafting"
 _CHANCE = 0.05  # of a false alarm
 
 
@@ -26,15 +24,6 @@ class Mean(NamedTuple):
     error: float  # its standard error; 0 where it is known
     rows: int  # rows that it is the mean of
 
-    def __str__(self) -> str:
-        """The mean and half the width of its interval."""
-        return f"{self.value:.2f} ± {self.reach:.2f}" if self.error else f"{self.value:.2f}"
-
-    @property
-    def reach(self) -> float:
-        """Half the width of its 95% interval, by Student's t."""
-        return reach(self.error, self.rows - 1)
-
     def beyond(self, other: "Mean", comparisons: int) -> bool:
         """Whether it is larger than another one beyond chance, where this many comparisons are made (Welch's test)."""
         if not self.error and not other.error:
@@ -44,20 +33,15 @@ class Mean(NamedTuple):
         return bool(self.value > other.value and found.pvalue < _CHANCE / comparisons)
 
 
-_PLAINLY = Mean(1.0, 0.0, 2)
-
-
-def speed_of(at: Mapping[str, Any]) -> Mean:
-    """The speed that a draft gives a task, from its figures there."""
-    return Mean(at["speedup"], at["speedup_error"], at["rows"])
+_PLAIN_SPEED = Mean(1.0, 0.0, 2)
 
 
 def speeds(figures: Mapping[str, Any]) -> dict[str, dict[str, Mean]]:
     """The speed of each task with each drafter and with none, except with dictionaries built from the same text."""
-    found = {task: {PLAIN: _PLAINLY} for task in figures["tasks"]}
+    found = {task: {NO_DRAFTING: _PLAIN_SPEED} for task in figures["tasks"]}
     for name, draft in figures["drafts"].items():
         for task, at in draft["tasks"].items():
-            found[task][name] = speed_of(at)
+            found[task][name] = Mean(at["speedup"], at["speedup_error"], at["rows"])
     for name, dictionary in figures["dictionaries"].items():
         for task, at in dictionary["tasks"].items():
             if not at["built_from_it"]:
@@ -90,7 +74,7 @@ def _against_plain(draft: str, by_task: Mapping[str, Mean]) -> str:
     """What each task gains or loses against plain decoding, in words."""
     values = [f"{speed.value:.2f} for {task}" for task, speed in by_task.items()]
     said = f"With {draft}, the expected speed is {', '.join(values)}, where plain decoding's is 1."
-    slower = [task for task, speed in by_task.items() if _PLAINLY.beyond(speed, len(by_task))]
+    slower = [task for task, speed in by_task.items() if _PLAIN_SPEED.beyond(speed, len(by_task))]
     if not slower:
         return said
     whom = "every task" if len(slower) == len(by_task) > 1 else ", ".join(slower)
@@ -101,22 +85,22 @@ def _helped(figures: Mapping[str, Any], found: dict[str, Any]) -> str:
     """What helps the slow task most, in words; also recorded in ``found``."""
     by_task, draft = speeds(figures), found["draft"]
     fastest, others = by_task[found["fast"]][draft], by_task[found["slow"]]
-    plain, now = others[PLAIN], others.pop(draft)
+    plain, now = others[NO_DRAFTING], others.pop(draft)
     able = [
         name
         for name, speed in others.items()
-        if speed.beyond(now, len(others)) and (name == PLAIN or speed.beyond(plain, len(others)))
+        if speed.beyond(now, len(others)) and (name == NO_DRAFTING or speed.beyond(plain, len(others)))
     ]
     if not able:
         return "nothing measured helps it" if len(others) > 1 else "nothing else was measured that could help it"
     best = max(able, key=lambda name: others[name].value)
     found["helps"] = best
-    if best == PLAIN:
+    if best == NO_DRAFTING:
         return "nothing measured is faster for it than not drafting at all"
     kind = "dictionary" if best in figures["dictionaries"] else "draft"
     gap = fastest.value - now.value
     # Where drafting slows down even the fastest task, there is no gap worth closing.
     pays = gap > 0 and now.value + gap > plain.value
     closed = f", which closes {min(1.0, (others[best].value - now.value) / gap):.0%} of the gap" if pays else ""
-    beside = ", beside 1.00 without drafting" if now.value < plain.value else ""
-    return f"what helps it most is the {kind} {best}, at {others[best].value:.2f}{closed or beside}"
+    compared = ", compared with 1.00 without drafting" if now.value < plain.value else ""
+    return f"what helps it most is the {kind} {best}, at {others[best].value:.2f}{closed or compared}"

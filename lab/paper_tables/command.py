@@ -14,7 +14,7 @@ def tables(run: Path) -> None:
     """Print a run of `spectool bench` as the tables of the paper on cross-family drafting.
 
     These are acceptance, speed-up and break-even by kind of text, speed-up by acceptance, the published cost model
-    fitted to the run, tokens per pass next to the geometric expectation, and where drafts are accepted.
+    fitted to the run, and tokens per pass next to what independent acceptance would give.
 
     \b
     Example:
@@ -25,14 +25,11 @@ def tables(run: Path) -> None:
     require_extra("lab", "spectool lab tables")
     from spectool.artifacts.benchmark import Benchmark
     from spectool.commands.describe import needing_figures
-    from spectool.lab.paper_tables.costs import cost_model
     from spectool.lab.paper_tables.tables import (
         acceptance_by_kind,
         break_evens,
         buckets,
-        by_bits,
-        by_place,
-        by_position,
+        cost_model,
         draft_length,
         speed_by_kind,
         tokens_per_pass,
@@ -48,9 +45,6 @@ def tables(run: Path) -> None:
         "Speed-up by acceptance, with the number of prompts (Tables 6 and 8 to 10)": buckets,
         "The cost model fitted to every drafter, and its break-even acceptance (Table 7)": cost_model,
         "Tokens per pass as measured, and if draft tokens were accepted independently": tokens_per_pass,
-        "Draft tokens accepted by place in the draft, of those that the target looked at": by_place,
-        "Draft tokens accepted by the number of output tokens before the draft": by_position,
-        "Acceptance and speed-up by the bits of the weights": by_bits,
     }
     with needing_figures(f"{run}: this run"):
         opened.check()

@@ -1,9 +1,9 @@
-"""Acceptance, speed-up and break-even by configuration and kind of text; what passes commit, and where drafts fail.
+"""Acceptance, speed-up and break-even by configuration and kind of text, and what a pass commits.
 
-Every table takes the `TrialFrames` of a run and gives a data frame whose index names its rows, or None if the run has
-nothing for it.
+Every table is made from the `TrialFrames` of a run. It is a data frame whose index names its rows, or None if the run
+has nothing for it.
 
-Source: paper on cross-family speculative decoding for Polish, Tables 2 to 6 and 8 to 11, whose layout this follows.
+Source: paper on cross-family speculative decoding for Polish, Tables 2 to 11, whose layout this follows.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,14 +11,19 @@ from itertools import pairwise
 
 import pandas as pd
 
-from spectool.lab.cost_model import geometric_tokens
-from spectool.lab.least_squares import BreakEven, break_even
+from spectool.lab.paper_tables.cost_model import (
+    agreement,
+    break_even_of,
+    expected_tokens,
+    fit_cost,
+    fixed_lengths,
+    geometric_tokens,
+)
 from spectool.lab.paper_tables.trials import Frame, TrialFrames
-from spectool.measure.intervals import ENOUGH_PROMPTS, Estimate, geometric_mean, mean_interval, speedup_interval
+from spectool.measure.intervals import Estimate, geometric_mean, mean_interval, speedup_interval
 from spectool.measure.page import NO_FIGURE, cell
 
-_SHOWN = 8  # places of a draft
-_FIRST = 16  # tokens in the first range of positions; each further range is as long as all before it
+_ABSURD = 10.0  # a break-even acceptance from here on is only reported as large
 _BUCKETS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7)  # lower ends, as in the paper's Table 6
 _BUCKET_NAMES = (
     f"below {_BUCKETS[1]:.0%}",
@@ -63,6 +68,33 @@ def draft_length(frames: TrialFrames) -> Frame | None:
     return _rows(fixed, ["scope", "name"], row) if len(lengths) > 1 else None
 
 
+def cost_model(frames: TrialFrames) -> Frame | None:
+    """Table 7: the model fitted to every drafter and strategy; None without fixed draft lengths or for few prompts."""
+    statistics = frames.run.manifest.statistics
+    sizes, draft_sizes = statistics.get("sizes", {}), statistics.get("draft_sizes", {})
+    some = fixed_lengths(frames.trials)
+    lengths = sorted(some.k.astype(int).unique())
+    rows = {}
+    for (model, name), seen in some.groupby(["model", "name"], sort=False):
+        found = fit_cost(seen)
+        if found is None:
+            continue
+        draft, target = draft_sizes.get(model, {}).get(seen.drafter.iloc[0]), sizes.get(model)
+        row = {
+            "r": spell(found.r, ".3f") + (" (timed)" if found.timed else ""),
+            "r timed": cell(seen.draft_step.mean(), ".3f"),
+            "r by size": cell(draft / target if draft and target else None, ".3f"),
+            "β": spell(found.beta, ".3f"),
+        }
+        for k in lengths:
+            line = break_even_of(seen[seen.k == k])
+            row[f"k = {k}: r + βk"] = _share(found.model.break_even(k))
+            row[f"k = {k}: exact"] = _share(found.model.exact_break_even(k))
+            row[f"k = {k}: line"] = NO_FIGURE if line is None else _share(line.alpha)
+        rows[f"{model}: {name}"] = row
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("drafter") if rows else None
+
+
 def buckets(frames: TrialFrames) -> Frame:
     """Tables 6 and 8 to 10: mean speed-up by acceptance, with the number of prompts."""
 
@@ -92,52 +124,6 @@ def tokens_per_pass(frames: TrialFrames) -> Frame:
     return _rows(frames.trials, ["scope", "label"], row)
 
 
-def by_place(frames: TrialFrames) -> Frame | None:
-    """Share of draft tokens accepted at each place of a draft, of those that the target looked at."""
-    longest = min(_SHOWN, frames.cycles.proposed.max())
-
-    def row(some: Frame) -> dict[str, str]:
-        seen, found = _cycles_of(frames, some), {}
-        for place in range(1, longest + 1):
-            examined = seen[(seen.proposed >= place) & (seen.accepted >= place - 1)]
-            share = (examined.accepted >= place).mean() if len(examined) >= ENOUGH_PROMPTS else None
-            found[f"token {place}"] = cell(share, ".0%")
-        return found
-
-    return _rows(frames.trials, ["scope", "label"], row) if longest else None
-
-
-def by_position(frames: TrialFrames) -> Frame:
-    """Share of draft tokens accepted, by the number of output tokens before the draft."""
-    places = frames.cycles.position.map(position_range)
-    names = {
-        place: f"{_FIRST * 2 ** (place - 1) if place else 0} to {_FIRST * 2**place - 1}"
-        for place in sorted(places.unique())
-    }
-
-    def row(some: Frame) -> dict[str, str]:
-        seen = _cycles_of(frames, some)
-        return {name: cell(_pooled(seen[places[seen.index] == place]), ".0%") for place, name in names.items()}
-
-    return _rows(frames.trials, ["scope", "label"], row)
-
-
-def by_bits(frames: TrialFrames) -> Frame | None:
-    """Figures of each draft model next to the bits of both sides' weights; None if all have the same."""
-    bits, draft_bits = (frames.run.manifest.statistics.get(name, {}) for name in ("bits", "draft_bits"))
-    rows = {}
-    for (model, drafter), some in frames.trials.groupby(["model", "drafter"], sort=False):
-        if drafter in draft_bits.get(model, {}):
-            sides = {"target's bits": bits.get(model), "draft's bits": draft_bits[model][drafter]}
-            rows[f"{model}, {drafter}"] = {
-                **{side: " and ".join(map(str, of)) if of else "not quantised" for side, of in sides.items()},
-                "accepted": cell(_pooled(some), ".0%"),
-                "speed-up": spell(speedup_interval(some.speedup)),
-            }
-    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("target, draft")
-    return table if len(table) and table.iloc[:, :2].nunique().max() > 1 else None
-
-
 def spell(found: Estimate, spec: str = ".2f") -> str:
     """A mean with half the width of its interval.
 
@@ -155,43 +141,6 @@ def spell(found: Estimate, spec: str = ".2f") -> str:
 def bucket(alphas: Frame) -> Frame:
     """The buckets that acceptance rates fall into, by name; NaN falls into none."""
     return pd.cut(alphas, [*_BUCKETS, float("inf")], right=False, labels=_BUCKET_NAMES)
-
-
-def break_even_of(some: Frame) -> BreakEven | None:
-    """The break-even point of some trials."""
-    seen = some[some.acceptance.notna()]
-    return break_even(seen.acceptance.tolist(), seen.rate.tolist(), seen.plain_rate.tolist())
-
-
-def agreement(cycles: Frame) -> float | None:
-    """Share of draft tokens accepted among those that the target looked at; None if there were none.
-
-    A rejection ends a cycle, and the tokens after it are not looked at. So this is the ``a`` of the geometric
-    expectation, and more than the acceptance rate, which counts them.
-    """
-    accepted = cycles.accepted.sum()
-    examined = accepted + (cycles.accepted < cycles.proposed).sum()
-    return float(accepted / examined) if examined else None
-
-
-def expected_tokens(cycles: Frame) -> float | None:
-    """Tokens per pass if every draft token were accepted independently with the same probability.
-
-    Each cycle counts with the tokens that it proposed, which may be fewer than k.
-    """
-    probability = agreement(cycles)
-    if probability is None:
-        return None
-    return float(cycles.proposed.map(lambda proposed: geometric_tokens(probability, proposed)).mean())
-
-
-def position_range(position: int) -> int:
-    """Number of the range that a position in the text lies in.
-
-    >>> [position_range(position) for position in (0, 15, 16, 31, 32, 63, 64)]
-    [0, 0, 1, 1, 2, 2, 3]
-    """
-    return (position // _FIRST).bit_length()
 
 
 def _by_kind(frames: TrialFrames, cell_of: Callable[[Frame], str]) -> Frame:
@@ -223,3 +172,7 @@ def _cycles_of(frames: TrialFrames, some: Frame) -> Frame:
 def _pooled(some: Frame) -> float | None:
     """Accepted / proposed over all rows together; None if nothing was proposed."""
     return float(some.accepted.sum() / some.proposed.sum()) if some.proposed.any() else None
+
+
+def _share(alpha: float) -> str:
+    return cell(alpha, ".0%") if alpha < _ABSURD else f"over {_ABSURD:,.0%}"

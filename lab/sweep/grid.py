@@ -42,8 +42,8 @@ class DictSpecAxes(TomlTable):
         """The settings of each dictionary, grouped by order."""
         return _combined(
             order=self.orders,
-            reading=self.readings,
             entries_asked=sorted(self.entries),
+            reading=self.readings,
             min_prob=sorted(self.min_prob),
         )
 

@@ -1,17 +1,36 @@
-"""Plots of a sweep as SVG: what the paper's Figures 1 to 3 show, and the dial of the threshold. Needs matplotlib."""
+"""Plots of a sweep as SVG: what the paper's Figures 1 to 3 show."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import cycle
+from io import StringIO
 from typing import Any
 
+import matplotlib
 import pandas as pd
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from spectool.lab.plotting import COLOURS, MARKERS, drawn
 from spectool.lab.sweep.tables import PAIR, best_of, longest_order, number, pearson
 
+# Okabe and Ito's palette: colour-blind readers can tell the colours apart; in print the markers do.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+_MARKERS = "osD^vPX*"
 _WIDTH = 3.5  # inches of one panel
 _SPEEDUP = "tokens per pass"
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "spectool",
+    "svg.fonttype": "none",
+}
 _GREY = "#666666"
 _POINTS = {"linestyle": "none"}
 _HOLLOW = {"linestyle": "none", "fillstyle": "none"}
@@ -21,15 +40,15 @@ Looks = Mapping[Any, Mapping[str, Any]]
 
 
 def sweep_plots(series: Series) -> dict[str, str]:
-    """Return the plots that the runs have enough points for, by name."""
-    drawings = {"fertility": _fertility, "sizes": _sizes, "orders": _orders, "thresholds": _thresholds}
+    """The plots that the runs have enough points for, by name."""
+    drawings = {"fertility": _fertility, "sizes": _sizes, "orders": _orders}
     found = {name: draw(series) for name, draw in drawings.items()} if series else {}
     return {name: svg for name, svg in found.items() if svg is not None}
 
 
 def _fertility(series: Series) -> str:
     """Fertility against the best of the sweep (paper: Figure 1)."""
-    languages, tokenizers = _looks(series, "language", color=COLOURS), _looks(series, "tokenizer", marker=MARKERS)
+    languages, tokenizers = _looks(series, "language", color=_COLOURS), _looks(series, "tokenizer", marker=_MARKERS)
 
     def draw(panel: Any, name: str) -> None:
         best = best_of(series[name])
@@ -49,7 +68,7 @@ def _sizes(series: Series) -> str | None:
     if all(runs["size"].nunique() < 2 for runs in series.values()):
         return None
     longest = {name: longest_order(runs) for name, runs in series.items()}
-    looks = _looks(longest, "min_prob", color=COLOURS, marker=MARKERS)
+    looks = _looks(longest, "min_prob", color=_COLOURS, marker=_MARKERS)
 
     def draw(panel: Any, name: str) -> None:
         runs = longest[name]
@@ -71,7 +90,7 @@ def _orders(series: Series) -> str | None:
     best = {name: best_of(runs, "order") for name, runs in series.items() if runs["order"].nunique() > 1}
     if not best:
         return None
-    looks = _looks(best, "order", color=COLOURS, marker=MARKERS)
+    looks = _looks(best, "order", color=_COLOURS, marker=_MARKERS)
     pairs = sorted(set(pd.concat(best.values())[PAIR].itertuples(index=False, name=None)), reverse=True)
 
     def draw(panel: Any, name: str) -> None:
@@ -82,36 +101,6 @@ def _orders(series: Series) -> str | None:
         panel.set(title=name, xlabel=f"best {_SPEEDUP}", ylim=(-0.7, len(pairs) - 0.3))
 
     return _panels(best, 0.9 + 0.24 * len(pairs), "", draw, _legend(looks, **_HOLLOW), sharex=True)
-
-
-def _thresholds(series: Series) -> str | None:
-    """Acceptance against tokens per pass along the thresholds, at the largest size and the longest order.
-
-    The ends of one tokenizer's lines say which threshold they are.
-    """
-    largest = {}
-    for name, runs in series.items():
-        longest = longest_order(runs)
-        size = longest["size"].max()
-        largest[f"{_with_order(name, longest)}, {number(size)}"] = longest[longest["size"] == size]
-    if all(runs["min_prob"].nunique() < 2 for runs in largest.values()):
-        return None
-    languages, tokenizers = _looks(largest, "language"), _looks(largest, "tokenizer", color=COLOURS)
-    strokes = {
-        name: {"linestyle": stroke} for name, stroke in zip(largest, cycle(("-", "--", ":", "-.")), strict=False)
-    }
-
-    def draw(panel: Any, language: str) -> None:
-        for name, runs in largest.items():
-            for tokenizer, line in runs[runs["language"] == language].sort_values("min_prob").groupby("tokenizer"):
-                look = {**strokes[name], **tokenizers[tokenizer]}
-                panel.plot(line["acceptance"], line["tokens_per_pass"], marker="o", markersize=3, **look)
-                for end in (line.iloc[0], line.iloc[-1]) if tokenizer == next(iter(tokenizers)) else ():
-                    at = (end["acceptance"], end["tokens_per_pass"])
-                    panel.annotate(f"{end['min_prob']:g}", at, (4, 3), textcoords="offset points", fontsize=7)
-        panel.set(title=language, xlabel="acceptance rate")
-
-    return _panels(languages, 3.0, _SPEEDUP, draw, _legend(tokenizers) + _legend(strokes, color=_GREY), sharex=True)
 
 
 def _panels(
@@ -135,7 +124,17 @@ def _panels(
         columns = max(1, min(int(width // 1.35), len(shown)))
         figure.legend(handles=shown, loc="outside lower center", ncols=columns)
 
-    return drawn(width, height + 0.7, whole)
+    return _drawn(width, height + 0.7, whole)
+
+
+def _drawn(width: float, height: float, draw: Callable[[Any], object]) -> str:
+    """What ``draw`` draws on a figure (inches) as SVG, the same bytes for the same drawing."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        draw(figure)
+        out = StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    return out.getvalue()
 
 
 def _with_order(name: str, runs: pd.DataFrame) -> str:
@@ -143,7 +142,7 @@ def _with_order(name: str, runs: pd.DataFrame) -> str:
 
 
 def _looks(series: Series, column: str, **styles: Sequence[str]) -> Looks:
-    """Give every value of a column a colour, a marker, or both."""
+    """A colour, a marker, or both for every value of a column."""
     values = sorted(pd.concat(series.values())[column].dropna().unique())
     return {
         value: {name: style[place % len(style)] for name, style in styles.items()} for place, value in enumerate(values)

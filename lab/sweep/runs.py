@@ -1,10 +1,10 @@
-"""A grid of drafters, built and replayed in parallel; a sweep that was killed resumes.
+"""Builds and replays a grid of dictionaries in parallel; a sweep that was killed resumes.
 
     DIR/runs.parquet           every run that was measured; see `results`
     DIR/report.html report.md  tables and plots of the runs
 
-One process measures a group of runs at a time. Finished groups wait in the work directory (`artifacts.work`), so they
-are not measured again after a kill.
+One process measures a group of runs at a time. Finished groups wait in the work directory (`artifacts.resumable`), so
+they are not measured again after a kill.
 
 A method (`_METHODS`) takes a tokenizer, the text of a language, the documents to replay, and the rows of a group in the
 order of their settings. It yields each row with what was built, and the statistics of its replay.
@@ -23,8 +23,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from spectool import SpectoolError
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import Dictionary
@@ -34,28 +32,28 @@ from spectool.build.counting.options import CountOptions
 from spectool.build.counting.processes import NamedTask, Runner, executor_of
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
-from spectool.build.dictionary.dictspec import ORDERS
-from spectool.build.dictionary.held_out import passes, split_off
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary.dictspec import ORDERS, continuations, predictions_of, without_redundant
+from spectool.build.dictionary.held_out import split_off
+from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
+from spectool.build.dictionary.predictions import PredictionTable, as_text, longest_suffix
 from spectool.commands.console import progress
 from spectool.lab.sweep.grid import Grid
-from spectool.lab.sweep.nested_dictspec import Drafts, Ints, NestedDictSpec
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, SweepRow, key, read_runs, write_runs
 from spectool.lab.sweep.text import SweptText
 from spectool.measure.emulate import EncodedText, replay
+from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 _COUNTED = ("passes", "drafted_passes", "proposed", "accepted", "tokens_per_pass", "mean_accepted_length", "coverage")
-_BATCH = 1 << 14  # n-grams encoded at once
 Documents = Sequence[Sequence[int]]
 Measured = Iterator[tuple[SweepRow, DraftStatistics]]
 
 
 class Group(NamedTuple):
-    """Runs that one process measures together, because a method derives them from one count."""
+    """Runs of one tokenizer, text and method (and order of word n-grams), which one process measures together."""
 
     text: SweptText
     tokenizer: str  # as --tokenizer
@@ -63,11 +61,11 @@ class Group(NamedTuple):
 
 
 def run_sweep(grid: Grid, out: Path, workers: int = 1, **reads: Any) -> tuple[list[SweepRow], int]:
-    """Measure what is missing of a grid, with a progress bar, and write ``out/runs.parquet``.
+    """Measure the runs of a grid that are missing, with a progress bar, and write ``out/runs.parquet``.
 
     Args:
         grid: What to measure.
-        out: Folder of results, which may have runs of other grids; they are kept.
+        out: Folder of results. Runs of other grids that are there already are kept.
         workers: Number of processes; 1 measures in this process.
         reads: Arguments of `open_corpus`.
 
@@ -95,8 +93,8 @@ def run_sweep(grid: Grid, out: Path, workers: int = 1, **reads: Any) -> tuple[li
                     update(len(figures["rows"]))
             except BrokenProcessPool as error:
                 raise SpectoolError(
-                    f"a process of the sweep died, perhaps for want of memory: expected {workers} to live. What was "
-                    "measured is kept: run the same command again, with fewer --workers"
+                    "a process of the sweep died, perhaps for lack of memory. What was measured is kept: run the same "
+                    "command again with fewer --workers"
                 ) from error
             except BaseException:
                 for child in multiprocessing.active_children():
@@ -109,7 +107,7 @@ def run_sweep(grid: Grid, out: Path, workers: int = 1, **reads: Any) -> tuple[li
 
 
 def _groups(grid: Grid, work: Path, reads: Mapping[str, Any]) -> list[Group]:
-    """All groups of a grid. Opens tokenizers and corpora, so a missing one is an error before any work."""
+    """All groups of a grid. Opens tokenizers and corpora, so that a missing one is an error before any work."""
     fingerprints = {name: open_tokenizer(source).fingerprint for name, source in grid.tokenizers.items()}
     groups = []
     for name, language in grid.languages.items():
@@ -162,33 +160,36 @@ def _replayed(text: SweptText, tokenizer: str, limit: int) -> EncodedText:
 
 
 def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[SweepRow]) -> Measured:
-    """Derive all sizes and minimum probabilities of one order from one count of continuations."""
-    largest = max(row["entries_asked"] for row in rows)
-    ngrams, counts = text.words.most_frequent(largest, ORDERS[rows[0]["order"]])
-    batches = (ngrams[start : start + _BATCH] for start in range(0, len(ngrams), _BATCH))
-    tokens = [ids for batch in batches for ids in tokenizer.encode_after_space(batch)]
-    nested = NestedDictSpec(tokens, counts, documents, tokenizer.specials)
-    for (entries, reading), alike in groupby(rows, itemgetter("entries_asked", "reading")):
-        proposals = nested.proposals(entries, reading)
-        for min_prob, same in groupby(alike, itemgetter("min_prob")):
-            lengths = proposals.lengths(min_prob)
-            stored = len(nested.kept(proposals, lengths))
-            for row in same:
-                drafts = nested.drafts(proposals, lengths, row["num_draft_tokens"])
-                yield {**row, "entries": stored}, _walked(nested.ends, drafts)
+    """Count the continuations of every size once, and choose from them for each reading and minimum probability."""
+    ngrams, counts = text.words.most_frequent(max(row["entries_asked"] for row in rows), ORDERS[rows[0]["order"]])
+    counted = list(zip(tokenizer.encode_after_space(ngrams), counts.tolist(), strict=True))
+    for entries, of_size in groupby(rows, itemgetter("entries_asked")):
+        following = continuations(counted[:entries], DictSpecOptions(), tokenizer.specials)
+        for (reading, min_prob), alike in groupby(of_size, itemgetter("reading", "min_prob")):
+            options = DictSpecOptions(min_probability=min_prob, reading=reading)
+            table = without_redundant(predictions_of(following, options))
+            for row in alike:
+                drafter = _TableDrafter(table, options.max_prefix)
+                yield {**row, "entries": len(table)}, replay(documents, drafter, row["num_draft_tokens"])
 
 
-def _walked(ends: Ints, drafts: Drafts) -> DraftStatistics:
-    """The statistics that `replay` would count; all proposals are known, so it is enough to step from pass to pass."""
-    starts = passes(np.minimum(np.arange(1, len(ends) + 1) + drafts.accepted, ends))
-    proposed, accepted = drafts.proposed[starts], drafts.accepted[starts]
-    return DraftStatistics(
-        passes=len(starts),
-        tokens=len(ends),
-        proposed=int(proposed.sum()),
-        accepted=int(accepted.sum()),
-        drafted_passes=int(np.count_nonzero(proposed)),
-    )
+class _TableDrafter(Drafter):
+    """Drafts from a dictionary that is not on disk."""
+
+    name = "dictionary"
+
+    def __init__(self, table: PredictionTable, max_prefix: int) -> None:
+        self._table, self._max_prefix, self._history = table, max_prefix, ""
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self._history = as_text(prompt)[-self._max_prefix :]
+
+    def propose(self, limit: int) -> Proposal:
+        found = longest_suffix(f" {self._history}", self._table)  # proper suffixes, so all of the history counts
+        return Proposal(found.continuation[:limit] if found else (), self.name)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        self._history = (self._history + as_text(tokens))[-self._max_prefix :]
 
 
 def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[SweepRow]) -> Measured:

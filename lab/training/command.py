@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, reading, say, show
+from spectool.commands.console import guarded, say, show
 from spectool.commands.options import Finite, corpora_option, json_option, out_option, text_options, tokenizer_option
 from spectool.lab.options import count_option, named, rate_option, run_options
 from spectool.lab.training.options import SIZES, TrainOptions, shape_of
@@ -90,9 +90,9 @@ def train_draft(
 ) -> None:
     """Train a small Llama-type model from scratch, for mlx-lm to load from OUT.
 
-    In addition to the model, OUT has training.json (arguments, versions, bits per byte on held-out text), the loss
-    curve as curve.parquet and, with spectool[lab], as a plot. Checkpoints are kept next to OUT until the model is
-    written; after a kill or Ctrl-C, the same command resumes at the last one, with the same numbers.
+    In addition to the model, OUT has training.json (arguments, versions, bits per byte on held-out text) and the loss
+    curve as curve.parquet. Checkpoints are kept next to OUT until the model is written; after a kill or Ctrl-C, the
+    same command resumes at the last one, with the same numbers.
 
     On Linux, MLX's CPU build links a slow BLAS. Preload another one, as in the last example; it is 50 times as fast.
 
@@ -112,7 +112,7 @@ def train_draft(
 
     from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.corpora import open_corpus
-    from spectool.lab.training.stage import train
+    from spectool.lab.training.stage import train_from_scratch
     from spectool.lab.training.text import TrainingCorpus
     from spectool.tokenization.opening import open_tokenizer
 
@@ -142,9 +142,7 @@ def train_draft(
     )
     for line in opened.notes:
         say(f"{opened.name}: {line}")
-    record = train(sources, opened, path, options, say, reading, reads)
-    if "curve.svg" not in record["files"]:
-        say("there is no plot, which needs: pip install 'spectool[lab]'")
+    record = train_from_scratch(sources, opened, path, options, reads)
     facts = {"path": str(path), **record}
     show(facts if as_json else _in_short(facts), as_json)
 

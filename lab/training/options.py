@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from spectool import SpectoolError
 
@@ -29,6 +29,9 @@ SIZES: Mapping[str, Size] = {
     "100m": Size(768, 12, 12, 2048, 6e-4, 32_768, 1024),
 }
 _CONTEXT = 4096
+Objective = Literal["mean", "s-cdf"]
+Weight = Literal["cross-entropy", "kl"]
+OBJECTIVES, WEIGHTS = get_args(Objective), get_args(Weight)
 
 
 def shape_of(size: str) -> dict[str, Any]:
@@ -100,3 +103,15 @@ def check_training(options: TrainOptions) -> None:
         )
     if options.length > _CONTEXT:
         raise SpectoolError(f"--length {options.length}: expected at most the model's context, {_CONTEXT}. Give less")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(RunOptions):
+    """Options of a tuning."""
+
+    objective: Objective = "mean"
+    weigh_by: Weight = "cross-entropy"  # what s-CDF weighs tasks by
+    rate: float = 1e-4  # peak learning rate
+    batch: int = 8  # rows of each task in a step
+    length: int = 128  # tokens of a row of text, at most
+    valid_rows: int = 64  # held-out rows of each task

@@ -1,10 +1,10 @@
 """A run of training steps: measured and saved at intervals, resumed where an earlier one stopped, written at the end.
 
-The work directory has ``checkpoint.safetensors`` (weights, state of the optimizer, step) and tables of rows for each
-step. What a step learns depends on the seed and its number alone, so a resumed run has the same numbers.
+The work directory has ``checkpoint.safetensors`` (weights, state of the optimizer, step) and Parquet tables with rows
+for each step. What a step learns depends only on the seed and its number, so a resumed run has the same numbers.
 
-``training.json`` next to the model records what was done: ``files`` is name -> ``{"bytes", "sha256"}``, and
-`docs/formats.md` describes the rest. The optimizer is AdamW with clipped gradients and a rate that follows the step.
+``training.json`` next to the model records what was done; `docs/lab/training.md` describes it. The optimizer is AdamW
+with clipped gradients and a rate that follows the step.
 """
 
 import json
@@ -14,33 +14,59 @@ import platform
 import shutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import mlx.core as mx
 import mlx.optimizers as optim
+import pyarrow as pa
+import pyarrow.parquet as pq
 from mlx.utils import tree_flatten, tree_unflatten
 from tqdm import tqdm
 
-from spectool import ArtifactError, SpectoolError, __version__, has_extra
+from spectool import ArtifactError, SpectoolError, __version__
 from spectool.artifacts.atomic import check_replaceable, renaming
 from spectool.artifacts.manifest import file_entries
 from spectool.artifacts.resumable import differences, work_path, write_json
-from spectool.build.corpus_reading import Progress
 from spectool.commands.console import say
-from spectool.lab.training.curves import CURVE, Point, read_table, write_table
 from spectool.lab.training.options import RunOptions
 
-FORMAT = "spectool-draft"
+DRAFT_FORMAT = "spectool-draft"
 RECORD = "training.json"
 CHECKPOINT = "checkpoint.safetensors"
+CURVE = "curve.parquet"
 _WARM_UP = 0.03  # of the steps
 _LEAST = 0.02  # of the peak rate, at the end
 _LONGEST_GRADIENT = 1.0
 Options = TypeVar("Options", bound=RunOptions)
+NamedRow = TypeVar("NamedRow", bound=tuple[Any, ...])
+_TYPES: dict[Any, Any] = {int: pa.int64(), str: pa.string()}
+
+
+class Point(NamedTuple):
+    """One step of a curve."""
+
+    step: int  # from 1
+    tokens: int  # learned since the start
+    seconds: float  # since the start
+    loss: float  # of the text of the step, nats per token
+    bits_per_byte: float | None  # of held-out text; None where it was not measured
+
+
+def write_table(path: Path, kind: type[Any], rows: Iterable[Any]) -> None:
+    """Write named tuples of one kind as a Parquet table, atomically."""
+    schema = pa.schema([(name, _TYPES.get(type_, pa.float64())) for name, type_ in kind.__annotations__.items()])
+    table = pa.Table.from_pylist([row._asdict() for row in rows], schema)
+    with renaming(path) as partial:
+        pq.write_table(table, partial, compression="zstd")
+
+
+def read_table(path: Path, kind: type[NamedRow]) -> list[NamedRow]:
+    """The rows that `write_table` wrote."""
+    return [kind(**row) for row in pq.read_table(path, memory_map=False, partitioning=None).to_pylist()]
 
 
 def rate_schedule(steps: int, peak: float) -> Callable[[mx.array], mx.array]:
@@ -51,14 +77,14 @@ def rate_schedule(steps: int, peak: float) -> Callable[[mx.array], mx.array]:
     return optim.join_schedules([rising, falling], [warm_up])
 
 
-def finished_training(out: Path, key: Mapping[str, Any], progress: Progress) -> dict[str, Any] | None:
-    """The record of a finished training with the same key, or None where there is nothing yet.
+def finished_training(out: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The record of a finished training with the same key, or None if there is nothing yet.
 
     Raises:
         ArtifactError: There is something else.
     """
     if not (out / RECORD).is_file():
-        check_replaceable(out, FORMAT)
+        check_replaceable(out, DRAFT_FORMAT)
         return None
     try:
         record: dict[str, Any] = json.loads((out / RECORD).read_text(encoding="utf-8"))
@@ -70,7 +96,7 @@ def finished_training(out: Path, key: Mapping[str, Any], progress: Progress) -> 
             f"{out}: has a model of another training: {differences(there, key)}. Choose another -o, or remove {out}"
         )
     shutil.rmtree(work_path(out), ignore_errors=True)
-    progress(f"{out} is finished already; remove it to train it again")
+    say(f"{out} is finished already; remove it to train it again")
     return record
 
 
@@ -84,12 +110,12 @@ class TrainingRun(ABC, Generic[Options]):
     title = "training"  # of the progress bar
     tables: Mapping[str, type[Any]] = MappingProxyType({CURVE: Point})  # kinds of rows by file; each has a ``step``
 
-    def __init__(self, work: Path, model: Any, options: Options, rate: float, progress: Progress) -> None:
+    def __init__(self, work: Path, model: Any, options: Options, rate: float) -> None:
         """Resume the last checkpoint in ``work``, if there is one; the model is trained in place.
 
         ``rate`` is the peak of the learning rate.
         """
-        self._work, self._model, self._options, self._progress = work, model, options, progress
+        self._work, self._model, self._options = work, model, options
         self._optimizer = optim.AdamW(rate_schedule(options.steps, rate), betas=[0.9, 0.98], weight_decay=0.05)
         self._optimizer.init(model.trainable_parameters())
         self.rows: dict[str, list[Any]] = {file: [] for file in self.tables}
@@ -97,7 +123,7 @@ class TrainingRun(ABC, Generic[Options]):
             last = self._load(work / CHECKPOINT)
             for file, kind in self.tables.items():
                 self.rows[file] = [row for row in read_table(work / file, kind) if row.step <= last]
-            progress(f"going on after step {last:,} of {options.steps:,}")
+            say(f"resuming after step {last:,} of {options.steps:,}")
 
     @property
     def points(self) -> list[Point]:
@@ -115,10 +141,6 @@ class TrainingRun(ABC, Generic[Options]):
     @abstractmethod
     def store(self, folder: Path) -> dict[str, Any]:
         """Write the model with its tokenizer; return what the record says about it."""
-
-    @abstractmethod
-    def draw(self, folder: Path) -> None:
-        """Draw the curves into a folder."""
 
     def update(self, gradients: dict[str, Any]) -> None:
         """Apply gradients, scaled down where they are longer than 1."""
@@ -164,11 +186,9 @@ class TrainingRun(ABC, Generic[Options]):
         folder = self._work / "model"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        self._progress("writing and measuring the model")
+        say("writing and measuring the model")
         facts = self.store(folder)
         self._write_tables(folder)
-        if has_extra("lab"):
-            self.draw(folder)
         last = self.points[-1]
         record = {
             "arguments": key,

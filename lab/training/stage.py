@@ -17,7 +17,7 @@ from mlx.utils import tree_flatten
 
 from spectool import TokenizerError
 from spectool.artifacts.resumable import working
-from spectool.build.corpus_reading import Progress, Reader
+from spectool.commands.console import say
 from spectool.lab.mlx_lm_training import Model, ModelArgs, save_config
 from spectool.lab.training.bits_per_byte import code_length, total_length
 from spectool.lab.training.classes import Classes, choose_classes, classes_of, loss_of
@@ -29,8 +29,7 @@ from spectool.lab.training.text import (
     TrainingCorpus,
     TrainingText,
     delimiters_of,
-    load_text,
-    prepare_text,
+    read_training_text,
 )
 from spectool.runtime.mlx_lm_compat import mlx_lm
 from spectool.tokenization import Tokenizer, open_tokenizer
@@ -81,35 +80,22 @@ def save_tokenizer(tokenizer: Tokenizer, delimiters: Delimiters, folder: Path) -
         )
 
 
-def train(
+def train_from_scratch(
     sources: Mapping[str, TrainingCorpus],
     tokenizer: Tokenizer,
     out: Path,
     options: TrainOptions,
-    progress: Progress,
-    reader: Reader = iter,
-    reading: dict[str, Any] | None = None,
+    reads: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Train a model from random weights and write it to ``out``, which `mlx_lm.load` opens.
+    """Train a model from random weights, write it to ``out`` for `mlx_lm.load`, and return its record.
 
     The same call resumes a training that was killed at its last checkpoint, with the same numbers as without the kill.
-    On a CPU they are equal to the bit; an accelerator may add in another order.
-
-    Args:
-        sources: Text to train on and to measure on, by name.
-        tokenizer: The model's.
-        out: Directory of the model, written atomically at the end. Until then the work is kept next to it.
-        options: How to train.
-        progress: Called at the start of each step of the work with a short description.
-        reader: Iterates over a corpus.
-        reading: How the corpora are read, for the record.
-
-    Returns:
-        The record that is also written to ``out/training.json``.
+    On a CPU they are equal to the bit; an accelerator may add in another order. Until the model is written, the work is
+    kept next to ``out``. ``reads`` says how the corpora are read, for the record.
 
     Raises:
         SpectoolError: Options do not fit together, the text is too short, another training runs in the same place, or
-            the loss is not a number any more.
+            the loss is no longer a number.
     """
     check_training(options)
     delimiters = delimiters_of(tokenizer, options.boundary)
@@ -118,15 +104,15 @@ def train(
         delimiters=delimiters._asdict(),
         tokenizer=tokenizer.fingerprint,
         corpora={name: source.identity for name, source in sources.items()},
-        reading=reading or {},
+        reading=reads or {},
         version=_VERSION,
     )
-    record = finished_training(out, key, progress)
+    record = finished_training(out, key)
     if record is not None:
         return record
     with working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) as work:
-        prepare_text(work, sources, tokenizer, delimiters, options, progress, reader)
-        run = _Training(tokenizer, options, delimiters, load_text(work), work, progress)
+        text = read_training_text(sources, tokenizer, delimiters, options)
+        run = _Training(tokenizer, options, delimiters, text, work)
         run.train()
         return run.write(key, out)
 
@@ -139,10 +125,9 @@ class _Training(TrainingRun[TrainOptions]):
         delimiters: Delimiters,
         text: TrainingText,
         work: Path,
-        progress: Progress,
     ) -> None:
         self._tokenizer, self._delimiters, self._text = tokenizer, delimiters, text
-        self._classes = classes_of(np.asarray(text.stream), tokenizer.size, options.min_count)
+        self._classes = classes_of(text.stream, tokenizer.size, options.min_count)
         self._rare = float(np.mean(self._classes.of_id[text.stream] == self._classes.common))
         ids = {"bos_token_id": delimiters.begin, "eos_token_id": delimiters.last}
         self._config = {**options.shape, **ids, "vocab_size": self._classes.number}
@@ -152,11 +137,11 @@ class _Training(TrainingRun[TrainOptions]):
         self._parameters = sum(weight.size for _, weight in parameters)
         self._feed = Feed(text.stream, options)
         held_out = sum(kept.tokens for kept in text.held_out.values())
-        progress(
+        say(
             f"{self._parameters:,} parameters, {self._classes.common:,} common ids of {tokenizer.size:,} "
             f"({self._rare:.2%} of the text are others), {len(text.stream):,} tokens of text, {held_out:,} held out"
         )
-        super().__init__(work, model, options, options.rate, progress)
+        super().__init__(work, model, options, options.rate)
         self._loss_and_gradients = value_and_grad(model, partial(loss_of, model))
         self._state = [model.state, self._optimizer.state]
         self._compiled_update = mx.compile(self.update, inputs=self._state, outputs=self._state)
@@ -196,8 +181,3 @@ class _Training(TrainingRun[TrainOptions]):
             "text": {"tokens": len(self._text.stream), "corpora": self._text.inputs},
             "tokenizer": self._tokenizer.identity,
         }
-
-    def draw(self, folder: Path) -> None:
-        from spectool.lab.training.plots import curve_plot
-
-        (folder / "curve.svg").write_text(curve_plot(self.points), encoding="utf-8")

@@ -1,10 +1,5 @@
 """The text of a training in tokens: one stream to train on, and documents held out of it.
 
-It is made once and kept in the work directory, so that a resumed training does not read the corpora again:
-
-    stream.npy     the training text, int32 [tokens]
-    text.json      the held-out documents of each corpus, and what was read
-
 Several corpora share the stream by their weights, with their documents in random order. A corpus without held-out text
 of its own gives some of its documents (`in_valid`), the same ones with every seed. Text that is held out of one
 corpus is not trained on in any.
@@ -14,16 +9,14 @@ import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool import CorpusError, TokenizerError
-from spectool.artifacts import resumable as work_directory
-from spectool.artifacts.resumable import read_json, save, write_json
-from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
+from spectool.build.corpus_reading import describe_corpus, encoded
+from spectool.commands.console import reading, say
 from spectool.corpora import Corpus
 from spectool.lab.training.options import TrainOptions
 from spectool.tokenization import Tokenizer
@@ -78,7 +71,7 @@ class HeldOut(NamedTuple):
 class TrainingText(NamedTuple):
     """The text of a run."""
 
-    stream: NDArray[np.int32]  # ids of the training text in the order of reading it, int32 ``[tokens]``
+    stream: NDArray[np.int32]  # ids of the training text, int32 ``[tokens]``
     held_out: dict[str, HeldOut]  # text to measure on, by corpus
     inputs: dict[str, Any]  # what was read, for the record
 
@@ -110,26 +103,20 @@ def in_valid(document_id: str, share: float = _SHARE, seed: int = 0) -> bool:
     return draw < share * 2**64
 
 
-def split_corpus(corpus: Corpus, reader: Reader, wanted: int, most: float) -> tuple[list[str], list[str]]:
+def split_corpus(corpus: Corpus, wanted: int, most: float) -> tuple[list[str], list[str]]:
     """All texts of a corpus, and those of them to measure on.
 
-    A hundredth is held out, or of a small corpus about ``wanted`` documents, at most a share of ``most``.
+    A hundredth is held out; of a small corpus about ``wanted`` documents, but at most a share of ``most``.
     """
-    documents = [(document.id, document.text) for document in reader(corpus)]
+    documents = [(document.id, document.text) for document in reading(corpus)]
     share = max(_SHARE, min(most, wanted / max(1, len(documents))))
     return [text for _, text in documents], [text for name, text in documents if in_valid(name, share)]
 
 
-def prepare_text(
-    work: Path,
-    sources: Mapping[str, TrainingCorpus],
-    tokenizer: Tokenizer,
-    delimiters: Delimiters,
-    options: TrainOptions,
-    progress: Progress,
-    reader: Reader = iter,
-) -> None:
-    """Read and encode the text of a training into ``work``, unless it exists. Holds all corpora in memory.
+def read_training_text(
+    sources: Mapping[str, TrainingCorpus], tokenizer: Tokenizer, delimiters: Delimiters, options: TrainOptions
+) -> TrainingText:
+    """The text of a training, which depends only on the corpora and the options. Holds all corpora in memory.
 
     A corpus without text to measure on gives whole documents until they have ``options.valid_tokens``. Its share of
     ``options.text_tokens`` comes from documents in an order that the seed decides.
@@ -137,32 +124,30 @@ def prepare_text(
     Raises:
         CorpusError: There is no text to train or to measure on.
     """
-    if (work / "text.json").exists():
-        return
-    progress("reading text")
+    say("reading text")
     read: dict[str, tuple[list[str], list[str]]] = {}
     for name, source in sources.items():
-        documents, kept_out = split_corpus(source.corpus, reader, _FEW, _HALF)
+        documents, kept_out = split_corpus(source.corpus, _FEW, _HALF)
         if source.valid is not None:
-            kept_out = [document.text for document in reader(source.valid)]
+            kept_out = [document.text for document in reading(source.valid)]
         read[name] = documents, kept_out
     out = {text for _, kept_out in read.values() for text in kept_out}
     weights = sum(source.weight for source in sources.values())
     rng = np.random.default_rng(options.seed)
     parts: list[NDArray[np.int32]] = []
     facts: dict[str, Any] = {}
-    held_out: dict[str, Any] = {}
-    progress("encoding text")
+    held_out: dict[str, HeldOut] = {}
+    say("encoding text")
     end = [] if delimiters.end is None else [delimiters.end]
     for name, source in sources.items():
         documents, kept_out = read.pop(name)
         training = [text for text in documents if text not in out]
-        measured: list[list[int]] = []
+        measured: list[NDArray[np.int32]] = []
         tokens = size = 0
         for text, ids in filter(itemgetter(1), encoded(tokenizer, kept_out)):
             if tokens >= options.valid_tokens:
                 break
-            measured.append([delimiters.begin, *ids])
+            measured.append(np.array([delimiters.begin, *ids], dtype=np.int32))
             tokens += len(ids)
             size += len(text.encode())
         if not measured or not training:
@@ -177,7 +162,7 @@ def prepare_text(
                 break
             parts.append(np.array([delimiters.begin, *ids, *end], dtype=np.int32)[:left])
             left -= len(parts[-1])
-        held_out[name] = {"bytes": size, "documents": measured}
+        held_out[name] = HeldOut(tuple(measured), size)
         facts[name] = {
             "training": describe_corpus(source.corpus),
             **({} if source.valid is None else {"held_out": describe_corpus(source.valid)}),
@@ -185,18 +170,7 @@ def prepare_text(
             "weight": source.weight,
             "tokens": share - left,
         }
-    save(work, "stream", np.concatenate([parts[place] for place in rng.permutation(len(parts))]))
-    write_json(work / "text.json", {"inputs": facts, "held_out": held_out})
-
-
-def load_text(work: Path) -> TrainingText:
-    """The text that `prepare_text` wrote; the stream is mapped from the disk."""
-    found = read_json(work / "text.json")
-    held_out = {
-        name: HeldOut(tuple(np.array(ids, dtype=np.int32) for ids in kept["documents"]), kept["bytes"])
-        for name, kept in found["held_out"].items()
-    }
-    return TrainingText(work_directory.load(work, "stream", mapped=True), held_out, found["inputs"])
+    return TrainingText(np.concatenate([parts[place] for place in rng.permutation(len(parts))]), held_out, facts)
 
 
 class Feed:

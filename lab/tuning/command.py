@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, reading, say, show
+from spectool.commands.console import guarded, say, show, table
 from spectool.commands.options import corpora_option, draft_option, json_option, out_option, target_option, text_options
 from spectool.lab.options import count_option, named, rate_option, run_options
-from spectool.lab.tuning.options import OBJECTIVES, SUPERVISIONS, WEIGHTS
+from spectool.lab.training.options import OBJECTIVES, WEIGHTS, TuneOptions
 
 
 @click.command("tune-draft")
@@ -26,13 +26,6 @@ from spectool.lab.tuning.options import OBJECTIVES, SUPERVISIONS, WEIGHTS
     help="Alignment of draft and target, needed where they have different vocabularies.",
 )
 @run_options
-@click.option(
-    "--on",
-    type=click.Choice(SUPERVISIONS),
-    default="text",
-    show_default=True,
-    help="What it learns: the text, or the target's probabilities on it.",
-)
 @click.option(
     "--objective",
     type=click.Choice(OBJECTIVES),
@@ -65,7 +58,6 @@ def tune_draft(
     measure_every: int | None,
     checkpoint_every: int | None,
     seed: int,
-    on: Any,
     objective: Any,
     weigh_by: Any,
     rate: float,
@@ -75,28 +67,26 @@ def tune_draft(
     reads: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Fine-tune a draft model towards a target, for mlx-lm to load from OUT.
+    """Fine-tune a draft model towards a target's probabilities on text, for mlx-lm to load from OUT.
 
     With several tasks, s-CDF improves the draft where the target gains least from it: each task's gradient weighs as
     much as its divergence from the target exceeds that of the best task. In addition to the model, OUT has
-    training.json; the loss of every step as curve.parquet; divergence, KL, acceptance proxy and unfairness of every
-    task as tasks.parquet and, with spectool[lab], as a plot; and steps.parquet, which says which task was the reference
-    in each step. A corpus named twice weighs twice as much. Checkpoints are kept next to OUT until the model is
-    written, so after a kill or Ctrl-C the same command resumes.
+    training.json; the loss of every step as curve.parquet; divergence, KL, acceptance and unfairness of every task as
+    tasks.parquet; and steps.parquet, which says which task was the reference in each step. A corpus named twice weighs
+    twice as much. Checkpoints are kept next to OUT until the model is written, so after a kill or Ctrl-C the same
+    command resumes.
 
     \b
     Examples:
-        spectool lab tune-draft --draft ./small --target ./large --corpus pl.txt.zst --on distribution --steps 500 -o D
+        spectool lab tune-draft --draft ./small --target ./large --corpus pl.txt.zst --steps 500 -o D
         spectool lab tune-draft --draft ./small --target ./large --corpus pl=pl.txt --corpus uk=uk.txt \\
-            --on distribution --objective s-cdf --steps 500 -o D
+            --objective s-cdf --steps 500 -o D
     """
     specs = named(corpora, "--corpus")
 
     from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.corpora import open_corpus
-    from spectool.lab.tuning.options import TuneOptions
     from spectool.lab.tuning.stage import tune
-    from spectool.lab.tuning.task_curve import before_and_after
     from spectool.lab.tuning.tuned_model import OpenedModel
 
     options = TuneOptions(
@@ -104,7 +94,6 @@ def tune_draft(
         measure_every=measure_every,
         checkpoint_every=checkpoint_every,
         seed=seed,
-        on=on,
         objective=objective,
         weigh_by=weigh_by,
         rate=rate,
@@ -118,12 +107,27 @@ def tune_draft(
     for model in (opened, towards):
         for line in model.tokenizer.notes:
             say(f"{model.name}: {line}")
-    record = tune(opened, towards, sources, path, options, say, alignment, reading, reads)
-    if "tasks.svg" not in record["files"]:
-        say("there is no plot, which needs: pip install 'spectool[lab]'")
+    record = tune(opened, towards, sources, path, options, alignment, reads)
     if as_json:
         show({"path": str(path), **record}, as_json)
         return
-    click.echo(before_and_after(record) + "\n")
+    click.echo(_before_and_after(record) + "\n")
     trained = f"{record['tokens']:,} tokens in {record['steps']:,} steps, {record['seconds']:,} s"
     show({"path": str(path), "trained": trained, "files": list(record["files"])}, as_json)
+
+
+def _before_and_after(record: dict[str, Any]) -> str:
+    """A table of both measurements in the record of a tuning, and how often each task was the reference."""
+    header = ["", "D_T before", "after", "KL before", "after", "acceptance before", "after", "reference"]
+    formats = {"divergence": ".4f", "kl": ".4f", "acceptance": ".1%"}
+    pairs = list(zip(*record["measured"].values(), strict=True))
+    rows = []
+    for pair in pairs:
+        figures = [format(point[name], form) for name, form in formats.items() for point in pair]
+        task = pair[0]["task"]
+        rows.append([task, *figures, f"{record['references'][task]:.1%}"])
+    of_all = {"unfairness U": "unfairness", "U of KL": "unfairness_kl", "acceptance variance": "acceptance_variance"}
+    lines = [table(header, rows)]
+    for label, name in of_all.items() if len(rows) > 1 else ():
+        lines.append(f"{label:<21}" + " → ".join(f"{point[name]:.5g}" for point in pairs[0]))
+    return "\n".join(lines)

@@ -16,19 +16,13 @@ from typing import Any
 
 from mlx.utils import tree_map
 
-from spectool.lab.tuning.options import Objective
+from spectool.lab.training.options import Objective
 
 
 def unfairness(divergences: Sequence[float]) -> float:
     """U = (1/m) sum (D_T - D_min)^2 (Definition 1), in nats squared."""
     best = min(divergences)
     return sum((divergence - best) ** 2 for divergence in divergences) / len(divergences)
-
-
-def task_weights(divergences: Sequence[float], objective: Objective) -> list[float]:
-    """The factor of each task's gradient: 1/m, or with ``s-cdf`` (D_T - D_min)/m, in nats."""
-    best, m = min(divergences), len(divergences)
-    return [1 / m if objective == "mean" else (divergence - best) / m for divergence in divergences]
 
 
 class GradientSum:
@@ -61,6 +55,6 @@ class GradientSum:
         self._plain = gradient if self._plain is None else tree_map(lambda a, b: a + b, self._plain, gradient)
 
     def total(self) -> Any:
-        """The sum of the gradients by `task_weights`."""
+        """The gradients' mean, or with ``s-cdf`` (1/m) sum (D_T - D_min) g_T."""
         scale = 1 / len(self.divergences)
         return tree_map(lambda g: g * scale, self._plain if self._objective == "mean" else self._excess)

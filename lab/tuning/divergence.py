@@ -1,7 +1,6 @@
 """How a draft and a target are compared, and how far apart they are: cross-entropy, KL, and acceptance.
 
-D_T is the mean over places of -sum_x p(x|s) log q(x|s), in nats. A draft that learns text, and not the target's
-distribution, takes the next token of the text for p.
+D_T is the mean over places of -sum_x p(x|s) log q(x|s), in nats.
 """
 
 from collections.abc import Sequence
@@ -9,22 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import mlx.core as mx
-import mlx.nn as nn
 import numpy as np
 from mlx.nn.layers.activations import log_softmax
-from numpy.typing import NDArray
 
 from spectool import SpectoolError
 from spectool.artifacts.alignment import NONE, Alignment
 from spectool.artifacts.default_paths import find_artifact
 from spectool.lab.tuning.examples import Batch, Example, batch_of
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
-from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.tokenization import Tokenizer
-
-GAMMA = 5
-ROWS = 32  # in a pass
-_CUTS = (1 / 8, 1 / 4, 1 / 2, 3 / 4)  # where drafts begin, as shares of the longest row
 
 
 class Pairing(NamedTuple):
@@ -92,16 +84,9 @@ class Divergence(NamedTuple):
     places: int  # places that were measured
 
 
-def cross_entropy(model: Any, batch: Batch, pairing: Pairing | None = None, log_p: mx.array | None = None) -> mx.array:
-    """The mean of -sum_x p(x) log q(x) at a batch's places, nats.
-
-    ``log_p`` comes from `log_p_of`; without it and a pairing, the next tokens of the draft's rows stand for p.
-    """
-    if pairing is not None and log_p is not None:
-        return mx.mean(crossed(log_p, log_q_of(model, pairing, batch)))
-    ids, rows, places = mx.array(batch.draft), mx.array(batch.rows), mx.array(batch.places)
-    logits = model(ids[:, :-1])[rows, places].astype(mx.float32)
-    return nn.losses.cross_entropy(logits, ids[rows, places + 1], reduction="mean")
+def cross_entropy(draft: Any, pairing: Pairing, batch: Batch, log_p: mx.array) -> mx.array:
+    """D_T at a batch's places, nats; ``log_p`` comes from `log_p_of`."""
+    return mx.mean(crossed(log_p, log_q_of(draft, pairing, batch)))
 
 
 def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
@@ -129,7 +114,7 @@ def measure_divergence(draft: Any, target: Any, pairing: Pairing, examples: Sequ
     """Measure a draft on examples, in batches of ``rows``."""
     sums, total = np.zeros(3), 0
     for first in range(0, len(examples), rows):
-        batch = batch_of(examples[first : first + rows], paired=True)
+        batch = batch_of(examples[first : first + rows])
         number = len(batch.rows)
         if not number:
             continue
@@ -138,57 +123,3 @@ def measure_divergence(draft: Any, target: Any, pairing: Pairing, examples: Sequ
         total += number
     nats, entropy, overlap = (sums / total).tolist()
     return Divergence(nats, nats - entropy, overlap, total)
-
-
-def beginnings(rows: Sequence[NDArray[np.int32]], longest: int) -> list[NDArray[np.int32]]:
-    """Beginnings of rows, grouped by length, int32 ``[rows, length]`` each."""
-    lengths = sorted({max(1, round(cut * longest)) for cut in _CUTS})
-    groups = [[row[:length] for row in rows if len(row) >= length] for length in lengths]
-    return [np.stack(group) for group in groups if group]
-
-
-def acceptance_proxy(
-    draft: Any, target: Any, pairing: Pairing, prompts: Sequence[NDArray[np.int32]], seed: Sequence[int]
-) -> float:
-    """The acceptance proxy of s-CDF's authors (appendix D.1): accepted over drafted tokens.
-
-    The draft continues the beginnings of held-out rows greedily for gamma tokens. The target scores the same places in
-    one pass, and a token is accepted while u < min(1, p/q). That is not the acceptance rate of any decoding: where a
-    draft knows nothing, q is small and p/q is large, so it may score better the less it knows. `measure_divergence`
-    gives the rate of rejection sampling itself.
-
-    Draft and target must have one vocabulary; the prompts are from `beginnings`.
-    """
-    rng = np.random.default_rng(list(seed))
-    accepted = drafted = 0
-    for group in prompts:
-        for first in range(0, len(group), ROWS):
-            prompt = mx.array(group[first : first + ROWS])
-            ratio = np.array(_ratios(draft, target, pairing, prompt))
-            kept = np.cumprod(rng.random(ratio.shape) < np.minimum(1, ratio), axis=1)
-            accepted += int(kept.sum())
-            drafted += kept.size
-    return accepted / drafted
-
-
-def _ratios(draft: Any, target: Any, pairing: Pairing, prompt: mx.array) -> mx.array:
-    """The ratios p/q of the draft's own best tokens, ``[rows, gamma]``."""
-    cache = _prompted(draft, prompt)
-    feed, tokens, chosen = prompt[:, -1:], [], []
-    for _ in range(GAMMA):
-        log_q = pairing.of_draft(draft(feed, cache=cache)[:, -1])
-        feed = mx.argmax(log_q, axis=-1, keepdims=True).astype(prompt.dtype)
-        tokens.append(feed)
-        chosen.append(mx.take_along_axis(log_q, feed, axis=-1))
-    drafts, log_q = mx.concatenate(tokens, axis=1), mx.concatenate(chosen, axis=1)
-    logits = target(mx.concatenate([prompt[:, -1:], drafts[:, :-1]], axis=1), cache=_prompted(target, prompt))
-    log_p = mx.take_along_axis(pairing.of_target(logits), drafts[..., None], axis=-1)[..., 0]
-    return mx.exp(log_p - log_q)
-
-
-def _prompted(model: Any, prompt: mx.array) -> list[Any]:
-    """A cache of ``prompt`` without its last token."""
-    cache: list[Any] = make_prompt_cache(model)
-    if prompt.shape[1] > 1:
-        model(prompt[:, :-1], cache=cache)
-    return cache

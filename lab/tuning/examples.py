@@ -4,17 +4,14 @@ A passage is a piece of text that is short enough. Places of the two rows that p
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spectool.tokenization import Tokenizer
 
 NOWHERE = -1
-_PADDING = -2
 _CHARACTERS = 16  # encoded for each token of a passage; tokens of text are shorter
 
 
@@ -34,14 +31,14 @@ class Batch(NamedTuple):
     target: NDArray[np.int32]  # ids of the target, int32 ``[rows, longest]``
     rows: NDArray[np.int32]  # row of each place that counts, int32 ``[places]``
     places: NDArray[np.int32]  # its place in the draft's row, ``[places]``
-    at: NDArray[np.int32]  # its place in the target's row, ``[places]``; -1 for none
+    at: NDArray[np.int32]  # its place in the target's row, ``[places]``
 
 
-def batch_of(examples: Sequence[Example], paired: bool) -> Batch:
-    """A batch of at least one example; with ``paired``, only places count that have one in the target's row."""
+def batch_of(examples: Sequence[Example]) -> Batch:
+    """A batch of at least one example; only places count that have one in the target's row."""
     drafts, targets, ats = zip(*examples, strict=True)
-    at = _padded(ats, _PADDING)
-    rows, places = np.nonzero(at >= 0 if paired else at != _PADDING)
+    at = _padded(ats, NOWHERE)
+    rows, places = np.nonzero(at != NOWHERE)
     return Batch(
         _padded(drafts, 0), _padded(targets, 0), rows.astype(np.int32), places.astype(np.int32), at[rows, places]
     )
@@ -66,12 +63,6 @@ def examples_of_step(step: int, number: int, batch: int, seed: Sequence[int]) ->
     skipped = rounds.start * number
     found: list[int] = np.concatenate(orders)[first - skipped : last - skipped].tolist()
     return found
-
-
-def load_examples(path: Path) -> list[Example]:
-    """The examples that `write_table` wrote."""
-    columns = pq.read_table(path, memory_map=False, partitioning=None).columns
-    return [Example(*row) for row in zip(*(column.to_numpy() for column in columns), strict=True)]
 
 
 def row_of(tokenizer: Tokenizer, ids: list[int]) -> NDArray[np.int32]:

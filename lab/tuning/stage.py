@@ -1,28 +1,42 @@
 """The stage behind ``spectool lab tune-draft``: a draft model in, one that fits the target better out.
 
 The text of each task becomes rows (`tasks`), and a step learns a mini-batch of each task (`corrective`). At intervals
-the draft is measured against the target (`divergence`), which never changes.
+the draft is measured against the target (`divergence`), which never changes. In addition to the curve of the loss, two
+tables record how each task develops:
+
+    tasks.parquet    step, task, divergence, kl, acceptance, unfairness, unfairness_kl, acceptance_variance
+    steps.parquet    step, task, divergence, reference
+
+``divergence`` is D_T, the mean cross-entropy of draft against target on held-out text, nats; ``kl`` is KL(p || q).
+``acceptance`` is alpha_T, the share of drawn drafts that rejection sampling accepts, between 0 and 1.
+``unfairness`` and ``unfairness_kl`` (U of D_T and of KL, nats squared) and ``acceptance_variance`` are of all tasks of
+the step.
+
+In ``steps.parquet`` the divergence is that of the mini-batch before the step, by which s-CDF weighs the task. The task
+with the smallest one is the ``reference`` of the step: 1, others 0.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import mlx.core as mx
+import numpy as np
 from mlx.nn.utils import value_and_grad
 
+from spectool import SpectoolError
 from spectool.artifacts.resumable import working
-from spectool.build.corpus_reading import Progress, Reader
+from spectool.commands.console import say
 from spectool.corpora import Corpus
-from spectool.lab.training.curves import CURVE, Point
-from spectool.lab.training.run import CHECKPOINT, TrainingRun, finished_training
-from spectool.lab.tuning.corrective import GradientSum
+from spectool.lab.training.options import TuneOptions
+from spectool.lab.training.run import CHECKPOINT, CURVE, Point, TrainingRun, finished_training
+from spectool.lab.tuning.corrective import GradientSum, unfairness
 from spectool.lab.tuning.divergence import (
+    Divergence,
     Pairing,
-    acceptance_proxy,
-    beginnings,
     cross_entropy,
     crossed,
     log_p_of,
@@ -30,13 +44,42 @@ from spectool.lab.tuning.divergence import (
     pairing_of,
 )
 from spectool.lab.tuning.examples import batch_of, examples_of_step
-from spectool.lab.tuning.options import TuneOptions, check_tuning
-from spectool.lab.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint, points_of
-from spectool.lab.tuning.tasks import Task, load_tasks, prepare_tasks
+from spectool.lab.tuning.tasks import TuningTask, read_tasks
 from spectool.lab.tuning.tuned_model import OpenedModel, Trainable
 from spectool.runtime.mlx_lm_compat import mlx_lm
 
-_VERSION = 7  # of how arguments make a model
+TASKS, STEPS = "tasks.parquet", "steps.parquet"
+_VERSION = 8  # of how arguments make a model and its tables
+
+
+class TaskPoint(NamedTuple):
+    """A task at a step; see the module for the units."""
+
+    step: int
+    task: str
+    divergence: float
+    kl: float
+    acceptance: float
+    unfairness: float
+    unfairness_kl: float
+    acceptance_variance: float
+
+
+class StepPoint(NamedTuple):
+    """A task's mini-batch in a step; see the module for the units."""
+
+    step: int
+    task: str
+    divergence: float
+    reference: int
+
+
+def points_of(step: int, names: Sequence[str], measured: Sequence[Divergence]) -> list[TaskPoint]:
+    """The rows of a measurement; each has the figures of all tasks."""
+    entropies, distances, acceptances, _ = zip(*measured, strict=True)
+    of_all = unfairness(entropies), unfairness(distances), float(np.var(acceptances))
+    columns = zip(names, entropies, distances, acceptances, strict=True)
+    return [TaskPoint(step, *figures, *of_all) for figures in columns]
 
 
 def tune(
@@ -45,34 +88,32 @@ def tune(
     corpora: dict[str, Corpus],
     out: Path,
     options: TuneOptions,
-    progress: Progress,
     alignment: Path | None = None,
-    reader: Reader = iter,
-    reading: dict[str, Any] | None = None,
+    reads: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Tune a draft towards a target and write it to ``out``, which `mlx_lm.load` opens.
+    """Tune a draft towards a target, write it to ``out`` for `mlx_lm.load`, and return its record.
 
-    The same call resumes a tuning that was killed, as with `train`.
+    The same call resumes a tuning that was killed, as with `train_from_scratch`. The draft is changed in memory, the
+    target is not.
 
     Args:
-        draft: The draft; its weights are changed in memory.
-        target: The target; it is not changed.
+        draft: The draft.
+        target: The target.
         corpora: Text by task.
         out: Directory of the model, written atomically at the end. Until then the work is kept next to it.
         options: How to tune.
-        progress: Called at the start of each step of the work with a short description.
         alignment: Alignment of the two tokenizers, needed if they have different vocabularies.
-        reader: Iterates over a corpus.
-        reading: How the corpora are read, for the record.
-
-    Returns:
-        The record that is also written to ``out/training.json``.
+        reads: How the corpora are read, for the record.
 
     Raises:
         SpectoolError: Options do not fit together, the text is too short, another training runs in the same place, or
-            the loss is not a number any more.
+            the loss is no longer a number.
     """
-    check_tuning(len(corpora), options)
+    if options.objective == "s-cdf" and len(corpora) < 2:
+        raise SpectoolError(
+            "--objective s-cdf weighs tasks by their distance to the best one: expected two or more --corpus, got "
+            f"{len(corpora)}. Give a --corpus NAME=SPEC for each task, or --objective mean"
+        )
     pairing = pairing_of(draft.tokenizer, target.tokenizer, alignment)
     key = options.key(
         command="tune-draft",
@@ -81,17 +122,17 @@ def tune(
         alignment=None if alignment is None else str(alignment),
         corpora={name: corpus.spec for name, corpus in corpora.items()},
         files=[list(file) for corpus in corpora.values() for file in corpus.describe_inputs()],
-        reading=reading or {},
+        reading=reads or {},
         version=_VERSION,
     )
-    record = finished_training(out, key, progress)
+    record = finished_training(out, key)
     if record is not None:
         return record
     target.model.freeze()
     target.model.eval()
     with working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) as work:
-        prepare_tasks(work, draft.tokenizer, target.tokenizer, corpora, options, progress, reader)
-        run = _Tuning(draft, target.model, pairing, options, work, progress)
+        tasks = read_tasks(draft.tokenizer, target.tokenizer, corpora, options)
+        run = _Tuning(draft, target.model, pairing, tasks, options, work)
         run.train()
         return run.write(key, out)
 
@@ -101,33 +142,37 @@ class _Tuning(TrainingRun[TuneOptions]):
     tables = MappingProxyType({CURVE: Point, TASKS: TaskPoint, STEPS: StepPoint})
 
     def __init__(
-        self, draft: OpenedModel, target: Any, pairing: Pairing, options: TuneOptions, work: Path, progress: Progress
+        self,
+        draft: OpenedModel,
+        target: Any,
+        pairing: Pairing,
+        tasks: Sequence[TuningTask],
+        options: TuneOptions,
+        work: Path,
     ) -> None:
-        self._draft, self._target, self._pairing = draft.tokenizer, target, pairing
-        self._tasks = load_tasks(work)
+        self._draft, self._target, self._pairing, self._tasks = draft.tokenizer, target, pairing, tasks
         self._trainable = Trainable(draft)
         if self._trainable.unpacked:
-            progress(f"{draft.name}: quantized; it is dequantized, tuned, and stored so")
+            say(f"{draft.name}: quantized; it is dequantized, tuned, and stored so")
         for task in self._tasks:
-            progress(f"{task.name}: {_described(task.facts, pairing)}")
-        super().__init__(work, self._trainable.model, options, options.rate, progress)
+            say(f"{task.name}: {_described(task.facts, pairing)}")
+        super().__init__(work, self._trainable.model, options, options.rate)
         if not self.rows[TASKS]:
-            progress("measuring the draft as it is")
+            say("measuring the draft as it is")
             self.measure(0)
 
     def step(self, step: int) -> tuple[float, int]:
         """Take a step; the loss is the mean D_T of the tasks' mini-batches before it."""
         options = self._options
-        pairing = self._pairing if options.on == "distribution" else None
         gradients, losses, places = GradientSum(options.objective), list[float](), 0
         for number, task in enumerate(self._tasks):
             chosen = examples_of_step(step, len(task.train), options.batch, [options.seed, number])
-            batch = batch_of([task.train[place] for place in chosen], pairing is not None)
-            log_p = None if pairing is None else log_p_of(self._target, pairing, batch)
-            entropy: Any = mx.array(0.0)  # D_T - KL
-            if log_p is not None and options.weigh_by == "kl":
-                entropy = mx.mean(crossed(log_p, log_p))
-            loss, gradient = value_and_grad(self._model, partial(cross_entropy, self._model, batch, pairing, log_p))()
+            batch = batch_of([task.train[place] for place in chosen])
+            log_p = log_p_of(self._target, self._pairing, batch)
+            by_kl = options.weigh_by == "kl"
+            entropy: Any = mx.mean(crossed(log_p, log_p)) if by_kl else mx.array(0.0)  # D_T - KL
+            divergence = partial(cross_entropy, self._model, self._pairing, batch, log_p)
+            loss, gradient = value_and_grad(self._model, divergence)()
             mx.eval(loss, entropy, gradient)
             losses.append(float(loss.item()))
             gradients.add(losses[-1] - float(entropy.item()), gradient)
@@ -159,23 +204,10 @@ class _Tuning(TrainingRun[TuneOptions]):
             "tokenizer": self._draft.identity,
         }
 
-    def draw(self, folder: Path) -> None:
-        from spectool.lab.training.plots import task_plot
-
-        (folder / "tasks.svg").write_text(task_plot(self.rows[TASKS]), encoding="utf-8")
-
     def _measured(self, model: Any, step: int) -> list[TaskPoint]:
         asked = self._target, self._pairing
         found = [measure_divergence(model, *asked, task.valid, self._options.batch) for task in self._tasks]
-        proxies = [self._proxy(model, task, number) for number, task in enumerate(self._tasks)]
-        return points_of(step, [task.name for task in self._tasks], found, proxies)
-
-    def _proxy(self, model: Any, task: Task, number: int) -> float | None:
-        if not self._pairing.same_vocabulary:
-            return None
-        prompts = beginnings([example.draft for example in task.valid], self._options.length)
-        seed = [self._options.seed, number]
-        return acceptance_proxy(model, self._target, self._pairing, prompts, seed) if prompts else None
+        return points_of(step, [task.name for task in self._tasks], found)
 
 
 def _described(facts: dict[str, Any], pairing: Pairing) -> str:

@@ -1,32 +1,27 @@
-"""The text of a tuning's tasks: rows to train on and rows to measure on, made once in the work directory.
-
-    N.train.parquet  N.valid.parquet     rows of a task (`examples`)
-    tasks.json                           what was read, and how much of it could be compared
+"""The text of a tuning's tasks: rows to train on and rows to measure on.
 
 Some documents of each corpus are held out (`corpora.split`), the same ones with every seed, and never trained on.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from spectool import CorpusError
-from spectool.artifacts.resumable import read_json, write_json
-from spectool.build.corpus_reading import Progress, Reader, describe_corpus
+from spectool.build.corpus_reading import describe_corpus
+from spectool.commands.console import say
 from spectool.corpora import Corpus
-from spectool.lab.training.curves import write_table
+from spectool.lab.training.options import TuneOptions
 from spectool.lab.training.text import split_corpus
-from spectool.lab.tuning.examples import NOWHERE, Example, load_examples, paired_example, passages
-from spectool.lab.tuning.options import TuneOptions
+from spectool.lab.tuning.examples import NOWHERE, Example, paired_example, passages
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
 from spectool.tokenization import Tokenizer
 
 _MOST = 0.2  # of a small corpus that is held out
 
 
-class Task(NamedTuple):
+class TuningTask(NamedTuple):
     """The rows of a task."""
 
     name: str
@@ -35,27 +30,19 @@ class Task(NamedTuple):
     valid: list[Example]  # rows to measure on
 
 
-def prepare_tasks(
-    work: Path,
-    draft: Tokenizer,
-    target: Tokenizer,
-    corpora: dict[str, Corpus],
-    options: TuneOptions,
-    progress: Progress,
-    reader: Reader = iter,
-) -> None:
-    """Make the rows of all tasks in the work directory, unless they exist. Holds one corpus at a time in memory.
+def read_tasks(
+    draft: Tokenizer, target: Tokenizer, corpora: Mapping[str, Corpus], options: TuneOptions
+) -> list[TuningTask]:
+    """The rows of all tasks, which depend only on the corpora and the options.
 
     Raises:
         CorpusError: A corpus gives no rows to train on or to measure on.
     """
-    if (work / "tasks.json").exists():
-        return
-    facts: dict[str, Any] = {}
+    tasks = []
     same = vocabulary_mismatch(draft.vocabulary, target.vocabulary) is None
 
-    def rows(texts: Sequence[str], most: int, compared: bool) -> tuple[list[Example], int]:
-        """Up to ``most`` rows, with places to compare where ``compared``; and the number of passages left out."""
+    def rows(texts: Sequence[str], most: int) -> tuple[list[Example], int]:
+        """Up to ``most`` rows, without those that have no place to compare; and the number of passages left out."""
         found: list[Example] = []
         left_out = 0
         for passage in (passage for text in texts for passage in passages(draft, text, options.length)):
@@ -66,26 +53,23 @@ def prepare_tasks(
             found.append(example)
             if len(found) == most:
                 break
-        return [example for example in found if not compared or (example.at != NOWHERE).any()], left_out
+        return [example for example in found if (example.at != NOWHERE).any()], left_out
 
     for number, (name, corpus) in enumerate(corpora.items()):
-        progress(f"{name}: reading text")
-        texts, held_out = split_corpus(corpus, reader, options.valid_rows, _MOST)
+        say(f"{name}: reading text")
+        texts, held_out = split_corpus(corpus, options.valid_rows, _MOST)
         out = set(held_out)
         train = [text for text in texts if text not in out]
         order = np.random.default_rng([options.seed, number]).permutation(len(train))
-        progress(f"{name}: making rows")
-        most = options.steps * options.batch
-        learned, one = rows([train[place] for place in order], most, options.on == "distribution")
-        measured, two = rows(held_out, options.valid_rows, True)
+        say(f"{name}: making rows")
+        learned, one = rows([train[place] for place in order], options.steps * options.batch)
+        measured, two = rows(held_out, options.valid_rows)
         if not learned or not measured:
             raise CorpusError(
                 f"{corpus.spec}: gives {len(learned)} rows to train on and {len(measured)} to measure on, expected "
                 f"some of both from {len(train)} and {len(held_out)} documents. Give more text or longer documents"
             )
-        write_table(work / f"{number}.train.parquet", Example, learned)
-        write_table(work / f"{number}.valid.parquet", Example, measured)
-        facts[name] = {
+        facts = {
             **describe_corpus(corpus),
             "rows": len(learned),
             "tokens": sum(len(example.at) for example in learned),
@@ -94,12 +78,5 @@ def prepare_tasks(
             "left_out": one + two,
             "compared": float(np.concatenate([example.at != NOWHERE for example in measured]).mean()),
         }
-    write_json(work / "tasks.json", facts)
-
-
-def load_tasks(work: Path) -> list[Task]:
-    """The tasks that `prepare_tasks` wrote."""
-    return [
-        Task(name, facts, *(load_examples(work / f"{number}.{side}.parquet") for side in ("train", "valid")))
-        for number, (name, facts) in enumerate(read_json(work / "tasks.json").items())
-    ]
+        tasks.append(TuningTask(name, facts, learned, measured))
+    return tasks

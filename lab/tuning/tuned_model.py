@@ -1,7 +1,7 @@
 """Models that a tuning opens, and the one that it writes.
 
 All weights are trained in float32 and stored in the precision that they had. A quantized draft is dequantized first,
-and stored so.
+and stays so.
 """
 
 import json

@@ -124,9 +124,7 @@ def test_what_a_template_names_must_be_given(files: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "lab.cost_model",
-        "lab.least_squares",
-        "lab.plotting",
+        "lab.paper_tables.cost_model",
         "lab.paper_tables.tables",
         *(f"measure.{module}" for module in ("intervals", "page", "report.plots", "report.run_page", "report.trials")),
     ],

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from spectool.lab.fairness.formulas import (
-    committed_tokens,
     expected_speedup,
     least_by_divergence,
     least_by_fitness,
     ratio,
     slope,
 )
+from spectool.lab.paper_tables.cost_model import geometric_tokens
 from spectool.lab.tuning.corrective import unfairness
 
 # "Disparate Impacts of Speculative Decoding", section 8.2: acceptance and D of GPT-2 and GPT-2-XL.
@@ -64,7 +64,7 @@ def test_speedup_by_simulation(acceptance: float, gamma: int, cost: float) -> No
 def test_slope() -> None:
     for acceptance, gamma in ((0.2, 1), (0.5, 3), (0.9, 7)):
         step = 1e-6
-        rise = committed_tokens(acceptance + step, gamma) - committed_tokens(acceptance - step, gamma)
+        rise = geometric_tokens(acceptance + step, gamma) - geometric_tokens(acceptance - step, gamma)
         assert slope(acceptance, gamma) == pytest.approx(rise / (2 * step), rel=1e-6)
 
 
@@ -154,7 +154,7 @@ def test_where_published_claims_do_not_hold() -> None:
     assert unfairness((0.1, 0.9)) < unfairness((3.0, 4.0)) and spread[0.1, 0.9] > spread[3.0, 4.0]
     # Theorem 1 takes f at 1 - sqrt(D / 2), which is below f's domain from D = 2 on. There f does not grow everywhere.
     # Without the bound at 0, a draft with D = 18 would be promised more than a pass commits at all.
-    assert committed_tokens(1 - math.sqrt(18 / 2), 4) > 5
+    assert geometric_tokens(1 - math.sqrt(18 / 2), 4) > 5
 
 
 def test_unfairness_by_hand() -> None:

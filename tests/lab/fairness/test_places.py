@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from spectool.lab.fairness import places
-from spectool.lab.fairness.formulas import committed_tokens
 from spectool.lab.fairness.places import compare
+from spectool.lab.paper_tables.cost_model import geometric_tokens
 from spectool.lab.tuning.divergence import Pairing, measure_divergence, pairing_of
 from spectool.lab.tuning.examples import NOWHERE, Example, paired_example
 from spectool.tests.lab.training.tiny_pair import random_model, tokenizer_of
@@ -87,8 +87,8 @@ def test_places_by_hand(same: bool, work: Path, monkeypatch: pytest.MonkeyPatch)
     assert figures["cross_entropy"] == pytest.approx(measured.cross_entropy, rel=1e-5)
     assert figures["kl"] == pytest.approx(measured.kl, rel=1e-4)
     assert figures["acceptance_shared"] == pytest.approx(measured.acceptance, rel=1e-5)
-    assert figures["tokens_by_place"] == pytest.approx(np.mean([committed_tokens(a, 3) for a in found.at.acceptance]))
-    assert figures["tokens_by_place"] >= committed_tokens(figures["acceptance"], 3)
+    assert figures["tokens_by_place"] == pytest.approx(np.mean([geometric_tokens(a, 3) for a in found.at.acceptance]))
+    assert figures["tokens_by_place"] >= geometric_tokens(figures["acceptance"], 3)
     share = sum((example.at != NOWHERE).sum() for example in examples) / sum(len(example.at) for example in examples)
     assert figures["share"] == pytest.approx(share) and (share == 1) == same
     if not same:

@@ -14,7 +14,7 @@ TARGET, OTHER = tokenizer_of("target"), tokenizer_of("other")
 
 
 def text_of(work: Path, rows: int = 12, length: int = 20, seed: int = 0, name: str = "pl.txt") -> TaskText:
-    return read_text(open_corpus(str(work / name)), TARGET, [OTHER], iter, rows, length, seed)
+    return read_text(open_corpus(str(work / name)), TARGET, [OTHER], rows, length, seed)
 
 
 def test_passages_are_drawn_by_the_seed(work: Path) -> None:
@@ -34,20 +34,20 @@ def test_documents_are_drawn_from_all_of_a_corpus_and_take_turns(tmp_path: Path)
     (tmp_path / "x.txt").write_text("\n".join(lines), encoding="utf-8")
     seed = random.randrange(2**32)
     print("seed", seed)
-    found = read_text(open_corpus(str(tmp_path / "x.txt")), TARGET, [], iter, 10, 12, seed)
+    found = read_text(open_corpus(str(tmp_path / "x.txt")), TARGET, [], 10, 12, seed)
     places = sorted(lines.index(document) for document in found.documents)
     assert len(places) == 80 == len(set(places))
     assert places[0] < 100 and places[-1] >= 300
     owners = [[line for line in found.documents if passage in line] for passage in found.passages]
     assert len({owner[0] for owner in owners if len(owner) == 1}) >= sum(len(owner) == 1 for owner in owners) - 1
-    few = read_text(open_corpus(str(tmp_path / "x.txt")), TARGET, [], iter, 500, 12, seed)
+    few = read_text(open_corpus(str(tmp_path / "x.txt")), TARGET, [], 500, 12, seed)
     assert len(few.documents) == 400 and len(few.passages) == 500
 
 
 def test_text_that_nothing_spells_is_said(tmp_path: Path, work: Path) -> None:
     (tmp_path / "x.txt").write_text("a\n", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"x\.txt: gives \d passages .* expected at least 2"):
-        read_text(open_corpus(str(tmp_path / "x.txt")), TARGET, [], iter, 4, 12, 0)
+        read_text(open_corpus(str(tmp_path / "x.txt")), TARGET, [], 4, 12, 0)
 
 
 def test_fertility_by_hand(work: Path) -> None:
@@ -72,14 +72,14 @@ def test_parallel_text_is_compared_by_content(tmp_path: Path) -> None:
     lines = [f"numer {number} i jeszcze raz numer {number}" for number in range(200)]
     (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
     (tmp_path / "b.txt").write_text("\n".join(f"{line} {line}" for line in lines), encoding="utf-8")
-    texts = {
-        name: read_text(open_corpus(str(tmp_path / f"{name}.txt")), TARGET, [], iter, 4, 12, 5) for name in ("a", "b")
-    }
+    texts = {name: read_text(open_corpus(str(tmp_path / f"{name}.txt")), TARGET, [], 4, 12, 5) for name in ("a", "b")}
     assert texts["b"].documents == tuple(f"{line} {line}" for line in texts["a"].documents)
     found = fertility_of({"target": TARGET}, texts, "a", True)["tokenizers"]["target"]
     assert found["b"]["tax"] == found["b"]["tokens"] / found["a"]["tokens"] == pytest.approx(2, abs=0.05)
     assert found["b"]["fertility"] == pytest.approx(found["a"]["fertility"], rel=0.05)
     (tmp_path / "b.txt").write_text("\n".join(lines[:150]), encoding="utf-8")
-    texts["b"] = read_text(open_corpus(str(tmp_path / "b.txt")), TARGET, [], iter, 4, 12, 5)
-    with pytest.raises(CorpusError, match="--parallel: expected corpora of as many documents, got a 200, b 150"):
+    texts["b"] = read_text(open_corpus(str(tmp_path / "b.txt")), TARGET, [], 4, 12, 5)
+    with pytest.raises(
+        CorpusError, match="--parallel: expected corpora with the same number of documents, got a 200, b 150"
+    ):
         fertility_of({"target": TARGET}, texts, None, True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spectool.lab.fairness.formulas import expected_speedup, ratio, slope
-from spectool.lab.fairness.verdict import PLAIN, speeds, verdict
+from spectool.lab.fairness.verdict import NO_DRAFTING, speeds, verdict
 
 
 def figures(
@@ -73,11 +73,13 @@ def test_nothing_helps() -> None:
 def test_not_drafting_helps(dictionary: float) -> None:
     """A dictionary that finds nothing is no help, though it costs nothing."""
     found = verdict(figures({"d": {"pl": 1.2, "uk": 0.8}}, {"x": {"pl": 1.0, "uk": dictionary}}))
-    assert found["helps"] == PLAIN and "1. Not drafting at all is faster for uk. uk is slow" in found["sentence"]
+    assert found["helps"] == NO_DRAFTING and "1. Not drafting at all is faster for uk. uk is slow" in found["sentence"]
     assert found["sentence"].endswith("; nothing measured is faster for it than not drafting at all.")
     both = verdict(figures({"d": {"pl": 0.9, "uk": 0.8}}, {"x": {"pl": 1.0, "uk": 1.2}}))
     assert "1. Not drafting at all is faster for every task. uk is slow" in both["sentence"]
-    assert both["sentence"].endswith("what helps it most is the dictionary x, at 1.20, beside 1.00 without drafting.")
+    assert both["sentence"].endswith(
+        "what helps it most is the dictionary x, at 1.20, compared with 1.00 without drafting."
+    )
 
 
 def test_chance_makes_nobody_slow() -> None:
@@ -150,5 +152,3 @@ def test_few_rows_need_a_wider_gap() -> None:
     apart = {"d": {"pl": 2.0, "uk": 1.97}}
     assert verdict(figures(apart, rows=64))["slow"] == "uk"
     assert verdict(figures(apart, rows=3))["slow"] is None
-    few, many = (speeds(figures(apart, rows=rows))["uk"]["d"].reach for rows in (3, 10_000))
-    assert (few, many) == (pytest.approx(0.0430, abs=1e-4), pytest.approx(0.0196, abs=1e-4))

@@ -76,7 +76,7 @@ def test_what_a_sweep_leaves(swept: tuple[Path, dict[str, Any]]) -> None:
     assert (found["runs"], found["measured"]) == (runs, runs)
     assert found["path"] == str(folder / "out")
     assert {path.name for path in (folder / "out").iterdir()} == set(found["files"])
-    assert {"runs.parquet", "report.html", "report.md", "figure-4.svg"} <= set(found["files"])
+    assert {"runs.parquet", "report.html", "report.md", "figure-3.svg"} <= set(found["files"])
     assert len(found["best_tokens_per_pass"]) == 2 * 2 * 2
     rows = read_runs(folder / "out" / "runs.parquet")
     assert len(rows) == runs

@@ -127,7 +127,7 @@ def test_orders_and_sizes(page: str) -> None:
 
 def test_files(tmp_path: Path) -> None:
     names = write_page(runs(), tmp_path)
-    plots = [f"figure-{number}.svg" for number in (1, 2, 3, 4)]
+    plots = [f"figure-{number}.svg" for number in (1, 2, 3)]
     assert names == ["report.html", "report.md", *plots]
     assert {path.name for path in tmp_path.iterdir()} == set(names)
     page = (tmp_path / "report.md").read_text(encoding="utf-8")
@@ -149,7 +149,7 @@ def test_files(tmp_path: Path) -> None:
 def test_one_run_and_other_methods_are_enough_for_a_page(tmp_path: Path) -> None:
     backoff = [run("uk", "gpt2", method="backoff", max_bytes=size, min_prob=0.1) for size in (1_000_000, 5_000_000)]
     assert write_page(backoff[:1], tmp_path)[:2] == ["report.html", "report.md"]
-    assert len(write_page([*backoff, *runs()], tmp_path)) == 6
+    assert len(write_page([*backoff, *runs()], tmp_path)) == 5
     page = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert section(page, "Sizes and thresholds:", below="## backoff")[1][0] == "1M"
     plain = [row for row in runs() if row["method"] == "plain"]

@@ -1,4 +1,4 @@
-"""The loss curve: kept to the bit, and smoothed."""
+"""The loss curve: kept to the bit, and the learning rate."""
 
 import math
 from pathlib import Path
@@ -7,9 +7,7 @@ import mlx.core as mx
 import pyarrow.parquet as pq
 import pytest
 
-from spectool.lab.training.curves import Point, read_table, write_table
-from spectool.lab.training.plots import means_of_stretches
-from spectool.lab.training.run import rate_schedule
+from spectool.lab.training.run import Point, rate_schedule, read_table, write_table
 
 POINTS = [Point(n, 10 * n, 0.1 * n, 9 / n, 1 / n if n % 50 == 0 else None) for n in range(1, 201)]
 
@@ -19,13 +17,6 @@ def test_a_curve_is_kept_to_the_bit(tmp_path: Path) -> None:
     assert read_table(tmp_path / "curve.parquet", Point) == POINTS
     assert pq.read_schema(tmp_path / "curve.parquet").names == ["step", "tokens", "seconds", "loss", "bits_per_byte"]
     assert [path.name for path in tmp_path.iterdir()] == ["curve.parquet"]
-
-
-def test_means_of_stretches() -> None:
-    assert means_of_stretches(POINTS[:4], 2).T.tolist() == [[1.5, (9 + 4.5) / 2], [3.5, (3 + 2.25) / 2]]
-    assert means_of_stretches(POINTS, 20).shape == (2, 20) and means_of_stretches(POINTS[:1], 20).T.tolist() == [
-        [1.0, 9.0]
-    ]
 
 
 def test_the_rate_rises_and_falls() -> None:

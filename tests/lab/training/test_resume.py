@@ -51,7 +51,7 @@ def test_killed(whole: Path, tmp_path: Path, step: int) -> None:
     assert "checkpoint.safetensors" in checkpoints
     result = run(*RUN, "-o", out)
     assert result.exit_code == 0, result.output
-    begun = int(result.stderr.partition("going on after step ")[2].split(" ")[0])
+    begun = int(result.stderr.partition("resuming after step ")[2].split(" ")[0])
     assert step - 7 <= begun < 60 and begun % 7 == 0
     same(out, whole)
     assert not work_path(out).exists()
@@ -65,7 +65,7 @@ def test_interrupted(whole: Path, tmp_path: Path) -> None:
     assert "the same command goes on from there" in done.stderr.splitlines()[-1]
     assert done.stdout == ""
     result = run(*RUN, "-o", out, "--checkpoint-every", 50)  # which changes nothing
-    begun = int(result.stderr.partition("going on after step ")[2].split(" ")[0])
+    begun = int(result.stderr.partition("resuming after step ")[2].split(" ")[0])
     assert 21 <= begun < 60 and begun % 7 == 0
     same(out, whole)
 
@@ -88,7 +88,7 @@ def test_killed_between_curve_and_checkpoint(whole: Path, tmp_path: Path) -> Non
     out = tmp_path / "draft"
     broken(out, 49)
     assert len(curve(work_path(out))) == 49
-    assert "going on after step 42 of 60" in run(*RUN, "-o", out).stderr
+    assert "resuming after step 42 of 60" in run(*RUN, "-o", out).stderr
     same(out, whole)
 
 

@@ -1,14 +1,12 @@
 """Text of a run: encoded with its delimiters, and nothing of what is held out is trained on."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from spectool import CorpusError, TokenizerError
-from spectool.corpora import Corpus, Document, ReadCounts, open_corpus
-from spectool.corpora.documents import Reading
+from spectool.corpora import open_corpus
 from spectool.lab.training.options import TrainOptions
 from spectool.lab.training.text import (
     Delimiters,
@@ -16,8 +14,7 @@ from spectool.lab.training.text import (
     TrainingCorpus,
     TrainingText,
     delimiters_of,
-    load_text,
-    prepare_text,
+    read_training_text,
 )
 from spectool.tests.lab.training.tiny import OTHER, TOKENIZER
 from spectool.tokenization import open_tokenizer
@@ -30,10 +27,9 @@ def options(limit: int, kept: int) -> TrainOptions:
     return TrainOptions(shape={}, rate=0.01, steps=steps, step_tokens=8, length=16, valid_tokens=kept)
 
 
-def prepared(work: Path, corpus: str, valid: str | None = None, limit: int = 10**9, kept: int = 10**9) -> TrainingText:
+def text_of(corpus: str, valid: str | None = None, limit: int = 10**9, kept: int = 10**9) -> TrainingText:
     source = TrainingCorpus(open_corpus(corpus), None if valid is None else open_corpus(valid))
-    prepare_text(work, {"text": source}, TARGET, delimiters_of(TARGET), options(limit, kept), lambda step: None)
-    return load_text(work)
+    return read_training_text({"text": source}, TARGET, delimiters_of(TARGET), options(limit, kept))
 
 
 def held_out_of(text: TrainingText) -> HeldOut:
@@ -68,7 +64,7 @@ def test_delimiters() -> None:
 
 def test_every_document_is_on_one_side(tmp_path: Path) -> None:
     lines = [f"To jest akapit numer {number}." for number in range(300)]
-    text = prepared(tmp_path, written(tmp_path / "c.txt", lines))
+    text = text_of(written(tmp_path / "c.txt", lines))
     held_out = [TARGET.bytes_of(ids[1:].tolist()).decode().removeprefix(" ") for ids in held_out_of(text).documents]
     training = documents(text)
     assert sorted(held_out + training) == sorted(lines)
@@ -83,7 +79,7 @@ def test_text_that_is_measured_on_is_not_trained_on(tmp_path: Path) -> None:
     lines = [f"Akapit {number}." for number in range(50)]
     corpus = written(tmp_path / "c.txt", [*lines, *lines])
     valid = written(tmp_path / "v.txt", ["Inny akapit.", lines[7], lines[8]])
-    text = prepared(tmp_path, corpus, valid)
+    text = text_of(corpus, valid)
     assert sorted(documents(text)) == sorted([*lines[:7], *lines[9:]] * 2)
     assert len(held_out_of(text).documents) == 3
     assert text.inputs["text"]["left_out"] == 4
@@ -91,7 +87,7 @@ def test_text_that_is_measured_on_is_not_trained_on(tmp_path: Path) -> None:
 
 
 def test_limits(tmp_path: Path) -> None:
-    text = prepared(tmp_path, "sample:pl", "sample:uk", limit=1000, kept=500)
+    text = text_of("sample:pl", "sample:uk", limit=1000, kept=500)
     assert len(text.stream) == 1000
     last = len(held_out_of(text).documents[-1]) - 1
     assert held_out_of(text).tokens - last < 500 <= held_out_of(text).tokens
@@ -103,8 +99,7 @@ def test_corpora_share_the_stream_by_their_weights(tmp_path: Path) -> None:
     corpora = [open_corpus(written(tmp_path / name, text)) for name, text in zip("ab", lines, strict=True)]
     valid = open_corpus(written(tmp_path / "v", [lines[0][3], lines[1][5]]))
     sources = {"a": TrainingCorpus(corpora[0], valid, 3.0), "b": TrainingCorpus(corpora[1], None, 1.0)}
-    prepare_text(tmp_path, sources, TARGET, delimiters_of(TARGET), options(4000, 100), lambda step: None)
-    text = load_text(tmp_path)
+    text = read_training_text(sources, TARGET, delimiters_of(TARGET), options(4000, 100))
     assert len(text.stream) == 4000
     assert {name: facts["tokens"] for name, facts in text.inputs.items()} == {"a": 3000, "b": 1000}
     said = TARGET.bytes_of(text.stream[~np.isin(text.stream, [1, 2])].tolist()).decode(errors="replace")
@@ -115,18 +110,6 @@ def test_corpora_share_the_stream_by_their_weights(tmp_path: Path) -> None:
     assert text.inputs["a"]["left_out"] == 1 and text.inputs["b"]["left_out"] > 2
 
 
-def test_text_is_read_once(tmp_path: Path) -> None:
-    first = prepared(tmp_path, "sample:pl")
-
-    def unreadable(reading: Reading) -> Iterator[Document]:
-        raise AssertionError("read again")
-
-    again = Corpus("sample:pl", unreadable, Reading("text", False, ReadCounts()))
-    sources = {"text": TrainingCorpus(again)}
-    prepare_text(tmp_path, sources, TARGET, delimiters_of(TARGET), options(10**9, 10**9), lambda step: None)
-    assert np.array_equal(load_text(tmp_path).stream, first.stream)
-
-
 def test_too_little_text(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="1 documents, expected some to train on and others to measure on"):
-        prepared(tmp_path, written(tmp_path / "c.txt", ["Jeden akapit."]))
+        text_of(written(tmp_path / "c.txt", ["Jeden akapit."]))

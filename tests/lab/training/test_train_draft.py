@@ -55,7 +55,7 @@ def test_the_model_loads_and_generates(made: tuple[Path, dict[str, Any]]) -> Non
     text = mlx_lm.generate(model, tokenizer, "Wczoraj", max_tokens=8)
     assert isinstance(text, str)
     assert {path.name for path in out.iterdir()} == {*record["files"], "training.json"}
-    assert set(record["files"]) >= {*FILES, "curve.parquet", "curve.svg"}
+    assert set(record["files"]) >= {*FILES, "curve.parquet"}
     assert [path.name for path in out.parent.iterdir()] == ["draft"], "nothing is left beside it"
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from mlx_lm.models.llama import Model, ModelArgs
 
 from spectool.lab.training.classes import Classes
-from spectool.lab.training.curves import CURVE, Point, read_table
 from spectool.lab.training.options import shape_of
+from spectool.lab.training.run import CURVE, Point, read_table
 from spectool.runtime.demo_models import demo_path
 from spectool.tests import running as commands
 

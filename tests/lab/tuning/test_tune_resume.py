@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.resumable import work_path
-from spectool.lab.training.curves import CURVE, Point, read_table
-from spectool.lab.tuning.task_curve import STEPS, TASKS, StepPoint, TaskPoint
+from spectool.lab.training.run import CURVE, Point, read_table
+from spectool.lab.tuning.stage import STEPS, TASKS, StepPoint, TaskPoint
 from spectool.tests.lab.training.tiny_pair import CORPORA, TINY, run, stored, tuned
 
 RUN = ["--steps", 40, "--measure-every", 8, "--checkpoint-every", 3, "--seed", 2]
-FAIR = [*RUN, "--on", "distribution", "--objective", "s-cdf"]
+FAIR = [*RUN, "--objective", "s-cdf"]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def killed(models: tuple[Path, Path], whole: Path, out: Path, arguments: list[ob
     assert (work_path(out) / "checkpoint.safetensors").exists()
     result = run(*models, *arguments, "-o", out)
     assert result.exit_code == 0, result.output
-    begun = int(result.stderr.partition("going on after step ")[2].split(" ")[0])
+    begun = int(result.stderr.partition("resuming after step ")[2].split(" ")[0])
     assert 12 <= begun < 40 and begun % 3 == 0
     same(out, whole)
     assert not work_path(out).exists()

@@ -17,7 +17,7 @@ from matplotlib.image import imread
 
 from spectool.artifacts.benchmark import Benchmark, Row
 from spectool.cli import main
-from spectool.lab.cost_model import CostModel
+from spectool.lab.paper_tables.cost_model import CostModel
 from spectool.measure.intervals import geometric_mean
 from spectool.measure.report.trials import read_trials
 from spectool.measure.report.verdicts import verdicts

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from spectool.artifacts.benchmark import Benchmark
-from spectool.lab.cost_model import CostModel
+from spectool.lab.paper_tables.cost_model import CostModel
 from spectool.measure.intervals import FEWEST, LEAST, Estimate, geometric_mean
 from spectool.measure.report.trials import ConfigurationResult, read_trials
 from spectool.measure.report.verdicts import RunVerdict, summary_table, verdicts

@@ -1,4 +1,4 @@
-"""Lines, break-even points and the cost model against statsmodels, and how often their intervals hold the truth."""
+"""Break-even points and the cost model against statsmodels, and how often their intervals hold the truth."""
 
 from pathlib import Path
 
@@ -10,9 +10,8 @@ from scipy import stats
 from statsmodels.stats._delta_method import NonlinearDeltaCov
 
 from spectool.artifacts.benchmark import Benchmark
-from spectool.lab.cost_model import CostModel
-from spectool.lab.least_squares import break_even, fit_line
-from spectool.lab.paper_tables.costs import cost_model, fit_cost, fixed_lengths
+from spectool.lab.paper_tables.cost_model import CostModel, break_even, fit_cost, fixed_lengths
+from spectool.lab.paper_tables.tables import cost_model
 from spectool.lab.paper_tables.trials import trial_frames
 from spectool.tests.measure.report.runs import Truth, rows_of, write_run
 
@@ -26,18 +25,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(SEED)
 
 
-def test_lines_are_statsmodels(rng: np.random.Generator) -> None:
-    x = rng.uniform(0.2, 0.7, 31)
-    y = 9 + 13 * x + rng.normal(0, 0.5, 31)
-    found, theirs = fit_line(x.tolist(), y.tolist()), sm.OLS(y, sm.add_constant(x)).fit()
-    assert found is not None
-    assert (found.a, found.b) == pytest.approx(theirs.params)
-    covariance = theirs.cov_params()
-    assert found.covariance == pytest.approx((covariance[0, 0], covariance[1, 1], covariance[0, 1]))
-    assert found.r_squared == pytest.approx(theirs.rsquared)
-
-
-def test_the_delta_method_is_statsmodels(rng: np.random.Generator) -> None:
+def test_a_break_even_is_statsmodels(rng: np.random.Generator) -> None:
     x = rng.uniform(0.2, 0.7, 25)
     y = 9 + 13 * x + rng.normal(0, 0.5, 25)
     plain = np.full(25, 14.8)
@@ -46,6 +34,7 @@ def test_the_delta_method_is_statsmodels(rng: np.random.Generator) -> None:
     theirs = NonlinearDeltaCov(lambda ab: np.array([(14.8 - ab[0]) / ab[1]]), fitted.params, fitted.cov_params())
     assert found is not None
     assert found.alpha == pytest.approx(theirs.predicted()[0])
+    assert found.r_squared == pytest.approx(fitted.rsquared)
     assert found.reach == pytest.approx(stats.t.ppf(0.975, 23) * theirs.se_vectorized()[0], rel=1e-6)
 
 
@@ -121,7 +110,7 @@ def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
     assert min(held) >= 20
 
 
-def test_a_break_even_is_where_the_model_has_it(tmp_path: Path) -> None:
+def test_the_table_has_the_break_even_of_the_model(tmp_path: Path) -> None:
     generations, cycles = rows_of()
     table = cost_model(trial_frames(Benchmark(write_run(tmp_path / "x.bench", generations, cycles))))
     row = table.loc["target: qwen, anchored"]
