@@ -1,10 +1,8 @@
-"""Options that several commands share, the types of their values, and how help texts list options.
-
-The shared options are decorators of `click.option` that take further arguments, such as ``help`` or ``required``.
-"""
+"""Options that several commands share, the types of their values, and how help texts list options."""
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial, wraps
@@ -15,12 +13,14 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
+from spectool.build.counting.options import CountOptions
 from spectool.commands.console import require_utf8
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _OTHERS = "Other options"
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 EXPLAIN_ALL = "spectool.explain_all"
-"""Key in the `meta` of a command's context whose help explains every option."""
+"""Key in the ``meta`` of a command's context that makes its help explain every option."""
 
 
 class Text(click.types.StringParamType):
@@ -69,22 +69,39 @@ class JsonObject(click.types.StringParamType):
         return found
 
 
+def size_in_bytes(text: str) -> int:
+    """The number of bytes of a size such as 4GB, 500MB or 2GiB.
+
+    >>> size_in_bytes("4GB"), size_in_bytes("1.5 MiB")
+    (4000000000, 1572864)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", str(text).upper())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is not a size. Give one such as 4GB, 500MB or 2GiB.")
+    return int(float(match[1]) * _UNITS[match[2] or ""])
+
+
+# Commands add what differs, such as `help` or `required`.
 tokenizer_option = partial(click.option, "--tokenizer", "--model", "tokenizer", metavar="T")
-"""A tokenizer: directory, tokenizer.json or hub id."""
-
 draft_option = partial(click.option, "--draft", "--draft-model", "draft", required=True)
-"""A draft model, or its tokenizer."""
-
 target_option = partial(click.option, "--target", "--model", "target", required=True)
-"""The target, likewise."""
-
 corpora_option = partial(click.option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
-"""Corpora, each with a name or without."""
-
 path_option = partial(click.option, type=click.Path(path_type=Path))
-"""A file or directory."""
-
 out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")
+memory_option = click.option(
+    "--memory",
+    type=size_in_bytes,
+    default=f"{CountOptions.memory // 10**9}GB",
+    show_default=True,
+    metavar="SIZE",
+    help="Memory for counting, for all processes together.",
+)
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Processes that count; by default one per core, as far as the memory allows.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
@@ -127,13 +144,15 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
         reads = {"text_field": text_field, "encoding": encoding, "on_error": on_error}
         return command(*args, reads=reads, **others)
 
+    rare = section("Text", rare=True)
     options = together(
-        click.option("--text-field", metavar="NAME", help="Column with the text, in JSONL, Parquet and hub data sets."),
+        click.option("--text-field", metavar="NAME", help="Column with the text in JSONL and Parquet files.", **rare),
         click.option(
             "--encoding",
             metavar="NAME",
-            help="Encoding of text files, such as cp1250, cp1251, koi8-u or utf-16; by default UTF-8, or what a byte "
-            "order mark says.",
+            help="Encoding of text files, such as cp1250, koi8-u or utf-16; by default UTF-8, or what a byte order "
+            "mark says.",
+            **rare,
         ),
         click.option(
             "--on-error",
@@ -141,6 +160,7 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default="stop",
             show_default=True,
             help="At damaged characters, stop and name the place, or drop and count them.",
+            **rare,
         ),
     )
     return options(run)
@@ -152,6 +172,12 @@ class _Option(click.Option):
     def __init__(self, *args: Any, heading: str, rare: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heading, self.rare = heading, rare
+        if isinstance(self.type, click.IntRange | click.FloatRange):
+            self.metavar = self.metavar or "N"
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """What click adds to the help, without the range of numbers, which errors name."""
+        return {name: value for name, value in super().get_help_extra(ctx).items() if name != "range"}
 
 
 class SectionedCommand(click.Command):
@@ -160,12 +186,8 @@ class SectionedCommand(click.Command):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if any(getattr(parameter, "rare", False) for parameter in self.params):
-            text = "Explain every option."
-            self.params.append(
-                click.Option(
-                    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_explain_all, help=text
-                )
-            )
+            explain = partial(click.Option, is_flag=True, is_eager=True, expose_value=False, callback=_explain_all)
+            self.params.append(explain(["--help-all"], help="Explain every option."))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections; options without a heading come last, and rare ones are only named."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from spectool.commands.display import MARKS, Display, legend
+from spectool.commands.display import IN_MARKS, Display, legend
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.stop_strings import StopStrings
 
@@ -40,9 +40,9 @@ def shown(cycles: list[Cycle], decode=letters, stops: Sequence[str] = ()) -> str
 
 
 def test_marks_say_the_same_as_colours() -> None:
-    shown = Display(letters, styles=MARKS).render(Cycle((97, 98, 120), "test", 2, (97, 98, 99)))
+    shown = Display(letters, styles=IN_MARKS).render(Cycle((97, 98, 120), "test", 2, (97, 98, 99)))
     assert shown == "[a][b][-x-]{c}"
-    assert legend(MARKS) == "[accepted]  [-rejected-]  {corrected}  <bonus>  undrafted"
+    assert legend(IN_MARKS) == "[accepted]  [-rejected-]  {corrected}  <bonus>  undrafted"
 
 
 def test_each_fate_has_its_colour() -> None:

@@ -13,7 +13,7 @@ from spectool.build import build_alignment, intersect
 from spectool.build.alignment import stage
 from spectool.build.alignment.merge_table import merge_table
 from spectool.build.alignment.translation_table import spellings
-from spectool.commands.describe import describe
+from spectool.commands.describe import artifact_facts
 from spectool.corpora import open_corpus
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.pretokens import boundary_table
@@ -98,14 +98,14 @@ def test_the_report(built: tuple[Path, Manifest]) -> None:
 
 
 def test_the_report_in_words(built: tuple[Path, Manifest]) -> None:
-    facts = describe(built[1])
+    facts = artifact_facts(built[1])
     counts = built[1].statistics["draft_to_target"]
     assert facts["draft to target"][0] == f"2 texts, {counts['tokens']} tokens"
     assert facts["draft to target"][1] == f"{counts['several']:.1%} of the draft's tokens are several target tokens"
     characters = built[1].statistics["sample"]["characters"]
     assert facts["shares counted on"] == facts["sample"] == f"2 texts, {characters} characters"
     older = {name: figures for name, figures in built[1].statistics.items() if name != "counted"}
-    assert "shares counted on" not in describe(replace(built[1], statistics=older))
+    assert "shares counted on" not in artifact_facts(replace(built[1], statistics=older))
     assert facts["draft joins"].startswith("ids: ")
     proof = built[1].statistics["draft"]["proof"]
     places = proof["commits"]["places"] + proof["proposals"]["places"]
@@ -179,7 +179,7 @@ def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokeniz
     alignment.verify()
     assert alignment.draft.merges is None and alignment.target.merges is not None
     assert "draft_tokens.arrow" not in manifest.files
-    statistics, facts = manifest.statistics, describe(manifest)
+    statistics, facts = manifest.statistics, artifact_facts(manifest)
     assert not statistics["draft"]["lemma"]
     assert statistics["draft_to_target"]["lossy_texts"] == 2, "BERT lower-cases"
     assert "2 texts (100.0%) left out" in facts["draft to target"][0]
