@@ -9,10 +9,17 @@ import click
 
 from spectool.artifacts.default_paths import default_path
 from spectool.commands.console import guarded, model_of, reading, say, say_next, say_notes, show, stage
-from spectool.commands.options import draft_option, json_option, out_option, target_option, text_options
+from spectool.commands.options import (
+    SectionedCommand,
+    draft_option,
+    json_option,
+    out_option,
+    target_option,
+    text_options,
+)
 
 
-@click.command("align")
+@click.command("align", cls=SectionedCommand)
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
 @click.option(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from spectool.measure.emulate import StrategyRun
 
 _DRAFT_LENGTHS = (2, 4)  # of a draft model
+_RATIOS = {"tokens_per_pass", "acceptance", "without_proposal", "string_free"}
 _text, _drafting = section("Text"), section("Drafting")
 _rare = section("Drafting", rare=True)
 
@@ -223,7 +224,7 @@ def _replay_model(
     rows = [_row(run) for run in runs if run.statistics.tokens]
     show({**facts, "runs": rows} if as_json else facts, as_json)
     if not as_json:
-        lines = [[f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows]
+        lines = [[f"{value:.3f}" if name in _RATIOS else str(value) for name, value in row.items()] for row in rows]
         click.echo("\n" + table([name.replace("_", " ") for name in rows[0]], lines))
     return bool(interrupted)
 

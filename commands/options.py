@@ -17,7 +17,6 @@ from spectool.build.counting.options import CountOptions
 from spectool.commands.console import require_utf8
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-_OTHERS = "Other options"
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 EXPLAIN_ALL = "spectool.explain_all"
 """Key in the ``meta`` of a command's context that makes its help explain every option."""
@@ -81,14 +80,77 @@ def size_in_bytes(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2] or ""])
 
 
+class _Option(click.Option):
+    """An option that the help lists under a heading, or among those that only ``--help-all`` explains."""
+
+    def __init__(self, *args: Any, heading: str = "", rare: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.heading, self.rare = heading, rare
+        if isinstance(self.type, click.IntRange | click.FloatRange):
+            self.metavar = self.metavar or "N"
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """What click adds to the help, without the range of numbers, which errors name."""
+        return {name: value for name, value in super().get_help_extra(ctx).items() if name != "range"}
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists options by heading, in the order in which the headings come."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if any(getattr(parameter, "rare", False) for parameter in self.params):
+            explain = partial(click.Option, is_flag=True, is_eager=True, expose_value=False, callback=_explain_all)
+            self.params.append(explain(["--help-all"], help="Explain every option."))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections; options without a heading come last, and rare ones are only named."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        rare: list[str] = []
+        for parameter in self.get_params(ctx):
+            if getattr(parameter, "rare", False) and EXPLAIN_ALL not in ctx.meta:
+                rare.append(parameter.opts[0])
+            elif isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
+                sections.setdefault(getattr(parameter, "heading", ""), []).append(record)
+        others = sections.pop("")
+        for heading, records in [*sections.items(), ("Other options" if sections else "Options", others)]:
+            with formatter.section(heading):
+                formatter.write_dl(records)
+        if rare:
+            with formatter.section("Explained by --help-all"):
+                indent = " " * formatter.current_indent
+                lines = TextWrapper(formatter.width, indent, indent, break_on_hyphens=False).wrap(", ".join(rare))
+                formatter.write("\n".join(lines) + "\n")
+
+
+def _explain_all(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        context.meta[EXPLAIN_ALL] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+def section(heading: str = "", rare: bool = False) -> dict[str, Any]:
+    """Arguments of `click.option` that put an option under a heading; a ``rare`` one is explained by --help-all."""
+    return {"cls": _Option, "heading": heading, "rare": rare}
+
+
+def under(heading: str) -> Callable[..., Decorator]:
+    """`click.option` for options under a heading."""
+    return partial(click.option, **section(heading))
+
+
+option = under("")
+"""`click.option` for an option without a heading."""
+
 # Commands add what differs, such as `help` or `required`.
-tokenizer_option = partial(click.option, "--tokenizer", "--model", "tokenizer", metavar="T")
-draft_option = partial(click.option, "--draft", "--draft-model", "draft", required=True)
-target_option = partial(click.option, "--target", "--model", "target", required=True)
-corpora_option = partial(click.option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
-path_option = partial(click.option, type=click.Path(path_type=Path))
+tokenizer_option = partial(option, "--tokenizer", "--model", "tokenizer", metavar="T")
+draft_option = partial(option, "--draft", "--draft-model", "draft", required=True)
+target_option = partial(option, "--target", "--model", "target", required=True)
+corpora_option = partial(option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
+path_option = partial(option, type=click.Path(path_type=Path))
 out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")
-memory_option = click.option(
+memory_option = option(
     "--memory",
     type=size_in_bytes,
     default=f"{CountOptions.memory // 10**9}GB",
@@ -96,13 +158,13 @@ memory_option = click.option(
     metavar="SIZE",
     help="Memory for counting, for all processes together.",
 )
-workers_option = click.option(
+workers_option = option(
     "--workers",
     type=click.IntRange(1),
     metavar="N",
     help="Processes that count; by default one per core, as far as the memory allows.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 def together(*options: Decorator) -> Decorator:
@@ -144,7 +206,7 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
         reads = {"text_field": text_field, "encoding": encoding, "on_error": on_error}
         return command(*args, reads=reads, **others)
 
-    rare = section("Text", rare=True)
+    rare = section(rare=True)
     options = together(
         click.option("--text-field", metavar="NAME", help="Column with the text in JSONL and Parquet files.", **rare),
         click.option(
@@ -164,63 +226,3 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
     )
     return options(run)
-
-
-class _Option(click.Option):
-    """An option that the help lists under a heading, or among those that only ``--help-all`` explains."""
-
-    def __init__(self, *args: Any, heading: str, rare: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.heading, self.rare = heading, rare
-        if isinstance(self.type, click.IntRange | click.FloatRange):
-            self.metavar = self.metavar or "N"
-
-    def get_help_extra(self, ctx: click.Context) -> Any:
-        """What click adds to the help, without the range of numbers, which errors name."""
-        return {name: value for name, value in super().get_help_extra(ctx).items() if name != "range"}
-
-
-class SectionedCommand(click.Command):
-    """A command whose help lists options by heading, in the order in which the headings come."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if any(getattr(parameter, "rare", False) for parameter in self.params):
-            explain = partial(click.Option, is_flag=True, is_eager=True, expose_value=False, callback=_explain_all)
-            self.params.append(explain(["--help-all"], help="Explain every option."))
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections; options without a heading come last, and rare ones are only named."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        rare: list[str] = []
-        for parameter in self.get_params(ctx):
-            if getattr(parameter, "rare", False) and EXPLAIN_ALL not in ctx.meta:
-                rare.append(parameter.opts[0])
-            elif (record := parameter.get_help_record(ctx)) is not None:
-                sections.setdefault(getattr(parameter, "heading", _OTHERS), []).append(record)
-        sections[_OTHERS] = sections.pop(_OTHERS, [])
-        for heading, records in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(records)
-        if rare:
-            with formatter.section("Explained by --help-all"):
-                indent = " " * formatter.current_indent
-                lines = TextWrapper(formatter.width, indent, indent, break_on_hyphens=False).wrap(", ".join(rare))
-                formatter.write("\n".join(lines) + "\n")
-
-
-def _explain_all(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    if given:
-        context.meta[EXPLAIN_ALL] = True
-        click.echo(context.get_help(), color=context.color)
-        context.exit()
-
-
-def section(heading: str, rare: bool = False) -> dict[str, Any]:
-    """Arguments of `click.option` that put an option under a heading; a ``rare`` one is explained by --help-all."""
-    return {"cls": _Option, "heading": heading, "rare": rare}
-
-
-def under(heading: str) -> Callable[..., Decorator]:
-    """`click.option` for options under a heading."""
-    return partial(click.option, **section(heading))

@@ -53,12 +53,8 @@ HISTORY = ("--model", TARGET, "--drafter", "history")
         (("--drafter", "history"), "--drafter needs --model"),
         (("--model", TARGET, "--drafter", "speed=2"), "'speed=2': expected one of history"),
         (HISTORY, "no prompts: give --prompts"),
-        (
-            ("--model", TARGET, "--drafter", "history", "--prompts", "sample:pl", "--stride", 3),
-            "expected 1 to the window",
-        ),
         (("--model", TARGET, "--prompts", "pl"), "drafters: expected at least 1"),
-        ((*HISTORY, "--prompts", "pl", "--window", 64), "--window and --stride cut prompts from a corpus"),
+        ((*HISTORY, "--prompts", "pl", "--window", 64), "--window cuts prompts from a corpus"),
         (
             (*HISTORY, "--prompts", "pl", "--prompts", "uk", "--count", 1),
             "--count: expected at least one prompt of each source",
