@@ -1,8 +1,7 @@
 """The command ``emulate``: a text replayed as if the target had written it, to count the passes that drafts save."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +103,7 @@ def emulate(
             raise click.UsageError("with --draft, --num-draft-tokens takes numbers from 1 on")
         if tokenizer is None:
             raise click.UsageError("with --draft, name the target's tokenizer: --tokenizer T")
-        interrupted = _replay_model(
+        _replay_model(
             text, max_tokens, tokenizer, draft, alignment, strategies or STRATEGIES, numbers or _DRAFT_LENGTHS, as_json
         )
     else:
@@ -118,11 +117,7 @@ def emulate(
             raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
         probability = MIN_PROBABILITY if min_draft_prob is None else min_draft_prob
         length = lengths[0] if lengths else None
-        interrupted = _replay_look_ups(
-            text, max_tokens, tokenizer, dictionary, history is not False, probability, length, as_json
-        )
-    if interrupted:
-        click.get_current_context().exit(130)
+        _replay_look_ups(text, max_tokens, tokenizer, dictionary, history is not False, probability, length, as_json)
 
 
 def _replay_look_ups(
@@ -134,13 +129,12 @@ def _replay_look_ups(
     min_draft_prob: float,
     length: int | None,
     as_json: bool,
-) -> bool:
-    """Replay with a dictionary, the document's own history, or both; whether that was interrupted."""
+) -> None:
+    """Replay with a dictionary, the document's own history, or both."""
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.dictionary import Dictionary
     from spectool.commands.display import by_drafter, gains
     from spectool.measure.emulate import replay
-    from spectool.runtime.decoding.statistics import DraftStatistics
     from spectool.runtime.draft_length.controller import LONGEST
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import open_dictionary
@@ -153,9 +147,8 @@ def _replay_look_ups(
     opened = None if dictionary is None else open_dictionary(dictionary, target)
     drafter = LookupDrafter(opened, history, min_draft_prob)
     documents, fertility = _encoded(corpus, target, max_tokens)
-    statistics = DraftStatistics()
-    work = partial(replay, documents, drafter, LONGEST if length is None else length, statistics=statistics)
-    interrupted = _run(work, sum(map(len, documents)), lambda: statistics.tokens)
+    with progress("replaying", sum(map(len, documents)), "tokens") as update:
+        statistics = replay(documents, drafter, LONGEST if length is None else length, update)
     drafters = by_drafter(statistics)
     facts = {
         "corpus": corpus.spec,
@@ -170,8 +163,7 @@ def _replay_look_ups(
         "acceptance": round(statistics.acceptance_rate, 4),
         "accepted by source": drafters if as_json else gains(drafters) or "nothing was drafted",
     }
-    show(facts | interrupted, as_json)
-    return bool(interrupted)
+    show(facts, as_json)
 
 
 def _replay_model(
@@ -183,8 +175,8 @@ def _replay_model(
     strategies: Sequence[str],
     lengths: Sequence[int],
     as_json: bool,
-) -> bool:
-    """Replay with a draft model and every strategy and draft length; whether that was interrupted."""
+) -> None:
+    """Replay with a draft model and every strategy and draft length."""
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.default_paths import find_artifact
     from spectool.build.alignment.stage import passing_alignment
@@ -203,30 +195,23 @@ def _replay_model(
     for side in (drafting, target):
         say_notes(side)
     lengths = list(dict.fromkeys(lengths))
-    runs: list[StrategyRun] = []
     with nullcontext(opened) if opened else passing_alignment(drafting, target, say) as aligned:
         translators = {each: make_translator(each, aligned, drafting, target) for each in strategies}
         documents, _ = _encoded(corpus, target, max_tokens)
         tokens = sum(map(len, documents))
-        interrupted = _run(
-            lambda done: list(compare_strategies(documents, translators, source, lengths, done, runs.append)),
-            tokens * len(lengths) * len(translators),
-            lambda: sum(run.statistics.tokens for run in runs),
-        )
+        with progress("replaying", tokens * len(lengths) * len(translators), "tokens") as update:
+            rows = [_row(run) for run in compare_strategies(documents, translators, source, lengths, update)]
     facts = {
         "corpus": corpus.spec,
         "documents": len(documents),
         "tokens": tokens,
         "target": target.name,
         "draft": draft,
-        **interrupted,
     }
-    rows = [_row(run) for run in runs if run.statistics.tokens]
     show({**facts, "runs": rows} if as_json else facts, as_json)
     if not as_json:
         lines = [[f"{value:.3f}" if name in _RATIOS else str(value) for name, value in row.items()] for row in rows]
         click.echo("\n" + table([name.replace("_", " ") for name in rows[0]], lines))
-    return bool(interrupted)
 
 
 def _encoded(corpus: Any, target: Any, max_tokens: int | None) -> tuple[list[list[int]], float]:
@@ -235,18 +220,6 @@ def _encoded(corpus: Any, target: Any, max_tokens: int | None) -> tuple[list[lis
 
     text = encode_text(target, (document.text for document in reading(corpus)), max_tokens or 0)
     return text.cut(max_tokens or 0), text.fertility
-
-
-def _run(work: Callable[[Callable[[float], object]], object], total: int, done: Callable[[], int]) -> dict[str, str]:
-    """Replay until the end or Ctrl-C; a note about the latter for the figures, if anything was replayed."""
-    try:
-        with progress("replaying", total, "tokens") as update:
-            work(update)
-    except KeyboardInterrupt:
-        if not done():
-            raise
-        return {"interrupted": f"after {done():,} of {total:,} tokens to replay"}
-    return {}
 
 
 def _row(run: "StrategyRun") -> dict[str, Any]:

@@ -22,13 +22,7 @@ _cache = section("Cache", rare=True)
 
 
 @click.command("generate", cls=SectionedCommand)
-@_prompt("-p", "--prompt", metavar="TEXT", help="The prompt; - reads standard input.")
-@_prompt(
-    "--prompt-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Read the prompt from a file.",
-)
+@_prompt("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.")
 @click.option(
     "--prefill-response",
     type=Text(),
@@ -60,7 +54,6 @@ _cache = section("Cache", rare=True)
 @guarded
 def generate(
     prompt: str | None,
-    prompt_file: Path | None,
     prefill_response: str | None,
     ignore_chat_template: bool,
     model: str,
@@ -104,7 +97,7 @@ def generate(
             "--max-kv-size is decided when a prompt is saved: leave it out, or save the prompt again with it: "
             "--save-prompt-cache FILE --max-kv-size N"
         )
-    text = _read_prompt(prompt, prompt_file)
+    text = _read_prompt(prompt)
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
     from spectool.commands.blas import blas_hint
@@ -192,29 +185,24 @@ def _say_figures(facts: dict[str, Any]) -> None:
         say(f"{key:<24}  {value}")
 
 
-def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
-    """The prompt; one line end at the end of a file or of standard input is left out.
+def _read_prompt(prompt: str | None) -> str:
+    """The prompt, or standard input without one line end at its end.
 
     Raises:
         SpectoolError: The prompt is empty or not UTF-8.
     """
-    if prompt is not None and prompt_file is not None:
-        raise click.UsageError("give --prompt or --prompt-file, not both")
-    if prompt_file is not None:
-        where, data = str(prompt_file), prompt_file.read_bytes()
-    elif prompt is not None and prompt != "-":
+    if prompt is not None and prompt != "-":
         where, data = "--prompt", prompt.encode("utf-8", "surrogateescape")
     elif sys.stdin is None or (prompt is None and sys.stdin.isatty()):
-        raise click.UsageError("give --prompt TEXT, --prompt-file FILE, or text on standard input")
+        raise click.UsageError("give --prompt TEXT, or text on standard input")
     else:
-        where, data = "standard input", sys.stdin.buffer.read()
+        where, data = "standard input", re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read())
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpectoolError(
             f"{where}: not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8"
         ) from error
-    text = text if prompt == text else re.sub(r"\r?\n\Z", "", text)
     if not text:
         raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to continue")
     return text

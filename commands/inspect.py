@@ -73,16 +73,17 @@ def inspect(
     if manifest is None:
         show(_tokenizer_facts(path, as_json), as_json)
         return
-    if kind in READERS:  # a damaged one must not be described
+    if kind in READERS:  # a damaged one must be neither described nor exported
         opened = resolve_name(READERS[kind])(directory)
+        if kind == "spectool-dictionary":  # opening it does not read all of its files
+            verify_files(directory, manifest)
+    if exported is not None:
+        show(_export(opened, exported, min_prob or 0.0), as_json)
+        return
     facts: dict[str, Any] = artifact_facts(manifest, directory)
     if as_json:
         facts = read_bounded_json(directory / MANIFEST)
     if kind == "spectool-dictionary":
-        verify_files(directory, manifest)  # nor may entries of a damaged one be shown or exported
-        if exported is not None:
-            show(_export(opened, exported, min_prob or 0.0), as_json)
-            return
         sampled = sample(opened, lookup, entries, tokenizer, as_json)
         facts = sampled | facts if lookup is not None and not as_json else facts | sampled
     show(facts, as_json)
