@@ -48,7 +48,7 @@ def test_one_count_serves_every_dictionary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["count", "--corpus", "sample:pl", "--memory", "much"], "'much' is no size. Give one such as 4GB"),
+        (["count", "--corpus", "sample:pl", "--memory", "much"], "'much' is not a size. Give one such as 4GB"),
         (["count", "--corpus", "sample:pl", "--tokenizer", TOKENIZER, "--language", "it"], "--language is for"),
         (["count", "--corpus", "sample:pl", "--orders", "17"], "17 is not in the range 1<=x<=16"),
         (["count", "--corpus", "sample:pl", "--memory", "100MB"], "--memory is 100 MB, expected at least 504 MB"),

@@ -4,20 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from spectool.artifacts import Dictionary
 from spectool.artifacts.llama_cpp import read_cache
-from spectool.cli import main
-from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.dictionaries import written
+from spectool.tests.running import TOKENIZER, run
 from spectool.tokenization import Tokenizer
-
-TOKENIZER = str(demo_path("target") / "tokenizer.json")
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
