@@ -129,7 +129,9 @@ def generate(
         say(legend(styles))
         display = Display(lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=True)), encoded, styles)
     pieces: list[str] = []
-    for response in stream_generate(target, tokenizer, encoded, on_cycle=display and display.echo, **arguments):
+    for response in stream_generate(
+        target, tokenizer, encoded, on_cycle=display.echo if display else None, **arguments
+    ):
         pieces.append(response.text)
         if not (display or as_json):
             click.echo(response.text, nl=False)
