@@ -24,7 +24,6 @@ _PURPOSES = {
         "build-dict": "spectool.commands.build_dict:build_dict",
         "count": "spectool.commands.count:count",
         "merge-dict": "spectool.commands.merge_dict:merge_dict",
-        "export-dict": "spectool.commands.export_dict:export_dict",
     },
     "Another tokenizer": {"align": "spectool.commands.align:align"},
     "Measure": {

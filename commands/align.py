@@ -9,12 +9,17 @@ import click
 
 from spectool.artifacts.default_paths import default_path
 from spectool.commands.console import guarded, model_of, reading, say, say_next, say_notes, show, stage
-from spectool.commands.options import draft_option, json_option, out_option, target_option, text_options
+from spectool.commands.options import (
+    SectionedCommand,
+    draft_option,
+    json_option,
+    out_option,
+    target_option,
+    text_options,
+)
 
-_WIDTH = 100  # characters of a line of the verdict
 
-
-@click.command("align")
+@click.command("align", cls=SectionedCommand)
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
 @click.option(
@@ -25,20 +30,12 @@ _WIDTH = 100  # characters of a line of the verdict
 @json_option
 @guarded
 def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[str, Any], as_json: bool) -> None:
-    """Prepare a draft of another family for a target, and report on the pair.
+    """Prepare a draft model of another family for a target, and report on the pair.
 
-    Only the tokenizers are read, so the report helps to choose a draft model before you download one. It ends with a
-    verdict: how much of the draft's text is handed over without strings, and what translation leaves of a draft that is
-    always right (the ceiling). `spectool inspect` shows all the figures of an alignment, and --json prints them.
-
-    What joins ids is proven on the text and on text made to break it. A side whose merges are not those of its
-    tokenizer is encoded as text in every cycle, and `spectool inspect` says why. This draft and this target rely
-    on some of what is compared. If more than 1% of that differs even so, the exit status is 1. The output stays the
-    target's own, but drafts are lost.
-
-    What one of the two tokenizers does not keep (case, forms of characters) is named. Text that it touches is left out
-    of the counts. `spectool generate` and `spectool chat` draft with it (--draft-model, --alignment),
-    `spectool emulate --draft` replays text with it.
+    Only the tokenizers are read, so you can ask about a pair before you download its models. The report ends with a
+    verdict: how much of the text passes between the two without strings, and how many tokens per pass are left of a
+    draft that is always right. The exit status is 1 if more than 1% of what is translated is not what the tokenizer
+    itself would write; the output would still be the target's own, but drafts would be lost.
 
     \b
     Example:
@@ -47,7 +44,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     from spectool.artifacts.alignment import FORMAT as ALIGNMENT
     from spectool.build.alignment.proof import require_proven
     from spectool.build.alignment.stage import build_alignment
-    from spectool.commands.align_summary import judge, summarize
+    from spectool.commands.align_summary import TEXT_WIDTH, judge, summarize
     from spectool.corpora import open_corpus
     from spectool.measure.ceiling import measure_ceiling
     from spectool.tokenization.opening import open_tokenizer
@@ -68,11 +65,11 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
         verdict = judge(manifest)
         if not as_json:
             show(summarize(manifest), as_json=False)
-        said = verdict._asdict() if as_json else {"verdict": wrap(verdict.verdict, _WIDTH)}
+        said = verdict._asdict() if as_json else {"verdict": wrap(verdict.verdict, TEXT_WIDTH)}
         finish(manifest, said)
         require_proven(path, manifest, say)
     if not as_json:
-        say(f"all figures: spectool inspect {shlex.quote(str(path))}")
+        say(f"all figures: spectool inspect --json {shlex.quote(str(path))}")
         if verdict.usable:
             models = ["--model", model_of(target, "MODEL"), "--draft-model", model_of(draft, "DRAFT")]
             say_next(["generate", *models, "--alignment", str(path)])

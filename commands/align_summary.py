@@ -1,7 +1,4 @@
-"""An alignment on one screen: the figures that a user needs, and whether the pair is fine to use.
-
-`spectool inspect` shows all the others.
-"""
+"""What `spectool align` and `spectool inspect` print of a pair of tokenizers: figures, and whether to use the pair."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,7 +11,8 @@ _FINE = 0.7  # of the tokens per pass that a draft could give if nothing were lo
 _POOR = 0.4  # likewise
 _STRING_FREE = 0.99  # of the text of either side: what is left is not worth a word
 _NAMED = 2  # of a tokenizer's limits in a sentence
-_DIRECTIONS = (("draft", "target"), ("target", "draft"))
+SIDES = (("draft", "target"), ("target", "draft"))
+TEXT_WIDTH = 100  # characters of a line of the verdict
 
 
 class Verdict(NamedTuple):
@@ -27,7 +25,6 @@ class Verdict(NamedTuple):
 def summarize(manifest: Manifest) -> dict[str, Any]:
     """The figures of an alignment that `spectool align` prints, in reading order."""
     s, inputs = manifest.statistics, manifest.inputs
-    draft, target = (s[side]["coverage"] for side in ("draft", "target"))
     facts = {
         f"{side} tokenizer": f"{found['name']}: {s[side]['kind']}, {found['size']:,} ids"
         for side, found in manifest.tokenizers.items()
@@ -35,22 +32,29 @@ def summarize(manifest: Manifest) -> dict[str, Any]:
     facts["text"] = f"{inputs['corpus']}: {inputs['documents']:,} documents, {inputs['characters']:,} characters"
     if left_out := s["draft_to_target"]["lossy_texts"]:
         facts["text"] += f"; {left_out:,} of the sample are left out, which one of the tokenizers does not keep"
-    facts["shared ids"] = f"{draft['by_vocabulary']:.1%} of the draft's, {target['by_vocabulary']:.1%} of the target's"
-    facts["shared in the text"] = (
-        f"{draft['by_occurrence']:.1%} of the draft's tokens, {target['by_occurrence']:.1%} of the target's"
-    )
-    for side, other in _DIRECTIONS:
-        facts[f"{side} to {other}"] = _direction(s, side, other)
-    facts["riskiest tokens"] = _riskiest(s["absorption"])
-    facts["ceiling"] = _ceiling(s)
-    return facts
+    return facts | figures_of_pair(s)
+
+
+def figures_of_pair(statistics: Mapping[str, Any]) -> dict[str, str]:
+    """What two tokenizers share, how drafts are translated between them, and what that leaves of a perfect draft."""
+    draft, target = (statistics[side]["coverage"] for side, _ in SIDES)
+    measured = {"ceiling": _ceiling(statistics)} if "ceiling" in statistics else {}
+    return {
+        "shared ids": f"{draft['by_vocabulary']:.1%} of the draft's, {target['by_vocabulary']:.1%} of the target's",
+        "shared in the text": (
+            f"{draft['by_occurrence']:.1%} of the draft's tokens, {target['by_occurrence']:.1%} of the target's"
+        ),
+        **{f"{side} to {other}": _direction(statistics, side, other) for side, other in SIDES},
+        "riskiest tokens": _riskiest(statistics["absorption"]),
+        **measured,
+    }
 
 
 def judge(manifest: Manifest) -> Verdict:
-    """Whether a pair is fine to use, in one or two sentences.
+    """Whether a pair is fine to use.
 
-    It is not where drafts are lost on the way (`LOST`), or where no text of the sample survives in both tokenizers.
-    Otherwise the tokens per pass of a draft that is always right decide: the share that translation leaves of them.
+    It is not if joining loses drafts (`LOST`), or if no text of the sample survives in both tokenizers. Otherwise it
+    depends on the share of a perfect draft's tokens per pass that is left after translation.
     """
     s = manifest.statistics
     if lost := [(side, used) for side, _, _, used in relied_on(manifest) if used.share > LOST]:
@@ -58,7 +62,7 @@ def judge(manifest: Manifest) -> Verdict:
         return Verdict(
             False, f"do not use this pair: translated tokens are not those that the tokenizer writes, {where}"
         )
-    draft, target = (s[f"{side}_to_{other}"] for side, other in _DIRECTIONS)
+    draft, target = (s[f"{side}_to_{other}"] for side, other in SIDES)
     if _mostly_left_out(s):
         return Verdict(None if draft["texts"] else False, _left_out(s))
     if not (reached := s["ceiling"][s["default"]][_K]):

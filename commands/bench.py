@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from spectool.commands.console import guarded, progress, say, show, table
-from spectool.commands.model_options import DraftLength, min_draft_prob_option, model_option, verify_option
-from spectool.commands.options import Finite, json_option
+from spectool.commands.model_options import DraftLength, model_option
+from spectool.commands.options import Finite, SectionedCommand, json_option, option, path_option, section
 from spectool.runtime.translation.factory import STRATEGIES
 
 _PROMPTS = (
@@ -20,49 +20,50 @@ _DRAFTER = {
 }
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _NUMBER = click.IntRange(1)
+_rare = section(rare=True)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("experiment", type=_FILE, required=False)
 @model_option(required=False)
-@click.option(
+@option(
     "--drafter",
     "drafters",
     multiple=True,
     metavar="SPEC",
-    help="What drafts, such as dict=pl.dict,history or model=./qwen,align=qwen.align,strategy=context+anchored; "
-    f"name=…, verify=… and min-prob=… apply to it alone. May be repeated. Strategies: {', '.join(STRATEGIES)}.",
+    help="What drafts: dict=…, history, model=… with align=… and strategy=…+…, joined by commas; may be repeated. "
+    f"name=…, verify=… and min-prob=… apply to it alone. Strategies: {', '.join(STRATEGIES)}.",
 )
-@click.option(
-    "--prompts", multiple=True, metavar="SOURCE", help=f"Where prompts come from: {_PROMPTS}; may be repeated."
-)
-@click.option(
+@option("--prompts", multiple=True, metavar="P", help=f"{_PROMPTS}; may be repeated.")
+@option(
     "--count",
     type=_NUMBER,
-    metavar="N",
-    help="Total number of prompts, spread evenly over sources and kinds: --prompts pl --count 10 takes the first 2 of "
-    "each of five kinds. By default all 60 built-in prompts of a language, and 12 of a corpus.",
+    help="Total number of prompts, spread evenly over sources and kinds. By default all 60 of a language, and 12 of a "
+    "corpus.",
 )
-@click.option("--sample", type=_NUMBER, metavar="N", help="Draw this number of prompts at random, by --seed, instead.")
-@click.option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; whole documents by default.")
-@click.option(
+@option(
     "--num-draft-tokens",
     type=DraftLength(1),
     multiple=True,
-    metavar="K",
-    help="Draft length, or auto, the default; may be repeated.",
+    metavar="auto|N",
+    help="Draft length; auto by default, may be repeated.",
 )
-@click.option("--tokens", type=_NUMBER, help="Maximum number of tokens generated after each prompt; 128 by default.")
-@click.option("--repetitions", type=_NUMBER, help="Repetitions of every prompt; 1 by default.")
-@click.option(
-    "--temp", "--temperature", "temperature", type=Finite(0), multiple=True, help="May be repeated; 0 by default."
+@option("--tokens", type=_NUMBER, help="Maximum number of tokens after each prompt; 128 by default.")
+@option(
+    "--temp",
+    "--temperature",
+    "temperature",
+    type=Finite(0),
+    multiple=True,
+    metavar="T",
+    help="Temperature; 0 by default, may be repeated.",
 )
-@click.option("--seed", type=click.IntRange(0), help="For orders, sampling and prompts drawn at random; 0 by default.")
-@click.option("--ignore-eos", is_flag=True, help="Go on after the model ends its text: all answers are equally long.")
-@min_draft_prob_option(default=None, show_default=False)
-@verify_option(default=None, show_default=False)
-@click.option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Directory to write.")
+@option("--ignore-eos", is_flag=True, help="Go on after the model ends its text.")
+@path_option("-o", "--out", required=True, metavar="RUN", help="Directory to write.")
+@option("--sample", type=_NUMBER, help="Draw this number of prompts at random, instead of --count.", **_rare)
+@option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; 0 for documents.", **_rare)
+@option("--seed", type=click.IntRange(0), help="Seed of orders, sampling and --sample; 0 by default.", **_rare)
+@option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt.", **_rare)
 @json_option
 @guarded
 def bench(
@@ -71,31 +72,26 @@ def bench(
     drafters: tuple[str, ...],
     prompts: tuple[str, ...],
     count: int | None,
-    sample: int | None,
-    window: int | None,
     num_draft_tokens: tuple[int | None, ...],
     tokens: int | None,
-    repetitions: int | None,
     temperature: tuple[float, ...],
-    seed: int | None,
     ignore_eos: bool,
-    min_draft_prob: float | None,
-    verify: str | None,
-    pause: float,
     out: Path,
+    sample: int | None,
+    window: int | None,
+    seed: int | None,
+    pause: float,
     as_json: bool,
 ) -> None:
     """Measure drafters, and say whether drafting pays on this machine.
 
-    Each prompt is decoded plainly, by mlx-lm's own loop, and with every drafter, strategy and draft length, in an order
-    that changes from prompt to prompt. If the run is killed, the same command goes on where it was. Options override
-    what EXPERIMENT (TOML) says. A page with the verdict is written to RUN-report at the end.
+    Each prompt is decoded by mlx-lm's own loop and with every drafter, in a random order. A run that was killed is
+    continued by the same command. A page with the verdict is written to RUN-report. Options override what EXPERIMENT
+    (TOML) says.
 
     \b
     Examples:
         spectool bench --model ./Bielik-11B --drafter dict=pl.dict,history --prompts pl -o bielik.bench
-        spectool bench --model ./Bielik-11B --drafter model=./Qwen,align=qwen.align,strategy=context+anchored \\
-            --prompts wiki-pl --window 1024 --sample 50 --temp 0 --temp 0.7 -o bielik.bench
         spectool bench experiment.toml --num-draft-tokens auto -o auto.bench
     """
     from spectool import ArtifactError
@@ -107,12 +103,14 @@ def bench(
     from spectool.measure.report.verdicts import summary_table, verdicts
 
     keys = {} if experiment is None else read_keys(experiment)
-    overriding = {
-        **{"num_draft_tokens": num_draft_tokens, "tokens": tokens, "repetitions": repetitions},
-        **{"temperature": temperature, "seed": seed, "ignore_eos": ignore_eos or None},
-    }
+    overriding = {"num_draft_tokens": num_draft_tokens, "tokens": tokens, "temperature": temperature, "seed": seed}
     keys |= {name: value for name, value in overriding.items() if value not in (None, ())}
-    _put_drafters(keys, model, drafters, min_draft_prob, verify)
+    if ignore_eos:
+        keys["ignore_eos"] = True
+    if model is not None:
+        keys["models"] = [{"name": Path(model).name, "path": model, "drafters": list(map(_drafter, drafters))}]
+    elif drafters:
+        raise click.UsageError("--drafter needs --model")
     _put_prompts(keys, prompts, {"count": count, "sample": sample}, window)
     planned = make_experiment(keys, experiment)
     folder = page_folder(out)
@@ -146,25 +144,17 @@ def bench(
     show(facts | {"verdict": [verdict.sentence for verdict in found]}, as_json)
 
 
-def _put_drafters(
-    keys: dict[str, Any], model: str | None, drafters: Sequence[str], min_draft_prob: float | None, verify: str | None
-) -> None:
-    """Put what options say of model and drafters into the keys of an experiment."""
-    if model is None and drafters:
-        raise click.UsageError("--drafter needs --model")
-    if model is not None:
-        keys["models"] = [{"name": Path(model).name, "path": model, "drafters": list(map(_drafter, drafters))}]
-    for drafter in [drafter for each in keys.get("models", ()) for drafter in each.get("drafters", ())]:
-        if min_draft_prob is not None:
-            drafter["min_draft_prob"] = min_draft_prob
-        if verify is not None and "draft_model" in drafter:
-            drafter["verify"] = verify
-
-
 def _put_prompts(
     keys: dict[str, Any], prompts: Sequence[str], totals: Mapping[str, int | None], window: int | None
 ) -> None:
-    """Put what options say of prompts into the keys of an experiment; ``totals`` are of all sources together."""
+    """Put what options say of prompts into the keys of an experiment.
+
+    Args:
+        keys: Those of the experiment.
+        prompts: Sources that replace its own.
+        totals: Number of prompts of all sources, by key.
+        window: Tokens of a prompt from a corpus.
+    """
     from spectool.measure.bench.experiment import split
 
     if prompts:
@@ -172,12 +162,11 @@ def _put_prompts(
     sources: list[dict[str, Any]] = keys.get("prompts") or []
     if not sources:
         raise click.UsageError(f"no prompts: give --prompts ({_PROMPTS}), or an EXPERIMENT that has some")
-    if window is not None:
-        corpora = [source for source in sources if "source" in source]
-        if not corpora:
-            raise click.UsageError("--window cuts prompts from a corpus, and all of these are built-in ones")
-        for source in corpora:
-            source["window"] = window
+    corpora = [source for source in sources if "source" in source]
+    if window is not None and not corpora:
+        raise click.UsageError("--window cuts prompts from a corpus, and all of these are built-in ones")
+    for source in corpora if window is not None else ():
+        source["window"] = window
     for key, total in totals.items():
         if total is None:
             continue
@@ -203,7 +192,7 @@ def _drafter(text: str) -> dict[str, Any]:
         elif key in _DRAFTER and value:
             found[_DRAFTER[key]] = value
         else:
-            expected = "history, strategy=…+…, min-prob=…, " + ", ".join(f"{name}=…" for name in _DRAFTER)
+            expected = ", ".join(["history", "strategy=…+…", "min-prob=…", *(f"{name}=…" for name in _DRAFTER)])
             raise click.UsageError(f"--drafter {text}: {part!r}: expected one of {expected}")
     made_of = [Path(found[key]).name for key in ("draft_model", "dictionary") if key in found]
     made_of += ["history"] if "history" in found else []

@@ -9,105 +9,90 @@ from click.core import ParameterSource
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
-from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions, DictSpecReading
+from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
 from spectool.commands.console import guarded, model_of, say, say_next, say_notes, stage
-from spectool.commands.limit_options import memory_option, size_in_bytes, workers_option
-from spectool.commands.options import Finite, json_option, out_option, path_option, text_options, tokenizer_option
+from spectool.commands.options import (
+    Finite,
+    SectionedCommand,
+    json_option,
+    memory_option,
+    option,
+    out_option,
+    path_option,
+    section,
+    size_in_bytes,
+    text_options,
+    tokenizer_option,
+    workers_option,
+)
 
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for windows that occurred once
-_ONLY = {
-    "backoff": ("max_bytes", "max_context", "discount"),
-    "dictspec": ("orders", "min_probability", "reading", "max_prefix", "max_continuation"),
-}
+_ONLY = {"backoff": ("max_bytes", "max_context"), "dictspec": ("orders", "min_probability")}
 """Options that only one of the methods has."""
+_rare = section(rare=True)
 
 
-@click.command("build-dict")
+@click.command("build-dict", cls=SectionedCommand)
 @tokenizer_option("--target", required=True, help="Directory, tokenizer.json or hub id of the target model.")
-@click.option("--corpus", metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl.")
-@path_option(
-    "--counts",
-    metavar="DIR",
-    help="What `spectool count` wrote, instead of a corpus: windows of T's tokens, or words for dictspec.",
+@option(
+    "--corpus",
+    metavar="C",
+    help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset such as wiki-pl, or sample:pl.",
 )
+@path_option("--counts", metavar="DIR", help="What `spectool count` wrote, instead of a corpus.")
 @out_option
-@click.option(
-    "--method",
-    type=click.Choice(["backoff", "dictspec"]),
-    default="backoff",
-    show_default=True,
-    help="The next token after every context, chained; or the DictSpec paper's frequent phrases.",
-)
-@click.option(
-    "--entries",
-    type=click.IntRange(1),
-    help="backoff: maximum number of entries. dictspec: number of most frequent n-grams to take; 200,000 by default.",
-)
-@click.option(
+@option(
     "--max-bytes",
     type=size_in_bytes,
     default="5MB",
     show_default=True,
     metavar="SIZE",
-    help="backoff: keep the entries with the highest expected gain that fit in.",
+    help="Keep the entries with the highest expected gain that fit in.",
 )
-@click.option(
+@option(
+    "--entries",
+    type=click.IntRange(1),
+    help="Maximum number of entries. dictspec: number of most frequent n-grams to take; 200,000 by default.",
+)
+@option(
+    "--min-count",
+    type=click.IntRange(1),
+    help="Leave out n-grams of a corpus that occur less often. By default 2 for backoff (1 for a text of less than "
+    "4 MB on disk), and 1 for dictspec.",
+    **_rare,
+)
+@option(
+    "--method",
+    type=click.Choice(["backoff", "dictspec"]),
+    default="backoff",
+    show_default=True,
+    help="The next token after every context, chained; or the DictSpec paper's frequent phrases.",
+    **_rare,
+)
+@option(
     "--max-context",
     type=click.IntRange(1, 15),
     default=BackoffOptions.max_context,
     show_default=True,
     help="backoff: longest context, in tokens.",
+    **_rare,
 )
-@click.option(
-    "--discount",
-    type=Finite(0, 1),
-    default=BackoffOptions.discount,
-    show_default=True,
-    help="backoff: taken off every count by the smoothing.",
-)
-@click.option(
+@option(
     "--orders",
     type=click.Choice(["n1", "n12", "n123"]),
     default=DictSpecOptions.orders,
     show_default=True,
     help="dictspec: longest n-gram: words, pairs or triples.",
+    **_rare,
 )
-@click.option(
+@option(
     "--min-prob",
     "min_probability",
     type=Finite(0, 1),
     default=DictSpecOptions.min_probability,
     show_default=True,
-    help="dictspec: smallest continuation probability.",
-)
-@click.option(
-    "--min-prob-of",
-    "reading",
-    type=click.Choice(["whole", "path"]),
-    default=DictSpecOptions.reading,
-    show_default=True,
-    help="dictspec: what must reach it: the whole continuation, or the path of most probable tokens, cut where it "
-    "falls below.",
-)
-@click.option(
-    "--max-prefix",
-    type=click.IntRange(1, 64),
-    default=DictSpecOptions.max_prefix,
-    show_default=True,
-    help="dictspec: longest context, in tokens.",
-)
-@click.option(
-    "--max-continuation",
-    type=click.IntRange(1, 64),
-    default=DictSpecOptions.max_continuation,
-    show_default=True,
-    help="dictspec: longest proposal, in tokens.",
-)
-@click.option(
-    "--min-count",
-    type=click.IntRange(1),
-    help="Count a corpus without the n-grams that occur less often. By default 2 for backoff (1 for a text of less "
-    "than 4 MB on disk), and 1 for dictspec.",
+    help="dictspec: cut a continuation where its probability falls below this.",
+    **_rare,
 )
 @memory_option
 @workers_option
@@ -121,17 +106,13 @@ def build_dict(
     corpus: str | None,
     counts: Path | None,
     out: Path | None,
-    method: str,
-    entries: int | None,
     max_bytes: int,
+    entries: int | None,
+    min_count: int | None,
+    method: str,
     max_context: int,
-    discount: float,
     orders: str,
     min_probability: float,
-    reading: DictSpecReading,
-    max_prefix: int,
-    max_continuation: int,
-    min_count: int | None,
     memory: int,
     workers: int | None,
     reads: dict[str, Any],
@@ -139,14 +120,13 @@ def build_dict(
 ) -> None:
     """Build a dictionary for a tokenizer from plain text, or from the counts of one.
 
-    The dictionary serves every model with that tokenizer. More text makes it better, up to some
-    hundred million words, and so does text of the kind that the model is to write.
+    The dictionary serves every model with that tokenizer. It gets better with more text, up to some hundred million
+    words, and with text of the kind that the model is to write.
 
     \b
     Examples:
         spectool build-dict --tokenizer ./Bielik-11B --corpus wiki-pl -o pl.dict
         spectool build-dict --tokenizer ./Bielik-11B --counts pl-bielik.counts --max-bytes 2MB -o small.dict
-        spectool build-dict --tokenizer ./Bielik-11B --corpus wiki-pl --method dictspec -o paper.dict
     """
     from spectool.artifacts.dictionary import FORMAT
     from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
@@ -161,10 +141,9 @@ def build_dict(
     _refuse(context, "dictspec" if method == "backoff" else "backoff", method)
     options: BackoffOptions | DictSpecOptions
     if method == "backoff":
-        options = BackoffOptions(entries, max_bytes, max_context, discount)
+        options = BackoffOptions(entries, max_bytes, max_context)
     else:
-        taken = entries or DictSpecOptions.entries
-        options = DictSpecOptions(orders, taken, min_probability, reading, max_prefix, max_continuation)
+        options = DictSpecOptions(orders, entries or DictSpecOptions.entries, min_probability)
     source: Any = None if corpus is None else open_corpus(corpus, **reads)
     target = open_tokenizer(tokenizer)
     say_notes(target)

@@ -35,8 +35,8 @@ def chat(
 ) -> None:
     """Talk with a model: the same answers as without drafts, in less time.
 
-    Each turn only costs what is new in it, because the conversation stays in the model's cache. Ctrl-C stops an
-    answer, Ctrl-D ends the conversation, and /help shows the rest. From a pipe, each line is a turn.
+    The conversation stays in the model's cache, so each turn only costs what is new in it. From a pipe, each line is a
+    turn.
 
     \b
     Examples:
@@ -60,8 +60,7 @@ def chat(
     except SpectoolError as error:
         raise SpectoolError(f"{model}: {error}") from error
     if sys.stdin.isatty():
-        say(f"You are talking to {model}. {_drafters(drafting)}")
-        say("Type a message and press Enter. Ctrl-C stops an answer, Ctrl-D ends the conversation, /help shows more.")
+        say(f"This is {model}. Type a message and press Enter; Ctrl-D ends the conversation, /help shows more.")
     for line in _turns():
         match line.strip():
             case "":
@@ -94,28 +93,12 @@ def _answer(conversation: Any, line: str) -> None:
         return
     click.echo()
     if response is not None:
-        say(click.style(_figures(response, time.perf_counter() - began), dim=True))
-
-
-def _figures(response: Any, seconds: float) -> str:
-    """Figures of an answer; ``seconds`` include reading the new part of the conversation."""
-    return (
-        f"{response.generation_tokens} tokens in {seconds:.1f} s, {response.generation_tps:.1f} per second, "
-        f"{response.drafting.tokens_per_pass:.2f} tokens per pass"
-    )
-
-
-def _drafters(drafting: DraftingChoice) -> str:
-    """A sentence about what drafts."""
-    named = [
-        "the conversation so far" if drafting.history else "",
-        f"the dictionary {drafting.dictionary.name}" if drafting.dictionary else "",
-        f"the draft model {drafting.draft_model}" if drafting.draft_model else "",
-    ]
-    drafters = list(filter(None, named))
-    if drafting.num_draft_tokens == 0 or not drafters:
-        return "Nothing is drafted."
-    return f"Drafts come from {' and '.join(filter(None, [', '.join(drafters[:-1]), drafters[-1]]))}."
+        seconds = time.perf_counter() - began  # with the time for reading what is new in the conversation
+        figures = (
+            f"{response.generation_tokens} tokens in {seconds:.1f} s, {response.generation_tps:.1f} per second, "
+            f"{response.drafting.tokens_per_pass:.2f} tokens per pass"
+        )
+        say(click.style(figures, dim=True))
 
 
 def _turns() -> Iterator[str]:

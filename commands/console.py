@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import wraps
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,24 +23,11 @@ from spectool.tokenization.fingerprint import short
 if TYPE_CHECKING:
     from spectool.tokenization.tokenizer import Tokenizer
 
-Item = TypeVar("Item", covariant=True)
 Result = TypeVar("Result")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _STARTED = "spectool.started"  # when a command began, in the meta of its context
 SECONDS_BETWEEN_LINES = 30.0
 _POSITION_EVERY = 256  # documents between two updates of the progress bar
-
-
-class Source(Protocol[Item]):
-    """A corpus, as far as a progress bar is concerned."""
-
-    total_bytes: int | None
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes on disk that were read so far."""
-
-    def __iter__(self) -> Iterator[Item]: ...
 
 
 def say(message: str) -> None:
@@ -71,15 +58,9 @@ def say_notes(tokenizer: "Tokenizer") -> None:
 
 @contextmanager
 def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
-    """Show progress: a bar on a terminal, otherwise a line on stderr every `SECONDS_BETWEEN_LINES`.
+    """A function to call with the amount done since the last call, which is shown on stderr.
 
-    Args:
-        title: What is done, such as ``replaying``.
-        total: How much there is to do.
-        unit: What is counted, such as ``tokens``.
-
-    Yields:
-        A function to call with the amount done since the last call.
+    On a terminal it is shown by a bar, otherwise by a line every `SECONDS_BETWEEN_LINES`.
     """
     from tqdm import tqdm
 
@@ -103,16 +84,16 @@ def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], 
         yield update
 
 
-def reading(source: Source[Item]) -> Iterator[Item]:
-    """Iterate over a corpus under a progress bar; silent when stderr is not a terminal."""
+def reading(corpus: Any) -> Iterator[Any]:
+    """The documents of a corpus, under a progress bar; silent if stderr is not a terminal."""
     from tqdm import tqdm
 
-    with tqdm(total=source.total_bytes, unit="B", unit_scale=True, desc="reading", disable=None) as bar:
-        for number, document in enumerate(source):
+    with tqdm(total=corpus.total_bytes, unit="B", unit_scale=True, desc="reading", disable=None) as bar:
+        for number, document in enumerate(corpus):
             if number % _POSITION_EVERY == 0:
-                bar.update(source.bytes_read - bar.n)
+                bar.update(corpus.bytes_read - bar.n)
             yield document
-        bar.update(source.bytes_read - bar.n)
+        bar.update(corpus.bytes_read - bar.n)
 
 
 def show(facts: Mapping[str, Any], as_json: bool) -> None:
@@ -146,16 +127,13 @@ def table(header: list[str], rows: Iterable[list[str]]) -> str:
 def stage(
     out: Path, format_name: str, as_json: bool, fingerprints: Mapping[str, str] | None = None
 ) -> Iterator[Callable[..., None]]:
-    """Run a stage that writes an artifact.
+    """A function for the end of a stage, which prints the result, given the manifest and further facts.
 
     Args:
-        out: The artifact.
+        out: The artifact that the stage writes.
         format_name: Its format.
         as_json: Whether to print JSON.
         fingerprints: Fingerprints of its tokenizers, by role.
-
-    Yields:
-        A function that prints the result, given the manifest and further facts.
 
     Raises:
         ArtifactError: ``out`` must not be replaced.

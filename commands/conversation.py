@@ -19,11 +19,7 @@ from spectool.runtime.mlx_lm_compat import make_prompt_cache
 
 
 class Conversation:
-    """Turns of a chat with one model.
-
-    Attributes:
-        messages: All so far, ``role`` and ``content`` of each.
-    """
+    """Turns of a chat with one model; ``messages`` are all so far."""
 
     def __init__(
         self,
@@ -34,14 +30,7 @@ class Conversation:
         variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """Start a conversation.
-
-        Args:
-            model: An mlx-lm model.
-            tokenizer: Its ``TokenizerWrapper``.
-            system_prompt: System message.
-            variables: Variables of the chat template.
-            **options: Options of `stream_generate`, for every answer.
+        """Start a conversation with an mlx-lm model; ``options`` are those of `stream_generate` for every answer.
 
         Raises:
             RuntimeUnsupported: The model has no chat template.

@@ -8,22 +8,28 @@ import click
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
 from spectool.commands.console import guarded, say, say_notes, stage
-from spectool.commands.limit_options import memory_option, workers_option
-from spectool.commands.options import json_option, out_option, text_options, tokenizer_option
+from spectool.commands.options import (
+    SectionedCommand,
+    json_option,
+    memory_option,
+    option,
+    out_option,
+    text_options,
+    tokenizer_option,
+    workers_option,
+)
 
 
-@click.command("count")
-@click.option(
+@click.command("count", cls=SectionedCommand)
+@option(
     "--corpus", required=True, metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl."
 )
 @tokenizer_option(help="Count windows of this tokenizer's tokens, not words.")
 @out_option
 @memory_option
 @workers_option
-@click.option(
-    "--orders", type=click.IntRange(1, 16), metavar="N", help="Longest n-gram; by default 3 words, or 8 tokens."
-)
-@click.option(
+@option("--orders", type=click.IntRange(1, 16), metavar="N", help="Longest n-gram; by default 3 words, or 8 tokens.")
+@option(
     "--min-count",
     type=click.IntRange(1),
     default=CountOptions.min_count,

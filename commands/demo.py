@@ -2,9 +2,8 @@
 
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -13,8 +12,6 @@ from spectool.commands.console import guarded, say, table
 _DRAFT_TOKENS = 4
 _SHOWN_TOKENS = 48  # of the text that shows its drafts
 _MIN_DRAFT_PROB = 0.3  # a wrong draft token costs as much as a right one
-_ALL = "all three"
-_WARM_UP = 8  # tokens
 _PROMPTS = (
     "Most w Jaworowcu zamknięty do końca",
     "Jak naprawić przebitą dętkę w rowerze",
@@ -67,97 +64,69 @@ def _build_dictionary(path: Path) -> None:
 
 def _compare(path: Path, max_tokens: int) -> None:
     """Show one text with its drafts, then generate all texts without drafts and with each drafter."""
-    from spectool.measure.bench.timing import pass_cost
     from spectool.runtime.demo_models import demo_path
-    from spectool.runtime.draft_length.controller import Controller
     from spectool.runtime.loading import load_drafter, load_model
 
     target, tokenizer = load_model(str(demo_path("target")))
     dictionary, draft = {"dictionary": path}, {"draft_model": load_model(str(demo_path("draft")))}
-    sources: dict[str, dict[str, Any]] = {
+    given: dict[str, dict[str, Any]] = {
         "dictionary": {**dictionary, "history": False},
         "history": {},
         "draft model": {**draft, "history": False},
-        _ALL: {**dictionary, **draft},
+        "all three": {**dictionary, **draft},
     }
-    drafters = {
-        name: load_drafter(tokenizer, min_probability=_MIN_DRAFT_PROB, **given) for name, given in sources.items()
-    }
-    _show_drafts(target, tokenizer, drafters[_ALL], min(max_tokens, _SHOWN_TOKENS))
+    drafters = {name: load_drafter(tokenizer, min_probability=_MIN_DRAFT_PROB, **each) for name, each in given.items()}
+    _show_drafts(target, tokenizer, drafters["all three"], min(max_tokens, _SHOWN_TOKENS))
 
     say(f"\ngenerating {len(_PROMPTS)} texts of at most {max_tokens} tokens, with each drafter and without")
-    plain, automatic = _Texts(None, 0), _Texts(drafters[_ALL], Controller())
-    drafted = {name: _Texts(drafter, _DRAFT_TOKENS) for name, drafter in drafters.items()}
-    every = [plain, automatic, *drafted.values()]
-    for one in every:
-        one.add(target, tokenizer, _PROMPTS[-1], _WARM_UP)
-        one.clear()
-    for number, prompt in enumerate(_PROMPTS):
-        first = number % len(every)  # another one for each text, so that a busy moment does not always slow the same
-        for one in every[first:] + every[:first]:
-            one.add(target, tokenizer, prompt, max_tokens)
+    plain, *_ = written = [_generated(target, tokenizer, drafter, max_tokens) for drafter in (None, *drafters.values())]
     rows = [
         [name, f"{one.passes}", f"{1 - one.passes / plain.passes:.0%}", f"{one.tokens / one.passes:.2f}"]
-        for name, one in {"none": plain, **drafted, f"{_ALL}, auto": automatic}.items()
+        for name, one in zip(["none", *drafters], written, strict=True)
     ]
     click.echo(f"\n{table(['drafter', 'passes', 'saved', 'tokens per pass'], rows)}\n")
-    pairs = [(text, mine) for one in every[1:] for text, mine in zip(plain.texts, one.texts, strict=True)]
+    pairs = [(text, mine) for one in written[1:] for text, mine in zip(plain.texts, one.texts, strict=True)]
     click.echo(f"output that differs from plain decoding: {sum(text != mine for text, mine in pairs)} of {len(pairs)}")
-    cost = pass_cost(target, _DRAFT_TOKENS + 1)
     click.echo(
-        f"\nThe table drafts {_DRAFT_TOKENS} tokens in every pass, except its last row: with the default, auto, "
-        f"spectool drafts only while its own\nmeasurements say that it pays. That took {automatic.seconds:.1f} s, and "
-        f"{plain.seconds:.1f} s without drafts. A pass over {_DRAFT_TOKENS + 1} tokens of this tiny model takes\n"
-        f"{cost:.1f} times as long as one over a single token on this machine. On a GPU it takes little longer than "
-        "one, so passes\nsaved are time saved; on a CPU it also depends on the BLAS library."
+        f"\nEach pass drafted {_DRAFT_TOKENS} tokens here. By default, spectool chooses that number by its own "
+        "measurements, and drafts only while it pays.\nTo see how much time it saves for your model: spectool bench"
     )
 
 
 def _show_drafts(target: Any, tokenizer: Any, drafter: Any, max_tokens: int) -> None:
-    from spectool.commands.display import COLOURS, MARKS, Display, legend
+    from spectool.commands.display import IN_COLOUR, IN_MARKS, Display, legend
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 
     prompt = _PROMPTS[0]
-    styles = COLOURS if sys.stdout.isatty() else MARKS
+    styles = IN_COLOUR if sys.stdout.isatty() else IN_MARKS
     encoded = encode_prompt(tokenizer, prompt)
     display = Display(lambda tokens: str(tokenizer.decode(list(tokens))), encoded, styles)
     click.echo(
         f"\nThe target model continues a text, and each token shows what became of its draft:\n{legend(styles)}\n"
     )
     click.echo(click.style(prompt, bold=True), nl=False)
-    for _ in stream_generate(
-        target,
-        tokenizer,
-        encoded,
-        drafter=drafter,
-        num_draft_tokens=_DRAFT_TOKENS,
-        max_tokens=max_tokens,
-        on_cycle=lambda cycle: click.echo(display.render(cycle), nl=False),
-    ):
+    drafting = {"drafter": drafter, "num_draft_tokens": _DRAFT_TOKENS}
+    for _ in stream_generate(target, tokenizer, encoded, max_tokens=max_tokens, on_cycle=display.echo, **drafting):
         pass
     click.echo(display.finish())
 
 
-class _Texts:
-    """What one drafter has generated so far with one draft length, or plain decoding."""
+class _Generated(NamedTuple):
+    """The continuations of all prompts with one drafter, or without."""
 
-    def __init__(self, drafter: Any, num_draft_tokens: Any) -> None:
-        self._drafting = {"drafter": drafter, "num_draft_tokens": num_draft_tokens}
-        self.clear()
+    texts: list[str]
+    tokens: int
+    passes: int
 
-    def clear(self) -> None:
-        """Forget what was generated."""
-        self.texts: list[str] = []
-        self.tokens = self.passes = 0
-        self.seconds = 0.0
 
-    def add(self, target: Any, tokenizer: Any, prompt: str, max_tokens: int) -> None:
-        """Continue one more prompt."""
-        from spectool.runtime.decoding.streaming import stream_generate
+def _generated(target: Any, tokenizer: Any, drafter: Any, max_tokens: int) -> _Generated:
+    from spectool.runtime.decoding.streaming import stream_generate
 
-        began = time.perf_counter()
-        responses = list(stream_generate(target, tokenizer, prompt, max_tokens=max_tokens, **self._drafting))
-        self.seconds += time.perf_counter() - began
-        self.texts.append("".join(response.text for response in responses))
-        self.tokens += responses[-1].drafting.tokens
-        self.passes += responses[-1].drafting.passes
+    options = {"drafter": drafter, "num_draft_tokens": _DRAFT_TOKENS if drafter else 0, "max_tokens": max_tokens}
+    texts, tokens, passes = [], 0, 0
+    for prompt in _PROMPTS:
+        responses = list(stream_generate(target, tokenizer, prompt, **options))
+        texts.append("".join(response.text for response in responses))
+        tokens += responses[-1].drafting.tokens
+        passes += responses[-1].drafting.passes
+    return _Generated(texts, tokens, passes)

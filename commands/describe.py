@@ -1,8 +1,9 @@
 """Artifacts in words: what an artifact is, which tokenizers it is for, and its figures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from spectool import ArtifactError, SpectoolError
@@ -19,10 +20,9 @@ READERS = {
     "spectool-benchmark": "spectool.artifacts.benchmark:Benchmark",
 }
 """The class that opens each format, imported when it is needed."""
-_SIDES = (("draft", "target"), ("target", "draft"))
 
 
-def describe(manifest: Manifest, path: Path | None = None) -> dict[str, Any]:
+def artifact_facts(manifest: Manifest, path: Path | None = None) -> dict[str, Any]:
     """Facts about the artifact at ``path``, in reading order.
 
     Raises:
@@ -30,7 +30,7 @@ def describe(manifest: Manifest, path: Path | None = None) -> dict[str, Any]:
     """
     where = f"{path / MANIFEST}: " if path else ""
     with needing_figures(f"{where}the manifest of this {manifest.format}"):
-        return _describe(manifest)
+        return _facts(manifest)
 
 
 @contextmanager
@@ -46,12 +46,10 @@ def needing_figures(whose: str) -> Iterator[None]:
         raise
     except Exception as error:  # templates have errors of their own
         reason = f"{type(error).__name__}: {error}"
-        raise ArtifactError(
-            f"{whose} lacks a figure, or has one of another type ({reason}). Build the artifact again"
-        ) from error
+        raise ArtifactError(f"{whose} lacks a figure, or has one of another type ({reason}). Make it again") from error
 
 
-def _describe(manifest: Manifest) -> dict[str, Any]:
+def _facts(manifest: Manifest) -> dict[str, Any]:
     facts: dict[str, Any] = {"format": f"{manifest.format} {manifest.version}", "written by": manifest.tool}
     for role, tokenizer in manifest.tokenizers.items():
         file = f", file {short(tokenizer['file'])}" if "file" in tokenizer else ""
@@ -72,14 +70,13 @@ def _corpus(inputs: Mapping[str, Any]) -> str:
 def _benchmark(manifest: Manifest) -> dict[str, Any]:
     arguments, s = manifest.arguments, manifest.statistics
     drafters = [drafter["name"] for model in arguments["models"] for drafter in model["drafters"]]
-    machine = s["machine"]
-    prompts, times, tokens = s["prompts"], arguments["repetitions"], arguments["tokens"]
+    machine, times, tokens = s["machine"], arguments["repetitions"], arguments["tokens"]
     different = "" if s["different"] is None else f", {s['different']:,} of them not plain decoding's output"
     return {
         "experiment": arguments["name"],
         "drafters": ", ".join(dict.fromkeys(drafters)),
         "draft lengths": ", ".join(map(str, arguments["num_draft_tokens"])),
-        "prompts": f"{prompts:,}, {times} times each, at most {tokens} tokens after each",
+        "prompts": f"{s['prompts']:,}, {times} times each, at most {tokens} tokens after each",
         "generations": f"{s['generations']:,}{different}",
         "machine": f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['device']}",
         "began": s["began"],
@@ -147,124 +144,28 @@ def _counts(manifest: Manifest) -> dict[str, Any]:
 
 def _alignment(manifest: Manifest) -> dict[str, Any]:
     from spectool.build.alignment.proof import Proof
+    from spectool.commands.align_summary import SIDES, TEXT_WIDTH, figures_of_pair, judge
 
     facts: dict[str, Any] = {}
-    for side, other in _SIDES:
-        figures = manifest.statistics[side]
-        cover = figures["coverage"]
+    for side, other in SIDES:
+        figures, counts = manifest.statistics[side], manifest.statistics[f"{side}_to_{other}"]
         facts[f"{side} kind"] = figures["kind"]
-        facts[f"{side} limits"] = _limits(figures["limits"])
-        facts[f"{side} ids shared with {other}"] = (
-            f"{cover['shared']:,} of {cover['size']:,} ({cover['by_vocabulary']:.1%} of the vocabulary)"
-        )
-        facts[f"{side} tokens shared in the text"] = (
-            f"{cover['shared_occurrences']:,} of {cover['occurrences']:,} ({cover['by_occurrence']:.1%} by occurrence)"
-        )
         facts[f"{side} roles"] = str(Roles(**figures["roles"]))
+        facts[f"{side} limits"] = "; ".join(figures["limits"]) or NO_LIMITS
         facts[f"{side} joins"] = (
             "ids: boundaries are repaired by merges, without strings"
             if figures["lemma"]
-            else f"text, encoded anew in every cycle: {figures['reason']}"
+            else f"text, encoded again in every cycle: {figures['reason']}"
         )
-        facts[f"{side} proof"] = str(Proof.of(figures["proof"]))
-    if counted := manifest.statistics.get("counted"):  # older alignments counted all of the corpus
-        facts["shares counted on"] = _extent(counted)
-    return facts | _replayed(manifest.statistics)
+        facts[f"{side} check"] = str(Proof.of(figures["proof"]))
+        facts[f"{side} replayed"] = (
+            f"{counts['texts']:,} texts, {counts['tokens']:,} tokens; {counts['lossy_texts']:,} texts were left out, "
+            f"{counts['different_texts']:,} came out otherwise than the {other}'s tokenizer writes them"
+        )
+    facts |= figures_of_pair(manifest.statistics)
+    return facts | ({"verdict": wrap(judge(manifest).verdict, TEXT_WIDTH)} if "ceiling" in facts else {})
 
 
-def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures that were counted on a sample of the text."""
-    sample, absorption = statistics["sample"], statistics["absorption"]
-    facts: dict[str, Any] = {"sample": _extent(sample)}
-    for side, other in _SIDES:
-        counts = statistics[f"{side}_to_{other}"]
-        replayed = f"{counts['texts']:,} texts, {counts['tokens']:,} tokens"
-        if counts["lossy_texts"]:
-            share = counts["lossy_texts"] / (counts["texts"] + counts["lossy_texts"])
-            replayed += f"; {counts['lossy_texts']:,} texts ({share:.1%}) left out, whose bytes one side does not keep"
-        if counts["different_texts"]:
-            replayed += (
-                f"; {counts['different_texts']:,} texts came out otherwise than {other} writes them, "
-                f"{counts['different_tokens']:,} of {counts['other_tokens']:,} tokens"
-            )
-        facts[f"{side} to {other}"] = [
-            replayed,
-            f"{_percent(counts['several'])} of the {side}'s tokens are several {other} tokens",
-            f"{_percent(counts['merge_sites'])} of neighbours are merge sites: side by side they are not canonical",
-            f"{_percent(counts['string_free'])} of runs of 4 tokens are joined without strings",
-        ]
-    for side, _ in _SIDES:
-        facts[f"{side} absorption"] = _absorption(absorption[side])
-    if (head := absorption["head"]) is not None:
-        refused = f"{head:.1%} of right first draft tokens, alone, would merge into the last target token"
-        facts["target absorption"].append(refused)
-    if "ceiling" in statistics:
-        facts["ceiling"] = _ceiling(statistics)
-    return facts
-
-
-def _absorption(figures: Mapping[str, Any]) -> list[str]:
-    """Say how often following text replaces a side's last token, and which frequent ones it replaces most often."""
-    last, replaced = figures["last"], figures["replaced"]
-    if not last:
-        return ["not counted: no text of the sample is kept by both tokenizers"]
-    facts = [
-        f"{replaced / last:.1%} of last tokens are replaced once the next token's bytes follow "
-        f"({replaced:,} of {last:,}; {figures['tokens']:,} different tokens)"
-    ]
-    rows = [
-        [f"{each['id']} {each['text']!r}", f"{each['last']:,}", f"{each['replaced']:,}", f"{each['risk']:.0%}"]
-        for each in figures["riskiest"]
-    ]
-    return facts + (table(["riskiest frequent tokens", "last", "replaced", "risk"], rows).splitlines() if rows else [])
-
-
-def _extent(texts: Mapping[str, int]) -> str:
-    return f"{texts['texts']:,} texts, {texts['characters']:,} characters"
-
-
-def _percent(share: float | None) -> str:
-    return "not counted:" if share is None else f"{share:.1%}"
-
-
-def _limits(limits: Sequence[str]) -> str:
-    if not limits:
-        return NO_LIMITS
-    return f"{'; '.join(limits)}. Texts that this touches come out changed on this side"
-
-
-def _ceiling(statistics: Mapping[str, Any]) -> list[str]:
-    """Lay out tokens per pass with a perfect draft by strategy: the default, then the others, the best first."""
-    ceiling, default = statistics["ceiling"], statistics["default"]
-    if any(None in by_length.values() for by_length in ceiling.values()):
-        return ["not counted: no text of the sample is kept by both tokenizers"]
-    lengths = sorted(ceiling[default], key=int)
-    others = sorted(ceiling.keys() - {default}, key=lambda name: ([-ceiling[name][k] for k in reversed(lengths)], name))
-    rows = [
-        [
-            f"{name} (default)" if name == default else name,
-            *(f"{ceiling[name][k]:.2f}" for k in lengths),
-            f"{statistics['strings'][name]:.1f}",
-        ]
-        for name in (default, *others)
-    ]
-    header = ["tokens per pass, perfect draft of k tokens", *(f"k = {k}" for k in lengths), "strings per pass"]
-    lines = table(header, rows).splitlines()
-    for name in others:
-        ahead = {k: ceiling[name][k] / ceiling[default][k] - 1 for k in lengths}
-        if any(round(by, 3) > 0 for by in ahead.values()):
-            by = ", ".join(f"{more:+.1%} at k = {k}" for k, more in ahead.items())
-            lines.append(f"{name} is ahead of {default} in this count ({by}); --strategy {name} chooses it")
-    if "unfiltered" in statistics:
-        reached = ", ".join(f"{statistics['unfiltered'][k]:.2f}" for k in lengths)
-        lines += [
-            f"Why: {default} skips first draft tokens that would merge into the last target token. A draft that is",
-            f"always right can only lose by that (without it: {reached}), but a real draft errs and can gain",
-        ]
-    return lines
-
-
-# A dictionary of formats, because importing all their readers takes longer than reading a manifest.
 _FIGURES = {
     "spectool-dictionary": _dictionary,
     "spectool-alignment": _alignment,

@@ -1,7 +1,6 @@
-"""Cycles as coloured or marked text: which draft tokens were accepted or rejected, and who drafted them.
+"""Cycles as coloured or marked text, which shows the draft tokens that were accepted and rejected.
 
-A character may be spread over several tokens, even of two cycles. Text is shown once its bytes are complete and no stop
-string can begin with it.
+A character may be spread over several tokens, even of two cycles, so text is shown once its bytes are complete.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,19 +11,18 @@ import click
 
 from spectool.runtime.decoding.drafter import Cycle, accepted_length
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.stop_strings import StopStrings
 
 Decode = Callable[[Sequence[int]], str]
 
 Styles = Mapping[str, Callable[[str], str]]
-COLOURS: Styles = {
+IN_COLOUR: Styles = {
     "accepted": partial(click.style, fg="green"),
     "rejected": partial(click.style, fg="red", strikethrough=True),
     "corrected": partial(click.style, fg="yellow"),
     "bonus": partial(click.style, fg="cyan"),
     "undrafted": str,
 }
-MARKS: Styles = {
+IN_MARKS: Styles = {
     "accepted": "[{}]".format,
     "rejected": "[-{}-]".format,
     "corrected": "{{{}}}".format,
@@ -37,33 +35,22 @@ CONTEXT_TOKENS = 8  # shown tokens that are decoded again, because decoders drop
 MOST_HELD = 4  # a character has at most 4 bytes, so more tokens than this are not text
 
 
-def legend(styles: Styles = COLOURS) -> str:
+def legend(styles: Styles = IN_COLOUR) -> str:
     """A line that explains the styles."""
     return "  ".join(style(name) for name, style in styles.items())
 
 
 class Display:
-    """Shows cycles one after the other; text that is held back comes with a later one.
+    """Shows cycles one after the other.
 
     Attributes:
         shown: The last tokens whose text is shown.
         held: Committed tokens after them whose last character is incomplete.
     """
 
-    def __init__(
-        self, decode: Decode, prompt: Sequence[int] = (), styles: Styles = COLOURS, stop_strings: Sequence[str] = ()
-    ) -> None:
-        """Show what comes after ``prompt``.
-
-        Args:
-            decode: Text of token ids, with U+FFFD for incomplete characters.
-            prompt: Token ids before the first cycle.
-            styles: `COLOURS` or `MARKS`.
-            stop_strings: Texts that end the generation; nothing is shown from the first one on.
-        """
-        self._decode, self._styles, self._stops = decode, styles, StopStrings(stop_strings)
-        self._waiting: list[tuple[str, str]] = []  # fates and texts that may belong to a stop string
-        self._stopped = False
+    def __init__(self, decode: Decode, prompt: Sequence[int] = (), styles: Styles = IN_COLOUR) -> None:
+        """Show what comes after the tokens of ``prompt``; ``decode`` has U+FFFD for incomplete characters."""
+        self._decode, self._styles = decode, styles
         self.shown, self.held = tuple(prompt[-CONTEXT_TOKENS:]), tuple[int, ...]()
 
     def render(self, cycle: Cycle) -> str:
@@ -76,31 +63,15 @@ class Display:
         if rejected:
             parts.append(("rejected", self._whole(rejected)))
         parts += [(fate, self._advance(token)) for token in own]
-        return self._released(parts)
+        return "".join(self._styles[fate](text) for fate, text in parts if text)
+
+    def echo(self, cycle: Cycle) -> None:
+        """Print the text of ``cycle``."""
+        click.echo(self.render(cycle), nl=False)
 
     def finish(self) -> str:
         """The text that is held back at the end of a generation, without incomplete bytes."""
-        return self._released([("undrafted", self._whole(()))], last=True)
-
-    def _released(self, parts: Sequence[tuple[str, str]], last: bool = False) -> str:
-        """The waiting text that can be shown now that ``parts`` follow, in the styles of its fates."""
-        left, shown = 0, ""
-        for fate, text in parts:
-            if self._stopped:
-                break
-            self._waiting += [(fate, text)] if text else []
-            if fate != "rejected":
-                certain, self._stopped = self._stops.add(text, last)
-                left += len(certain)
-        while self._waiting and (left or (last and not self._stopped)):
-            fate, text = self._waiting.pop(0)
-            if fate != "rejected":
-                if len(text) > left:
-                    self._waiting.insert(0, (fate, text[left:]))
-                text = text[:left]
-                left -= len(text)
-            shown += self._styles[fate](text)
-        return shown
+        return self._whole(())
 
     def _advance(self, token: int) -> str:
         """The text that ``token`` completes, empty while a character is incomplete."""
@@ -122,7 +93,7 @@ class Display:
         return after[accepted_length(before, after) :]
 
 
-def by_source(statistics: DraftStatistics) -> dict[str, dict[str, int]]:
+def by_drafter(statistics: DraftStatistics) -> dict[str, dict[str, int]]:
     """Numbers of proposed and accepted draft tokens by drafter, the one with most accepted tokens first."""
     names = sorted(statistics.proposed_by, key=lambda name: -statistics.accepted_by[name])
     return {
@@ -130,15 +101,15 @@ def by_source(statistics: DraftStatistics) -> dict[str, dict[str, int]]:
     }
 
 
-def spelled(sources: dict[str, Any]) -> str:
-    """The result of `by_source` in words.
+def gains(drafters: dict[str, Any]) -> str:
+    """The result of `by_drafter` in words.
 
-    >>> spelled({"history": {"proposed": 16, "accepted": 12}, "dictionary": {"proposed": 15, "accepted": 3}})
+    >>> gains({"history": {"proposed": 16, "accepted": 12}, "dictionary": {"proposed": 15, "accepted": 3}})
     'history 12 of 16 (80% of the gain), dictionary 3 of 15 (20%)'
     """
-    gain = sum(counts["accepted"] for counts in sources.values())
+    gain = sum(counts["accepted"] for counts in drafters.values())
     lines: list[str] = []
-    for name, counts in sources.items():
+    for name, counts in drafters.items():
         share = f" ({counts['accepted'] / gain:.0%}{'' if lines else ' of the gain'})" if gain else ""
         lines.append(f"{name} {counts['accepted']} of {counts['proposed']}{share}")
     return ", ".join(lines)

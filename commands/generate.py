@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,26 +10,19 @@ import click
 
 from spectool import SpectoolError
 from spectool.commands.console import guarded, say, show
-from spectool.commands.display import COLOURS, MARKS, Display, by_source, legend, spelled
+from spectool.commands.display import IN_COLOUR, IN_MARKS, Display, by_drafter, gains, legend
 from spectool.commands.load_model import open_model
 from spectool.commands.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
 from spectool.commands.options import SectionedCommand, Text, section, under
-from spectool.commands.saved_prompt import check_opening, check_saving, names_of, open_prompt, save_prompt
-from spectool.runtime.decoding.drafter import Cycle
+from spectool.commands.saved_prompt import check_saving, names_of, open_prompt, save_prompt
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
-_prompt, _rare_prompt = under("Prompt"), section("Prompt", rare=True)
+_prompt, _rare_prompt = under("Model and prompt"), section("Model and prompt", rare=True)
 _cache = section("Cache", rare=True)
 
 
 @click.command("generate", cls=SectionedCommand)
-@_prompt("-p", "--prompt", metavar="TEXT", help="The prompt; `-` reads standard input.")
-@_prompt(
-    "--prompt-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Read the prompt from a file.",
-)
+@_prompt("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.")
 @click.option(
     "--prefill-response",
     type=Text(),
@@ -57,12 +49,11 @@ _cache = section("Cache", rare=True)
     help="Save the caches of the model and the draft model after the prompt, without generating an answer.",
     **_cache,
 )
-@click.option("--show-drafts", is_flag=True, help="Colour tokens (in files: mark them) by what became of their drafts.")
-@click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON at the end.")
+@click.option("--show-drafts", is_flag=True, help="Colour what was drafted, or mark it in files.")
+@click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
 @guarded
 def generate(
     prompt: str | None,
-    prompt_file: Path | None,
     prefill_response: str | None,
     ignore_chat_template: bool,
     model: str,
@@ -80,36 +71,44 @@ def generate(
     """Generate text faster, with the same output.
 
     At temperature 0 the output is token for token that of the model alone; above, it is drawn from the same
-    distribution. One line end at the end of a prompt file or of standard input is left out.
+    distribution.
 
     \b
     Examples:
         spectool generate --model ./Bielik-11B --dict pl.dict --prompt "Napisz list do sąsiada."
-        spectool generate --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 --prompt-file list.txt
-        spectool generate --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B --alignment qwen-bielik.align -p "Hej"
+        spectool generate --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 -p "Hej"
     """
-    if as_json and show_drafts:
-        raise click.UsageError("--json prints JSON only: leave out --show-drafts")
     templated = {"--system-prompt": system_prompt, "--prefill-response": prefill_response}
     needing = [option for option, text in templated.items() if text is not None]
     if ignore_chat_template and needing:
         raise click.UsageError(f"{needing[0]} needs the chat template, which --ignore-chat-template leaves out")
+    if show_drafts and (as_json or sampling.stop_strings):
+        raise click.UsageError("--show-drafts shows whole passes as they come: leave out --json and --stop")
     if saved_file is not None:
-        check_saving(saved_file, prompt_cache_file, prefill_response, show_drafts)
+        if prompt_cache_file is not None or prefill_response is not None or show_drafts:
+            raise click.UsageError(
+                "--save-prompt-cache saves a prompt without an answer: leave out --prompt-cache-file, "
+                "--prefill-response and --show-drafts"
+            )
+        check_saving(saved_file)
         drafting = replace(drafting, dictionary=None, history=False)  # neither has a cache
-    elif prompt_cache_file is not None:
-        check_opening(cache.max_kv_size)
-    text = _read_prompt(prompt, prompt_file)
+    elif prompt_cache_file is not None and cache.max_kv_size is not None:
+        raise click.UsageError(
+            "--max-kv-size is decided when a prompt is saved: leave it out, or save the prompt again with it: "
+            "--save-prompt-cache FILE --max-kv-size N"
+        )
+    text = _read_prompt(prompt)
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
-    if drafting.history and drafting.dictionary is None and drafting.draft_model is None and not as_json:
-        say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
     from spectool.commands.blas import blas_hint
     from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after, rendered_up_to
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 
-    if not as_json and (hint := blas_hint(target)):
-        say(hint)
+    if not as_json:
+        if drafting.history and drafting.dictionary is None and drafting.draft_model is None:
+            say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
+        if hint := blas_hint(target):
+            say(hint)
     made_with = names_of(model, drafting)
     if prompt_cache_file is not None:
         arguments |= open_prompt(prompt_cache_file, target, arguments, made_with)
@@ -124,45 +123,24 @@ def generate(
         show(save_prompt(saved_file, target, tokenizer, encoded, arguments, made_with), as_json)
         return
 
-    def decode(tokens: Sequence[int]) -> str:
-        return str(tokenizer.decode(list(tokens), skip_special_tokens=True))
-
-    def paint(cycle: Cycle) -> None:
-        click.echo(display.render(cycle), nl=False)
-
-    styles = COLOURS if sys.stdout.isatty() else MARKS
-    display = Display(decode, encoded, styles, arguments["stop_strings"])
+    display = None
     if show_drafts:
+        styles = IN_COLOUR if sys.stdout.isatty() else IN_MARKS
         say(legend(styles))
+        display = Display(lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=True)), encoded, styles)
     pieces: list[str] = []
-    for response in stream_generate(target, tokenizer, encoded, on_cycle=paint if show_drafts else None, **arguments):
+    for response in stream_generate(
+        target, tokenizer, encoded, on_cycle=display.echo if display else None, **arguments
+    ):
         pieces.append(response.text)
-        if not (show_drafts or as_json):
+        if not (display or as_json):
             click.echo(response.text, nl=False)
     facts = _figures(response)
     if as_json:
         show({"text": "".join(pieces), **facts}, as_json=True)
         return
-    click.echo(display.finish() if show_drafts else "")
+    click.echo(display.finish() if display else "")
     _say_figures(facts)
-
-
-def _say_figures(facts: dict[str, Any]) -> None:
-    """Write the figures of `_figures` to stderr."""
-    sources = facts.pop("sources")
-    if sources:
-        facts["accepted by source"] = spelled(sources)
-    else:
-        facts["acceptance"] = "nothing was drafted"
-    if "draft length" in facts:
-        known = facts["draft length"]
-        facts["draft length"] = (
-            f"{known['draft_length']} in the end, by its own timings" if known else "too few drafts to choose"
-        )
-    if facts["tokens"] < _TIMED:
-        facts["tokens per second"] = f"too few tokens to tell (from {_TIMED} on)"
-    for key, value in facts.items():
-        say(f"{key:<24}  {value}")
 
 
 def _figures(response: Any) -> dict[str, Any]:
@@ -176,7 +154,7 @@ def _figures(response: Any) -> dict[str, Any]:
         "target passes": drafting.passes,
         "tokens per pass": round(drafting.tokens_per_pass, 3),
         "acceptance": round(drafting.acceptance_rate, 3) if drafting.proposed else None,
-        "sources": by_source(drafting),
+        "sources": by_drafter(drafting),
         **length,
         "prompt tokens per second": round(response.prompt_tps, 1),
         "tokens per second": round(response.generation_tps, 1),
@@ -190,29 +168,41 @@ def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
     return {key: value and round(value, 4) for key, value in figures.items()} | {"pass_ms": passes}
 
 
-def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
-    """The prompt; one line end at the end of a file or of standard input is left out.
+def _say_figures(facts: dict[str, Any]) -> None:
+    """Write the figures of `_figures` to stderr."""
+    if drafters := facts.pop("sources"):
+        facts["accepted by source"] = gains(drafters)
+    else:
+        facts["acceptance"] = "nothing was drafted"
+    if "draft length" in facts:
+        known = facts["draft length"]
+        facts["draft length"] = (
+            f"{known['draft_length']} in the end, by its own timings" if known else "too few drafts to choose"
+        )
+    if facts["tokens"] < _TIMED:
+        facts["tokens per second"] = f"too few tokens to tell (from {_TIMED} on)"
+    for key, value in facts.items():
+        say(f"{key:<24}  {value}")
+
+
+def _read_prompt(prompt: str | None) -> str:
+    """The prompt, or standard input without one line end at its end.
 
     Raises:
         SpectoolError: The prompt is empty or not UTF-8.
     """
-    if prompt is not None and prompt_file is not None:
-        raise click.UsageError("give --prompt or --prompt-file, not both")
-    if prompt_file is not None:
-        where, data = str(prompt_file), prompt_file.read_bytes()
-    elif prompt is not None and prompt != "-":
+    if prompt is not None and prompt != "-":
         where, data = "--prompt", prompt.encode("utf-8", "surrogateescape")
     elif sys.stdin is None or (prompt is None and sys.stdin.isatty()):
-        raise click.UsageError("give --prompt TEXT, --prompt-file FILE, or text on standard input")
+        raise click.UsageError("give --prompt TEXT, or text on standard input")
     else:
-        where, data = "standard input", sys.stdin.buffer.read()
+        where, data = "standard input", re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read())
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpectoolError(
             f"{where}: not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8"
         ) from error
-    text = text if prompt == text else re.sub(r"\r?\n\Z", "", text)
     if not text:
         raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to continue")
     return text

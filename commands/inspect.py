@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool.commands.console import guarded, show
-from spectool.commands.describe import READERS, describe
-from spectool.commands.options import Text, tokenizer_option
+from spectool import SpectoolError
+from spectool.commands.console import guarded, say, show
+from spectool.commands.describe import READERS, artifact_facts
+from spectool.commands.options import Finite, Text, json_option, path_option, tokenizer_option
 
 if TYPE_CHECKING:
-    from spectool.tokenization.tokenizer import Tokenizer
-
-_LINES_SHOWN = 10
+    from spectool.artifacts.dictionary import Dictionary
 
 
 @click.command("inspect")
@@ -26,63 +25,99 @@ _LINES_SHOWN = 10
     show_default=True,
     help="Number of sample entries of a dictionary to show.",
 )
-@click.option(
-    "--text",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="With a tokenizer: check which lines of this file it keeps exactly.",
-)
 @tokenizer_option(help="Tokenizer for showing tokens as text, if the recorded one has moved.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@path_option(
+    "--export-llama-cpp", "exported", metavar="FILE", help="Write a dictionary as a lookup cache of llama.cpp."
+)
+@click.option(
+    "--min-prob",
+    type=Finite(0, 1),
+    metavar="P",
+    help="With --export-llama-cpp: leave out less probable entries; none by default.",
+)
+@json_option
 @guarded
 def inspect(
     path: str,
     lookup: str | None,
     entries: int,
-    text: Path | None,
     tokenizer: str | None,
+    exported: Path | None,
+    min_prob: float | None,
     as_json: bool,
 ) -> None:
-    """Explain an artifact or a tokenizer. An artifact in the user's cache can be given by its name.
+    """Explain an artifact or a tokenizer, or export a dictionary to llama.cpp.
+
+    An artifact in the user's cache can be given by its name. A lookup cache is for --lookup-cache-dynamic of
+    llama-server and llama-lookup. llama-lookup adds what it generates to the file, so give it a copy.
 
     \b
     Examples:
         spectool inspect pl.dict --lookup "na przykład"
         spectool inspect ./Bielik-11B
+        spectool inspect pl.dict --export-llama-cpp pl.lookup --min-prob 0.3
     """
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.manifest import MANIFEST, holds_model, read_bounded_json, read_manifest, verify_files
     from spectool.commands.look_ups import sample
 
+    if min_prob is not None and exported is None:
+        raise click.UsageError("--min-prob chooses what is exported: give --export-llama-cpp FILE with it")
     directory = find_artifact(Path(path).expanduser())
-    if not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file()):
-        if lookup is not None:
-            raise click.UsageError(f"--lookup works on dictionaries; {path} is not one")
-        show(_tokenizer_facts(path, text, as_json), as_json)
+    is_tokenizer = not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file())
+    manifest = None if is_tokenizer else read_manifest(directory)
+    kind = manifest.format if manifest else "tokenizer"
+    for option, value in (("--lookup", lookup), ("--export-llama-cpp", exported)):
+        if value is not None and kind != "spectool-dictionary":
+            raise click.UsageError(f"{option} works on dictionaries; {path} is a {kind}")
+    if manifest is None:
+        show(_tokenizer_facts(path, as_json), as_json)
         return
-    if text is not None:
-        raise click.UsageError(f"--text works on tokenizers; {path} is an artifact")
-    manifest = read_manifest(directory)
-    if lookup is not None and manifest.format != "spectool-dictionary":
-        raise click.UsageError(f"--lookup works on dictionaries; {path} is a {manifest.format}")
-    if manifest.format in READERS:  # a damaged one must not be described
-        opened = resolve_name(READERS[manifest.format])(directory)
-    facts: dict[str, Any] = describe(manifest, directory)
+    if kind in READERS:  # a damaged one must be neither described nor exported
+        opened = resolve_name(READERS[kind])(directory)
+        if kind == "spectool-dictionary":  # opening it does not read all of its files
+            verify_files(directory, manifest)
+    if exported is not None:
+        show(_export(opened, exported, min_prob or 0.0), as_json)
+        return
+    facts: dict[str, Any] = artifact_facts(manifest, directory)
     if as_json:
         facts = read_bounded_json(directory / MANIFEST)
-    if manifest.format == "spectool-dictionary":
-        verify_files(directory, manifest)  # nor must entries of a damaged one be shown
+    if kind == "spectool-dictionary":
         sampled = sample(opened, lookup, entries, tokenizer, as_json)
         facts = sampled | facts if lookup is not None and not as_json else facts | sampled
     show(facts, as_json)
 
 
-def _tokenizer_facts(source: str, text: Path | None, as_json: bool) -> dict[str, Any]:
+def _export(dictionary: "Dictionary", out: Path, min_probability: float) -> dict[str, Any]:
+    """Write a lookup cache, which replaces nothing but another one; return what is in it."""
+    from spectool.artifacts.llama_cpp import write_cache
+    from spectool.build.dictionary.lookup_cache import to_ngrams
+
+    exported = to_ngrams(dictionary.entries(), "dynamic", certain=True, min_probability=min_probability)
+    if not exported.ngrams:
+        raise SpectoolError(
+            f"{dictionary.path}: none of its {len(dictionary):,} entries can be written. Give a lower --min-prob, or "
+            "build a dictionary with shorter contexts: spectool build-dict --max-context 4"
+        )
+    for reason, number in exported.left_out.items():
+        say(f"{number:,} of {len(dictionary):,} entries are left out: {reason}")
+    say("llama.cpp will draft everything in the file, because probabilities are not written")
+    return {
+        "path": str(out),
+        "n-grams": write_cache(out, exported.ngrams.items()),
+        "bytes": out.stat().st_size,
+        "entries": exported.entries,
+        "entries left out": exported.left_out.total(),
+    }
+
+
+def _tokenizer_facts(source: str, as_json: bool) -> dict[str, Any]:
     from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import NO_LIMITS, limits
 
     tokenizer = open_tokenizer(source)
-    facts: dict[str, Any] = {
+    return {
         "tokenizer": tokenizer.name,
         "kind": tokenizer.kind,
         "ids": tokenizer.size,
@@ -90,19 +125,4 @@ def _tokenizer_facts(source: str, text: Path | None, as_json: bool) -> dict[str,
         "roles": tokenizer.roles.as_dict() if as_json else str(tokenizer.roles),
         "limits": list(limits(tokenizer)) or ([] if as_json else NO_LIMITS),
         "notes": list(tokenizer.notes),
-    }
-    return facts if text is None else facts | _check_lines(tokenizer, text)
-
-
-def _check_lines(tokenizer: "Tokenizer", path: Path) -> dict[str, Any]:
-    from spectool import CorpusError
-
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"{path}: not UTF-8 at byte {error.start}. Convert it first") from error
-    changed = [number for number, line in enumerate(lines, 1) if not tokenizer.keeps(line)]
-    return {
-        "lines spelled exactly": f"{len(lines) - len(changed):,} of {len(lines):,}",
-        "first changed lines": changed[:_LINES_SHOWN],
     }

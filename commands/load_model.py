@@ -1,4 +1,4 @@
-"""From the options of `model_options` to a loaded model, its drafter, and the arguments of ``stream_generate``."""
+"""A model and its drafter, loaded as the options of `model_options` say."""
 
 import sys
 from dataclasses import asdict
@@ -6,21 +6,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from spectool import SpectoolError
 from spectool.artifacts.manifest import read_manifest
 from spectool.commands.console import say
 from spectool.commands.model_options import GROUP_SIZES, CacheChoice, DraftingChoice, SamplingChoice
-from spectool.commands.options import Finite
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.drafter import Drafter
 
 _LONGEST_ID = 20  # digits
 _MOST_QUOTED = 60  # characters
-_MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
-_CUTS = ("temp", "top_p", "min_p", "min_tokens_to_keep", "top_k", "xtc_probability", "xtc_threshold")
 
 
 def check_drafting(drafting: DraftingChoice) -> None:
@@ -72,19 +67,15 @@ def open_model(
 
     if sys.stderr.isatty():
         say(f"loading {name}")
-    group_size = int(cache.kv_group_size)
+    group_size = cache.kv_group_size if cache.kv_bits else None
     model, tokenizer, drafter = open_target(
-        name, partial(make_drafter, drafting), group_size if cache.kv_bits else None, GROUP_SIZES, adapter_path
+        name, partial(make_drafter, drafting), group_size, GROUP_SIZES, adapter_path
     )
     arguments = {
         "drafter": drafter,
         "num_draft_tokens": drafting.num_draft_tokens,
         "verify": drafting.verify,
-        "max_kv_size": cache.max_kv_size,
-        "prefill_step_size": cache.prefill_step_size,
-        "kv_bits": int(cache.kv_bits) if cache.kv_bits else None,
-        "kv_group_size": group_size,
-        "quantized_kv_start": cache.quantized_kv_start,
+        **asdict(cache),
         **_sampling_arguments(model, tokenizer, sampling),
     }
     mx.eval(model.parameters())
@@ -95,61 +86,43 @@ def _sampling_arguments(model: Any, tokenizer: Any, sampling: SamplingChoice) ->
     """Arguments of ``stream_generate`` for sampling; extra end tokens are added to the tokenizer.
 
     Raises:
-        SpectoolError: An end token or a bias names no token.
+        SpectoolError: An end token is not a token of the model.
     """
     from spectool.runtime.decoding.sampling import Sampling, make_logits_processors
 
-    for token in sampling.extra_eos_tokens:
-        tokenizer.eos_token_ids = {*tokenizer.eos_token_ids, _token_id(model, tokenizer, token, "--extra-eos-token")}
+    more = {_token_id(model, tokenizer, token) for token in sampling.extra_eos_tokens}
+    tokenizer.eos_token_ids = {*tokenizer.eos_token_ids, *more}
     special = (*tokenizer.encode("\n", add_special_tokens=False), *tokenizer.eos_token_ids)
-    settings = {name: value for name, value in asdict(sampling).items() if name in _CUTS}
-    processors = make_logits_processors(
-        _biases(model, tokenizer, sampling.logit_bias),
-        repetition_penalty=sampling.repetition_penalty,
-        repetition_context_size=min(sampling.repetition_context_size, _MOST_RECENT),
-        presence_penalty=sampling.presence_penalty,
-        presence_context_size=min(sampling.presence_context_size, _MOST_RECENT),
-        frequency_penalty=sampling.frequency_penalty,
-        frequency_context_size=min(sampling.frequency_context_size, _MOST_RECENT),
+    sampler = Sampling(
+        temp=sampling.temp,
+        top_p=sampling.top_p,
+        min_p=sampling.min_p,
+        top_k=sampling.top_k,
+        xtc_probability=sampling.xtc_probability,
+        xtc_threshold=sampling.xtc_threshold,
+        xtc_special_tokens=special,
     )
     return {
-        "sampler": Sampling(**settings, xtc_special_tokens=special) if sampling.temp else None,
-        "logits_processors": processors,
+        "sampler": sampler if sampling.temp else None,
+        "logits_processors": make_logits_processors(repetition_penalty=sampling.repetition_penalty),
         "seed": sampling.seed,
         "max_tokens": sampling.max_tokens,
         "stop_strings": [text.replace("\\n", "\n").replace("\\t", "\t") for text in sampling.stop_strings],
     }
 
 
-def _biases(model: Any, tokenizer: Any, given: tuple[str, ...]) -> dict[int, float]:
-    biases = {}
-    for entry in given:
-        token, _, bias = entry.rpartition("=")
-        try:
-            value = Finite().convert(bias, None, None)
-        except click.UsageError:
-            value = None
-        if not token or value is None:
-            raise click.UsageError(f"--logit-bias: expected ID=BIAS such as 13=-5, got {_quoted(entry)}")
-        biases[_token_id(model, tokenizer, token, "--logit-bias")] = value
-    return biases
-
-
-def _token_id(model: Any, tokenizer: Any, token: str, option: str) -> int:
-    """The id of a token that was given to ``option`` as it is in the vocabulary, or as its id."""
+def _token_id(model: Any, tokenizer: Any, token: str) -> int:
+    """The id of an extra end token, given as it is in the vocabulary or, as in mlx-lm, by a number that is its id."""
     from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 
     vocabulary, size = tokenizer.get_vocab(), vocabulary_size(model)
     is_number = token.isascii() and token.isdecimal() and len(token) < _LONGEST_ID  # "７" is a token
-    found = int(token) if is_number else vocabulary.get(token)  # a number is an id, as in mlx-lm
+    found = int(token) if is_number else vocabulary.get(token)
     if found is None or (found >= size and found not in vocabulary.values()):
+        shown = repr(token) if len(token) <= _MOST_QUOTED else f"{token[:_MOST_QUOTED]!r}… ({len(token):,} characters)"
         raise SpectoolError(
-            f"{option}: {_quoted(token)} is not a token of this model, nor the id of one. Give it as tokenizer.json "
+            f"--extra-eos-token: {shown} is not a token of this model, nor the id of one. Give it as tokenizer.json "
             "spells it"
         )
-    require_tokens(option, [found], size, tokenizer)
+    require_tokens("--extra-eos-token", [found], size, tokenizer)
     return int(found)
-
-
-def _quoted(text: str) -> str:
-    return repr(text) if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]!r}… ({len(text):,} characters)"

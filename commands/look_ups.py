@@ -1,7 +1,7 @@
 """Sample entries of a dictionary, and an explained look-up: how the text was split and what would be drafted.
 
-A text that ends within a word may end in a token that no whole word has: if "▁trakcie" is one token, no text
-has "▁trak" before "cie". If nothing is found, longer tokens that begin with the last one are looked up, too.
+A text that ends within a word may end in a token that no whole word has: if "▁trakcie" is one token, no text has
+"▁trak" before "cie". So if nothing is found, longer tokens that begin with the last one are looked up, too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,7 @@ import click
 
 from spectool.build.dictionary.options import Limits
 from spectool.commands.console import guarded, say, stage
-from spectool.commands.limit_options import size_in_bytes
-from spectool.commands.options import Finite, json_option, path_option
+from spectool.commands.options import Finite, json_option, path_option, size_in_bytes
 
 if TYPE_CHECKING:
     from spectool.artifacts.dictionary import Dictionary

@@ -1,7 +1,4 @@
-"""The options of commands that run a model: what it is, what drafts for it, how tokens are chosen, and its cache.
-
-``generate`` and ``chat`` have them all, ``serve`` and the commands that measure have some.
-"""
+"""Options of commands that run a model. ``generate`` and ``chat`` have all of them, other commands some."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -54,17 +51,10 @@ class SamplingChoice:
     top_p: float
     top_k: int
     min_p: float
-    min_tokens_to_keep: int
     xtc_probability: float
     xtc_threshold: float
     seed: int | None
-    logit_bias: tuple[str, ...]
     repetition_penalty: float | None
-    repetition_context_size: int
-    presence_penalty: float | None
-    presence_context_size: int
-    frequency_penalty: float | None
-    frequency_context_size: int
     max_tokens: int
     stop_strings: tuple[str, ...]
     extra_eos_tokens: tuple[str, ...]
@@ -76,8 +66,8 @@ class CacheChoice:
 
     max_kv_size: int | None
     prefill_step_size: int
-    kv_bits: str | None
-    kv_group_size: str
+    kv_bits: int | None
+    kv_group_size: int
     quantized_kv_start: int
 
 
@@ -103,7 +93,7 @@ model_option = partial(
     "model",
     required=True,
     metavar="M",
-    help="Target model: directory or hub id, as for mlx-lm.",
+    help="Model: directory or hub id, as for mlx-lm.",
 )
 min_draft_prob_option = partial(
     click.option,
@@ -134,9 +124,10 @@ template_variables_option = partial(
 )
 
 _drafting, _rare_drafting = under("Drafting"), section("Drafting", rare=True)
-_sampling, _rare_sampling = under("Sampling"), partial(click.option, **section("Sampling, as in mlx-lm", rare=True))
-_prompt = under("Prompt")
-_cache = partial(click.option, **section("Cache", rare=True))
+_sampling = partial(click.option, show_default=True, **section("Sampling"))
+_rare_sampling = partial(click.option, show_default=True, **section("Sampling, as in mlx-lm", rare=True))
+_rare_prompt, _share = section("Model and prompt", rare=True), Finite(0, 1)
+_cache = partial(click.option, show_default=True, **section("Cache", rare=True))
 
 drafting_options = gathered(
     DraftingChoice,
@@ -148,25 +139,24 @@ drafting_options = gathered(
         multiple=True,  # so that a second one is an error
         callback=_one_dictionary,
         metavar="DIR",
-        help="Dictionary for the model's tokenizer, or its name (pl) if build-dict was given no -o.",
+        help="Dictionary for this tokenizer, or its name.",
     ),
-    _drafting(
-        "--history/--no-history", default=True, show_default=True, help="Draft from the prompt and the answer so far."
-    ),
+    _drafting("--history/--no-history", default=True, show_default=True, help="Draft from the text so far."),
     _drafting("--draft-model", "--draft", "draft_model", metavar="M2", help="Draft model: directory or hub id."),
     _drafting(
         "--alignment",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Alignment from `spectool align`, if M2 has another tokenizer than the model.",
+        help="What `spectool align` made for the two models.",
     ),
-    _drafting(
+    click.option(
         "--num-draft-tokens",
         type=DraftLength(0),
         default="auto",
         show_default=True,
         metavar="auto|N",
         help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
+        **_rare_drafting,
     ),
     click.option(
         "--strategy",
@@ -179,35 +169,15 @@ drafting_options = gathered(
 )
 """Options that say what drafts, which a command gets as ``drafting``."""
 
-_RECENT = "Number of recent tokens that it counts."
 _count = click.IntRange(1)
 _sampling_options = gathered(
     SamplingChoice,
     "sampling",
     _sampling(
-        "-m",
-        "--max-tokens",
-        type=_count,
-        metavar="N",
-        default=256,
-        show_default=True,
-        help="Maximum number of tokens to generate.",
+        "-m", "--max-tokens", type=_count, metavar="N", default=256, help="Maximum number of tokens to generate."
     ),
-    _sampling(
-        "--temp",
-        type=Finite(0),
-        metavar="T",
-        default=0.0,
-        show_default=True,
-        help="Temperature; 0 always takes the most probable token.",
-    ),
-    _sampling(
-        "--seed",
-        type=click.IntRange(0, 2**64 - 1),
-        metavar="N",
-        help="Seed of the sampler; the same text also needs a fixed draft length.",
-    ),
-    _sampling(
+    _sampling("--temp", type=Finite(0), metavar="T", default=0.0, help="Temperature; 0 draws nothing at random."),
+    _rare_sampling(
         "--stop",
         "stop_strings",
         type=Text(empty=False),
@@ -216,44 +186,31 @@ _sampling_options = gathered(
         help="End before this text, in which \\n and \\t stand for a line end and a tab; may be repeated.",
     ),
     _rare_sampling(
-        "--top-p", type=Finite(0, 1), default=1.0, help="Sample from the most probable tokens up to this mass."
+        "--seed",
+        type=click.IntRange(0, 2**64 - 1),
+        metavar="N",
+        help="Seed of the sampler; to get the same text again, fix the draft length as well.",
     ),
+    _rare_sampling("--top-p", type=_share, default=1.0, help="Sample from the most probable tokens up to this mass."),
     _rare_sampling(
-        "--top-k", type=click.IntRange(0), default=0, help="Sample from this many tokens, the most probable; 0 for all."
+        "--top-k", type=click.IntRange(0), default=0, help="Sample from this many most probable tokens; 0 for all."
     ),
     _rare_sampling(
         "--min-p",
-        type=Finite(0, 1),
+        type=_share,
         default=0.0,
         help="Leave out tokens whose probability is below this share of the best one's.",
     ),
-    _rare_sampling("--min-tokens-to-keep", type=_count, default=1, help="Number of tokens that --min-p always keeps."),
     _rare_sampling(
         "--xtc-probability",
-        type=Finite(0, 1),
+        type=_share,
         default=0.0,
-        help="How often to leave out all tokens above --xtc-threshold but the least probable of them.",
+        help="How often to leave out all tokens above --xtc-threshold except the least probable of them.",
     ),
+    _rare_sampling("--xtc-threshold", type=Finite(0, 0.5), default=0.1, help="See --xtc-probability."),
     _rare_sampling(
-        "--xtc-threshold", type=Finite(0, 0.5), default=0.1, show_default=True, help="See --xtc-probability."
+        "--repetition-penalty", type=Finite(0, min_open=True), help="Divide the logits of the last 20 tokens by this."
     ),
-    _rare_sampling(
-        "--logit-bias", multiple=True, metavar="ID=BIAS", help="Add this to the logit of a token; may be repeated."
-    ),
-    _rare_sampling(
-        "--repetition-penalty", type=Finite(0, min_open=True), help="Divide the logits of recent tokens by this."
-    ),
-    _rare_sampling("--repetition-context-size", type=_count, default=20, help=_RECENT),
-    _rare_sampling(
-        "--presence-penalty", type=Finite(-100, 100), help="Subtract this from the logits of recent tokens."
-    ),
-    _rare_sampling("--presence-context-size", type=_count, default=20, help=_RECENT),
-    _rare_sampling(
-        "--frequency-penalty",
-        type=Finite(-100, 100),
-        help="Subtract this from the logit of a token for each time it occurred recently.",
-    ),
-    _rare_sampling("--frequency-context-size", type=_count, default=20, help=_RECENT),
     _rare_sampling(
         "--extra-eos-token",
         "extra_eos_tokens",
@@ -268,36 +225,36 @@ _cache_options = gathered(
     "cache",
     _cache("--max-kv-size", type=_count, help="Maximum number of tokens that the cache keeps."),
     _cache("--prefill-step-size", type=_count, default=2048, help="Number of prompt tokens in one pass."),
-    _cache("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise the key-value cache."),
+    _cache("--kv-bits", type=click.Choice([2, 3, 4, 6, 8]), help="Quantise the key-value cache."),
     _cache(
         "--kv-group-size",
-        type=click.Choice(list(map(str, GROUP_SIZES))),
-        default="64",
+        type=click.Choice(GROUP_SIZES),
+        default=64,
         help="Group size of the quantised cache.",
     ),
     _cache(
         "--quantized-kv-start",
         type=click.IntRange(0),
         default=5000,
-        show_default=True,
         help="Quantise the cache once it holds this many tokens.",
     ),
 )
 
 model_options = together(
-    model_option(**section("Model")),
+    model_option(**section("Model and prompt")),
     click.option(
         "--adapter-path",
         type=click.Path(path_type=Path),
         metavar="DIR",
         help="Trained adapter of the model.",
-        **section("Model", rare=True),
+        **section("Model and prompt", rare=True),
     ),
     drafting_options,
-    _prompt("--system-prompt", type=Text(), metavar="TEXT", help="System message of the conversation."),
-    template_variables_option(**section("Prompt", rare=True)),
+    click.option(
+        "--system-prompt", type=Text(), metavar="TEXT", help="System message of the conversation.", **_rare_prompt
+    ),
+    template_variables_option(**_rare_prompt),
     _sampling_options,
     _cache_options,
 )
-"""All of them: ``model``, ``adapter_path``, ``drafting``, ``system_prompt``, ``template_variables``, ``sampling``,
-and ``cache``."""
+"""What `open_model` takes, and ``system_prompt`` and ``template_variables``."""

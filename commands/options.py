@@ -1,10 +1,8 @@
-"""Options that several commands share, the types of their values, and how help texts list options.
-
-The shared options are decorators of `click.option` that take further arguments, such as ``help`` or ``required``.
-"""
+"""Options that several commands share, the types of their values, and how help texts list options."""
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial, wraps
@@ -15,12 +13,13 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
+from spectool.build.counting.options import CountOptions
 from spectool.commands.console import require_utf8
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-_OTHERS = "Other options"
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 EXPLAIN_ALL = "spectool.explain_all"
-"""Key in the `meta` of a command's context whose help explains every option."""
+"""Key in the ``meta`` of a command's context that makes its help explain every option."""
 
 
 class Text(click.types.StringParamType):
@@ -69,23 +68,103 @@ class JsonObject(click.types.StringParamType):
         return found
 
 
-tokenizer_option = partial(click.option, "--tokenizer", "--model", "tokenizer", metavar="T")
-"""A tokenizer: directory, tokenizer.json or hub id."""
+def size_in_bytes(text: str) -> int:
+    """The number of bytes of a size such as 4GB, 500MB or 2GiB.
 
-draft_option = partial(click.option, "--draft", "--draft-model", "draft", required=True)
-"""A draft model, or its tokenizer."""
+    >>> size_in_bytes("4GB"), size_in_bytes("1.5 MiB")
+    (4000000000, 1572864)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", str(text).upper())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is not a size. Give one such as 4GB, 500MB or 2GiB.")
+    return int(float(match[1]) * _UNITS[match[2] or ""])
 
-target_option = partial(click.option, "--target", "--model", "target", required=True)
-"""The target, likewise."""
 
-corpora_option = partial(click.option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
-"""Corpora, each with a name or without."""
+class _Option(click.Option):
+    """An option that the help lists under a heading, or among those that only ``--help-all`` explains."""
 
-path_option = partial(click.option, type=click.Path(path_type=Path))
-"""A file or directory."""
+    def __init__(self, *args: Any, heading: str = "", rare: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.heading, self.rare = heading, rare
+        if isinstance(self.type, click.IntRange | click.FloatRange):
+            self.metavar = self.metavar or "N"
 
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """What click adds to the help, without the range of numbers, which errors name."""
+        return {name: value for name, value in super().get_help_extra(ctx).items() if name != "range"}
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists options by heading, in the order in which the headings come."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if any(getattr(parameter, "rare", False) for parameter in self.params):
+            explain = partial(click.Option, is_flag=True, is_eager=True, expose_value=False, callback=_explain_all)
+            self.params.append(explain(["--help-all"], help="Explain every option."))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections; options without a heading come last, and rare ones are only named."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        rare: list[str] = []
+        for parameter in self.get_params(ctx):
+            if getattr(parameter, "rare", False) and EXPLAIN_ALL not in ctx.meta:
+                rare.append(parameter.opts[0])
+            elif isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
+                sections.setdefault(getattr(parameter, "heading", ""), []).append(record)
+        others = sections.pop("")
+        for heading, records in [*sections.items(), ("Other options" if sections else "Options", others)]:
+            with formatter.section(heading):
+                formatter.write_dl(records)
+        if rare:
+            with formatter.section("Explained by --help-all"):
+                indent = " " * formatter.current_indent
+                lines = TextWrapper(formatter.width, indent, indent, break_on_hyphens=False).wrap(", ".join(rare))
+                formatter.write("\n".join(lines) + "\n")
+
+
+def _explain_all(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        context.meta[EXPLAIN_ALL] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+def section(heading: str = "", rare: bool = False) -> dict[str, Any]:
+    """Arguments of `click.option` that put an option under a heading; a ``rare`` one is explained by --help-all."""
+    return {"cls": _Option, "heading": heading, "rare": rare}
+
+
+def under(heading: str) -> Callable[..., Decorator]:
+    """`click.option` for options under a heading."""
+    return partial(click.option, **section(heading))
+
+
+option = under("")
+"""`click.option` for an option without a heading."""
+
+# Commands add what differs, such as `help` or `required`.
+tokenizer_option = partial(option, "--tokenizer", "--model", "tokenizer", metavar="T")
+draft_option = partial(option, "--draft", "--draft-model", "draft", required=True)
+target_option = partial(option, "--target", "--model", "target", required=True)
+corpora_option = partial(option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
+path_option = partial(option, type=click.Path(path_type=Path))
 out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+memory_option = option(
+    "--memory",
+    type=size_in_bytes,
+    default=f"{CountOptions.memory // 10**9}GB",
+    show_default=True,
+    metavar="SIZE",
+    help="Memory for counting, for all processes together.",
+)
+workers_option = option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Processes that count; by default one per core, as far as the memory allows.",
+)
+json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 def together(*options: Decorator) -> Decorator:
@@ -127,13 +206,15 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
         reads = {"text_field": text_field, "encoding": encoding, "on_error": on_error}
         return command(*args, reads=reads, **others)
 
+    rare = section(rare=True)
     options = together(
-        click.option("--text-field", metavar="NAME", help="Column with the text, in JSONL, Parquet and hub data sets."),
+        click.option("--text-field", metavar="NAME", help="Column with the text in JSONL and Parquet files.", **rare),
         click.option(
             "--encoding",
             metavar="NAME",
-            help="Encoding of text files, such as cp1250, cp1251, koi8-u or utf-16; by default UTF-8, or what a byte "
-            "order mark says.",
+            help="Encoding of text files, such as cp1250, koi8-u or utf-16; by default UTF-8, or what a byte order "
+            "mark says.",
+            **rare,
         ),
         click.option(
             "--on-error",
@@ -141,64 +222,7 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default="stop",
             show_default=True,
             help="At damaged characters, stop and name the place, or drop and count them.",
+            **rare,
         ),
     )
     return options(run)
-
-
-class _Option(click.Option):
-    """An option that the help lists under a heading, or among those that only ``--help-all`` explains."""
-
-    def __init__(self, *args: Any, heading: str, rare: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.heading, self.rare = heading, rare
-
-
-class SectionedCommand(click.Command):
-    """A command whose help lists options by heading, in the order in which the headings come."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if any(getattr(parameter, "rare", False) for parameter in self.params):
-            text = "Explain every option."
-            self.params.append(
-                click.Option(
-                    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_explain_all, help=text
-                )
-            )
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections; options without a heading come last, and rare ones are only named."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        rare: list[str] = []
-        for parameter in self.get_params(ctx):
-            if getattr(parameter, "rare", False) and EXPLAIN_ALL not in ctx.meta:
-                rare.append(parameter.opts[0])
-            elif (record := parameter.get_help_record(ctx)) is not None:
-                sections.setdefault(getattr(parameter, "heading", _OTHERS), []).append(record)
-        sections[_OTHERS] = sections.pop(_OTHERS, [])
-        for heading, records in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(records)
-        if rare:
-            with formatter.section("Explained by --help-all"):
-                indent = " " * formatter.current_indent
-                lines = TextWrapper(formatter.width, indent, indent, break_on_hyphens=False).wrap(", ".join(rare))
-                formatter.write("\n".join(lines) + "\n")
-
-
-def _explain_all(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    if given:
-        context.meta[EXPLAIN_ALL] = True
-        click.echo(context.get_help(), color=context.color)
-        context.exit()
-
-
-def section(heading: str, rare: bool = False) -> dict[str, Any]:
-    """Arguments of `click.option` that put an option under a heading; a ``rare`` one is explained by --help-all."""
-    return {"cls": _Option, "heading": heading, "rare": rare}
-
-
-def under(heading: str) -> Callable[..., Decorator]:
-    """`click.option` for options under a heading."""
-    return partial(click.option, **section(heading))

@@ -1,7 +1,7 @@
-"""Prompts that ``generate`` saves once the target and the draft model have read them, and continues from later."""
+"""Prompts that ``generate`` saves after the target and the draft model have read them, and continues later."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -9,36 +9,18 @@ from spectool import SpectoolError
 from spectool.commands.console import say
 from spectool.commands.model_options import DraftingChoice
 
-if TYPE_CHECKING:
-    from spectool.runtime.prompt_cache import SavedPrompt
-
 _RESPELLED = 2  # last draft tokens of a prompt, which depend on the text that follows it
 
 
-def check_saving(path: Path, opened: Path | None, prefill_response: str | None, show_drafts: bool) -> None:
-    """Refuse options that contradict --save-prompt-cache, and files that it must not replace."""
-    if opened is not None or prefill_response is not None or show_drafts:
-        raise click.UsageError(
-            "--save-prompt-cache saves a prompt without an answer: leave out --prompt-cache-file, "
-            "--prefill-response and --show-drafts"
-        )
+def check_saving(path: Path) -> None:
+    """Check that a prompt can be saved there, before a model is loaded."""
+    from spectool.runtime.prompt_cache import check_save_path
+
     if path.suffix != ".safetensors" or not path.parent.is_dir():
         raise click.UsageError(
             f"--save-prompt-cache: expected a name that ends in .safetensors, in a directory that exists, got {path}"
         )
-    if path.exists():
-        from spectool.runtime.prompt_cache import check_save_path
-
-        check_save_path(path)
-
-
-def check_opening(max_kv_size: int | None) -> None:
-    """Refuse options that contradict --prompt-cache-file."""
-    if max_kv_size is not None:
-        raise click.UsageError(
-            "--max-kv-size is decided when a prompt is saved: leave it out, or save the prompt again with it: "
-            "--save-prompt-cache FILE --max-kv-size N"
-        )
+    check_save_path(path)
 
 
 def names_of(model: str, drafting: DraftingChoice) -> dict[str, str]:
@@ -86,13 +68,13 @@ def save_prompt(
 
 
 def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: dict[str, str]) -> dict[str, Any]:
-    """Load the prompt caches of both models; return the arguments of ``stream_generate`` that they are for.
+    """Load the prompt caches of both models, as arguments of ``stream_generate``.
 
     Raises:
         SpectoolError: The file is not a prompt cache, or one of another model or quantisation.
     """
     from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
-    from spectool.runtime.prompt_cache import fingerprint, load_prompt_cache
+    from spectool.runtime.prompt_cache import draft_cache_of, fingerprint, load_prompt_cache
 
     drafter, kv_bits, model = arguments["drafter"], arguments["kv_bits"], made_with["model"]
     saved = load_prompt_cache(path, drafter)
@@ -107,23 +89,11 @@ def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: d
     if kv_bits is not None and found - {kv_bits}:
         raise SpectoolError(f"{path}: quantised to {min(found)} bits, expected --kv-bits {kv_bits}. Leave it out")
     require_tokens(str(path), saved.tokens, vocabulary_size(target))
-    note = _slower(saved, drafter, made_with)
-    if note:
-        say(f"{path}: {note}. To avoid that, save the prompt again with these options: --save-prompt-cache")
-    return {"prompt_cache": saved.cache, "cached_tokens": saved.tokens}
-
-
-def _slower(saved: "SavedPrompt", drafter: Any, made_with: dict[str, str]) -> str:
-    """Why a drafter is slower than if it had read the prompt itself; empty if it is not."""
-    from spectool.runtime.prompt_cache import draft_cache_of
-
+    again = "To avoid that, save the prompt again with these options: --save-prompt-cache"
     if drafter is not None and not saved.tokens:
-        return "does not list its tokens, so drafts come from the new part of the prompt alone"
-    if draft_cache_of(drafter) is None:
-        return ""
-    if not saved.draft_tokens:
-        return f"has no cache of a draft model, which reads the {len(saved.tokens):,} tokens itself"
-    was, now = (names.get("strategy", "no translation") for names in (saved.metadata, made_with))
-    if was == now:
-        return ""
-    return f"was read by the draft model for {was}; for {now} it reads again from the first difference between the two"
+        say(f"{path}: does not list its tokens, so drafts come from the new part of the prompt alone. {again}")
+    elif draft_cache_of(drafter) is not None:
+        was, now = (names.get("strategy") for names in (saved.metadata, made_with))
+        if not saved.draft_tokens or was != now:
+            say(f"{path}: was not saved with this draft model and strategy, so the draft model reads it again. {again}")
+    return {"prompt_cache": saved.cache, "cached_tokens": saved.tokens}

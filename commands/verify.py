@@ -11,7 +11,7 @@ import click
 
 from spectool import ArtifactError, SpectoolError
 from spectool.commands.console import guarded, in_a_line, say
-from spectool.commands.describe import READERS, describe
+from spectool.commands.describe import READERS, artifact_facts
 from spectool.commands.options import json_option
 
 if TYPE_CHECKING:
@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("verify")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--recheck",
-    "--proof",
-    "recheck",
-    is_flag=True,
-    help="Of alignments: compare the joined ids with both tokenizers again.",
-)
+@click.option("--recheck", is_flag=True, help="Also compare the ids that alignments join with both tokenizers.")
 @click.option("--draft", "--draft-model", metavar="D", help="With --recheck: the draft's tokenizer, if it has moved.")
 @click.option("--target", "--model", metavar="T", help="With --recheck: the target's tokenizer, likewise.")
 @click.option("--seed", type=int, help="With --recheck: seed of its texts; by default that of `align`.")
@@ -49,9 +43,15 @@ def verify(
         facts: dict[str, Any] = {"path": str(path)}
         found.append(facts)
         try:
-            for line in _verified(path, facts, {"draft": draft, "target": target} if recheck else None, seed):
-                if not as_json:
-                    click.echo(line)
+            artifact = _verified(path, facts)
+            if not as_json:
+                size = f"{artifact.manifest.total_bytes:,} bytes"
+                click.echo(f"{artifact.path}: whole ({facts['format']} {facts['version']}, {size})")
+            if recheck and facts["format"] == "spectool-alignment":
+                for side, line in _checked_again(artifact, {"draft": draft, "target": target}, seed):
+                    facts[f"{side}_proof"] = line
+                    if not as_json:
+                        click.echo(f"{artifact.path}: {line}")
             facts["whole"] = True
         except (SpectoolError, OSError) as error:
             if click.get_current_context().find_root().params.get("debug"):
@@ -65,10 +65,8 @@ def verify(
         sys.exit(1)
 
 
-def _verified(
-    path: Path, facts: dict[str, Any], tokenizers: Mapping[str, str | None] | None, seed: int | None
-) -> Iterator[str]:
-    """Verify an artifact step by step: yields a line for each step and adds what was found to ``facts``.
+def _verified(path: Path, facts: dict[str, Any]) -> Any:
+    """The artifact at ``path`` after all its checks, with what it is added to ``facts``.
 
     Raises:
         SpectoolError: The first thing that is wrong.
@@ -85,14 +83,11 @@ def _verified(
     verify_files(path, manifest)  # first, because the reader would name a consequence
     artifact = resolve_name(READERS[manifest.format])(path)
     artifact.check()
-    describe(manifest, path)  # requires every figure that `inspect` shows
+    artifact_facts(manifest, path)  # requires every figure that `inspect` shows
     facts |= {"format": manifest.format, "version": manifest.version, "bytes": manifest.total_bytes}
-    yield f"{path}: whole ({manifest.format} {manifest.version}, {manifest.total_bytes:,} bytes)"
     if manifest.format == "spectool-alignment":
         require_proven(path, manifest, say)
-        for side, line in _checked_again(artifact, tokenizers, seed) if tokenizers else ():
-            facts[f"{side}_proof"] = line
-            yield f"{path}: {line}"
+    return artifact
 
 
 def _checked_again(

@@ -37,7 +37,6 @@ COMMANDS = {
     "count": ("--corpus sample:pl -o W/pl.counts", "bytes"),
     "inspect": ("W/pl.dict --lookup w", "lookup"),
     "merge-dict": ("W/pl.dict W/pl.dict -o W/both.dict", "bytes"),
-    "export-dict": ("W/pl.dict --format llama.cpp --min-prob 0 -o W/pl.lookup", ""),
     "align": (f"--draft {OTHER} --target {TARGET} --corpus W/pl.txt -o W/pair.align", "ceiling"),
     "verify": ("W/pl.dict W/pair.align W/pl.counts", "whole"),
     "emulate": ("--dict W/pl.dict --corpus W/uk.txt", "tokens_per_pass|tokens per pass"),

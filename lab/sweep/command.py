@@ -52,7 +52,7 @@ def sweep(
         build = "wiki-pl.txt"          # as --corpus
         replay = "news-pl.txt"
         [dictspec]
-        readings = ["whole", "path"]   # what min_prob is of, as build-dict's --min-prob-of
+        readings = ["whole", "path"]   # what min_prob is the probability of
         orders = ["n1", "n12", "n123"] # n-grams of one word, up to two, up to three
         entries = [10_000, 200_000]    # number of n-grams to take, the most frequent ones
         min_prob = [0.2, 0.8]

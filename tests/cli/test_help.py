@@ -11,7 +11,7 @@ from spectool.cli import _PURPOSES, main
 from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
-    *("align", "bench", "build-dict", "chat", "count", "demo", "emulate", "export-dict"),
+    *("align", "bench", "build-dict", "chat", "count", "demo", "emulate"),
     *("generate", "inspect", "lab", "merge-dict", "report", "serve", "verify"),
 ]
 
@@ -100,7 +100,6 @@ def test_usage_errors_exit_with_2(arguments: list[str]) -> None:
 
 def test_options_that_do_not_fit_the_artifact(work: Path) -> None:
     assert run("inspect", work / "x.align", "--lookup", "kot").exit_code == 2
-    assert run("inspect", work / "uk.dict", "--text", TOKENIZER).exit_code == 2
     other_bytes = run("inspect", work / "uk.dict", "--lookup", "ala \udcff")
     assert other_bytes.exit_code == 2 and "'--lookup': not UTF-8 at byte 4. Convert it first" in other_bytes.stderr
 

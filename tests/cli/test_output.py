@@ -18,8 +18,7 @@ from spectool.tests.running import TOKENIZER, process, run
 from spectool.tokenization import open_tokenizer
 
 
-def test_json_of_each_command(work: Path, tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("kot\n▁kot\n", encoding="utf-8")
+def test_json_of_each_command(work: Path) -> None:
     inspected = json.loads(run("inspect", work / "uk.dict", "--json", "--lookup", "комп").stdout)
     assert inspected["format"] == "spectool-dictionary"
     assert len(inspected["sample_entries"]) == 5
@@ -30,11 +29,9 @@ def test_json_of_each_command(work: Path, tmp_path: Path) -> None:
     assert 0 < statistics["draft_to_target"]["merge_sites"] < 1
     assert statistics["draft_to_target"]["different_texts"] == statistics["target_to_draft"]["different_texts"] == 0
     assert 1 < statistics["ceiling"]["anchored"]["4"] < 10
-    looked_at = json.loads(run("inspect", TOKENIZER, "--json", "--text", tmp_path / "text.txt").stdout)
+    looked_at = json.loads(run("inspect", TOKENIZER, "--json").stdout)
     assert looked_at["roles"]["eos"] == [2]
     assert looked_at["limits"] == []
-    assert looked_at["lines_spelled_exactly"] == "1 of 2"
-    assert looked_at["first_changed_lines"] == [2]
     emulated = json.loads(run("emulate", "--dict", work / "uk.dict", "--corpus", "sample:uk", "--json").stdout)
     assert emulated["tokens"] > emulated["passes"] > 0
     accepted = sum(counts["accepted"] for counts in emulated["accepted_by_source"].values())
@@ -50,16 +47,8 @@ def test_texts_of_each_command(work: Path) -> None:
     assert re.search(r"^lookup +'.*' -> '.*'  \(\d+%\)(  below 20%, so not drafted by default)?$", shown, re.MULTILINE)
     assert re.search(r"^sample entries +'.*' -> '.*'  \(\d+%\).*\n +'.*' -> '.*'", shown, re.MULTILINE)
     report = run("inspect", work / "x.align").stdout
-    assert "by occurrence" in report
-    assert re.search(
-        r"^draft to target +\d+ texts, [\d,]+ tokens\n +\d+\.\d% of the draft's tokens are", report, re.MULTILINE
-    )
-    assert re.search(
-        r"^ceiling +tokens per pass, perfect draft of k tokens +k = 2 +k = 4 +k = 8 +strings per pass$",
-        report,
-        re.MULTILINE,
-    )
-    assert re.search(r"^ +anchored \(default\)( +\d\.\d\d){3} +0\.0$", report, re.MULTILINE)
+    assert "shared in the text" in report
+    assert re.search(r"^ceiling +(\d\.\d\d, ){2}\d\.\d\d tokens per pass", report, re.MULTILINE)
     assert re.search(
         r"^limits +none: every text survives, except names of special tokens .*$",
         run("inspect", TOKENIZER).stdout,
@@ -197,8 +186,6 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared:
     assert re.search(r"^ceiling +not counted", result.stdout, re.MULTILINE)
     statistics = json.loads((tmp_path / "x.align" / "manifest.json").read_text())["statistics"]
     assert (statistics["absorption"]["tail"], statistics["absorption"]["head"]) == (None, None)
-    shown = run("inspect", tmp_path / "x.align").stdout
-    assert re.search(r"^draft absorption +not counted", shown, re.MULTILINE)
     assert statistics["draft_to_target"]["string_free"] is None
     assert set(statistics["ceiling"]["anchored"].values()) == {None}
 

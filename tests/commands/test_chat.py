@@ -14,9 +14,7 @@ from click.testing import CliRunner
 
 from spectool import RuntimeUnsupported, SpectoolError
 from spectool.cli import main
-from spectool.commands import chat as chat_command
 from spectool.commands.conversation import Conversation
-from spectool.commands.model_options import DraftingChoice
 from spectool.runtime.chat_template import rendered
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.demo_models import demo_path
@@ -143,23 +141,6 @@ def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str,
     assert result.stdout == f"{from_scratch(loaded, [{'role': 'user', 'content': TURNS[0]}], 5)}\n"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({}, "Drafts come from the conversation so far."),
-        ({"history": False}, "Nothing is drafted."),
-        ({"num_draft_tokens": 0}, "Nothing is drafted."),
-        ({"dictionary": Path("/x/pl.dict")}, "Drafts come from the conversation so far and the dictionary pl.dict."),
-        (
-            {"dictionary": Path("pl.dict"), "draft_model": "small"},
-            "Drafts come from the conversation so far, the dictionary pl.dict and the draft model small.",
-        ),
-    ],
-)
-def test_the_greeting_says_what_drafts(options: dict[str, Any], said: str) -> None:
-    assert chat_command._drafters(DraftingChoice(**{"min_draft_prob": 0.2} | options)) == said
-
-
 def test_a_chat_without_a_template_names_the_model() -> None:
     model = str(demo_path("target"))
     result = CliRunner().invoke(main, ["chat", "--model", model])
@@ -203,13 +184,11 @@ def test_generate_takes_what_mlx_lm_takes(path: str, loaded: tuple[Any, Any]) ->
     stopped = generated("--stop", stop)
     assert (stopped["text"], stopped["finish"]) == (whole[: whole.index(stop)], "stop")
     drawn = ["--temp", "0.9", "--top-p", "0.9", "--top-k", "50", "--min-p", "0.01", "--xtc-probability", "0.2"]
-    drawn += ["--repetition-penalty", "1.1", "--presence-penalty", "0.1", "--frequency-penalty", "0.1"]
-    drawn += ["--logit-bias", "100=1.5", "--seed", "7"]
+    drawn += ["--repetition-penalty", "1.1", "--seed", "7"]
     assert generated(*drawn)["text"] == generated(*drawn)["text"]
     tokens = plain(loaded[0], rendered(loaded[1], [{"role": "user", "content": TURNS[0]}], {}), 12)
     ended = generated("--extra-eos-token", str(tokens[2]))
     assert ended["finish"] == "stop" and ended["tokens"] == tokens.index(tokens[2]) + 1
-    assert generated("--logit-bias", f"{tokens[0]}=-1000")["text"] != whole
 
 
 def test_generate_goes_on_after_a_saved_prompt(path: str, loaded: tuple[Any, Any], tmp_path: Path) -> None:
@@ -239,7 +218,6 @@ def test_generate_goes_on_after_a_saved_prompt(path: str, loaded: tuple[Any, Any
         (["--alignment", "no.align"], "no.align"),
         (["--strategy", "naive"], "strategy: is about a draft model"),
         (["--extra-eos-token", "<nonsense>"], "not a token of this model"),
-        (["--logit-bias", "100"], "expected ID=BIAS"),
         (["--chat-template-config", "[]"], "expected a JSON object"),
         (["--ignore-chat-template", "--system-prompt", "x"], "needs the chat template"),
         (["--draft-model", str(demo_path("draft")), "--strategy", "naive"], "need no translation"),

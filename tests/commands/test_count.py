@@ -7,7 +7,7 @@ import click
 import pytest
 
 from spectool.artifacts import Counts
-from spectool.commands.limit_options import size_in_bytes
+from spectool.commands.options import size_in_bytes
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import figures, run
 
@@ -48,7 +48,7 @@ def test_one_count_serves_every_dictionary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["count", "--corpus", "sample:pl", "--memory", "much"], "'much' is no size. Give one such as 4GB"),
+        (["count", "--corpus", "sample:pl", "--memory", "much"], "'much' is not a size. Give one such as 4GB"),
         (["count", "--corpus", "sample:pl", "--orders", "17"], "17 is not in the range 1<=x<=16"),
         (["count", "--corpus", "sample:pl", "--memory", "100MB"], "--memory is 100 MB, expected at least 504 MB"),
         (["build-dict", "--tokenizer", TOKENIZER], "either --corpus C or --counts DIR"),

@@ -1,7 +1,6 @@
 """Coloured cycles: every committed character once, no broken ones, in the right colour."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from spectool.commands.display import MARKS, Display, legend
+from spectool.commands.display import IN_MARKS, Display, legend
 from spectool.runtime.decoding.drafter import Cycle
-from spectool.runtime.decoding.stop_strings import StopStrings
 
 GREEN, RED, YELLOW = "\x1b[32m", "\x1b[31m", "\x1b[33m"
 
@@ -34,15 +32,15 @@ def cycles_of(data: bytes, cuts: list[int], wrong: list[int]) -> list[Cycle]:
     return cycles
 
 
-def shown(cycles: list[Cycle], decode=letters, stops: Sequence[str] = ()) -> str:
-    display = Display(decode, stop_strings=stops)
+def shown(cycles: list[Cycle], decode=letters) -> str:
+    display = Display(decode)
     return "".join(map(display.render, cycles)) + display.finish()
 
 
 def test_marks_say_the_same_as_colours() -> None:
-    shown = Display(letters, styles=MARKS).render(Cycle((97, 98, 120), "test", 2, (97, 98, 99)))
+    shown = Display(letters, styles=IN_MARKS).render(Cycle((97, 98, 120), "test", 2, (97, 98, 99)))
     assert shown == "[a][b][-x-]{c}"
-    assert legend(MARKS) == "[accepted]  [-rejected-]  {corrected}  <bonus>  undrafted"
+    assert legend(IN_MARKS) == "[accepted]  [-rejected-]  {corrected}  <bonus>  undrafted"
 
 
 def test_each_fate_has_its_colour() -> None:
@@ -94,26 +92,6 @@ def test_committed_text_is_shown_once_and_whole(text: str, cuts: list[int], wron
     assert "\ufffd" not in painted
     kept = re.sub(r"\x1b\[31m\x1b\[9m.*?\x1b\[0m", "", painted, flags=re.DOTALL)
     assert click.unstyle(kept) == text
-
-
-@given(
-    st.text("abż", max_size=30),
-    st.lists(st.integers(1, 6), max_size=20),
-    st.lists(st.sampled_from(list(b"Xz")), max_size=3),
-    st.lists(st.text("abż", max_size=4), max_size=3),
-)
-def test_nothing_is_shown_from_a_stop_string_on(text: str, cuts: list[int], wrong: list[int], stops: list[str]) -> None:
-    expected, watched = "", StopStrings(stops)
-    for place, letter in enumerate(text, 1):
-        certain, stopped = watched.add(letter, last=place == len(text))
-        expected += certain
-        if stopped:
-            break
-    painted = shown(cycles_of(text.encode(), cuts, wrong), stops=stops)
-    rejected = r"\x1b\[31m\x1b\[9m[^\x1b]*\x1b\[0m"
-    assert click.unstyle(re.sub(rejected, "", painted)) == expected
-    if expected != text:
-        assert not re.search(f"{rejected}$", painted), "a rejected draft behind the last text that is shown"
 
 
 @pytest.mark.parametrize("name", ["mistral-7b-v0.1", "bielik-11b-v2.5", "qwen2.5", "llama-3.2", "gemma-3"])

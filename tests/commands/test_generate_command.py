@@ -24,7 +24,8 @@ def test_only_finite_numbers(value: str) -> None:
     [
         (["--prompt", ""], "--prompt: expected a prompt, got nothing"),
         (["--prompt", "a\udcff"], "--prompt: not UTF-8 at byte 1"),
-        (["--prompt", "a", "--json", "--show-drafts"], "leave out --show-drafts"),
+        (["--prompt", "a", "--json", "--show-drafts"], "leave out --json and --stop"),
+        (["--prompt", "a", "--stop", "b", "--show-drafts"], "leave out --json and --stop"),
         (["--prompt", "a"], "no such directory"),
         (["--prompt", "a", "--system-prompt", "ala \udcff"], "'--system-prompt': not UTF-8 at byte 4"),
         (["--prompt", "a", "--prefill-response", "\udcff"], "'--prefill-response': not UTF-8 at byte 0"),
@@ -47,7 +48,7 @@ NUMBERS = ["9" * 5000, "-" + "9" * 5000, "0" * 5000 + "7", "²", "1e2", "0x10", 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_what_is_no_number_is_a_usage_error(number: str) -> None:
-    for option in ("seed", "num-draft-tokens", "max-tokens", "top-k", "repetition-context-size", "max-kv-size"):
+    for option in ("seed", "num-draft-tokens", "max-tokens", "top-k", "max-kv-size"):
         result = CliRunner().invoke(main, ["generate", "--model", "/nowhere", "-p", "a", f"--{option}={number}"])
         assert result.exit_code == 2 and f"--{option}'" in result.stderr, result.output
 
@@ -55,21 +56,9 @@ def test_what_is_no_number_is_a_usage_error(number: str) -> None:
 def test_an_id_is_written_in_the_digits_of_ascii() -> None:
     command = ["generate", "--model", str(demo_path("target")), "-p", "a", "-m", "1"]
     for token in (*NUMBERS[:6], "+7", "1_0", " 7", "７", "٧", "7.0"):
-        for option in (f"--logit-bias={token}=1", f"--extra-eos-token={token}"):
-            result = CliRunner().invoke(main, [*command, option])
-            assert result.exit_code == 1 and "is not a token of this model" in result.stderr, result.output
-            assert len(result.stderr) < 250
-    for bias in ("9" * 5000, "nan", "", "1=", "²"):
-        result = CliRunner().invoke(main, [*command, f"--logit-bias=7={bias}"])
-        assert result.exit_code == 2 and "--logit-bias: expected ID=BIAS" in result.stderr
-        assert len(result.stderr) < 350
-
-
-@pytest.mark.parametrize("option", [["--logit-bias", "999999=1"], ["--extra-eos-token", "nonesuch"]])
-def test_a_token_that_there_is_not_names_its_option(option: list[str]) -> None:
-    result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "a", *option])
-    token = option[1].partition("=")[0]
-    assert result.exit_code == 1 and f"{option[0]}: {token!r} is not a token of this model" in result.stderr
+        result = CliRunner().invoke(main, [*command, f"--extra-eos-token={token}"])
+        assert result.exit_code == 1 and "is not a token of this model" in result.stderr, result.output
+        assert len(result.stderr) < 250
 
 
 def test_a_model_without_its_tokenizer_is_told_so(tmp_path: Path) -> None:
@@ -121,14 +110,6 @@ def test_figures_count_what_was_written(end: list[str]) -> None:
         assert (facts["finish"], facts["tokens"]) == ("length", 17)
 
 
-def test_drafts_are_not_shown_from_a_stop_text_on() -> None:
-    command = ["generate", "--model", str(demo_path("target")), "-p", "Most w Jaworowcu zamknięty do końca", "-m", "30"]
-    command += ["--draft-model", str(demo_path("target")), "--no-history", "--num-draft-tokens", "8"]
-    text = json.loads(CliRunner().invoke(main, [*command, "--json", "--stop", "rowcy"]).stdout)["text"]
-    shown = CliRunner().invoke(main, [*command, "--show-drafts", "--stop", "rowcy"]).stdout
-    assert text.endswith("Kie") and re.sub(r"[\[\]<>{}]", "", shown).strip() == text.strip()
-
-
 def test_a_group_that_does_not_divide_the_heads_is_refused_before_generating() -> None:
     quantised = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", "-m", "3", "--kv-bits", "8"]
     for group, fits in (("64", True), ("128", False)):
@@ -144,8 +125,7 @@ def test_a_group_that_does_not_divide_the_heads_is_refused_before_generating() -
     "option",
     [
         ["--prefill-step-size"],
-        ["--repetition-penalty", "1.2", "--repetition-context-size"],
-        ["--temp", "0.5", "--min-p", "0.1", "--min-tokens-to-keep"],
+        ["--temp", "0.5", "--top-k"],
     ],
 )
 def test_a_number_beyond_all_tokens_means_all_of_them(option: list[str]) -> None:
@@ -155,14 +135,15 @@ def test_a_number_beyond_all_tokens_means_all_of_them(option: list[str]) -> None
         assert result.exit_code == 0, result.stderr
 
 
-def test_a_prompt_file_loses_its_mark_and_one_line_end(tmp_path: Path) -> None:
-    plain, marked, windows = tmp_path / "plain", tmp_path / "marked", tmp_path / "windows"
-    plain.write_bytes(b"Wczoraj")
-    marked.write_bytes("\ufeffWczoraj\n".encode())
-    windows.write_bytes(b"Wczoraj\r\n")
-    model = str(demo_path("target"))
+def test_a_prompt_from_a_pipe_loses_its_mark_and_one_line_end() -> None:
+    command = ["generate", "--model", str(demo_path("target")), "-m", "5", "--json"]
     texts = [
-        json.loads(CliRunner().invoke(main, ["generate", "--model", model, "-m", "5", "--json", *given]).stdout)["text"]
-        for given in (["--prompt", "Wczoraj"], *(["--prompt-file", str(file)] for file in (plain, marked, windows)))
+        json.loads(CliRunner().invoke(main, [*command, *given], input=piped).stdout)["text"]
+        for given, piped in (
+            (["--prompt", "Wczoraj"], b""),
+            ([], b"Wczoraj"),
+            (["-p", "-"], "\ufeffWczoraj\n".encode()),
+            ([], b"Wczoraj\r\n"),
+        )
     ]
-    assert texts[0] == texts[1] == texts[2] == texts[3]
+    assert len(set(texts)) == 1

@@ -1,23 +1,16 @@
-"""The commands merge-dict and export-dict, as a user runs them."""
+"""``merge-dict`` and ``inspect --export-llama-cpp``, as a user runs them."""
 
 import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from spectool.artifacts import Dictionary
-from spectool.cli import main
-from spectool.runtime.demo_models import demo_path
 from spectool.tests.artifacts.lookup_caches import read_cache
 from spectool.tests.build.dictionaries import written
+from spectool.tests.running import TOKENIZER, run
 from spectool.tokenization import Tokenizer
-
-TOKENIZER = str(demo_path("target") / "tokenizer.json")
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -50,30 +43,33 @@ def test_merge(folder: Path) -> None:
     assert not (folder / "n").exists()
 
 
+def export(dictionary: Path, out: Path, *options: object) -> Result:
+    return run("inspect", dictionary, "--export-llama-cpp", out, *options)
+
+
 def test_export(folder: Path) -> None:
-    result = run(
-        "export-dict", folder / "a.dict", "--format", "llama.cpp", "--counted", "-o", folder / "a.lookup", "--json"
-    )
+    result = export(folder / "a.dict", folder / "a.lookup", "--json")
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert facts["bytes"] == (folder / "a.lookup").stat().st_size and facts["entries_left_out"] == 0
     assert facts["n-grams"] == facts["entries"] == len(list(read_cache(folder / "a.lookup")))
+    assert "llama.cpp will draft everything" in result.stderr
 
 
 def test_what_an_export_leaves_out_is_said(folder: Path) -> None:
-    static = run("export-dict", folder / "a.dict", "--format", "llama.cpp", "--cache", "static", "-o", folder / "s")
-    assert static.exit_code == 0 and "exactly 2 tokens" in static.stderr
-    assert "llama.cpp will draft all of it" in static.stderr
-    nothing = run("export-dict", folder / "c.dict", "--format", "llama.cpp", "-o", folder / "n")
+    nothing = export(folder / "c.dict", folder / "n")
     assert nothing.exit_code == 1 and "can be written" in nothing.output
+    assert export(folder / "a.dict", folder / "n", "--min-prob", 0.6).exit_code == 1
     assert not (folder / "n").exists()
-    assert run("export-dict", folder / "a.dict", "--format", "llama.cpp", "-o", folder).exit_code == 1
+    assert export(folder / "a.dict", folder).exit_code == 1
+    assert run("inspect", folder / "a.dict", "--min-prob", 0.6).exit_code == 2
+    assert export(Path(TOKENIZER), folder / "n").exit_code == 2
 
 
 def test_an_export_replaces_nothing(folder: Path) -> None:
     notes = folder / "README.md"
     notes.write_text("# My notes\n", encoding="utf-8")
-    refused = run("export-dict", folder / "a.dict", "--format", "llama.cpp", "-o", notes)
+    refused = export(folder / "a.dict", notes)
     assert refused.exit_code == 1 and f"{notes}: exists and is not replaced" in refused.stderr
     assert notes.read_text(encoding="utf-8") == "# My notes\n"
 

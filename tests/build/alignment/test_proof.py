@@ -23,7 +23,7 @@ from spectool.build.alignment.proof import (
     require_proven,
 )
 from spectool.cli import main
-from spectool.commands.describe import describe
+from spectool.commands.describe import artifact_facts
 from spectool.corpora import open_corpus
 from spectool.runtime import make_translator
 from spectool.runtime.demo_models import demo_path
@@ -110,9 +110,9 @@ def test_a_side_that_fails_goes_through_text(
     assert alignment.draft.merges is None and alignment.target.merges is not None
     assert not manifest.statistics["draft"]["lemma"] and manifest.statistics["target"]["lemma"]
     assert Proof.of(manifest.statistics["draft"]["proof"]).mismatches == 0
-    facts = describe(manifest)
-    assert facts["draft joins"].startswith("text, encoded anew in every cycle: joined by merges, ids were unlike")
-    assert "equal to the tokenizer" in facts["draft proof"]
+    facts = artifact_facts(manifest)
+    assert facts["draft joins"].startswith("text, encoded again in every cycle: joined by merges, ids were unlike")
+    assert "equal to the tokenizer" in facts["draft check"]
     translator = make_translator("anchored", alignment, other_bundled, bundled)
     text = "O'Neill mówi: 2024, а кіт спить."
     ids = bundled.encode(text)
@@ -149,15 +149,15 @@ def test_what_stays_wrong_is_an_exit_status(tmp_path: Path, corpus: Path, monkey
 
 @pytest.mark.system
 def test_verify_repeats_the_proof(proven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run("verify", proven, "--proof")
+    result = run("verify", proven, "--recheck")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert [line.split(": ")[1].split(" are ")[0] for line in lines[1:]] == ["draft ids", "target ids"]
     assert all("equal to the tokenizer" in line and line.endswith("(seed 11)") for line in lines[1:])
-    assert "(seed 5)" in run("verify", proven, "--proof", "--seed", "5", "--draft", demo_path("other")).output
-    assert "built for tokenizer" in run("verify", proven, "--proof", "--draft", demo_path("target")).output
+    assert "(seed 5)" in run("verify", proven, "--recheck", "--seed", "5", "--draft", demo_path("other")).output
+    assert "built for tokenizer" in run("verify", proven, "--recheck", "--draft", demo_path("target")).output
     monkeypatch.setattr(Merges, "would_merge", lambda self, first, second: False)
-    result = run("verify", proven, "--proof")
+    result = run("verify", proven, "--recheck")
     assert result.exit_code == 1
     assert "unlike the tokenizer at" in result.output and "Align again" in result.output
 

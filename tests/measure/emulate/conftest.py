@@ -46,7 +46,7 @@ def neural(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def aligned(work: Path, neural: Path) -> list[object]:
-    return ["--draft", neural, "--alignment", work / "x.align", "--corpus", work / "uk.few.txt"]
+    return ["--draft", neural, "--tokenizer", TARGET, "--alignment", work / "x.align", "--corpus", work / "uk.few.txt"]
 
 
 @pytest.fixture

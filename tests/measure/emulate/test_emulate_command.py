@@ -1,16 +1,12 @@
-"""``spectool emulate``: figures for every strategy, and of what was replayed before Ctrl-C."""
+"""``spectool emulate``: figures for every strategy and drafter."""
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from spectool.commands import console
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.tests.measure.emulate.emulating import OTHER, TARGET, figures, run
 from spectool.tokenization import open_tokenizer
 
@@ -109,41 +105,3 @@ def test_a_line_now_and_then_where_nobody_looks(work: Path, monkeypatch: pytest.
     assert len(lines) > 2
     for line in lines:
         assert re.fullmatch(r"replaying: [\d.k]+ of [\d.k]+ tokens, [\d:]+ so far, [\d:?]+ to go", line), line
-
-
-@pytest.mark.parametrize("kind", ["dictionary", "draft"])
-def test_interrupted_with_figures_of_what_was_replayed(
-    kind: str, work: Path, aligned: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C in the middle of the text (and of the second strategy)."""
-    arguments: list[object] = ["--corpus", work / "uk.txt", "--tokenizer", TARGET]
-    drafter: Any = LookupDrafter
-    if kind == "draft":
-        arguments = [*aligned, "--strategy", "none", "--strategy", "context"]
-        arguments += ["--num-draft-tokens", 2]
-        drafter = TranslatedDrafter
-    whole = figures(*arguments)
-    passes = 3 + sum(round(row["tokens"] / row["tokens_per_pass"]) for row in whole.get("runs", [])[:1])
-    propose, asked = drafter.propose, 0
-
-    def interrupted(self: Any, limit: int) -> Any:
-        nonlocal asked
-        asked += 1
-        if asked > passes:
-            raise KeyboardInterrupt
-        return propose(self, limit)
-
-    monkeypatch.setattr(drafter, "propose", interrupted)
-    result = run(*arguments, "--json")
-    assert result.exit_code == 130
-    facts = json.loads(result.stdout)
-    assert re.fullmatch(r"after [\d,]+ of [\d,]+ tokens to replay", facts["interrupted"])
-    if kind == "draft":
-        first, second = facts["runs"]
-        assert first == whole["runs"][0]
-        assert 0 < second["tokens"] < first["tokens"]
-    else:
-        assert facts["passes"] == 3 <= facts["tokens"] < whole["tokens"]
-    asked = passes
-    nothing = run(*arguments, "--json")
-    assert (nothing.exit_code, nothing.stdout) == (130, ""), "nothing was replayed"

@@ -188,8 +188,6 @@ def test_the_first_pass_has_drafts_too() -> None:
     [
         ["-p", "Hej <extra> tam", "--repetition-penalty", "1.3"],
         ["-p", "Hej <extra> tam", "--show-drafts", "--temp", "0.7"],
-        ["-p", "Hej", "--logit-bias", "1536=100"],
-        ["-p", "Hej", "--logit-bias", "<extra>=100"],
         ["-p", "Hej <extra>", "--save-prompt-cache", "prompt.safetensors"],
     ],
 )
@@ -202,13 +200,13 @@ def test_generate_says_so_in_one_line(
     assert result.exit_code == 1
     error = result.stderr.splitlines()[-1]
     assert "token 1536 ('<extra>'): the model has 1,536 rows" in error
-    assert error.startswith(f"Error: {'--logit-bias' if '--logit-bias' in arguments else 'prompt'}: ")
+    assert error.startswith("Error: prompt: ")
 
 
 def test_chat_refuses_the_turn_and_goes_on(tmp_path: Path) -> None:
     path = copied(tmp_path, template=TEMPLATE)
     said = "Most w\nHej <extra> tam\nMost w\n"
-    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "4", "--frequency-penalty", "0.5"], input=said)
+    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "4", "--repetition-penalty", "1.5"], input=said)
     assert result.exit_code == 0, result.output
     assert result.stderr.count("Error: prompt: token 1536 ('<extra>')") == 1
     assert len(result.stdout.splitlines()) == 2
