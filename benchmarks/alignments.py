@@ -1,4 +1,4 @@
-"""The report of ``spectool align`` for pairs of real tokenizers: intersection, merge sites, absorption, ceiling.
+"""The report of ``spectool align`` for pairs of real tokenizers: intersection, merge sites, ceiling.
 
     python benchmarks/alignments.py
 
@@ -47,9 +47,7 @@ def main(languages: tuple[str, ...], first: int) -> None:
                 manifest = build_alignment(*sides, corpus, path, lambda step: None, measure=measure_ceiling)
                 seconds = time.perf_counter() - started
             covered = {f"{side} coverage": manifest.statistics[side]["coverage"] for side in ("draft", "target")}
-            report = {
-                key: manifest.statistics[key] for key in ("draft_to_target", "target_to_draft", "absorption", "ceiling")
-            }
+            report = {key: manifest.statistics[key] for key in ("draft_to_target", "target_to_draft", "ceiling")}
             row = {"draft": draft, "target": target, "language": language, "seconds": round(seconds, 1)}
             rows.append(row | covered | report)
     RESULTS.parent.mkdir(exist_ok=True)
@@ -64,10 +62,10 @@ def main(languages: tuple[str, ...], first: int) -> None:
         ]
         click.echo(f"| {row['draft']} → {row['target']} | {row['language']} | {' | '.join(shares)} |")
     click.echo(
-        "\n| draft → target | text | several ids | merge sites | and back | string-free | and back | tail | head "
+        "\n| draft → target | text | several ids | merge sites | and back | string-free | and back "
         "| ceiling k = 2 | 4 | 8 | context, 4 | naive, 4 | intersection, 4 |"
     )
-    click.echo("|---|---|" + "---:|" * 13)
+    click.echo("|---|---|" + "---:|" * 11)
     for row in rows:
         forth, back, ceiling = row["draft_to_target"], row["target_to_draft"], row["ceiling"]
         shares = (
@@ -77,7 +75,7 @@ def main(languages: tuple[str, ...], first: int) -> None:
             forth["string_free"],
             back["string_free"],
         )
-        cells = [f"{share:.1%}" for share in (*shares, row["absorption"]["tail"], row["absorption"]["head"])]
+        cells = [f"{share:.1%}" for share in shares]
         cells += [f"{ceiling['anchored'][k]:.2f}" for k in ("2", "4", "8")]
         cells += [f"{ceiling[name]['4']:.2f}" for name in ("context", "naive", "intersection")]
         click.echo(f"| {row['draft']} → {row['target']} | {row['language']} | {' | '.join(cells)} |")

@@ -143,7 +143,7 @@ def _verified(path: Path, proving: Mapping[str, str | None] | None, seed: int | 
     from spectool import ArtifactError
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.manifest import read_manifest, verify_files
-    from spectool.build.alignment.proof import require_proven
+    from spectool.build.alignment.check import require_checked
     from spectool.commands.describe import describe
 
     path = find_artifact(path)
@@ -163,23 +163,23 @@ def _verified(path: Path, proving: Mapping[str, str | None] | None, seed: int | 
     facts |= {"format": manifest.format, "version": manifest.version, "bytes": manifest.total_bytes}
     yield facts | {"line": f"{path}: whole ({manifest.format} {manifest.version}, {manifest.total_bytes:,} bytes)"}
     if manifest.format == "spectool-alignment":
-        require_proven(path, manifest, say)
-        for side, line in _prove_again(artifact, proving, seed) if proving else ():
+        require_checked(path, manifest, say)
+        for side, line in _check_again(artifact, proving, seed) if proving else ():
             yield {f"{side}_proof": line, "line": f"{path}: {line}"}
 
 
-def _prove_again(opened: "Alignment", sources: Mapping[str, str | None], seed: int | None) -> Iterator[tuple[str, str]]:
+def _check_again(opened: "Alignment", sources: Mapping[str, str | None], seed: int | None) -> Iterator[tuple[str, str]]:
     """Repeat the proof of an alignment; yield each side and what was found."""
     from spectool import ArtifactError
-    from spectool.build.alignment.proof import LOST, prove_again
+    from spectool.build.alignment.check import LOST, check_again
     from spectool.tokenization.opening import open_tokenizer
 
     recorded = opened.manifest.tokenizers
     draft, target = (open_tokenizer(sources[role] or str(recorded[role]["name"])) for role in ("draft", "target"))
     seed = int(opened.manifest.arguments["seed"]) if seed is None else seed
-    for side, found in prove_again(opened, draft, target, seed).items():
+    for side, found in check_again(opened, draft, target, seed).items():
         line = f"{side} ids are {found} (seed {seed})"
-        if found.used(side).share > LOST:
+        if found.share > LOST:
             raise ArtifactError(
                 f"{opened.path}: {line}. Align again; where that says the same, please report the tokenizer"
             )

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from spectool.artifacts.alignment import NONE, Alignment, IdLists
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import NO_IDS, Allows, Constraint, DraftContext, allow_any
-from spectool.tokenization.incremental.by_ids import CanonicalIds, Change, TokenRun
-from spectool.tokenization.incremental.by_text import CanonicalText, recent, whole_characters
+from spectool.tokenization.incremental.by_ids import CanonicalIds, TokenRun
+from spectool.tokenization.incremental.by_text import CanonicalText, Change, recent, whole_characters
 from spectool.tokenization.surfaces import Surfaces
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -86,7 +86,6 @@ class AnchoredTranslator:
         self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
         self._spelled, self._to_draft = alignment.target.spellings, alignment.target.counterpart
         self._prefix_index = alignment.prefix_index
-        self._space = Surfaces.of(target.surfaces).first(b" ")
         # Spellings met so far, of tokens of whole characters: in target ids, in draft ids.
         self._plain: dict[int, TokenRun] = {}
         self._groups: dict[tuple[int, ...], TokenRun | None] = {}
@@ -304,9 +303,6 @@ class AnchoredTranslator:
             else:
                 spelling = self._proposed.inside[token]
             if spelling and not carried:
-                if len(ids) > floor and ids[-1] == self._space:
-                    ids.pop()
-                    spelling = self._proposed.after_space[token]
                 start, tail = engine.join(ids, spelling, floor, begin)
             else:
                 carried += surface
