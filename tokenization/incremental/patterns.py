@@ -18,10 +18,10 @@ from spectool.tokenization.tokenizer import Tokenizer
 # GPT-2's pattern, which `ByteLevel` has built in.
 _BYTE_LEVEL = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 # What matches one character.
-_CLASS = r"\[\^?(?:\\[pP]\{\^?\w+\}|\\.|&(?!&)|[^\]\\\[&])+\]"
+_CLASS = r"\[\^?(?:\\[pP]\{\^?\w+\}|\\.|&(?!&)|[^\]\\\[&])++\]"
 _ATOM = rf"{_CLASS}|\\[pP]\{{\^?\w+\}}|\\[sSdDwWrnt]|\\[^\w\s]|[^\\()\[\]{{}}|*+?.^$]"
 _ELEMENT = rf"\(\?!\\S\)|\((?:\?i?:)?|\)\??|\||(?:{_ATOM})(?:[*+?]{{1,2}}|\{{\d(?:,\d?)?\}})?"
-_FOLLOWED = re.compile(rf"(?:{_ELEMENT})+")
+_FOLLOWED = re.compile(rf"(?:{_ELEMENT})++")  # possessive, so that no pattern takes long
 _WORD = re.compile(r"'[a-z]{1,2}")
 MOST_COUNTED = 4  # characters that a pattern may count, or that a literal split may have
 UNKNOWN = 255  # the class of a character that none of the table's characters is like
