@@ -42,7 +42,7 @@ class JoinCheck:
     different: int = 0
     example: str = ""  # the first difference, in words; empty where there is none
     texts: int = 0  # texts compared
-    left_out: int = 0  # texts that one of the two tokenizers does not keep
+    left_out: int = 0  # texts of which nothing could be compared, mostly since a tokenizer does not keep them
 
     @property
     def share(self) -> float:
