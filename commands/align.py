@@ -31,13 +31,12 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     verdict: how much of the draft's text is handed over without strings, and what translation leaves of a draft that is
     always right (the ceiling). `spectool inspect` shows all the figures of an alignment, and --json prints them.
 
-    What joins ids is proven on the text and on text made to break it. A side whose merges are not those of its
-    tokenizer is encoded as text in every cycle, and `spectool inspect` says why. This draft and this target rely
-    on some of what is compared. If more than 1% of that differs even so, the exit status is 1. The output stays the
-    target's own, but drafts are lost.
+    What joins ids is compared with the tokenizers on the text and on text made to break it. A side whose tokenizer
+    merges or splits in another way is encoded as text in every cycle, and `spectool inspect` says why. If more than 1%
+    of the places differ even so, the exit status is 1: the output stays the target's own, but drafts are lost.
 
-    What one of the two tokenizers does not keep (case, forms of characters) is named. Text that it touches is left out
-    of the counts. `spectool generate` and `spectool chat` draft with it (--draft-model, --alignment),
+    What one of the two tokenizers does not keep (case, forms of characters) is named, and text with such characters is
+    left out of the counts. `spectool generate` and `spectool chat` draft with it (--draft-model, --alignment),
     `spectool emulate --draft` replays text with it.
 
     \b
@@ -45,7 +44,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
         spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B --corpus wiki-pl -o qwen-bielik.align
     """
     from spectool.artifacts.alignment import FORMAT as ALIGNMENT
-    from spectool.build.alignment.proof import require_proven
+    from spectool.build.alignment.check import require_checked
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.align_summary import judge, summarize
     from spectool.corpora import open_corpus
@@ -70,7 +69,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
             show(summarize(manifest), as_json=False)
         said = verdict._asdict() if as_json else {"verdict": wrap(verdict.verdict, _WIDTH)}
         finish(manifest, said)
-        require_proven(path, manifest, say)
+        require_checked(path, manifest, say)
     if not as_json:
         say(f"all figures: spectool inspect {shlex.quote(str(path))}")
         if verdict.usable:

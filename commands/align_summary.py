@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from spectool.artifacts.manifest import Manifest
-from spectool.build.alignment.proof import LOST, relied_on
+from spectool.build.alignment.check import LOST, checked_sides
 
 _K = "4"  # draft tokens a cycle that the verdict is about
 _FINE = 0.7  # of the tokens per pass that a draft could give if nothing were lost in translation
@@ -41,7 +41,6 @@ def summarize(manifest: Manifest) -> dict[str, Any]:
     )
     for side, other in _DIRECTIONS:
         facts[f"{side} to {other}"] = _direction(s, side, other)
-    facts["riskiest tokens"] = _riskiest(s["absorption"])
     facts["ceiling"] = _ceiling(s)
     return facts
 
@@ -53,8 +52,8 @@ def judge(manifest: Manifest) -> Verdict:
     Otherwise the tokens per pass of a draft that is always right decide: the share that translation leaves of them.
     """
     s = manifest.statistics
-    if lost := [(side, used) for side, _, _, used in relied_on(manifest) if used.share > LOST]:
-        where = " and ".join(f"at {used.share:.1%} of places in the {side}'s ids" for side, used in lost)
+    if lost := [(side, found) for side, _, found in checked_sides(manifest) if found.share > LOST]:
+        where = " and ".join(f"at {found.share:.1%} of places in the {side}'s ids" for side, found in lost)
         return Verdict(
             False, f"do not use this pair: translated tokens are not those that the tokenizer writes, {where}"
         )
@@ -90,16 +89,6 @@ def _direction(statistics: Mapping[str, Any], side: str, other: str) -> str:
 def _free(counts: Mapping[str, Any]) -> str:
     """The share of one side's text, in runs of four tokens, that becomes the other's without strings."""
     return "an unknown share" if counts["string_free"] is None else f"{counts['string_free']:.1%}"
-
-
-def _riskiest(absorption: Mapping[str, Any]) -> str:
-    """The tokens that following text replaces most often."""
-    found = [
-        f"{side} " + ", ".join(f"{each['text']!r} {each['risk']:.0%}" for each in absorption[side]["riskiest"][:3])
-        for side in ("draft", "target")
-        if absorption[side]["riskiest"]
-    ]
-    return f"{'; '.join(found)} (how often the next token replaces them)" if found else "none"
 
 
 def _ceiling(statistics: Mapping[str, Any]) -> str:

@@ -147,7 +147,7 @@ def _counts(manifest: Manifest) -> dict[str, Any]:
 
 
 def _alignment(manifest: Manifest) -> dict[str, Any]:
-    from spectool.build.alignment.proof import Proof
+    from spectool.build.alignment.check import JoinCheck
 
     facts: dict[str, Any] = {}
     for side, other in _SIDES:
@@ -167,7 +167,7 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
             if figures["lemma"]
             else f"text, encoded anew in every cycle: {figures['reason']}"
         )
-        facts[f"{side} proof"] = str(Proof.of(figures["proof"]))
+        facts[f"{side} check"] = str(JoinCheck(**figures["check"]))
     if counted := manifest.statistics.get("counted"):  # older alignments counted all of the corpus
         facts["shares counted on"] = _extent(counted)
     return facts | _replayed(manifest.statistics)
@@ -175,8 +175,7 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
 
 def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures that were counted on a sample of the text."""
-    sample, absorption = statistics["sample"], statistics["absorption"]
-    facts: dict[str, Any] = {"sample": _extent(sample)}
+    facts: dict[str, Any] = {"sample": _extent(statistics["sample"])}
     for side, other in _SIDES:
         counts = statistics[f"{side}_to_{other}"]
         replayed = f"{counts['texts']:,} texts, {counts['tokens']:,} tokens"
@@ -194,30 +193,9 @@ def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
             f"{_percent(counts['merge_sites'])} of neighbours are merge sites: side by side they are not canonical",
             f"{_percent(counts['string_free'])} of runs of 4 tokens are joined without strings",
         ]
-    for side, _ in _SIDES:
-        facts[f"{side} absorption"] = _absorption(absorption[side])
-    if (head := absorption["head"]) is not None:
-        refused = f"{head:.1%} of right first draft tokens, alone, would merge into the last target token"
-        facts["target absorption"].append(refused)
     if "ceiling" in statistics:
         facts["ceiling"] = _ceiling(statistics)
     return facts
-
-
-def _absorption(figures: Mapping[str, Any]) -> list[str]:
-    """Say how often following text replaces a side's last token, and which frequent ones it replaces most often."""
-    last, replaced = figures["last"], figures["replaced"]
-    if not last:
-        return ["not counted: no text of the sample is kept by both tokenizers"]
-    facts = [
-        f"{replaced / last:.1%} of last tokens are replaced once the next token's bytes follow "
-        f"({replaced:,} of {last:,}; {figures['tokens']:,} different tokens)"
-    ]
-    rows = [
-        [f"{each['id']} {each['text']!r}", f"{each['last']:,}", f"{each['replaced']:,}", f"{each['risk']:.0%}"]
-        for each in figures["riskiest"]
-    ]
-    return facts + (table(["riskiest frequent tokens", "last", "replaced", "risk"], rows).splitlines() if rows else [])
 
 
 def _extent(texts: Mapping[str, int]) -> str:

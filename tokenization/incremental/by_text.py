@@ -18,11 +18,11 @@ from itertools import accumulate
 
 import numpy as np
 
-from spectool.tokenization.incremental.by_ids import Change
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.surfaces import Surfaces
 from spectool.tokenization.tokenizer import Tokenizer
 
+Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
 REACH = 640  # bytes of a text that are read at most: those of 160 characters of any kind
 _BACK = 6  # tokens to go back at first
 _SURE = 3  # ids on which two encodings must agree
@@ -39,11 +39,15 @@ class CanonicalText:
         string_calls: How often text was encoded.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        """Prepare for ``tokenizer``; special tokens are not looked for in text."""
+    def __init__(self, tokenizer: Tokenizer, inside: bool = False) -> None:
+        """Prepare for ``tokenizer``; special tokens are not looked for in text.
+
+        ``inside`` is for text inside another, to which nothing is prepended and of which nothing is normalized.
+        """
         self.string_calls = 0
-        self._surfaces = tokenizer.surfaces
-        self._backend = tokenizer.plain_backend
+        self._surfaces = tokenizer.spelled if inside else tokenizer.surfaces
+        self._backend = tokenizer.text_backend if inside else tokenizer.plain_backend
+        self._inside = inside
         self._encoded = lru_cache(_REMEMBERED)(self.encode)
         text = Surfaces.of(tokenizer.surfaces)
         spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1
@@ -64,8 +68,10 @@ class CanonicalText:
         Returns:
             ``start, tail`` such that ``ids[:start] + tail`` are the ids of the whole text.
         """
-        # With much new text, a long window costs least: nothing is encoded twice.
-        for window in self._windows(ids, so_far, begin, self._back // 2) if len(data) < REACH else (so_far,):
+        # With much new text, a long window costs least: nothing is encoded twice. Ids go through text where it repeats
+        # itself, and there a short one proves nothing.
+        short = len(data) < REACH and not self._inside
+        for window in self._windows(ids, so_far, begin, self._back // 2) if short else (so_far,):
             old, new = self._encoded(window), self._encoded(window + data)
             known = common_prefix(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
             kept = common_prefix(old, new)
@@ -99,6 +105,8 @@ class CanonicalText:
 
     def inside(self, data: bytes) -> list[int]:
         """Return the ids of bytes inside a text, without the space that some tokenizers put before all they encode."""
+        if self._inside:
+            return self.encode(data)
         found = None
         for sign in _SIGNS:
             before, ids = self._encoded(sign), self._encoded(sign + data)
@@ -160,7 +168,7 @@ class CanonicalText:
         """Encode bytes as a text; what is no UTF-8 is left out."""
         self.string_calls += 1
         ids: list[int] = self._backend.encode(data.decode("utf-8", "ignore"), add_special_tokens=False).ids
-        return ids
+        return list(filter(self._surfaces.__getitem__, ids)) if self._inside else ids
 
 
 def recent(data: bytes) -> bytes:

@@ -9,8 +9,8 @@ from tokenizers import Tokenizer as Backend
 
 from spectool.build.alignment.merge_table import merge_table
 from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import CanonicalIds
-from spectool.tokenization.incremental.pretokens import boundary_table
 from spectool.tokenization.roles import Roles
 
 QUICK = ("bielik-11b-v2.5", "nanochat-pl-ours6-nfkc", "phi-3-mini")
