@@ -149,7 +149,14 @@ class CanonicalIds:
         """Append bytes that need not be whole tokens, but end no character half-way; as `join`."""
         if self._added.end_in(ids, data, begin):
             return self._encode(ids, data, max(floor, begin), begin)
-        return self.join(ids, self._spelled(data), floor, begin)
+        rest = data.lstrip(_CONTINUATIONS)
+        if len(rest) == len(data):
+            return self.join(ids, self._spelled(data), floor, begin)
+        # The end of a character first, because only with it is known where text is split behind it.
+        start, tail = self.join(ids, self._merged(data[: len(data) - len(rest)]), floor, begin)
+        joined = [*ids[:start], *tail]
+        again, end = self.join(joined, self._spelled(rest), floor, begin)
+        return min(start, again), [*joined[start:again], *end]
 
     def join_text(self, ids: Sequence[int], data: bytes, begin: int = 0) -> Change:
         """Append the bytes of many tokens, encoded at once; as `join_bytes`."""
@@ -174,6 +181,7 @@ class CanonicalIds:
     def _verdict(self, ids: Sequence[int], at: int, run: Sequence[int], begin: int) -> int:
         """Judge the boundary between ``ids[begin:at]`` and ``run``."""
         before, after, merges = ids[at - 1], run[0], self.merges
+        self._first = min(self._first, at - 1)
         if self._added.longest:
             if self._added.span(ids, at, after, begin):
                 return _ENCODE
@@ -271,12 +279,11 @@ class CanonicalIds:
         return (self._whole[merged],) if merged in self._whole else merged
 
     def _spelled(self, data: bytes) -> tuple[int, ...]:
-        """The canonical ids of bytes, the rest of a character at their beginning spelled by itself."""
-        rest = data.lstrip(_CONTINUATIONS)
-        pieces = self._pieces(rest) if rest else []
+        """The canonical ids of bytes that begin with a whole character."""
+        pieces = self._pieces(data) if data else []
         if pieces is None:
-            return (*self._merged(data[: len(data) - len(rest)]), *self._encode((), rest, 0, 0)[1])
-        return (*self._merged(data[: len(data) - len(rest)]), *(i for piece in pieces for i in self._of_piece(piece)))
+            return tuple(self._encode((), data, 0, 0)[1])
+        return tuple(token for piece in pieces for token in self._of_piece(piece))
 
     def _stands_alone(self, ids: Sequence[int], at: int) -> bool:
         """Return whether text is split before ``ids[at]`` whatever stands around; added tokens stand alone."""
