@@ -10,6 +10,7 @@ For each side (``draft``, ``target``), with the other one as ``<other>``:
     <side>_merges.arrow        pair int64, rank, result int32[merges]   all merges, by pair
     <side>_characters.arrow    character uint32[classes]            a character of each class that splits depend on
     <side>_boundaries.arrow    verdict uint8[(classes + 1) * classes ** 2]   what the pre-tokenizer does between them
+    <side>_risks.npy           float16[ids]                 how often following text merges the token away, NaN unknown
 
 and once:
 
@@ -92,6 +93,14 @@ class Side:
     merges: MergeTable | None  # merge table; None where the lemma does not hold
     boundaries: BoundaryTable | None  # `boundary_table`; None likewise
     surfaces: Sequence[bytes]  # surface of each id
+    risks: NDArray[np.float16]
+    """Absorption risk of each id, float16 ``[ids]``; NaN for a token that was never last in the sample of `align`.
+
+    P(token, when it is the last token of the text so far, is replaced once the next token's bytes follow). It is
+    counted where the text so far ends with a token of the other side, and the next token is the other side's too. So
+    ``alignment.target.risks[ids[-1]]`` is how likely the end of a translated draft is to be wrong, unless the draft
+    goes one token further. The risks of rare tokens are drawn towards the share of all tokens.
+    """
 
     def engine(self, tokenizer: Tokenizer) -> CanonicalIds | CanonicalText:
         """Return what joins ids of this side, whose tokenizer is ``tokenizer``."""
@@ -179,8 +188,10 @@ class Alignment(Artifact):
         ]
         for each in lists:
             self._check(checks.spelling_problems(table, each.values, each.offsets, surfaces, across))
+        risks = map_array(self._file(f"{role}_risks.npy"), "float16", size)
+        self._check(checks.risk_problems(f"{role}_risks.npy", risks))
         merges, boundaries = self._joins(role, size, surfaces)
-        return Side(counterpart, Spellings(*lists), merges, boundaries, surfaces)
+        return Side(counterpart, Spellings(*lists), merges, boundaries, surfaces, risks)
 
     def _joins(self, role: str, size: int, surfaces: Surfaces) -> tuple[MergeTable | None, BoundaryTable | None]:
         """Read what joins ids of one side, nothing where text does it."""
@@ -255,6 +266,7 @@ def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: ND
         surfaces, spelled = Surfaces.of(side.surfaces), side.spellings
         save_array(directory / f"{role}_surfaces.npy", surfaces.blob, "uint8")
         save_array(directory / f"{role}_offsets.npy", surfaces.offsets, "uint32")
+        save_array(directory / f"{role}_risks.npy", side.risks, "float16")
         write(f"{role}_to_{other}.arrow", {other: pa.int32()}, side.counterpart)
         write(f"{role}_in_{other}.arrow", _SPELLINGS, spelled.inside, spelled.text_start)
         if side.merges is None or side.boundaries is None:

@@ -122,3 +122,9 @@ def verdict_problems(file: str, verdicts: NDArray[np.uint8]) -> Problems:
     """Check the verdicts of a boundary table."""
     if verdicts.max(initial=0) > JOIN:
         yield file, f"verdicts above {JOIN}"
+
+
+def risk_problems(file: str, risks: NDArray[np.float16]) -> Problems:
+    """Check the absorption risks of one side: shares, NaN for a token that was never seen."""
+    if not (np.isnan(risks) | ((risks >= 0) & (risks <= 1))).all():
+        yield file, "risks outside 0 to 1"

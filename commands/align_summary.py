@@ -41,6 +41,7 @@ def summarize(manifest: Manifest) -> dict[str, Any]:
     )
     for side, other in _DIRECTIONS:
         facts[f"{side} to {other}"] = _direction(s, side, other)
+    facts["riskiest tokens"] = _riskiest(s["absorption"])
     facts["ceiling"] = _ceiling(s)
     return facts
 
@@ -89,6 +90,16 @@ def _direction(statistics: Mapping[str, Any], side: str, other: str) -> str:
 def _free(counts: Mapping[str, Any]) -> str:
     """The share of one side's text, in runs of four tokens, that becomes the other's without strings."""
     return "an unknown share" if counts["string_free"] is None else f"{counts['string_free']:.1%}"
+
+
+def _riskiest(absorption: Mapping[str, Any]) -> str:
+    """The tokens that following text replaces most often."""
+    found = [
+        f"{side} " + ", ".join(f"{each['text']!r} {each['risk']:.0%}" for each in absorption[side]["riskiest"][:3])
+        for side in ("draft", "target")
+        if absorption[side]["riskiest"]
+    ]
+    return f"{'; '.join(found)} (how often the next token replaces them)" if found else "none"
 
 
 def _ceiling(statistics: Mapping[str, Any]) -> str:

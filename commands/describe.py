@@ -175,7 +175,8 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
 
 def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures that were counted on a sample of the text."""
-    facts: dict[str, Any] = {"sample": _extent(statistics["sample"])}
+    sample, absorption = statistics["sample"], statistics["absorption"]
+    facts: dict[str, Any] = {"sample": _extent(sample)}
     for side, other in _SIDES:
         counts = statistics[f"{side}_to_{other}"]
         replayed = f"{counts['texts']:,} texts, {counts['tokens']:,} tokens"
@@ -193,9 +194,30 @@ def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
             f"{_percent(counts['merge_sites'])} of neighbours are merge sites: side by side they are not canonical",
             f"{_percent(counts['string_free'])} of runs of 4 tokens are joined without strings",
         ]
+    for side, _ in _SIDES:
+        facts[f"{side} absorption"] = _absorption(absorption[side])
+    if (head := absorption["head"]) is not None:
+        refused = f"{head:.1%} of right first draft tokens, alone, would merge into the last target token"
+        facts["target absorption"].append(refused)
     if "ceiling" in statistics:
         facts["ceiling"] = _ceiling(statistics)
     return facts
+
+
+def _absorption(figures: Mapping[str, Any]) -> list[str]:
+    """Say how often following text replaces a side's last token, and which frequent ones it replaces most often."""
+    last, replaced = figures["last"], figures["replaced"]
+    if not last:
+        return ["not counted: no text of the sample is kept by both tokenizers"]
+    facts = [
+        f"{replaced / last:.1%} of last tokens are replaced once the next token's bytes follow "
+        f"({replaced:,} of {last:,}; {figures['tokens']:,} different tokens)"
+    ]
+    rows = [
+        [f"{each['id']} {each['text']!r}", f"{each['last']:,}", f"{each['replaced']:,}", f"{each['risk']:.0%}"]
+        for each in figures["riskiest"]
+    ]
+    return facts + (table(["riskiest frequent tokens", "last", "replaced", "risk"], rows).splitlines() if rows else [])
 
 
 def _extent(texts: Mapping[str, int]) -> str:

@@ -4,10 +4,14 @@ Each document is encoded by one tokenizer; its tokens are translated by table an
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spectool.artifacts.alignment import Spellings
+from spectool.build.alignment.intersection import occurrences
 from spectool.tokenization.incremental.by_ids import CanonicalIds
 from spectool.tokenization.incremental.by_text import REACH, CanonicalText
 from spectool.tokenization.surfaces import text_of
@@ -15,6 +19,8 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 Engine = CanonicalIds | CanonicalText
 WINDOW = 4  # source tokens that count as one cycle for the string-free rate
+PRIOR = 5  # occurrences that the share of all tokens counts for in the risk of one
+_CONTEXT = 64  # tokens before a frontier that can matter to it
 _BATCH = 4096  # texts encoded at once
 
 Written = tuple[list[int], list[int] | None]
@@ -53,6 +59,7 @@ class Step:
     spelling: tuple[int, ...]  # the token's ids by table
     ids: list[int] | None  # ids of the text up to there, which the next step changes; None inside a character
     repaired: bool  # whether these are not those of the step before and the spelling side by side
+    replaced: int | None = None  # the last id of the step before, where it was replaced
 
 
 def respell(
@@ -88,9 +95,19 @@ def respell(
         else:
             start, tail = engine.join_bytes(ids, fresh if begun else prefix + fresh)
         repaired = start < len(ids) or tuple(tail) != spelling
+        replaced = ids[-1] if start < len(ids) and not _still_ends(ids[start:], tail, other.surfaces) else None
         ids[start:] = tail
         done, begun = end, True
-        yield Step(end, spelling, ids, repaired)
+        yield Step(end, spelling, ids, repaired, replaced)
+
+
+def _still_ends(before: Sequence[int], after: Sequence[int], surfaces: Sequence[bytes]) -> bool:
+    """Whether the last of some ids is where it was in those that replace them, which spell more."""
+    if list(after[: len(before)]) == list(before):
+        return True
+    end = sum(len(surfaces[token]) for token in before)
+    ends = accumulate(len(surfaces[token]) for token in after)
+    return any(token == before[-1] for token, reached in zip(after, ends, strict=True) if reached == end)
 
 
 @dataclass
@@ -107,15 +124,21 @@ class Replayed:
     merge_sites: int = 0  # boundaries between two of them where the spellings side by side are not canonical
     windows: int = 0  # runs of `WINDOW` tokens
     windows_with_strings: int = 0  # those in which text had to be encoded or decoded
+    frontiers: int = 0  # boundaries of ``other`` inside the documents, counted where it is asked for
+    refused: int = 0  # those behind which the right draft, one token long, would seem to merge (head absorption)
+    # How often each id of ``other`` was the last one where a source token ended and another followed, and how often
+    # the following one's bytes replaced it (tail absorption); int64 ``[ids of other]``.
+    last: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    replaced: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def as_dict(self) -> dict[str, int | float | None]:
         """The counts and their ratios as JSON values; None where there was nothing to count."""
         counted = ("texts", "lossy_texts", "different_texts", "other_tokens", "different_tokens", "tokens")
         return {
             **{name: getattr(self, name) for name in counted},
-            "several": _share(self.several, self.tokens),
-            "merge_sites": _share(self.merge_sites, self.tokens - self.texts),
-            "string_free": _share(self.windows - self.windows_with_strings, self.windows),
+            "several": share(self.several, self.tokens),
+            "merge_sites": share(self.merge_sites, self.tokens - self.texts),
+            "string_free": share(self.windows - self.windows_with_strings, self.windows),
         }
 
 
@@ -125,12 +148,15 @@ def replay_text(
     engine: Engine,
     spellings: Spellings,
     documents: Iterable[tuple[bytes, Written, Written]],
+    refusals: bool = False,
 ) -> Replayed:
     """Spell documents of ``source`` in ids of ``other``, as `respell` does, and count.
 
-    Each document is given as bytes, and as ``source`` and as ``other`` write it.
+    Each document is given as bytes, and as ``source`` and as ``other`` write it. Refusals, the head absorption, are
+    counted only where it is asked for.
     """
     counts = Replayed()
+    last, replaced = list[int](), list[int]()
     for data, (tokens, ends), (true_ids, true_ends) in documents:
         if ends is None or true_ends is None:
             counts.lossy_texts += 1
@@ -138,12 +164,20 @@ def replay_text(
         counts.texts += 1
         calls = [engine.string_calls]
         ids: list[int] = []
+        waiting: int | None = None  # the last id of the step before
         for step in respell(source, other, engine, spellings, (data, tokens, ends)):
             calls.append(engine.string_calls)
             counts.tokens += 1
             counts.several += len(step.spelling) > 1
+            if step.ids is None:
+                continue
+            if waiting is not None:
+                last.append(waiting)
+            if step.replaced is not None:
+                replaced.append(step.replaced)
+            ids = step.ids
+            waiting = ids[-1] if ids else None
             counts.merge_sites += step.repaired
-            ids = ids if step.ids is None else step.ids
         true = set(zip(true_ends, true_ids, strict=True))
         ended = zip(accumulate(len(other.surfaces[token]) for token in ids), ids, strict=True)
         shift = sum(len(other.surfaces[token]) for token in true_ids) - true_ends[-1] if true_ids else 0
@@ -153,7 +187,41 @@ def replay_text(
         windows = range(0, len(calls) - 1, WINDOW)
         counts.windows += len(windows)
         counts.windows_with_strings += sum(calls[min(i + WINDOW, len(calls) - 1)] > calls[i] for i in windows)
+        if refusals and isinstance(engine, CanonicalIds):
+            _count_refusals(engine, counts, data, ends, list(zip(true_ids, true_ends, strict=True)))
+    counts.last, counts.replaced = (occurrences([ids], other.size) for ids in (last, replaced))
     return counts
+
+
+def absorption_risks(last: NDArray[np.int64], replaced: NDArray[np.int64]) -> NDArray[np.float16]:
+    """Estimate how often following text replaces each id, from how often it was last and how often it was replaced.
+
+    A few occurrences say little, so each id counts as last `PRIOR` more times, with the share of all ids. Where that is
+    5%, an id that was replaced three times of three has (3 + 5 · 0.05) / (3 + 5) = 41%. If it was replaced none of
+    three times, it has 3%.
+
+    Returns:
+        Float16 ``[ids]``; NaN for ids that were never last.
+    """
+    share_of_all = replaced.sum() / max(1, last.sum())
+    risks = (replaced + PRIOR * share_of_all) / (last + PRIOR)
+    return np.where(last > 0, risks, np.nan).astype(np.float16)
+
+
+def _count_refusals(
+    engine: CanonicalIds, counts: Replayed, data: bytes, ends: list[int], written: list[tuple[int, int]]
+) -> None:
+    """Count frontiers after which the right draft, cut after one token, would seem to be absorbed."""
+    ids = [token for token, _ in written]
+    upcoming = 0
+    for count, (_, end) in enumerate(written[:-1], 1):
+        while ends[upcoming] <= end:
+            upcoming += 1
+        surplus = data[end : ends[upcoming]]
+        if is_whole(surplus):
+            counts.frontiers += 1
+            context = ids[max(0, count - _CONTEXT) : count]
+            counts.refused += not engine.boundary_holds(context, engine.spell(surplus))
 
 
 def is_whole(data: bytes) -> bool:
@@ -161,5 +229,6 @@ def is_whole(data: bytes) -> bool:
     return not data or bool(text_of(data))
 
 
-def _share(part: int, whole: int) -> float | None:
+def share(part: int, whole: int) -> float | None:
+    """A ratio to six places, None of nothing."""
     return round(part / whole, 6) if whole > 0 else None

@@ -20,7 +20,7 @@ from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences
 from spectool.build.alignment.merge_table import has_lemma, merge_table
-from spectool.build.alignment.replayed_text import Reference, replay_text
+from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text, share
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, encoded, quiet
 from spectool.build.corpus_reading import Reader as CorpusReader
@@ -32,6 +32,7 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 SAMPLE = 200_000  # characters
 COUNTED = 5_000_000  # characters
+FREQUENT, RISKIEST = 10, 5  # occurrences of a token that is listed among the riskiest, and how many are
 SEED = 11  # of the texts that a check makes, and of those that are drawn
 
 Measure = Callable[[Alignment, Tokenizer, Tokenizer, Sequence[str]], Mapping[str, Any]]
@@ -52,7 +53,8 @@ def build_alignment(
     """Align two tokenizers, check what joins their ids, and write the artifact to ``out``.
 
     A side whose merges and splits do not write what its tokenizer writes goes through text, unless that is further from
-    it. The manifest says why, and what the check of either side found in the end.
+    it. The manifest says why, and what the check of either side found in the end. Absorption risks are counted on the
+    sample; without one, they are all unknown.
 
     Args:
         draft: Tokenizer of the draft model.
@@ -61,7 +63,7 @@ def build_alignment(
         out: Directory of the artifact; replaced in one step when everything is written.
         progress: Called with a phrase when a step begins.
         reader: Iterates over the corpus.
-        sample: Characters from the corpus's beginning on which merge sites are counted.
+        sample: Characters from the corpus's beginning on which merge sites and absorption are counted.
         measure: Adds figures to the report, such as those of `measure.ceiling`.
         counted: Characters, at most, on which occurrences are counted: all of a smaller corpus, and documents drawn
             from a larger one, each equally likely.
@@ -80,7 +82,7 @@ def build_alignment(
         tables = {role: _tables(side) for role, side in both.items()}
         progress("spelling both vocabularies in each other's ids")
         sides = {
-            role: Side(intersect(mine, theirs), spellings(mine, theirs), *tables[role], mine.surfaces)
+            role: Side(intersect(mine, theirs), spellings(mine, theirs), *tables[role], mine.surfaces, _unknown(mine))
             for role, mine, theirs in (("draft", draft, target), ("target", target, draft))
         }
         progress("checking what joins ids")
@@ -149,15 +151,48 @@ def _check(tokenizers: Mapping[str, Tokenizer], sides: dict[str, Side], texts: S
     return results
 
 
-def _replay(both: Mapping[str, Tokenizer], sides: Mapping[str, Side], texts: Sequence[str]) -> dict[str, Any]:
-    """Replay the sample in both directions; return the report."""
+def _replay(both: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:
+    """Replay the sample in both directions; put the risks into the sides, and return the report."""
     written = {role: list(Reference(tokenizer).read(texts)) for role, tokenizer in both.items()}
-    report: dict[str, Any] = {}
+    report: dict[str, Any] = {"absorption": {}}
     for role, other in SIDES:
         documents = zip((text.encode() for text in texts), written[role], written[other], strict=True)
-        engine, spelled = sides[other].engine(both[other]), sides[role].spellings
-        report[f"{role}_to_{other}"] = replay_text(both[role], both[other], engine, spelled, documents).as_dict()
+        engine, proposes = sides[other].engine(both[other]), role == "draft"
+        counts = replay_text(both[role], both[other], engine, sides[role].spellings, documents, refusals=proposes)
+        report[f"{role}_to_{other}"] = counts.as_dict()
+        risks = absorption_risks(counts.last, counts.replaced)
+        sides[other] = replace(sides[other], risks=risks)
+        report["absorption"][other] = _absorption(both[other], counts, risks)
+        if proposes:
+            report["absorption"]["tail"] = share(int(counts.replaced.sum()), int(counts.last.sum()))
+            report["absorption"]["head"] = share(counts.refused, counts.frontiers)
     return report
+
+
+def _absorption(tokenizer: Tokenizer, counts: Replayed, risks: NDArray[np.float16]) -> dict[str, Any]:
+    """Sum up the absorption of one side, and list its riskiest frequent tokens."""
+    frequent = np.flatnonzero(counts.last >= FREQUENT)
+    riskiest = sorted(frequent.tolist(), key=lambda token: (-float(risks[token]), token))[:RISKIEST]
+    return {
+        "last": int(counts.last.sum()),
+        "replaced": int(counts.replaced.sum()),
+        "tokens": int((counts.last > 0).sum()),
+        "riskiest": [
+            {
+                "id": token,
+                "text": tokenizer.surfaces[token].decode("utf-8", "backslashreplace"),
+                "last": int(counts.last[token]),
+                "replaced": int(counts.replaced[token]),
+                "risk": round(float(risks[token]), 3),
+            }
+            for token in riskiest
+            if counts.replaced[token]
+        ],
+    }
+
+
+def _unknown(tokenizer: Tokenizer) -> NDArray[np.float16]:
+    return np.full(tokenizer.size, np.nan, np.float16)
 
 
 def _require_short_tokens(tokenizer: Tokenizer) -> None:

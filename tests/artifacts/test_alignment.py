@@ -39,12 +39,14 @@ FILES = (
     "draft_in_target.arrow",
     "draft_merges.arrow",
     "draft_offsets.npy",
+    "draft_risks.npy",
     "draft_surfaces.npy",
     "draft_to_target.arrow",
     "draft_tokens.arrow",
     "prefix_index.arrow",
     "target_in_draft.arrow",
     "target_offsets.npy",
+    "target_risks.npy",
     "target_surfaces.npy",
     "target_to_draft.arrow",
 )
@@ -64,6 +66,7 @@ DRAFT = Side(
     MERGES,
     BOUNDARIES,
     [b"a", b"b", b"ab", b""],
+    np.array([0.5, 0, 1, np.nan], np.float16),
 )
 TARGET = Side(
     ints(BACK),
@@ -71,6 +74,7 @@ TARGET = Side(
     None,
     None,
     [b"b", b"a", b"c"],
+    np.zeros(3, np.float16),
 )
 PREFIXES = ints([0, 2, 1])
 
@@ -117,6 +121,7 @@ def test_what_is_written_is_read(path: Path) -> None:
     for side, written in ((alignment.draft, DRAFT), (alignment.target, TARGET)):
         for name in ("inside", "text_start"):
             assert list(getattr(side.spellings, name)) == getattr(written.spellings, name)
+        assert np.array_equal(side.risks, written.risks, equal_nan=True)
     assert alignment.draft.merges is not None and alignment.draft.boundaries is not None
     for name in ("left", "right", "rank", "pairs", "ranks", "results"):
         assert np.array_equal(getattr(alignment.draft.merges, name), getattr(MERGES, name)), name
@@ -235,6 +240,9 @@ def test_flipped_bits_are_found(path: Path, file: str, rng: random.Random) -> No
         ("draft_offsets.npy", [0, 1, 2, 4], "uint32", "uint32 4, expected uint32 5"),
         ("target_offsets.npy", [0, 1, 2, 3], "int64", "int64 4, expected uint32 4"),
         ("draft_surfaces.npy", [[97, 98]], "uint8", "uint8 1x2, expected uint8 any"),
+        ("target_risks.npy", [0, 0.5], "float16", "float16 2, expected float16 3"),
+        ("target_risks.npy", [0, 0.5, 1.5], "float16", "risks outside 0 to 1"),
+        ("draft_risks.npy", [0, 0.5, -np.inf, 1], "float16", "risks outside 0 to 1"),
     ],
 )
 def test_wrong_arrays(path: Path, file: str, values: list[Any], kind: str, found: str) -> None:
@@ -380,7 +388,9 @@ def test_verify_finds_files_of_strangers(path: Path) -> None:
 def side_of(tokenizer: Tokenizer) -> Side:
     """A side that shares nothing, spells nothing and is joined through text."""
     nothing: list[tuple[int, ...]] = [()] * tokenizer.size
-    return Side(np.full(tokenizer.size, -1), Spellings(nothing, nothing), None, None, tokenizer.surfaces)
+    unknown = np.full(tokenizer.size, np.nan)
+    spelled = Spellings(nothing, nothing)
+    return Side(np.full(tokenizer.size, -1), spelled, None, None, tokenizer.surfaces, unknown)
 
 
 @pytest.fixture

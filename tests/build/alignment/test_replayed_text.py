@@ -1,11 +1,14 @@
 """Text spelled token by token in another vocabulary: what is counted on the way."""
 
+from collections import Counter
 from collections.abc import Iterable
+from itertools import accumulate, pairwise
 
+import numpy as np
 import pytest
 
 from spectool.build.alignment.merge_table import merge_table
-from spectool.build.alignment.replayed_text import WINDOW, Reference, Replayed, is_whole, replay_text
+from spectool.build.alignment.replayed_text import WINDOW, Reference, Replayed, absorption_risks, is_whole, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.corpora import open_corpus
 from spectool.tokenization import Tokenizer
@@ -29,11 +32,12 @@ def replay(
     other: Tokenizer,
     engine: CanonicalIds | CanonicalText,
     texts: Iterable[str],
+    refusals: bool = False,
 ) -> Replayed:
     texts = list(texts)
     read = Reference(source).read(texts), Reference(other).read(texts)
     documents = zip([text.encode() for text in texts], *read, strict=True)
-    return replay_text(source, other, engine, spellings(source, other), documents)
+    return replay_text(source, other, engine, spellings(source, other), documents, refusals)
 
 
 def test_nothing_is_spelled_otherwise(
@@ -56,10 +60,48 @@ def test_wrong_merges_are_noticed(
     assert replay(other_bundled, bundled, engine, texts).different_texts > 0
 
 
-def test_a_tokenizer_with_itself(bundled: Tokenizer, into_bundled: CanonicalIds) -> None:
+def test_absorption_is_counted(
+    bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: CanonicalIds, texts: list[str]
+) -> None:
+    counts = replay(other_bundled, bundled, into_bundled, texts, refusals=True)
+    assert 0 < counts.replaced.sum() < counts.last.sum() < counts.tokens
+    assert (counts.replaced <= counts.last).all()
+    assert 0 < counts.refused < counts.frontiers <= sum(len(bundled.encode(text)) - 1 for text in texts)
+
+
+def test_absorption_equals_a_count_on_whole_texts(
+    bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: CanonicalIds, texts: list[str]
+) -> None:
+    """The slow way: encode the text up to every source token, and up to the next one."""
+    counts = replay(other_bundled, bundled, into_bundled, texts)
+    last, replaced = Counter[int](), Counter[int]()
+    for text in texts:
+        data, end = text.encode(), 0
+        ends = [end := end + len(other_bundled.surfaces[token]) for token in other_bundled.encode(text)]
+        whole = [data[:end].decode() for end in ends if is_whole(data[:end])]
+        for before, after in pairwise(map(bundled.encode, whole)):
+            last[before[-1]] += 1
+            end = sum(len(bundled.surfaces[token]) for token in before)
+            ends_after = accumulate(len(bundled.surfaces[token]) for token in after)
+            replaced[before[-1]] += (end, before[-1]) not in zip(ends_after, after, strict=True)
+    assert sum(replaced.values()) > 50
+    assert {token: int(count) for token, count in enumerate(counts.last) if count} == last
+    assert {token: int(count) for token, count in enumerate(counts.replaced) if count} == +replaced
+
+
+def test_risks_are_shares_drawn_to_that_of_all_tokens() -> None:
+    risks = absorption_risks(np.array([0, 3, 3, 94, 0]), np.array([0, 3, 0, 2, 0]))
+    assert risks.dtype == np.float16 and np.isnan(risks[[0, 4]]).all()
+    assert risks[1:4] == pytest.approx([(3 + 0.25) / 8, 0.25 / 8, (2 + 0.25) / 99], abs=1e-3)
+    assert np.isnan(absorption_risks(np.zeros(3, int), np.zeros(3, int))).all(), "without a text nothing is known"
+
+
+def test_one_absorbed_end(bundled: Tokenizer, into_bundled: CanonicalIds) -> None:
     """The same tokenizer on both sides: every boundary stays."""
-    counts = replay(bundled, bundled, into_bundled, ["Добрий день", "Kot śpi"])
-    assert counts.merge_sites == counts.different_texts == counts.several == 0
+    counts = replay(bundled, bundled, into_bundled, ["Добрий день", "Kot śpi"], refusals=True)
+    assert counts.merge_sites == counts.different_texts == counts.replaced.sum() == counts.refused == 0
+    assert counts.last.sum() == counts.tokens - 2, "all but the last of each text"
+    assert counts.several == 0
 
 
 def test_lossy_texts_are_left_out(other_bundled: Tokenizer, bundled: Tokenizer, into_bundled: CanonicalIds) -> None:
