@@ -301,6 +301,7 @@ def test_corpus_pairs_that_split_elsewhere(
         ),  # a new text begins after an added token
         pytest.param("qwen2.5", ("<tool_call><", "{2024"), marks=pytest.mark.slow),
         pytest.param("gemma-3", ("<unused5>ं\n",), marks=pytest.mark.slow),
+        pytest.param("gemma-3", (", \n\n\n", *"!" * 18), marks=pytest.mark.slow),  # newlines are an added token
         pytest.param("llama-3.2", ("&amp;0", "123ǅ"), marks=pytest.mark.slow),
     ],
 )
@@ -339,21 +340,49 @@ def test_committed_halves_of_a_character_stay(
         assert Oracle(real(name)).bytes_of(found) == data
 
 
-@pytest.fixture(scope="module")
-def made() -> tuple[CanonicalIds, Oracle]:
+def byte_level(names: Sequence[str], merges: Sequence[tuple[str, str]]) -> Tokenizer:
     """A byte-level tokenizer of a few merges, with a contraction-splitting pre-tokenizer and an added token."""
     from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
     from spectool.tokenization.surfaces import byte_symbols
 
-    names = [*byte_symbols(), "ko", "kot", "Ġkot", "ĠĠ", "'s", "kk"]
-    merges = [("k", "o"), ("ko", "t"), ("Ġ", "kot"), ("Ġ", "Ġ"), ("'", "s"), ("k", "k")]
-    backend = Backend(models.BPE({name: place for place, name in enumerate(names)}, merges))
+    vocabulary = {name: place for place, name in enumerate([*byte_symbols(), *names])}
+    backend = Backend(models.BPE(vocabulary, list(merges)))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_tokens([AddedToken("<think>", normalized=False)])
-    tokenizer = Tokenizer("made", backend, Roles())
+    return Tokenizer("made", backend, Roles())
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[CanonicalIds, Oracle]:
+    names = ["ko", "kot", "Ġkot", "ĠĠ", "'s", "kk"]
+    merges = [("k", "o"), ("ko", "t"), ("Ġ", "kot"), ("Ġ", "Ġ"), ("'", "s"), ("k", "k")]
+    tokenizer = byte_level(names, merges)
     return CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), Oracle(tokenizer)
+
+
+def test_a_join_next_to_an_added_token_is_not_taken_over() -> None:
+    """What is remembered of `<think>ab` and `c` says nothing of `wab` and `c`, because `abc` merges with `w`."""
+    tokenizer = byte_level(["bc", "abc", "wabc"], [("b", "c"), ("a", "bc"), ("w", "abc")])
+    engine, oracle = CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), Oracle(tokenizer)
+    for before in ("<think>ab", "wab", "<think>wab"):
+        ids = oracle.encode(before)
+        assert joined(engine.join(ids, tuple(oracle.encode("c"))), ids) == oracle.encode(before + "c")
+
+
+def test_the_end_of_a_character_merges_with_what_follows() -> None:
+    """The first half of a letter is committed, so that its second half and the next letter are one token."""
+    from spectool.tokenization.surfaces import byte_symbols
+
+    signs = {byte: sign for sign, byte in byte_symbols().items()}
+    first, second, *letter = (signs[byte] for byte in "го".encode())
+    whole = "".join(letter)
+    tokenizer = byte_level([whole, second + whole], [(letter[0], letter[1]), (second, whole)])
+    engine = CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
+    committed = [tokenizer.vocabulary[first]]
+    found = joined(engine.join_bytes(committed, "го".encode()[1:], floor=1), committed)
+    assert found == [*committed, tokenizer.vocabulary[second + whole]]
 
 
 @pytest.mark.parametrize(
