@@ -55,7 +55,8 @@ def test_tables_and_text_equal_the_tokenizer(bundled: Tokenizer, other_bundled: 
             for role in ("draft", "target"):
                 found = check_joins(role, source, other, engine, spellings(source, other), texts)
                 assert found.different == 0, str(found)
-                assert found.places > 4_000 and found.texts > 0.75 * len(texts)
+                # Behind a text of one token nothing is proposed.
+                assert found.places > 10_000 and found.texts > 0.8 * len(texts)
 
 
 def test_texts_are_the_same_for_the_same_seed(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
