@@ -96,7 +96,7 @@ def _verified(
     if manifest.format == "spectool-alignment":
         require_checked(path, manifest, say)
         for side, line in _checked_again(artifact, tokenizers, seed) if tokenizers else ():
-            facts[f"{side}_proof"] = line
+            facts[f"{side}_check"] = line
             yield f"{path}: {line}"
 
 
