@@ -31,6 +31,7 @@ _PIECES = 1 << 16  # pre-tokens, and pairs of ids, that are remembered
 _DEEPEST = 3  # last ids that a remembered join may depend on
 _NEAR = 32  # tokens that are looked through for a sure split, or merged again, before text is encoded
 _MUCH = 512  # bytes likewise
+_CUTS = 8  # places at which a text is cut until the tokenizer confirms one
 _CONTINUATIONS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
 
 
@@ -307,7 +308,11 @@ class CanonicalIds:
         short = first == begin and len(before) <= max(self._added.longest, _MUCH // 4)
         if short and text_of(text := self._added.at_start(before + data)):
             return begin, self._text.encode(text)
-        before = before.lstrip(_CONTINUATIONS)
+        # Inside a long run of digits a cut may fall within a group, and then no later id comes out as it was.
+        for cut in range(first, max(begin, first - _CUTS) - 1, -1):
+            before = self._data(ids[cut:n]).lstrip(_CONTINUATIONS)
+            if cut == begin or self._text.holds(ids, before):
+                break
         if not text_of(before + data):
             return n, self._merged(data)
         return self._text.join(ids, before, data, begin)

@@ -80,6 +80,12 @@ class CanonicalText:
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]
 
+    def holds(self, ids: Sequence[int], so_far: bytes) -> bool:
+        """Whether the tokenizer writes the last of these ids for the end of their text alone, ``so_far``, as well."""
+        old = self._encoded(so_far)
+        half = (len(old) + 1) // 2
+        return old[-half:] == list(ids[-half:])
+
     def following(self, ids: Sequence[int], so_far: bytes, data: bytes) -> tuple[list[int], bool]:
         """Return the ids of ``data`` after ``so_far``, and whether a boundary between the two holds.
 
