@@ -34,7 +34,7 @@ format: .venv/installed          ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/installed            ## write docs/cli.md, and the site into .scratch/site; broken links are errors
+docs: .venv/installed            ## write the pages of commands, and the site into .scratch/site; broken links are errors
 	$(BIN)/python docs/write_cli_reference.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -3,7 +3,7 @@
     python benchmarks/overhead.py
 
 A hollow model has the caches of a large one, feeds them, computes nothing else and says a real text, so the thread
-that runs the loop hardly sleeps, as beside a fast device. Taken off a cycle is the time inside the model's
+that runs the loop hardly sleeps, as with a fast device. Taken off a cycle is the time inside the model's
 ``__call__``, which builds the pass, and inside the calls that compute it or wait for it. Everything else counts:
 asking the drafter, checking the proposal, marks and rewinding of the caches, log-probabilities, statistics, the
 controller. Times are processor microseconds of the thread, medians over cycles after the first ones of each

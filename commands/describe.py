@@ -17,7 +17,6 @@ READERS = {
     "spectool-alignment": "spectool.artifacts.alignment:Alignment",
     "spectool-counts": "spectool.artifacts.counts:Counts",
     "spectool-benchmark": "spectool.artifacts.benchmark:Benchmark",
-    "spectool-fairness": "spectool.lab.fairness.saved:Fairness",
 }
 """The class that opens each format, imported when it is needed."""
 _SIDES = (("draft", "target"), ("target", "draft"))

@@ -79,11 +79,6 @@ def _verified(
 
     path = find_artifact(path)
     facts["path"] = str(path)
-    if (path / "training.json").is_file():
-        size = resolve_name("spectool.lab.training.saved:verify_draft")(path)
-        facts |= {"format": "spectool-draft", "bytes": size}
-        yield f"{path}: whole (spectool-draft, {size:,} bytes)"
-        return
     manifest = read_manifest(path)
     if manifest.format not in READERS:
         raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(READERS)}")

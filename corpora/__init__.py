@@ -1,6 +1,6 @@
 """Text comes in: sources, cleaning, words, bundled samples.
 
-In: files, folders, archives, data sets of the hub, presets, or a sample. Out: clean documents, each with a stable id.
+In: files, folders, data sets of the hub, presets, or a sample. Out: clean documents, each with a stable id.
 What was repaired or left out is counted. Everything that is not what it should be raises `CorpusError`, which names the
 file and the line or row.
 """

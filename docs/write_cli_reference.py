@@ -1,7 +1,9 @@
-"""Write docs/cli.md from the commands themselves: ``make docs``. A test fails when the page is stale."""
+"""Write docs/cli.md, and docs/lab/cli.md for the laboratory, from the commands themselves: ``make docs``.
+
+A test fails when a command or an option is missing.
+"""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -9,27 +11,31 @@ import click
 from spectool.cli import main
 from spectool.commands.options import EXPLAIN_ALL
 
-PAGE = Path(__file__).with_name("cli.md")
+DOCS = Path(__file__).parent
 
 
-def reference() -> str:
-    """Return the page: the help text of every command, 100 columns wide."""
-    parts = [
-        "# Command line reference\n",
-        "Written from the code by `make docs`; what `spectool COMMAND --help` says, with every option.\n",
-        _section("spectool", main),
-    ]
-    return "\n".join([*parts, *_commands("spectool", main)])
-
-
-def _commands(title: str, group: click.Group) -> Iterator[str]:
-    """Yield the sections of the commands of a group, and of those within a command that is a group."""
-    for name in group.list_commands(click.Context(group)):
-        command = group.get_command(click.Context(group), name)
-        if command is not None:
-            yield _section(f"{title} {name}", command)
+def pages() -> dict[Path, str]:
+    """The pages by path: the help text of every command, 100 columns wide. A group of commands has its own page."""
+    texts: dict[Path, str] = {}
+    sections = [_section("spectool", main)]
+    for name, command in _commands(main):
+        sections.append(_section(f"spectool {name}", command))
         if isinstance(command, click.Group):
-            yield from _commands(f"{title} {name}", command)
+            inner = [_section(f"spectool {name} {each}", one) for each, one in _commands(command)]
+            texts[DOCS / name / "cli.md"] = _page(f"Commands of `spectool {name}`", inner)
+    texts[DOCS / "cli.md"] = _page("Command line reference", sections)
+    return texts
+
+
+def _commands(group: click.Group) -> list[tuple[str, click.Command]]:
+    context = click.Context(group)
+    found = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
+    return [(name, command) for name, command in found if command is not None]
+
+
+def _page(title: str, sections: list[str]) -> str:
+    intro = "Written from the code by `make docs`: what `--help` says, with every option explained.\n"
+    return "\n".join([f"# {title}\n", intro, *sections])
 
 
 def _section(title: str, command: click.Command) -> str:
@@ -40,5 +46,6 @@ def _section(title: str, command: click.Command) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(reference(), encoding="utf-8")
-    sys.stderr.write(f"{PAGE}\n")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+        sys.stderr.write(f"{path}\n")

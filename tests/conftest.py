@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import hypothesis
 import mlx.core as mx
 import pytest
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
@@ -26,6 +27,11 @@ SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents
 
 # Vocabularies of 128,000 ids and more take seconds to open and to walk through.
 BIG = ("gemma-3", "gpt4o-o200k", "llama-3.2", "mistral-nemo", "nanochat-pl-ours6-nfkc", "qwen2.5", "xlm-roberta-base")
+
+
+# An example may take long on a busy machine; what grows with its input has tests of its own.
+hypothesis.settings.register_profile("spectool", deadline=None)
+hypothesis.settings.load_profile("spectool")
 
 
 def pytest_configure() -> None:

@@ -21,7 +21,7 @@ class BackoffOptions:
     entries: int | None = None  # as in `Limits`
     max_bytes: int | None = 5_000_000
     max_context: int = 6  # tokens
-    # Lower ones drafted held-out text no better; see benchmarks/backoff_choices.py.
+    # Lower ones drafted held-out text no better.
     discount: float = 0.9  # taken off every count by the smoothing
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import curve_fit
 
+from spectool.lab.cost_model import CostModel
 from spectool.lab.least_squares import student_interval
 from spectool.lab.paper_tables.tables import break_even_of, spell
 from spectool.lab.paper_tables.trials import Frame, TrialFrames
 from spectool.measure.intervals import Estimate, mean_interval
 from spectool.measure.page import NONE, cell
-from spectool.runtime.draft_length.cost_model import CostModel
 
 _ABSURD = 10.0  # an acceptance from here on is only said to be large
 

@@ -11,11 +11,11 @@ from itertools import pairwise
 
 import pandas as pd
 
+from spectool.lab.cost_model import geometric_tokens
 from spectool.lab.least_squares import BreakEven, break_even
 from spectool.lab.paper_tables.trials import Frame, TrialFrames
 from spectool.measure.intervals import ENOUGH_PROMPTS, Estimate, geometric_mean, mean_interval, speedup_interval
 from spectool.measure.page import NONE, cell
-from spectool.runtime.draft_length.cost_model import geometric_tokens
 
 _SHOWN = 8  # places of a draft
 _FIRST = 16  # tokens in the first range of positions; each further range is as long as all before it

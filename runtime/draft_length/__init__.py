@@ -1,4 +1,4 @@
-"""How many tokens to draft.
+"""How far to guess.
 
 In: measured times of passes and drafts, accepted tokens. Out: the draft length of the next cycle.
 """

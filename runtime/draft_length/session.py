@@ -1,7 +1,7 @@
-"""One controller for a session: generations with the same model and drafter build on what earlier ones learnt.
+"""One controller for a session: generations with the same model and drafter go on from what the earlier ones learnt.
 
-A controller serves one generation at a time. A generation that begins while another one is running, for example in
-another thread, gets a controller of its own; the next generation continues with the one that was given back last.
+A controller serves one generation at a time. A generation that begins while another one runs, in another thread for
+example, gets a controller of its own. The next generation goes on from the one that ended last.
 """
 
 import weakref
@@ -14,7 +14,7 @@ _idle: dict[tuple[int, int], tuple[Any, Any, Controller]] = {}
 
 
 def borrow(model: Any, drafter: Any) -> Controller:
-    """The controller of ``model`` with ``drafter``; a new one if there is none, or if it is in use."""
+    """Return the controller of ``model`` with ``drafter``; a new one where there is none, or where it is in use."""
     known = _idle.pop((id(model), id(drafter)), None)
     if known is None or known[0]() is not model or known[1]() is not drafter:
         return Controller()
@@ -23,10 +23,9 @@ def borrow(model: Any, drafter: Any) -> Controller:
 
 def give_back(model: Any, drafter: Any, controller: Controller) -> None:
     """Keep ``controller`` for the next generation of ``model`` with ``drafter``."""
-    for pair, (*both, _) in list(_idle.items()):
-        if any(each() is None for each in both):
-            _idle.pop(pair, None)
+    for pair in [pair for pair, (*both, _) in list(_idle.items()) if any(each() is None for each in both)]:
+        _idle.pop(pair, None)
     try:
         _idle[id(model), id(drafter)] = weakref.ref(model), weakref.ref(drafter), controller
-    except TypeError:  # an object that cannot be referred to weakly: nothing is kept for it
+    except TypeError:  # an object without weak references: nothing is kept for it
         return

@@ -1,154 +1,205 @@
 """What passes and drafts cost on this machine, learnt from their own times.
 
-Times are noisy: the first pass of a shape compiles, other programs interfere, contexts grow. So every figure is the
-median of a few recent samples, and of two samples the lower one.
+Times are noisy: first passes of a shape compile, other programs interfere, contexts grow. So every
+figure is the median of a few recent samples, of two the lower one. It is trusted from its second sample on.
 """
 
-from collections import defaultdict, deque
+from collections import deque
 from itertools import pairwise
 from statistics import median_low
 
-WINDOW = 7  # samples that a median is taken over
-STALE = 256  # passes after which a size has to be measured again
-_PROPOSALS = 32  # latest proposals that tell what drafting costs
-_CAUGHT_UP = 8  # committed tokens that a drafter reads at no measurable cost
+WINDOW = 7  # samples a median is taken over
+STALE = 256  # cycles after which a figure is to be measured again
+_LAG = 8  # tokens missed, up to which a proposal costs what it always costs
+_RECENT = 32  # proposals that count; earlier ones may have been of a busier machine or a shorter context
+_FASTER = 2.0  # times as fast as expected, from which on it is no chance
 
 
 class PassTimes:
-    """Seconds of a target pass by its number of rows (tokens): ``level * relative cost``.
+    """Seconds of a target pass by the number of tokens in it.
 
-    The relative costs are kept from one generation to the next. The first passes of a generation are compared with
-    them, and set the level: a longer context or a busy machine makes passes of all sizes slower.
+    What an earlier generation has measured stands for sizes that this one has not measured yet, in proportion. A longer
+    context makes every pass slower, and shows in the first one of any size.
 
     Attributes:
-        curve: Expected seconds by rows, shape [longest + 1]; index 0 is not used. It is interpolated between measured
-            sizes, and rises beyond them as it did from the smallest size to the largest.
+        curve: Expected seconds by tokens, shape [longest + 1]; place 0 is not used. Between measured
+            sizes it is interpolated; beyond them it rises as it did from one token to the largest.
     """
 
     def __init__(self, longest: int) -> None:
-        """Expect passes over 1 to ``longest`` rows."""
+        """Expect passes over 1 to ``longest`` tokens."""
         self.curve = [0.0] * (longest + 1)
-        self._samples: list[deque[float]] = [deque(maxlen=WINDOW) for _ in self.curve]  # seconds / level
-        self._seen = [0] * (longest + 1)  # number of the latest pass of each size
-        self._relative: dict[int, float] = {}  # medians of the samples, from the second one on
-        self._level = 1.0
-        self._ratios = [1.0] * WINDOW  # seconds / relative cost of this generation's first passes
-        self._passes = 0
+        self._samples: list[deque[float]] = [deque(maxlen=WINDOW) for _ in self.curve]
+        self._seen = [0] * (longest + 1)  # cycle of the latest sample
+        self._medians: dict[int, float] = {}
+        self._carried: dict[int, float] = {}  # medians of earlier generations
+        self._once: dict[int, float] = {}  # what was measured once in them
+        self._ratios: deque[float] = deque(maxlen=WINDOW)  # of samples to them
+        self._cycle = 0
+
+    @property
+    def compared(self) -> bool:
+        """Whether it is known how this generation's times compare with earlier ones; one sample may be disturbed."""
+        return len(self._ratios) > 1 or not self._carried
 
     def begin(self) -> None:
         """Begin another generation, whose context may be longer or shorter."""
-        if self._relative:
-            self._ratios.clear()
-
-    @property
-    def settled(self) -> bool:
-        """Whether the level of this generation is known. One sample is not enough, because it may be disturbed."""
-        return len(self._ratios) > 1
-
-    def add(self, rows: int, seconds: float) -> None:
-        """Add the time of a pass over ``rows`` (1 to the longest)."""
-        self._passes += 1
-        relative, samples = self._relative.get(rows), self._samples[rows]
-        if relative and len(self._ratios) < WINDOW:
-            self._ratios.append(seconds / relative)
-            self._level = median_low(self._ratios)
-        if not self.settled:
-            return
-        if relative and self._passes - self._seen[rows] > STALE:
+        if self.compared:
+            ratio = self._ratio()
+            lone = {size: samples[0] for size, samples in enumerate(self._samples) if len(samples) == 1}
+            self._once = {size: time * ratio for size, time in self._once.items()} | lone
+            self._carried = self._points()
+        self._medians.clear()
+        self._ratios.clear()
+        for samples in self._samples:
             samples.clear()
-            samples.append(relative)
-        samples.append(seconds / self._level)
-        self._seen[rows] = self._passes
-        if len(samples) > 1:
-            self._relative[rows] = median_low(samples)
 
-    def known(self, rows: int) -> bool:
-        """Whether passes over ``rows`` were measured twice, and recently."""
-        return rows in self._relative and self._passes - self._seen[rows] <= STALE
+    def add(self, tokens: int, seconds: float) -> None:
+        """Take note of a pass over ``tokens`` (1 to the longest)."""
+        self._cycle += 1
+        samples = self._samples[tokens]
+        if len(samples) > 1 and self._cycle - self._seen[tokens] > STALE:
+            samples.clear()
+            samples.append(self._medians[tokens])  # one voice beside the new samples
+        before = self._carried.get(tokens, self._once.get(tokens))
+        if before is not None and not samples and self._ratios:
+            samples.append(before * self._ratio())  # likewise
+        samples.append(seconds)
+        self._seen[tokens] = self._cycle
+        if tokens in self._carried:
+            self._ratios.append(seconds / self._carried[tokens])
+        if len(samples) > 1:
+            self._medians[tokens] = median_low(samples)
+
+    def known(self, tokens: int) -> bool:
+        """Whether passes over so many tokens were measured twice, and lately."""
+        measured = tokens in self._medians or tokens in self._carried
+        return measured and self._cycle - self._seen[tokens] <= STALE
 
     def measured(self) -> dict[int, float]:
-        """Return the curve at the sizes that were measured at least twice."""
-        return {rows: self.curve[rows] for rows in sorted(self._relative)}
+        """Return the curve at the sizes measured at least twice."""
+        return {size: self.curve[size] for size in sorted(self._medians | self._carried)}
 
     def at_least(self) -> list[float]:
-        """Return the curve with each size that is not known as cheap as the next smaller one that is."""
+        """Return the curve with sizes not known as cheap as the next smaller known one."""
         curve = self.curve[:]
-        for rows in range(2, len(curve)):
-            if not self.known(rows):
-                curve[rows] = min(curve[rows], curve[rows - 1])
+        for size in range(2, len(curve)):
+            if not self.known(size):
+                curve[size] = min(curve[size], curve[size - 1])
         return curve
 
     def update(self) -> None:
         """Draw the curve through the medians; there must be one."""
-        points = [(rows, self._level * cost) for rows, cost in sorted(self._relative.items())]
-        for i in range(
-            len(points) - 1, 0, -1
-        ):  # more rows are not cheaper: a smaller size that costs more was disturbed
-            points[i - 1] = points[i - 1][0], min(points[i - 1][1], points[i][1])
-        (first, base), (last, top) = points[0], points[-1]
-        self.curve[1 : first + 1] = [base] * first
+        points = sorted(self._points().items())
+        for place in range(len(points) - 1, 0, -1):  # more tokens are not cheaper: a dearer smaller size was disturbed
+            size, time = points[place - 1]
+            points[place - 1] = size, min(time, points[place][1])
+        curve, (first, base) = self.curve, points[0]
+        curve[1 : first + 1] = [base] * first
         for (low, start), (high, end) in pairwise(points):
-            for rows in range(low + 1, high + 1):
-                self.curve[rows] = start + (end - start) * (rows - low) / (high - low)
-        slope = (top - base) / max(1, last - first)
-        for rows in range(last + 1, len(self.curve)):
-            self.curve[rows] = top + slope * (rows - last)
+            for size in range(low + 1, high + 1):
+                curve[size] = start + (end - start) * (size - low) / (high - low)
+        last, top = points[-1]
+        slope = max(0.0, top - base) / max(1, last - first)
+        for size in range(last + 1, len(curve)):
+            curve[size] = top + slope * (size - last)
+
+    def _points(self) -> dict[int, float]:
+        """Return the medians by size, with those carried over in proportion."""
+        ratio = self._ratio()
+        points = {size: time * ratio for size, time in self._carried.items()} | self._medians
+        for size in self._carried.keys() - self._medians:
+            # A slow consumer hides plain passes, which begin while it works. The ratio to those is no measure.
+            dearest = 2 * size * points.get(1, points[size])
+            points[size] = min(points[size], max(self._carried[size], dearest))
+        return points
+
+    def _ratio(self) -> float:
+        """Return how many times as long as in earlier generations a pass takes in this one."""
+        return median_low(self._ratios) if self._ratios else 1.0
 
 
 class DraftTimes:
-    """Seconds of a drafter in a cycle: a fixed part, a part for each token, and what catching up costs.
+    """Seconds of a drafter in a cycle: a fixed part, a part per token, and what catching up costs.
+
+    A drafter that is held for too dear is hardly asked any more, and then always has to catch up. A busy machine may
+    have become free, or a context short: that must show in such a proposal, too.
 
     Attributes:
-        fixed: Seconds of a cycle in which it was asked, however little it proposed.
+        fixed: Seconds of a cycle in which it was asked, whatever it proposed.
         per_token: Seconds of each token proposed.
-        per_missed: Seconds of each token that it has to read first: of the prompt, or committed while it was not asked.
+        per_missed: Seconds of each token that it has yet to take in: of the prompt, or when it was not asked for long.
     """
 
     def __init__(self) -> None:
         """Begin without any sample."""
         self.fixed = self.per_token = self.per_missed = 0.0
-        self._prepared = False
-        self._samples: deque[tuple[int, float]] = deque(maxlen=_PROPOSALS)  # tokens proposed, seconds
-        self._catching_up: deque[float] = deque(maxlen=WINDOW)
+        self._samples: dict[int, deque[float]] = {}  # by tokens; none is empty
+        self._order: deque[int] = deque()  # tokens of the samples, the oldest first
+        self._lags: deque[float] = deque(maxlen=WINDOW)
+        self._begun = False
 
-    def __call__(self, tokens: int, missed: int = 0) -> float:
-        """Return the expected seconds of a proposal of ``tokens`` after ``missed`` tokens."""
-        return self.fixed + self.per_token * tokens + self.per_missed * missed
+    def begin(self) -> None:
+        """Begin another generation, for which the drafter has to prepare."""
+        self._begun = False
 
     def add(self, tokens: int, missed: int, seconds: float) -> None:
-        """Add the time of a proposal of ``tokens``, before which the drafter had ``missed`` tokens to read.
+        """Take note of a proposal of ``tokens`` after ``missed`` tokens of which the drafter was not asked.
 
-        The very first one prepares the drafter and does not count.
+        The first one of a generation tells at most what reading the prompt takes, unless it was faster by far.
         """
+        first, self._begun = not self._begun, True
         expected = self(tokens)
-        if self._samples and missed > _CAUGHT_UP:
-            if seconds > expected / 2:
-                self._catching_up.append(max(0.0, seconds - expected) / missed)
-                if len(self._catching_up) > 1:
-                    self.per_missed = median_low(self._catching_up)
-                return
-            # Much faster than expected even though it had to catch up, so the machine is no longer busy. A drafter that
-            # seems too slow is asked so rarely that it nearly always has to catch up.
-            faster = seconds / expected
-            self._samples = deque([(size, time * faster) for size, time in self._samples], maxlen=_PROPOSALS)
-            self._catching_up.clear()
-            self.per_missed *= faster
-        if self._prepared:
-            self._samples.append((tokens, seconds))
-        self._prepared = True
+        if self._samples and (first or missed > _LAG) and seconds < expected / _FASTER:
+            self._scale(seconds / expected)
+            if tokens in self._samples:
+                self._drop(tokens)
+        elif first and (not self._samples or missed <= _LAG):
+            return
+        elif self._samples and missed > _LAG:
+            self._lags.append(max(0.0, seconds - expected) / missed)
+            self.per_missed = median_low(self._lags)
+            return
+        self._sample(tokens, seconds)
+
+    def __call__(self, tokens: int, missed: int = 0) -> float:
+        """Return the expected seconds."""
+        return self.fixed + self.per_token * tokens + self.per_missed * missed
 
     def update(self) -> None:
-        """Put a line through the medians by size, each weighted by its samples; neither part is negative."""
+        """Put a line through the medians, each weighted by its samples; neither part is negative."""
         if not self._samples:
             return
-        by_size = defaultdict[int, list[float]](list)
-        for tokens, seconds in self._samples:
-            by_size[tokens].append(seconds)
-        points = [(tokens, median_low(times), len(times)) for tokens, times in by_size.items()]
-        size = sum(tokens * count for tokens, _, count in points) / len(self._samples)
-        time = sum(seconds * count for _, seconds, count in points) / len(self._samples)
-        spread = sum(count * (tokens - size) ** 2 for tokens, _, count in points)
-        most = time / size if size else 0.0
-        slope = sum(count * (tokens - size) * (seconds - time) for tokens, seconds, count in points)
-        self.per_token = min(max(0.0, slope / spread), most) if spread else most
+        points = [(size, median_low(samples), len(samples)) for size, samples in self._samples.items()]
+        weight = len(self._order)
+        size = sum([size * count for size, _, count in points]) / weight
+        time = sum([time * count for _, time, count in points]) / weight
+        spread = sum([count * (x - size) ** 2 for x, _, count in points])
+        if spread:
+            slope = sum([count * (x - size) * (y - time) for x, y, count in points]) / spread
+        else:
+            slope = time / size if size else 0.0
+        self.per_token = min(max(0.0, slope), time / size if size else 0.0)
         self.fixed = time - self.per_token * size
+
+    def _sample(self, tokens: int, seconds: float) -> None:
+        if len(self._samples.get(tokens, ())) == WINDOW:
+            self._drop(tokens)
+        elif len(self._order) == _RECENT:
+            self._drop(self._order[0])
+        self._samples.setdefault(tokens, deque()).append(seconds)
+        self._order.append(tokens)
+
+    def _drop(self, tokens: int) -> None:
+        """Forget the oldest sample of a size."""
+        self._samples[tokens].popleft()
+        if not self._samples[tokens]:
+            del self._samples[tokens]
+        self._order.remove(tokens)
+
+    def _scale(self, factor: float) -> None:
+        """Everything takes ``factor`` times as long as it did: what was measured counts for one sample of each size."""
+        self.per_missed *= factor
+        self._lags.clear()
+        self._samples = {size: deque([median_low(samples) * factor]) for size, samples in self._samples.items()}
+        self._order = deque(self._samples)

@@ -25,7 +25,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
-from spectool.runtime.drafters.acceptance import Acceptance
+from spectool.runtime.draft_length.acceptance import Acceptance
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.verification import Draw

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from spectool.artifacts.dictionary import START, Dictionary, Step
 from spectool.runtime.decoding.drafter import Drafter, Proposal
-from spectool.runtime.drafters.acceptance import Acceptance
+from spectool.runtime.draft_length.acceptance import Acceptance
 from spectool.runtime.drafters.history import History, Repeat
 
 _SHORTEST = 2  # tokens of history that must repeat: after one, a dictionary is nearly always the better guess

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from spectool.cli import lab, main
 from spectool.runtime.demo_models import demo_path
+from spectool.tests.measure.report.runs import rows_of, write_run
 
 TARGET, DRAFT, OTHER = (str(demo_path(part)) for part in ("target", "draft", "other"))
 STEPS = "--size 1m --step-tokens 128 --length 32 --steps 4"
@@ -20,6 +21,7 @@ COMMANDS = {
         "pl",
     ),
     "ngrams": (f"--draft {OTHER} --target {TARGET} --count-on W/pl.txt --corpus W/uk.txt", "tokens per pass"),
+    "tables": ("W/pl.bench", "Acceptance"),
     "train-draft": (f"--tokenizer {TARGET} --corpus sample:pl {STEPS} -o W/draft", "bits"),
     "tune-draft": (f"--draft {DRAFT} --target {TARGET} {TUNE} -o W/tuned", "D_T before"),
 }
@@ -34,6 +36,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for language in ("pl", "uk"):
         (folder / f"{language}.txt").write_text("\n".join(["Wczoraj wieczorem w domu kultury.", "Учора ввечері."] * 8))
+    write_run(folder / "pl.bench", *rows_of())
     return folder
 
 

@@ -13,7 +13,7 @@ One cycle at frontier n drafts the text from n to the end of the k-th draft toke
 canonical tokenization of the whole text. The token that straddles n counts as the first, and the end is cut back to a
 whole character. The cycle commits the accepted tokens and one more.
 
-Source: design, sections 4 and 5; the published strategies after cross-family speculative decoding
+Source: docs/design.md; the published strategies after cross-family speculative decoding
 for Polish on Apple Silicon, algorithms 1 and 2.
 """
 

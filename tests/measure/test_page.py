@@ -124,7 +124,7 @@ def test_what_a_template_names_must_be_given(files: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "runtime.draft_length.cost_model",
+        "lab.cost_model",
         "lab.least_squares",
         "lab.plotting",
         "lab.paper_tables.tables",

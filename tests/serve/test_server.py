@@ -249,7 +249,7 @@ def test_the_page_for_people(server: Server) -> None:
 
 
 def test_the_example_of_the_documentation_runs(server: Server) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     here = code.replace("http://127.0.0.1:8080", server.url)
     assert here != code

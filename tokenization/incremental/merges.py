@@ -3,7 +3,7 @@
 A token is the root of the tree of merges that make it. `Merges` holds the last merge of every token: its two parts and
 the rank. It also holds the merge list, a few MB, and no pair matrix.
 
-**Merge-site lemma** (design, section 4). Inside one pre-token a sequence is canonical iff every adjacent pair is
+**Merge-site lemma** (docs/design.md). Inside one pre-token a sequence is canonical iff every adjacent pair is
 compatible. Take some x on a's right spine and some y on b's left spine. Let x be consumed in a at rank i, and y in b at
 rank j. The pair (a, b) merges iff some x and y have a merge of rank r < i, r <= j. The leftmost of equal ranks goes
 first, and a root is never consumed. That takes for granted that a part is made by a lower rank than the whole. Where it

@@ -3,7 +3,7 @@
 Keys are data set, drafter; acceptance in percent, speed in tokens per second.
 """
 
-from spectool.runtime.draft_length.cost_model import CostModel
+from spectool.lab.cost_model import CostModel
 
 MODEL = CostModel(0.071, 0.19)  # section 6.2
 R_BY_SIZE = 0.8 / 11.32  # GB, section 6.1

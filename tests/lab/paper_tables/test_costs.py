@@ -10,10 +10,10 @@ from scipy import stats
 from statsmodels.stats._delta_method import NonlinearDeltaCov
 
 from spectool.artifacts.benchmark import Benchmark
+from spectool.lab.cost_model import CostModel
 from spectool.lab.least_squares import break_even, fit_line
 from spectool.lab.paper_tables.costs import cost_model, fit_cost, fixed_lengths
 from spectool.lab.paper_tables.trials import trial_frames
-from spectool.runtime.draft_length.cost_model import CostModel
 from spectool.tests.measure.report.runs import Truth, rows_of, write_run
 
 SEED = 7

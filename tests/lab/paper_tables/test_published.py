@@ -5,8 +5,8 @@ from statistics import fmean
 import pytest
 from scipy.optimize import brentq
 
+from spectool.lab.cost_model import CostModel, geometric_tokens
 from spectool.measure.intervals import mean_interval
-from spectool.runtime.draft_length.cost_model import CostModel, geometric_tokens
 from spectool.tests.lab.paper_tables import published as paper
 
 

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from spectool.artifacts.benchmark import Benchmark, Row
+from spectool.lab.cost_model import CostModel
 from spectool.lab.paper_tables.command import tables
 from spectool.lab.paper_tables.tables import (
     acceptance_by_kind,
@@ -22,7 +23,6 @@ from spectool.lab.paper_tables.tables import (
 )
 from spectool.lab.paper_tables.trials import TrialFrames, trial_frames
 from spectool.measure.intervals import geometric_mean
-from spectool.runtime.draft_length.cost_model import CostModel
 from spectool.tests.measure.report.runs import DRAFTERS, Truth, rows_of, write_run
 
 Drawn = tuple[list[Row], list[Row]]

@@ -10,7 +10,7 @@ import numpy as np
 from spectool.artifacts.atomic import writing
 from spectool.artifacts.benchmark import FORMAT, PLAIN, VERSION, Row, write_block
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.runtime.draft_length.cost_model import CostModel
+from spectool.lab.cost_model import CostModel
 
 STEP = 0.05  # seconds of a plain step
 READING, DRAFT_READING = 0.1, 0.004  # seconds of the prompt: the target's and a draft model's

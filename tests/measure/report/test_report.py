@@ -17,10 +17,10 @@ from matplotlib.image import imread
 
 from spectool.artifacts.benchmark import Benchmark, Row
 from spectool.cli import main
+from spectool.lab.cost_model import CostModel
 from spectool.measure.intervals import geometric_mean
 from spectool.measure.report.trials import read_trials
 from spectool.measure.report.verdicts import verdicts
-from spectool.runtime.draft_length.cost_model import CostModel
 from spectool.tests.measure.report.pages import Section, call, page_of
 from spectool.tests.measure.report.runs import DRAFTERS, Truth, rows_of, write_run
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from spectool.artifacts.benchmark import Benchmark
+from spectool.lab.cost_model import CostModel
 from spectool.measure.intervals import FEWEST, LEAST, Estimate, geometric_mean
 from spectool.measure.report.trials import ConfigurationResult, read_trials
 from spectool.measure.report.verdicts import RunVerdict, summary_table, verdicts
-from spectool.runtime.draft_length.cost_model import CostModel
 from spectool.tests.measure.report.pages import call, page_of
 from spectool.tests.measure.report.runs import Truth, rows_of, write_run
 

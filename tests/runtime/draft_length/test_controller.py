@@ -10,6 +10,7 @@ from typing import NamedTuple
 import mlx.core as mx
 import pytest
 
+from spectool.lab.cost_model import CostModel, fit_cost_model
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
@@ -327,6 +328,17 @@ def test_tokens_fed_again_are_the_price_of_drafting() -> None:
         controller.learn(asked=0, proposed=0, accepted=0, committed=1, draft_seconds=0.0, pass_seconds=5.0, again=4)
     controller.choose()
     assert controller.passes.curve[1] == 1.0
+
+
+def test_the_published_model_is_found_again_in_times_that_follow_it() -> None:
+    model = CostModel(0.071, 0.19)
+    passes = {k + 1: 2.0 * (1 + model.beta * k * k) for k in (0, 1, 2, 4, 8)}
+    found = fit_cost_model(passes, lambda k: 2.0 * model.r * (k + 1))
+    assert found == (pytest.approx(model.r), pytest.approx(model.beta))
+    # Table 7 of the paper gives 44 % and 81 %, and more than 100 % from k = 6 on.
+    assert [round(model.break_even(k), 2) for k in (2, 4)] == [0.45, 0.83]
+    assert model.break_even(6) > 1
+    assert fit_cost_model({1: 1.0}, float) is None
 
 
 def test_a_drafter_that_is_not_asked_hears_everything_before_it_is_asked_again() -> None:

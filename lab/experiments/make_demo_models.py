@@ -8,7 +8,7 @@ minutes on two cores.
 Same seed, machine and BLAS give the same weights. MLX's CPU build links the reference BLAS;
 preload another before Python starts where that is slow (matrix products about 50 times faster):
 
-    LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3 python benchmarks/make_demo_models.py
+    LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3 python lab/experiments/make_demo_models.py
 """
 
 import json
@@ -33,7 +33,7 @@ from mlx_lm.utils import save_config
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tqdm import tqdm
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LANGUAGES = ("pl", "uk")
 HELD_OUT_EVERY = 20  # documents
 RARE = 5  # occurrences
@@ -222,7 +222,7 @@ def main(out: Path, steps: int, seed: int, only: str | None) -> None:
     r"""Make the bundled demo models and tokenizers, and measure them.
 
     \b
-    Example: python benchmarks/make_demo_models.py --out /tmp/demo --steps 20
+    Example: python lab/experiments/make_demo_models.py --out /tmp/demo --steps 20
     """
     samples = [sample_documents(language) for language in LANGUAGES]
     documents = list(chain(*samples))

@@ -2,7 +2,7 @@
 
 
 class Acceptance:
-    """The share of tokens that were right.
+    """The share of tokens that were right, estimated from a prior and what was seen.
 
     Attributes:
         right: Tokens that were right, those of the prior included.
@@ -13,7 +13,8 @@ class Acceptance:
 
     def __init__(self, prior: float, weight: float) -> None:
         """Expect the share ``prior`` (0..1), as if ``weight`` tokens had been observed."""
-        self._prior = self.right, self.asked = prior * weight, weight
+        self._prior = prior * weight, weight
+        self.right, self.asked = self._prior
 
     @property
     def rate(self) -> float:
