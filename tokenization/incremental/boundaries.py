@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.tokenization.incremental.patterns import UNKNOWN, CharacterClasses, words
+from spectool.tokenization.incremental.patterns import UNKNOWN, CharacterClasses, shared, words
 from spectool.tokenization.surfaces import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -23,8 +23,8 @@ MOST_CLASSES = 100
 
 _SPLIT_SEEN, _JOINED_SEEN, _DISTURBED = 1, 2, 4
 _LONGEST = 16  # characters of a string that is tried, one bit each
-_TRIED = 400_000  # strings of one length, at most; all strings of that length or none
-_DRAWN = 100_000  # longer strings, drawn at random
+_TRIED = 800_000  # strings of one length, at most, such as those of five characters of fifteen classes
+_DRAWN = 20_000  # longer strings, drawn at random
 _REMEMBERED = 1 << 16  # texts of classes
 _CHARACTER = 4  # bytes of the longest character
 _SEEN = 8  # tokens that may hold the last two characters of a text
@@ -48,10 +48,16 @@ def boundary_table(tokenizer: Tokenizer) -> BoundaryTable:
     of its patterns with anything before and after them, and long strings of runs and words drawn at random, which are
     the same in every run.
     """
-    classes = CharacterClasses(tokenizer)
+    classes, steps = CharacterClasses(tokenizer), tokenizer.steps("pre_tokenizer")
     ask = _asked(tokenizer, classes.characters)
-    spelled = [classes.of(each) for word in words(tokenizer.steps("pre_tokenizer")) for each in (word, word.upper())]
-    return BoundaryTable(classes.characters, _Trial(ask, len(classes.characters)).verdicts(spelled))
+    cased = (product(*({char, char.upper()} for char in word)) for word in words(steps))
+    spelled = sorted({classes.of("".join(word)) for variants in cased for word in variants})
+    verdicts = _Trial(ask, len(classes.characters)).verdicts(spelled)
+    for either, both in shared(steps, classes.characters):
+        verdicts[np.ix_(range(len(verdicts)), either, both)] = LOOK
+        verdicts[np.ix_(range(len(verdicts)), both, either)] = LOOK
+        verdicts[both] = np.where(verdicts[both] == JOIN, LOOK, verdicts[both])
+    return BoundaryTable(classes.characters, verdicts)
 
 
 def _asked(tokenizer: Tokenizer, characters: str) -> Callable[[Iterable[int]], tuple[int, ...]]:

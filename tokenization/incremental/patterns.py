@@ -23,6 +23,7 @@ _ATOM = rf"{_CLASS}|\\[pP]\{{\^?\w+\}}|\\[sSdDwWrnt]|\\[^\w\s]|[^\\()\[\]{{}}|*+
 _ELEMENT = rf"\(\?!\\S\)|\((?:\?i?:)?|\)\??|\||(?:{_ATOM})(?:[*+?]{{1,2}}|\{{\d(?:,\d?)?\}})?"
 _FOLLOWED = re.compile(rf"(?:{_ELEMENT})++")  # possessive, so that no pattern takes long
 _WORD = re.compile(r"'[a-z]{1,2}")
+_NEIGHBOURS = re.compile(rf"({_ATOM})[*+]{{1,2}}\??(?=({_ATOM})[*+])")
 MOST_COUNTED = 4  # characters that a pattern may count, or that a literal split may have
 UNKNOWN = 255  # the class of a character that none of the table's characters is like
 
@@ -59,6 +60,28 @@ def _spread(pattern: str) -> str:
     endings = (ending for group in groups for ending in group.split("|"))
     spread = (f"'{each}" for ending in endings for each in (ending.strip("[]") if ending[:1] == "[" else [ending]))
     return " ".join([pattern, *spread])
+
+
+def shared(steps: list[dict[str, Any]], characters: str) -> Iterator[tuple[list[int], list[int]]]:
+    """The characters that either of two neighbouring repeated parts of a pattern takes, and those that both take.
+
+    Which part takes one of the latter depends on text of any length, as in GPT-4o's ``[\\p{Lu}\\p{Lo}]*[\\p{Ll}\\p{Lo}]+``.
+    Characters are given by their places in ``characters``.
+    """
+    for pattern in _patterns(steps):
+        for neighbours in _NEIGHBOURS.findall(pattern):
+            parts = [Split(Regex(atom), "isolated") for atom in neighbours]
+            taken = [sum(_takes(part, char) for part in parts) for char in characters]
+            if 2 in taken:
+                numbers = range(len(taken))
+                yield (
+                    [number for number in numbers if taken[number]],
+                    [number for number in numbers if taken[number] == 2],
+                )
+
+
+def _takes(part: Any, char: str) -> bool:
+    return len(part.pre_tokenize_str(char * 2)) > 1
 
 
 def _patterns(steps: list[dict[str, Any]]) -> Iterator[str]:
@@ -103,7 +126,7 @@ class CharacterClasses:
     def _signature(self, char: str) -> Any:
         if char in self._alone:
             return char
-        return tuple(len(part.pre_tokenize_str(char * 2)) > 1 for part in self._parts)
+        return tuple(_takes(part, char) for part in self._parts)
 
 
 def _parts(steps: list[dict[str, Any]]) -> Iterator[Any]:
