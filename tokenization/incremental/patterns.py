@@ -65,7 +65,7 @@ def _spread(pattern: str) -> str:
 def shared(steps: list[dict[str, Any]], characters: str) -> Iterator[tuple[list[int], list[int]]]:
     """The characters that either of two neighbouring repeated parts of a pattern takes, and those that both take.
 
-    Which part takes one of the latter depends on text of any length, as in GPT-4o's ``[\\p{Lu}\\p{Lo}]*[\\p{Ll}\\p{Lo}]+``.
+    Which part takes one of the latter depends on text of any length, such as the letters without case of GPT-4o.
     Characters are given by their places in ``characters``.
     """
     for pattern in _patterns(steps):
