@@ -195,9 +195,6 @@ def _replayed(statistics: Mapping[str, Any]) -> dict[str, Any]:
         ]
     for side, _ in _SIDES:
         facts[f"{side} absorption"] = _absorption(absorption[side])
-    if (head := absorption["head"]) is not None:
-        refused = f"{head:.1%} of right first draft tokens, alone, would merge into the last target token"
-        facts["target absorption"].append(refused)
     if "ceiling" in statistics:
         facts["ceiling"] = _ceiling(statistics)
     return facts

@@ -20,7 +20,6 @@ from spectool.tokenization.tokenizer import Tokenizer
 Engine = CanonicalIds | CanonicalText
 WINDOW = 4  # source tokens that count as one cycle for the string-free rate
 PRIOR = 5  # occurrences that the share of all tokens counts for in the risk of one
-_CONTEXT = 64  # tokens before a frontier that can matter to it
 _BATCH = 4096  # texts encoded at once
 
 Written = tuple[list[int], list[int] | None]
@@ -124,8 +123,6 @@ class Replayed:
     merge_sites: int = 0  # boundaries between two of them where the spellings side by side are not canonical
     windows: int = 0  # runs of `WINDOW` tokens
     windows_with_strings: int = 0  # those in which text had to be encoded or decoded
-    frontiers: int = 0  # boundaries of ``other`` inside the documents, counted where it is asked for
-    refused: int = 0  # those behind which the right draft, one token long, would seem to merge (head absorption)
     # How often each id of ``other`` was the last one where a source token ended and another followed, and how often
     # the following one's bytes replaced it (tail absorption); int64 ``[ids of other]``.
     last: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -148,12 +145,10 @@ def replay_text(
     engine: Engine,
     spellings: Spellings,
     documents: Iterable[tuple[bytes, Written, Written]],
-    refusals: bool = False,
 ) -> Replayed:
-    """Spell documents of ``source`` in ids of ``other``, as `respell` does, and count.
+    """What is counted when documents of ``source`` are spelled in ids of ``other``.
 
-    Each document is given as bytes, and as ``source`` and as ``other`` write it. Refusals, the head absorption, are
-    counted only where it is asked for.
+    Each document is given as bytes, and as ``source`` and as ``other`` write it.
     """
     counts = Replayed()
     last, replaced = list[int](), list[int]()
@@ -187,8 +182,6 @@ def replay_text(
         windows = range(0, len(calls) - 1, WINDOW)
         counts.windows += len(windows)
         counts.windows_with_strings += sum(calls[min(i + WINDOW, len(calls) - 1)] > calls[i] for i in windows)
-        if refusals and isinstance(engine, CanonicalIds):
-            _count_refusals(engine, counts, data, ends, list(zip(true_ids, true_ends, strict=True)))
     counts.last, counts.replaced = (occurrences([ids], other.size) for ids in (last, replaced))
     return counts
 
@@ -206,22 +199,6 @@ def absorption_risks(last: NDArray[np.int64], replaced: NDArray[np.int64]) -> ND
     share_of_all = replaced.sum() / max(1, last.sum())
     risks = (replaced + PRIOR * share_of_all) / (last + PRIOR)
     return np.where(last > 0, risks, np.nan).astype(np.float16)
-
-
-def _count_refusals(
-    engine: CanonicalIds, counts: Replayed, data: bytes, ends: list[int], written: list[tuple[int, int]]
-) -> None:
-    """Count frontiers after which the right draft, cut after one token, would seem to be absorbed."""
-    ids = [token for token, _ in written]
-    upcoming = 0
-    for count, (_, end) in enumerate(written[:-1], 1):
-        while ends[upcoming] <= end:
-            upcoming += 1
-        surplus = data[end : ends[upcoming]]
-        if is_whole(surplus):
-            counts.frontiers += 1
-            context = ids[max(0, count - _CONTEXT) : count]
-            counts.refused += not engine.boundary_holds(context, engine.spell(surplus))
 
 
 def is_whole(data: bytes) -> bool:

@@ -20,7 +20,7 @@ from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences
 from spectool.build.alignment.merge_table import has_lemma, merge_table
-from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text, share
+from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, encoded, quiet
 from spectool.build.corpus_reading import Reader as CorpusReader
@@ -157,15 +157,12 @@ def _replay(both: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequen
     report: dict[str, Any] = {"absorption": {}}
     for role, other in SIDES:
         documents = zip((text.encode() for text in texts), written[role], written[other], strict=True)
-        engine, proposes = sides[other].engine(both[other]), role == "draft"
-        counts = replay_text(both[role], both[other], engine, sides[role].spellings, documents, refusals=proposes)
+        engine = sides[other].engine(both[other])
+        counts = replay_text(both[role], both[other], engine, sides[role].spellings, documents)
         report[f"{role}_to_{other}"] = counts.as_dict()
         risks = absorption_risks(counts.last, counts.replaced)
         sides[other] = replace(sides[other], risks=risks)
         report["absorption"][other] = _absorption(both[other], counts, risks)
-        if proposes:
-            report["absorption"]["tail"] = share(int(counts.replaced.sum()), int(counts.last.sum()))
-            report["absorption"]["head"] = share(counts.refused, counts.frontiers)
     return report
 
 

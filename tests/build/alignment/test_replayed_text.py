@@ -32,12 +32,11 @@ def replay(
     other: Tokenizer,
     engine: CanonicalIds | CanonicalText,
     texts: Iterable[str],
-    refusals: bool = False,
 ) -> Replayed:
     texts = list(texts)
     read = Reference(source).read(texts), Reference(other).read(texts)
     documents = zip([text.encode() for text in texts], *read, strict=True)
-    return replay_text(source, other, engine, spellings(source, other), documents, refusals)
+    return replay_text(source, other, engine, spellings(source, other), documents)
 
 
 def test_nothing_is_spelled_otherwise(
@@ -63,10 +62,9 @@ def test_wrong_merges_are_noticed(
 def test_absorption_is_counted(
     bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: CanonicalIds, texts: list[str]
 ) -> None:
-    counts = replay(other_bundled, bundled, into_bundled, texts, refusals=True)
+    counts = replay(other_bundled, bundled, into_bundled, texts)
     assert 0 < counts.replaced.sum() < counts.last.sum() < counts.tokens
     assert (counts.replaced <= counts.last).all()
-    assert 0 < counts.refused < counts.frontiers <= sum(len(bundled.encode(text)) - 1 for text in texts)
 
 
 def test_absorption_equals_a_count_on_whole_texts(
@@ -98,8 +96,8 @@ def test_risks_are_shares_drawn_to_that_of_all_tokens() -> None:
 
 def test_one_absorbed_end(bundled: Tokenizer, into_bundled: CanonicalIds) -> None:
     """The same tokenizer on both sides: every boundary stays."""
-    counts = replay(bundled, bundled, into_bundled, ["Добрий день", "Kot śpi"], refusals=True)
-    assert counts.merge_sites == counts.different_texts == counts.replaced.sum() == counts.refused == 0
+    counts = replay(bundled, bundled, into_bundled, ["Добрий день", "Kot śpi"])
+    assert counts.merge_sites == counts.different_texts == counts.replaced.sum() == 0
     assert counts.last.sum() == counts.tokens - 2, "all but the last of each text"
     assert counts.several == 0
 
