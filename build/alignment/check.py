@@ -1,13 +1,13 @@
-"""Comparison of what an alignment's tables and repair write with what the tokenizer itself writes.
+"""Compares joined ids with the ids that the tokenizers themselves write.
 
 Generation joins committed text in ids of the draft, and proposals in ids of the target, so that is what is compared:
 
     draft     | O |'| Ne | ill |       target tokens, committed one by one: after each, the ids joined so far are those
               [O]['][Ne]               that the draft's tokenizer writes for "O'Ne"
-    target    [O] | ['][Neill]         committed ids stay; a draft's tokens joined behind them go on as the target does
+    target    [O] | ['][Neill]         committed ids stay; a draft's tokens joined to them go on as the target does
 
-The texts are pieces of the sample and texts on which joined ids are most likely to be wrong. Where a tokenizer does not
-keep the bytes of a text, there is nothing to compare.
+The texts are pieces of the sample and texts that are made to be hard to join. Where a tokenizer does not keep the bytes
+of a text, there is nothing to compare.
 """
 
 import random
@@ -42,7 +42,7 @@ class JoinCheck:
     different: int = 0
     example: str = ""  # the first difference, in words; empty where there is none
     texts: int = 0  # texts compared
-    left_out: int = 0  # texts of which nothing could be compared, mostly since a tokenizer does not keep them
+    left_out: int = 0  # texts of which nothing could be compared, mostly because a tokenizer does not keep them
 
     @property
     def share(self) -> float:
@@ -50,14 +50,14 @@ class JoinCheck:
         return self.different / self.places if self.places else 0.0
 
     def compare(self, found: Sequence[int] | str, expected: Sequence[int], surfaces: Sequence[bytes]) -> None:
-        """Count one place, where ``found`` are ids of tokens with these bytes, or the error that came instead."""
+        """Count one place; ``found`` are ids, or the error that was raised instead of them."""
         self.places += 1
         if isinstance(found, str) or list(found) != list(expected):
             self.different += 1
             self.example = self.example or _difference(found, expected, surfaces)
 
     def __str__(self) -> str:
-        """What was found, and how much could not be compared if that is most of it."""
+        """The result in words, and how much could not be compared if that is most of the texts."""
         if not self.places:
             return f"nothing could be compared: none of {self.left_out:,} texts is kept by both tokenizers"
         found = f"equal to the tokenizer at {self.places:,} places of {self.texts:,} text{'s' * (self.texts != 1)}"
@@ -75,7 +75,7 @@ class JoinCheck:
 
 
 def _difference(found: Sequence[int] | str, expected: Sequence[int], surfaces: Sequence[bytes]) -> str:
-    """Show the tokens around the first difference of two lists of ids, after the text before them."""
+    """The tokens around the first difference of two lists of ids, and the text before them."""
     if isinstance(found, str):
         return found
     place = common_prefix(found, expected)
@@ -108,10 +108,10 @@ class _Text(NamedTuple):
 def check_joins(
     role: str, source: Tokenizer, other: Tokenizer, engine: Engine, spellings: Spellings, texts: Iterable[str]
 ) -> JoinCheck:
-    """Compare joined ids of ``other`` with its own encoding, at every place of texts.
+    """Where joined ids of ``other`` differ from its own encoding, at every place of texts.
 
     Args:
-        role: Which side ``other`` is: of a ``draft`` committed text is compared, of a ``target`` proposals.
+        role: Which side ``other`` is: ``draft`` compares committed text, ``target`` proposals.
         source: The tokenizer of the other side.
         other: The tokenizer whose ids are joined.
         engine: What joins them.
@@ -157,7 +157,7 @@ def _check_proposals(
     spellings: Spellings,
     other: Tokenizer,
 ) -> None:
-    """Compare what is joined behind each of the other's ids with its ids of the text, where these stay."""
+    """Compare drafts joined after each of the other's ids with its ids of the text, where the earlier ids stay."""
     data, ids, ends, committed, places = text
     for count, start in enumerate(places[:-1] if places else (), 1):
         first = bisect_right(ends, start)
@@ -179,9 +179,9 @@ def _check_proposals(
 
 
 def require_checked(path: Path, manifest: Manifest, note: Callable[[str], object] = lambda message: None) -> None:
-    """Check that joined ids were the tokenizers' own when an alignment was built, but for a share of `LOST`.
+    """Refuse an alignment whose joined ids differed from the tokenizers' own at more than a share of `LOST`.
 
-    Smaller differences are passed to ``note``, a sentence each.
+    Smaller differences are passed to ``note``, one sentence each.
 
     Raises:
         ArtifactError: One of the two sides differed at more than that share of places.

@@ -1,6 +1,6 @@
 """Real text spelled token by token in the other vocabulary, and what is counted on the way.
 
-Each document is encoded by one tokenizer; its tokens are translated by table and joined, repairs included.
+Each document is encoded by one tokenizer. Its tokens are looked up in the other's ids and joined.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ Written = tuple[list[int], list[int] | None]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Whole texts as a tokenizer writes them; special tokens are not read out of text."""
+    """Encodes whole texts; special tokens are not recognized in text."""
 
     tokenizer: Tokenizer
 
@@ -68,7 +68,7 @@ def respell(
     spellings: Spellings,
     text: tuple[bytes, Sequence[int], Sequence[int]],
 ) -> Iterator[Step]:
-    """Spell a text of ``source`` token by token in ids of ``other``, as committed tokens are taken over.
+    """Spell a text of ``source`` token by token in ids of ``other``, as generation does with committed tokens.
 
     Args:
         source: Whose tokens are translated.
@@ -114,7 +114,7 @@ class Replayed:
     """Counts of one direction."""
 
     texts: int = 0  # documents replayed
-    lossy_texts: int = 0  # documents left out, since one of the two tokenizers does not keep their bytes
+    lossy_texts: int = 0  # documents left out, because one of the two tokenizers does not keep their bytes
     different_texts: int = 0  # documents whose ids differ from the other tokenizer's own encoding
     other_tokens: int = 0  # tokens of that encoding
     different_tokens: int = 0  # those that did not come out
@@ -187,7 +187,7 @@ def replay_text(
 
 
 def absorption_risks(last: NDArray[np.int64], replaced: NDArray[np.int64]) -> NDArray[np.float16]:
-    """Estimate how often following text replaces each id, from how often it was last and how often it was replaced.
+    """How often following text replaces each id, estimated from how often it was last and how often it was replaced.
 
     A few occurrences say little, so each id counts as last `PRIOR` more times, with the share of all ids. Where that is
     5%, an id that was replaced three times of three has (3 + 5 · 0.05) / (3 + 5) = 41%. If it was replaced none of
@@ -202,7 +202,7 @@ def absorption_risks(last: NDArray[np.int64], replaced: NDArray[np.int64]) -> ND
 
 
 def is_whole(data: bytes) -> bool:
-    """Return whether bytes are whole characters."""
+    """Whether bytes are whole characters."""
     return not data or bool(text_of(data))
 
 

@@ -50,10 +50,10 @@ def build_alignment(
     measure: Measure | None = None,
     counted: int = COUNTED,
 ) -> Manifest:
-    """Align two tokenizers, check what joins their ids, and write the artifact to ``out``.
+    """Align two tokenizers, check that ids are joined as the tokenizers write them, and write the artifact to ``out``.
 
-    A side whose merges and splits do not write what its tokenizer writes goes through text, unless that is further from
-    it. The manifest says why, and what the check of either side found in the end. Absorption risks are counted on the
+    A side that fails the check goes through text, unless text is further from the tokenizer. The manifest says why, and
+    what the check of either side found in the end. Absorption risks are counted on the
     sample; without one, they are all unknown.
 
     Args:
@@ -61,7 +61,7 @@ def build_alignment(
         target: Tokenizer of the target model.
         corpus: Text on which is counted; read once.
         out: Directory of the artifact; replaced in one step when everything is written.
-        progress: Called with a phrase when a step begins.
+        progress: Called at the start of each step with a short description.
         reader: Iterates over the corpus.
         sample: Characters from the corpus's beginning on which merge sites and absorption are counted.
         measure: Adds figures to the report, such as those of `measure.ceiling`.
@@ -117,7 +117,7 @@ def build_alignment(
 
 @contextmanager
 def passing_alignment(draft: Tokenizer, target: Tokenizer, progress: Progress = quiet) -> Iterator[Alignment]:
-    """Give an alignment of two tokenizers that is gone when the block ends; nothing is counted on text."""
+    """An alignment of two tokenizers that exists until the block ends; nothing is counted on text."""
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         progress("aligning the two tokenizers; `spectool align` keeps the result for later runs")
         path = Path(scratch) / "pair.align"
@@ -130,7 +130,7 @@ def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:
 
 
 def _check(tokenizers: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:
-    """Check both sides; let one that joins ids otherwise than its tokenizer go through text, if that is closer to it.
+    """Check both sides; one that differs from its tokenizer goes through text, if that is closer to it.
 
     Returns:
         For each side its statistics: whether ids are joined (``lemma``), why they are not, and the check.
@@ -152,7 +152,7 @@ def _check(tokenizers: Mapping[str, Tokenizer], sides: dict[str, Side], texts: S
 
 
 def _replay(both: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:
-    """Replay the sample in both directions; put the risks into the sides, and return the report."""
+    """Replay the sample in both directions, and put the risks into the sides; the report."""
     written = {role: list(Reference(tokenizer).read(texts)) for role, tokenizer in both.items()}
     report: dict[str, Any] = {"absorption": {}}
     for role, other in SIDES:
@@ -167,7 +167,7 @@ def _replay(both: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequen
 
 
 def _absorption(tokenizer: Tokenizer, counts: Replayed, risks: NDArray[np.float16]) -> dict[str, Any]:
-    """Sum up the absorption of one side, and list its riskiest frequent tokens."""
+    """The absorption of one side, and its riskiest frequent tokens."""
     frequent = np.flatnonzero(counts.last >= FREQUENT)
     riskiest = sorted(frequent.tolist(), key=lambda token: (-float(risks[token]), token))[:RISKIEST]
     return {
@@ -225,7 +225,7 @@ def _side(tokenizer: Tokenizer, covered: Coverage) -> dict[str, Any]:
 
 
 def draw(texts: Iterable[str], sample: int, counted: int) -> tuple[list[str], list[str]]:
-    """Read texts once; return the first ``sample`` characters, and texts drawn from all of ``counted`` characters."""
+    """The first ``sample`` characters of texts, and ``counted`` characters of texts drawn from all of them."""
     first: list[str] = []
     rng = random.Random(SEED)
     drawn: list[tuple[float, str]] = []  # a heap: where there are too many, those with the highest numbers go

@@ -21,7 +21,7 @@ def spellings(source: Tokenizer, other: Tokenizer) -> Spellings:
 class TokenSpeller:
     """Spells tokens in ids of another tokenizer, inside a text and at a text's start.
 
-    At a start, the artificial space of the source is taken away and that of the other is put on.
+    At a start, the artificial space of the source is removed and that of the other is added.
     """
 
     def __init__(self, source: Tokenizer, other: Tokenizer) -> None:
@@ -33,10 +33,10 @@ class TokenSpeller:
         self._on = other.edges.leading_space and self._joins
 
     def spell(self, surfaces: Iterable[bytes]) -> Spellings:
-        """Spell tokens with these surfaces.
+        """Spell tokens with these bytes.
 
-        Tokens that are no whole characters, special tokens, and those with a character that the other
-        tokenizer cannot spell have no spelling.
+        Tokens that are not whole characters, special tokens, and tokens with a character that the other tokenizer
+        cannot write have no spelling.
         """
         texts = list(map(text_of, surfaces))
         starts = [text.removeprefix(" ") for text in texts] if self._off else texts

@@ -1,4 +1,4 @@
-"""Texts on which joined ids are most likely to differ from the tokenizer's own, without end."""
+"""Texts on which joined ids are most likely to differ from the tokenizer's own."""
 
 import random
 import unicodedata
@@ -16,7 +16,7 @@ _LINE = 150  # characters of a real line
 
 
 def adversarial_texts(tokenizer: Tokenizer, rng: random.Random, lines: Sequence[str] = ()) -> Iterator[str]:
-    """Yield texts of up to a few hundred characters; equal random numbers give equal texts.
+    """Yield texts of up to a few hundred characters, without end; equal random numbers give equal texts.
 
     They are put together from characters of every kind that the tokenizer tells apart, the words of its patterns, its
     added tokens, and its tokens cut and glued. ``lines`` are real text to insert into; with none, all text is made up.

@@ -32,7 +32,7 @@ _SEEN = 8  # tokens that may hold the last two characters of a text
 
 @dataclass(frozen=True, eq=False)
 class BoundaryTable:
-    """What a pre-tokenizer does between characters of its classes."""
+    """Where a pre-tokenizer splits between characters of its classes."""
 
     characters: str  # one character of each class, by number
     # `SPLIT`, `JOIN` or `LOOK`, uint8 ``[n + 1, n, n]``, by the classes of the last two characters before a place and
@@ -42,11 +42,12 @@ class BoundaryTable:
 
 
 def boundary_table(tokenizer: Tokenizer) -> BoundaryTable:
-    """Try short strings of all classes on a tokenizer's pre-tokenizer and sum up what it does.
+    """The boundary table of a tokenizer, found by trying strings on its pre-tokenizer.
 
     All strings of three characters are tried, and longer ones of classes that these do not tell apart. So are the words
-    of its patterns with anything before and after them, and long strings of runs and words drawn at random, which are
-    the same in every run.
+    of the patterns, in any case, with anything before and after them, and long strings of runs and words drawn at
+    random, which are the same in every run. Where two parts of a pattern share characters, no string is long enough:
+    there the pre-tokenizer has to be asked.
     """
     classes, steps = CharacterClasses(tokenizer), tokenizer.steps("pre_tokenizer")
     ask = _asked(tokenizer, classes.characters)
@@ -56,12 +57,13 @@ def boundary_table(tokenizer: Tokenizer) -> BoundaryTable:
     for either, both in shared(steps, classes.characters):
         verdicts[np.ix_(range(len(verdicts)), either, both)] = LOOK
         verdicts[np.ix_(range(len(verdicts)), both, either)] = LOOK
+        # Which part took the character before the last two decides how far the part goes.
         verdicts[both] = np.where(verdicts[both] == JOIN, LOOK, verdicts[both])
     return BoundaryTable(classes.characters, verdicts)
 
 
 def _asked(tokenizer: Tokenizer, characters: str) -> Callable[[Iterable[int]], tuple[int, ...]]:
-    """What answers where pre-tokens of a text begin, given the classes of its characters."""
+    """A function from the classes of a text's characters to where its pre-tokens begin."""
     splits, signs = tokenizer.text_splits, characters.replace(" ", tokenizer.normalized_space)
 
     def ask(classes: Iterable[int]) -> tuple[int, ...]:

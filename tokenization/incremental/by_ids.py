@@ -54,7 +54,7 @@ class CanonicalIds:
     """
 
     def __init__(self, tokenizer: Tokenizer, table: MergeTable, boundaries: BoundaryTable) -> None:
-        """Prepare for a BPE tokenizer, with its merges and its `boundary_table`."""
+        """Prepare for a BPE tokenizer with these tables."""
         self.surfaces = tokenizer.spelled
         byte_tokens = {token: self.surfaces[token][0] for token in tokenizer.byte_tokens}
         found = np.flatnonzero(table.left == SYMBOL).tolist()
@@ -81,7 +81,7 @@ class CanonicalIds:
         return self._text.string_calls
 
     def token_run(self, ids: tuple[int, ...]) -> TokenRun:
-        """Return the one `TokenRun` of these ids."""
+        """The one `TokenRun` of these ids."""
         found = self._token_runs.get(ids)
         if found is None:
             found = self._token_runs[ids] = TokenRun(ids)
@@ -147,13 +147,13 @@ class CanonicalIds:
                 known.cached_joins.clear()
 
     def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
-        """Append bytes that need not be whole tokens, but end no character half-way; as `join`."""
+        """Append bytes, which need not be whole tokens but must not end inside a character; as `join`."""
         if self._added.end_in(ids, data, begin):
             return self._encode(ids, data, max(floor, begin), begin)
         rest = data.lstrip(_CONTINUATIONS)
         if len(rest) == len(data):
             return self.join(ids, self._spelled(data), floor, begin)
-        # The end of a character first, because only with it is known where text is split behind it.
+        # The end of a character comes first, because where text is split after it depends on that character.
         start, tail = self.join(ids, self._merged(data[: len(data) - len(rest)]), floor, begin)
         joined = [*ids[:start], *tail]
         again, end = self.join(joined, self._spelled(rest), floor, begin)
@@ -164,11 +164,11 @@ class CanonicalIds:
         return self._encode(ids, data, begin, begin)
 
     def spell(self, data: bytes) -> tuple[int, ...]:
-        """Return the canonical ids of bytes as they are spelled inside a text."""
+        """The canonical ids of bytes inside a text."""
         return tuple(self.join_bytes((), data)[1])
 
     def boundary_holds(self, ids: Sequence[int], run: Sequence[int], begin: int = 0) -> bool:
-        """Return whether the boundary between ``ids[begin:]`` and ``run`` is one of the joined text as well."""
+        """Whether the boundary between ``ids[begin:]`` and ``run`` is one of the joined text as well."""
         if len(ids) == begin or not run:
             return True
         verdict = self._verdict(ids, len(ids), run, begin)
@@ -180,7 +180,7 @@ class CanonicalIds:
         return len(self._data(ids[start:])) in self._ends(tail)
 
     def _verdict(self, ids: Sequence[int], at: int, run: Sequence[int], begin: int) -> int:
-        """Judge the boundary between ``ids[begin:at]`` and ``run``."""
+        """What to do at the boundary between ``ids[begin:at]`` and ``run``."""
         before, after, merges = ids[at - 1], run[0], self.merges
         self._first = min(self._first, at - 1)
         if self._added.longest:
@@ -264,7 +264,7 @@ class CanonicalIds:
         return start, kept + list(run[added:])
 
     def _pieces(self, data: bytes) -> list[bytes] | None:
-        """Split bytes into pre-tokens; None where they are no text, or have characters of no known class."""
+        """Pre-tokens of bytes; None where these are not text, or have characters of an unknown class."""
         if not self._boundaries.splits:
             return [data]
         text = text_of(data)
@@ -287,7 +287,7 @@ class CanonicalIds:
         return tuple(token for piece in pieces for token in self._of_piece(piece))
 
     def _stands_alone(self, ids: Sequence[int], at: int) -> bool:
-        """Return whether text is split before ``ids[at]`` whatever stands around; added tokens stand alone."""
+        """Whether text is split before ``ids[at]``, regardless of the text around it; added tokens stand alone."""
         if ids[at - 1] in self._added or ids[at] in self._added:
             return True
         return self._boundaries.surely_split(ids[at - 1], ids[at])
@@ -318,9 +318,9 @@ class CanonicalIds:
         return self._text.join(ids, before, data, begin)
 
     def _data(self, tokens: Iterable[int]) -> bytes:
-        """Return the bytes of tokens."""
+        """The bytes of tokens."""
         return b"".join(map(self.surfaces.__getitem__, tokens))
 
     def _ends(self, tokens: Iterable[int]) -> list[int]:
-        """Return 0 and the byte at which each token ends."""
+        """0, and the byte at which each token ends."""
         return list(accumulate((len(self.surfaces[token]) for token in tokens), initial=0))

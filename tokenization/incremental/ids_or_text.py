@@ -32,7 +32,7 @@ _SAMPLE = " \n\t.,'/aAżжא漢あ\u0301\u0378\u200b😀\x00" + "059²"  # chara
 
 
 def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Say why a tokenizer's ids have to be joined through text; nothing where merges and boundaries do it.
+    """Why a tokenizer's ids have to be joined through text; empty where they are joined by merges and boundaries.
 
     Raises:
         TokenizerError: It has a step that can be followed in neither way, or that this version does not know.
