@@ -107,13 +107,14 @@ class CanonicalIds:
         n = len(ids)
         if n == begin or not run.ids or ids[-1] in run.holds_after:
             return n, run.ids
-        room = n - max(floor, begin)
+        room = n - floor if floor > begin else n - begin
         spans = self._added.longest > 0 and self._added.may_span(ids, n, begin)
-        if not spans:
-            for depth in range(2, min(_DEEPEST, n - begin) + 1):
-                known = run.cached_joins.get((*ids[-depth:], min(room, depth)))
-                if known is not None:
-                    return n - known[0], known[1]
+        if n > begin + 1 and not spans:  # the hottest lines of a generation, so the loop over `_DEEPEST` is unrolled
+            known = run.cached_joins.get((ids[-2], ids[-1], room if room < 2 else 2))
+            if known is None and n > begin + 2:
+                known = run.cached_joins.get((ids[-3], ids[-2], ids[-1], room if room < 3 else 3))
+            if known is not None:
+                return n - known[0], known[1]
         self._first = n - 1
         verdict = self._verdict(ids, n, run.ids, begin)
         change: Change = (n, run.ids)
