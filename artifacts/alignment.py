@@ -3,12 +3,12 @@
 For each side (``draft``, ``target``), with the other one as ``<other>``:
 
     <side>_to_<other>.arrow    <other> int32[ids]          id with the same surface, -1 where none
-    <side>_in_<other>.arrow    inside, after_space, text_start list<int32>[ids]   spellings in the other's ids
+    <side>_in_<other>.arrow    inside, text_start list<int32>[ids]   spellings in the other's ids
     <side>_surfaces.npy        uint8[bytes]                 the bytes of all tokens, by id
     <side>_offsets.npy         uint32[ids + 1]              where those of each token begin
     <side>_tokens.arrow        left, right, rank int32[ids]         last merge of each token
     <side>_merges.arrow        pair int64, rank, result int32[merges]   all merges, by pair
-    <side>_alphabet.arrow      start uint32, class uint8[runs]      classes of characters that splits depend on
+    <side>_characters.arrow    character uint32[classes]            a character of each class that splits depend on
     <side>_boundaries.arrow    verdict uint8[(classes + 1) * classes ** 2]   what the pre-tokenizer does between them
     <side>_risks.npy           float16[ids]                 how often following text merges the token away, NaN unknown
 
@@ -16,11 +16,10 @@ and once:
 
     prefix_index.arrow         draft int32[ids with bytes]  draft ids in the order of their surfaces
 
-The token, merge, alphabet and boundary files are absent for a side without the merge-site lemma. The manifest's
-statistics hold the report on the pair.
+The token, merge, character and boundary files are absent for a side that goes through text. The manifest's statistics
+hold the report on the pair.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,24 +34,23 @@ from spectool.artifacts import alignment_checks as checks
 from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.manifest import Artifact, read_manifest
-from spectool.tokenization.incremental.alphabet import Alphabet
+from spectool.tokenization.incremental.boundaries import BoundaryTable
 from spectool.tokenization.incremental.by_ids import CanonicalIds
 from spectool.tokenization.incremental.by_text import CanonicalText
 from spectool.tokenization.incremental.merges import MergeTable
-from spectool.tokenization.incremental.pretokens import BoundaryTable
 from spectool.tokenization.surfaces import Surfaces
 from spectool.tokenization.tokenizer import Tokenizer
 
 FORMAT = "spectool-alignment"
-VERSION = 5
+VERSION = 6
 NONE = -1
 MOST_IDS = 2**24  # of one tokenizer
 SIDES = (("draft", "target"), ("target", "draft"))
 # Columns of files that do not name their other side.
-_SPELLINGS = dict.fromkeys(("inside", "after_space", "text_start"), pa.list_(pa.int32()))
+_SPELLINGS = dict.fromkeys(("inside", "text_start"), pa.list_(pa.int32()))
 _TOKENS = dict.fromkeys(("left", "right", "rank"), pa.int32())
 _MERGES = {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()}
-_ALPHABET = {"start": pa.uint32(), "class": pa.uint8()}
+_CHARACTERS = {"character": pa.uint32()}
 _BOUNDARIES = {"verdict": pa.uint8()}
 _PREFIX_INDEX = {"draft": pa.int32()}
 
@@ -82,7 +80,6 @@ class Spellings:
     """Each id of one side in ids of the other; empty where it has no whole characters."""
 
     inside: Sequence[tuple[int, ...]]  # inside a text, whatever stands before
-    after_space: Sequence[tuple[int, ...]]  # a space and the token, spelled together
     # at the start of a text, with and without the artificial spaces of the two sides
     text_start: Sequence[tuple[int, ...]]
 
@@ -198,7 +195,7 @@ class Alignment(Artifact):
 
     def _joins(self, role: str, size: int, surfaces: Surfaces) -> tuple[MergeTable | None, BoundaryTable | None]:
         """Read what joins ids of one side, nothing where text does it."""
-        names = (f"{role}_{part}.arrow" for part in ("tokens", "merges", "alphabet", "boundaries"))
+        names = (f"{role}_{part}.arrow" for part in ("tokens", "merges", "characters", "boundaries"))
         tokens, merges, characters, splits = names
         figures = self.manifest.statistics.get(role, {})
         if tokens not in self.manifest.files and isinstance(figures, dict) and not figures.get("lemma", True):
@@ -206,12 +203,12 @@ class Alignment(Artifact):
         columns = (*self._array(tokens, _TOKENS, size).values(), *self._array(merges, _MERGES).values())
         table = MergeTable(*columns)
         self._check(checks.merge_problems(tokens, merges, table, surfaces))
-        alphabet = Alphabet(*self._array(characters, _ALPHABET).values())
-        self._check(checks.alphabet_problems(characters, alphabet))
-        shape = alphabet.size + 1, alphabet.size, alphabet.size
-        verdicts = self._array(splits, _BOUNDARIES, math.prod(shape))["verdict"]
+        codes = self._array(characters, _CHARACTERS)["character"]
+        self._check(checks.character_problems(characters, codes))
+        n = len(codes)
+        verdicts = self._array(splits, _BOUNDARIES, (n + 1) * n * n)["verdict"]
         self._check(checks.verdict_problems(splits, verdicts))
-        return table, BoundaryTable(alphabet, verdicts.reshape(shape))
+        return table, BoundaryTable("".join(map(chr, codes.tolist())), verdicts.reshape(n + 1, n, n))
 
     def _size(self, role: str) -> int:
         size: int = self.manifest.tokenizers[role]["size"]
@@ -271,12 +268,12 @@ def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: ND
         save_array(directory / f"{role}_offsets.npy", surfaces.offsets, "uint32")
         save_array(directory / f"{role}_risks.npy", side.risks, "float16")
         write(f"{role}_to_{other}.arrow", {other: pa.int32()}, side.counterpart)
-        write(f"{role}_in_{other}.arrow", _SPELLINGS, spelled.inside, spelled.after_space, spelled.text_start)
+        write(f"{role}_in_{other}.arrow", _SPELLINGS, spelled.inside, spelled.text_start)
         if side.merges is None or side.boundaries is None:
             continue
-        table, alphabet = side.merges, side.boundaries.alphabet
+        table, boundaries = side.merges, side.boundaries
         write(f"{role}_tokens.arrow", _TOKENS, table.left, table.right, table.rank)
         write(f"{role}_merges.arrow", _MERGES, table.pairs, table.ranks, table.results)
-        write(f"{role}_alphabet.arrow", _ALPHABET, alphabet.starts, alphabet.classes)
-        write(f"{role}_boundaries.arrow", _BOUNDARIES, side.boundaries.verdicts.ravel())
+        write(f"{role}_characters.arrow", _CHARACTERS, list(map(ord, boundaries.characters)))
+        write(f"{role}_boundaries.arrow", _BOUNDARIES, boundaries.verdicts.ravel())
     write("prefix_index.arrow", _PREFIX_INDEX, prefix_index)

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.tokenization.incremental.alphabet import MOST_CLASSES, Alphabet
+from spectool.tokenization.incremental.boundaries import JOIN, MOST_CLASSES
 from spectool.tokenization.incremental.merges import UNREACHABLE, MergeTable
-from spectool.tokenization.incremental.pretokens import JOIN
 from spectool.tokenization.surfaces import Surfaces
 
 LONGEST_SURFACE = 4096  # bytes of one token; of known vocabularies the longest has 1,024
@@ -111,18 +110,12 @@ def _deeper(part: NDArray[np.int32], tokens: NDArray[Any]) -> bool:
     return True
 
 
-def alphabet_problems(file: str, alphabet: Alphabet) -> Problems:
-    """Check the runs of an alphabet."""
-    starts = alphabet.starts.astype(np.int64)
-    if not len(starts) or starts[0] != 0 or (np.diff(starts) <= 0).any() or starts[-1] >= _CODES:
-        yield file, "runs out of order"
-        return
-    numbers, first = np.unique(alphabet.classes, return_index=True)
-    if len(numbers) > MOST_CLASSES or numbers[-1] != len(numbers) - 1:
-        yield file, f"classes are not numbered from 0 to {MOST_CLASSES - 1} at most"
-    represented = starts[first]
-    if ((represented >= _SURROGATES[0]) & (represented <= _SURROGATES[1])).any():
-        yield file, "a class is represented by half a character"
+def character_problems(file: str, codes: NDArray[np.uint32]) -> Problems:
+    """Check the characters that stand for classes."""
+    if not 0 < len(codes) <= MOST_CLASSES or len(np.unique(codes)) < len(codes):
+        yield file, f"expected 1 to {MOST_CLASSES} different characters"
+    elif codes.max() >= _CODES or ((codes >= _SURROGATES[0]) & (codes <= _SURROGATES[1])).any():
+        yield file, "a class without a character"
 
 
 def verdict_problems(file: str, verdicts: NDArray[np.uint8]) -> Problems:

@@ -40,10 +40,10 @@ from spectool.build.alignment.translation_table import TokenSpeller
 from spectool.runtime.translation.anchored import AnchoredTranslator
 from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.incremental.adversarial import adversarial_texts
+from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import CanonicalIds
 from spectool.tokenization.incremental.by_text import CanonicalText
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
-from spectool.tokenization.incremental.pretokens import boundary_table
 
 TOKENIZERS = Path(__file__).parent / "results" / "conformance_tokenizers.jsonl"
 PAIRS = TOKENIZERS.with_name("conformance_pairs.jsonl")
@@ -170,7 +170,7 @@ def translator(draft: Variant, target: Variant) -> AnchoredTranslator:
     """The runtime's translator on tables that are filled on demand."""
 
     def side(mine: Variant, other: Variant) -> SimpleNamespace:
-        speller, names = TokenSpeller(mine.tokenizer, other.tokenizer), ("inside", "after_space", "text_start")
+        speller, names = TokenSpeller(mine.tokenizer, other.tokenizer), ("inside", "text_start")
         columns = (_Spelled(speller, mine.tokenizer.surfaces, name) for name in names)
         return SimpleNamespace(
             spellings=Spellings(*columns),  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
         spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B --corpus wiki-pl -o qwen-bielik.align
     """
     from spectool.artifacts.alignment import FORMAT as ALIGNMENT
-    from spectool.build.alignment.proof import require_proven
+    from spectool.build.alignment.check import require_checked
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.align_summary import TEXT_WIDTH, judge, summarize
     from spectool.corpora import open_corpus
@@ -67,7 +67,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
             show(summarize(manifest), as_json=False)
         said = verdict._asdict() if as_json else {"verdict": wrap(verdict.verdict, TEXT_WIDTH)}
         finish(manifest, said)
-        require_proven(path, manifest, say)
+        require_checked(path, manifest, say)
     if not as_json:
         say(f"all figures: spectool inspect --json {shlex.quote(str(path))}")
         if verdict.usable:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from spectool.artifacts.manifest import Manifest
-from spectool.build.alignment.proof import LOST, relied_on
+from spectool.build.alignment.check import LOST, checked_sides
 
 _K = "4"  # draft tokens a cycle that the verdict is about
 _FINE = 0.7  # of the tokens per pass that a draft could give if nothing were lost in translation
@@ -57,8 +57,8 @@ def judge(manifest: Manifest) -> Verdict:
     depends on the share of a perfect draft's tokens per pass that is left after translation.
     """
     s = manifest.statistics
-    if lost := [(side, used) for side, _, _, used in relied_on(manifest) if used.share > LOST]:
-        where = " and ".join(f"at {used.share:.1%} of places in the {side}'s ids" for side, used in lost)
+    if lost := [(side, found) for side, _, found in checked_sides(manifest) if found.share > LOST]:
+        where = " and ".join(f"at {found.share:.1%} of places in the {side}'s ids" for side, found in lost)
         return Verdict(
             False, f"do not use this pair: translated tokens are not those that the tokenizer writes, {where}"
         )

@@ -143,7 +143,7 @@ def _counts(manifest: Manifest) -> dict[str, Any]:
 
 
 def _alignment(manifest: Manifest) -> dict[str, Any]:
-    from spectool.build.alignment.proof import Proof
+    from spectool.build.alignment.check import JoinCheck
     from spectool.commands.align_summary import SIDES, TEXT_WIDTH, figures_of_pair, judge
 
     facts: dict[str, Any] = {}
@@ -157,7 +157,7 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
             if figures["lemma"]
             else f"text, encoded again in every cycle: {figures['reason']}"
         )
-        facts[f"{side} check"] = str(Proof.of(figures["proof"]))
+        facts[f"{side} check"] = str(JoinCheck(**figures["check"]))
         facts[f"{side} replayed"] = (
             f"{counts['texts']:,} texts, {counts['tokens']:,} tokens; {counts['lossy_texts']:,} texts were left out, "
             f"{counts['different_texts']:,} came out otherwise than the {other}'s tokenizer writes them"

@@ -49,7 +49,7 @@ def verify(
                 click.echo(f"{artifact.path}: whole ({facts['format']} {facts['version']}, {size})")
             if recheck and facts["format"] == "spectool-alignment":
                 for side, line in _checked_again(artifact, {"draft": draft, "target": target}, seed):
-                    facts[f"{side}_proof"] = line
+                    facts[f"{side}_check"] = line
                     if not as_json:
                         click.echo(f"{artifact.path}: {line}")
             facts["whole"] = True
@@ -73,7 +73,7 @@ def _verified(path: Path, facts: dict[str, Any]) -> Any:
     """
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.manifest import read_manifest, verify_files
-    from spectool.build.alignment.proof import require_proven
+    from spectool.build.alignment.check import require_checked
 
     path = find_artifact(path)
     facts["path"] = str(path)
@@ -86,7 +86,7 @@ def _verified(path: Path, facts: dict[str, Any]) -> Any:
     artifact_facts(manifest, path)  # requires every figure that `inspect` shows
     facts |= {"format": manifest.format, "version": manifest.version, "bytes": manifest.total_bytes}
     if manifest.format == "spectool-alignment":
-        require_proven(path, manifest, say)
+        require_checked(path, manifest, say)
     return artifact
 
 
@@ -94,15 +94,15 @@ def _checked_again(
     opened: "Alignment", tokenizers: Mapping[str, str | None], seed: int | None
 ) -> Iterator[tuple[str, str]]:
     """Repeat the check of an alignment: yields each side and what was found."""
-    from spectool.build.alignment.proof import LOST, prove_again
+    from spectool.build.alignment.check import LOST, check_again
     from spectool.tokenization.opening import open_tokenizer
 
     recorded = opened.manifest.tokenizers
     draft, target = (open_tokenizer(tokenizers[role] or str(recorded[role]["name"])) for role in ("draft", "target"))
     seed = int(opened.manifest.arguments["seed"]) if seed is None else seed
-    for side, found in prove_again(opened, draft, target, seed).items():
+    for side, found in check_again(opened, draft, target, seed).items():
         line = f"{side} ids are {found} (seed {seed})"
-        if found.used(side).share > LOST:
+        if found.share > LOST:
             raise ArtifactError(
                 f"{opened.path}: {line}. Align again; if that says the same, please report the tokenizer"
             )

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from spectool.artifacts.alignment import Alignment
-from spectool.build.alignment.proof import Engine, Oracle
+from spectool.build.alignment.replayed_text import Engine, Reference
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.loading import DEFAULT_STRATEGY
 from spectool.runtime.translation.anchored import AnchoredTranslator
@@ -177,7 +177,7 @@ def _sample(texts: Iterable[str], characters: int) -> Iterator[str]:
 def _passages(draft: Tokenizer, target: Tokenizer, texts: Sequence[str]) -> Iterator[Passage]:
     """Yield the texts that both tokenizers keep."""
     for text, (theirs, their_ends), (mine, my_ends) in zip(
-        texts, Oracle(target).read(texts), Oracle(draft).read(texts), strict=True
+        texts, Reference(target).read(texts), Reference(draft).read(texts), strict=True
     ):
         if their_ends is not None and my_ends is not None:
             yield Passage(text.encode(), theirs, their_ends, mine, my_ends)

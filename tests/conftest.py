@@ -18,8 +18,8 @@ from spectool.build.alignment.merge_table import merge_table
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.incremental.boundaries import BoundaryTable, boundary_table
 from spectool.tokenization.incremental.by_ids import CanonicalIds
-from spectool.tokenization.incremental.pretokens import BoundaryTable, boundary_table
 from spectool.tokenization.surfaces import byte_symbols
 
 SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))

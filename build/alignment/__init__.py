@@ -1,5 +1,5 @@
 """Two tokenizers to an alignment.
 
-In: the tokenizers and sample text. Out: the vocabulary intersection, spellings, merge tables, absorption
-counts, and the translation ceiling of each strategy.
+In: the tokenizers and sample text. Out: the vocabulary intersection, spellings, merge and boundary tables, a check
+of both sides, and absorption risks.
 """

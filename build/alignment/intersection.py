@@ -3,8 +3,8 @@
 Token strings are never compared: ``Ġkot`` and ``▁kot`` are the same five bytes. Special
 tokens have no bytes and are paired by name or role.
 
-Source: TLI, "token-level intersection" drafting; coverage by occurrence is what decides, since
-most of a vocabulary never occurs in one language.
+Source: TLI, "token-level intersection" drafting. Coverage by occurrence is what decides, because most of a vocabulary
+never occurs in one language.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ class Coverage:
 
 
 def intersect(source: Tokenizer, other: Tokenizer) -> NDArray[np.int32]:
-    """Find for every id of ``source`` the id of ``other`` with the same bytes or the same role.
+    """For every id of ``source``, the id of ``other`` with the same bytes or the same role.
 
     Where several ids of ``other`` have the same bytes, the one that its `encode` writes wins:
     ordinary tokens before byte-fallback tokens, then the lowest id.
@@ -57,18 +57,18 @@ def intersect(source: Tokenizer, other: Tokenizer) -> NDArray[np.int32]:
 
 
 def duplicate_surfaces(tokenizer: Tokenizer) -> int:
-    """Count the ids whose surface another id has as well, beyond the first of each."""
+    """Number of ids whose bytes an earlier id has as well."""
     surfaces = [surface for surface in tokenizer.surfaces if surface]
     return len(surfaces) - len(set(surfaces))
 
 
 def occurrences(documents: Iterable[Sequence[int]], size: int) -> NDArray[np.int64]:
-    """Count how often each id occurs; int64, shape ``[size]``."""
+    """How often each id occurs; int64, shape ``[size]``."""
     return np.bincount(np.fromiter(chain.from_iterable(documents), np.int64), minlength=size)
 
 
 def coverage(tokenizer: Tokenizer, counterpart: NDArray[np.int32], counts: NDArray[np.int64]) -> Coverage:
-    """Sum up how much of a vocabulary and of a counted text has a counterpart.
+    """How much of a vocabulary and of a counted text has a counterpart.
 
     Args:
         tokenizer: Whose ids they are.
@@ -81,7 +81,7 @@ def coverage(tokenizer: Tokenizer, counterpart: NDArray[np.int32], counts: NDArr
 
 
 def _role_pairs(source: Tokenizer, other: Tokenizer) -> list[tuple[int, int]]:
-    """Pair special ids: those of the same name (``<|im_start|>``), BOS and padding by role, any end with the first.
+    """Pairs of special ids: those of the same name (``<|im_start|>``), BOS and padding by role, any end with the first.
 
     Roles come last, so that they win over names. A token of ordinary text keeps to its bytes, although it has a role.
     """

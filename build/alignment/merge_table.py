@@ -14,12 +14,12 @@ _Merges = dict[tuple[int, int], tuple[int, int]]  # two parts -> rank, token tha
 
 
 def has_lemma(tokenizer: Tokenizer) -> bool:
-    """Return whether the merge-site lemma can be used: BPE all of whose steps are understood."""
+    """Whether the merge-site lemma can be used: the tokenizer is BPE, and all of its steps can be followed."""
     return not reasons_for_text(tokenizer)
 
 
 def merge_table(tokenizer: Tokenizer) -> MergeTable:
-    """Derive the merge table.
+    """The merge table of a BPE tokenizer.
 
     Ids need not follow ranks, and several merges may make one token. What counts is the merge that BPE really does last
     when it meets the token's own bytes. Tokens that it does not give back (added tokens, tokens that only
@@ -83,7 +83,7 @@ def _merges_by_rank(tokenizer: Tokenizer) -> _Merges:
 def _merged_before(
     place: int, first: int, second: int, left: Sequence[int], right: Sequence[int], rank: Sequence[int], merges: _Merges
 ) -> bool:
-    """Return whether some pair of the spines of two tokens merges before the two would, at rank ``place``."""
+    """Whether some pair of the spines of two tokens merges before the two would, at rank ``place``."""
     x, x_consumed = first, place
     while x >= 0:
         y, y_consumed = second, place
@@ -97,7 +97,7 @@ def _merged_before(
 
 
 def last_merge(symbols: Sequence[int], merges: _Merges) -> tuple[int, int] | None:
-    """Merge symbols by BPE; return the merge that left a single token, or None if none did."""
+    """The last merge of symbols that BPE makes a single token of; None if it does not."""
     ids, last = list(symbols), None
     while len(ids) > 1:
         known = [(merges[pair][0], at, pair) for at, pair in enumerate(pairwise(ids)) if pair in merges]

@@ -1,10 +1,9 @@
-"""Real text spelled token by token in the other vocabulary: merge sites and absorption.
+"""Real text spelled token by token in the other vocabulary, and what is counted on the way.
 
-Each document is encoded by one tokenizer; its tokens are translated by table and joined, repairs included. What is
-counted: the boundaries that would have been wrong without repair, and what following text does to boundaries.
+Each document is encoded by one tokenizer. Its tokens are looked up in the other's ids and joined.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -13,18 +12,101 @@ from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import Spellings
 from spectool.build.alignment.intersection import occurrences
-from spectool.build.alignment.proof import Engine, is_whole, respell
 from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.incremental.by_text import REACH, CanonicalText
+from spectool.tokenization.surfaces import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
-PRIOR = 5  # occurrences that the share of all tokens counts for in the risk of one
+Engine = CanonicalIds | CanonicalText
 WINDOW = 4  # source tokens that count as one cycle for the string-free rate
-_CONTEXT = 64  # tokens before a frontier that can matter to it
-
-_COUNTED = ("texts", "lossy_texts", "different_texts", "other_tokens", "different_tokens", "tokens")
+PRIOR = 5  # occurrences that the share of all tokens counts for in the risk of one
+_BATCH = 4096  # texts encoded at once
 
 Written = tuple[list[int], list[int] | None]
 """Ids of a document, and the byte at which each ends; None where they do not spell it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Encodes whole texts; special tokens are not recognized in text."""
+
+    tokenizer: Tokenizer
+
+    def read(self, texts: Sequence[str]) -> Iterator[Written]:
+        """Encode texts."""
+        for begin in range(0, len(texts), _BATCH):
+            batch = texts[begin : begin + _BATCH]
+            encodings = self.tokenizer.plain_backend.encode_batch_fast(batch, add_special_tokens=False)
+            for encoding, text in zip(encodings, batch, strict=True):
+                yield encoding.ids, self._ends(encoding.ids, text.encode())
+
+    def _ends(self, ids: Sequence[int], data: bytes) -> list[int] | None:
+        """The byte of a text at which each of its ids ends, None where they do not spell it."""
+        surfaces, artificial = [self.tokenizer.surfaces[token] for token in ids], self.tokenizer.edges
+        joined = b"".join(surfaces)
+        shift = int(artificial.leading_space and joined.startswith(b" "))
+        if joined[shift:] != data and not (artificial.trailing_space and joined[shift:] == data + b" "):
+            return None
+        return [end - shift for end in accumulate(map(len, surfaces))]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A text after one more token of the source."""
+
+    end: int  # bytes of the text up to the token's end
+    spelling: tuple[int, ...]  # the token's ids by table
+    ids: list[int] | None  # ids of the text up to there, which the next step changes; None inside a character
+    repaired: bool  # whether these are not those of the step before and the spelling side by side
+    replaced: int | None = None  # the last id of the step before, where it was replaced
+
+
+def respell(
+    source: Tokenizer,
+    other: Tokenizer,
+    engine: Engine,
+    spellings: Spellings,
+    text: tuple[bytes, Sequence[int], Sequence[int]],
+) -> Iterator[Step]:
+    """Spell a text of ``source`` token by token in ids of ``other``, as generation does with committed tokens.
+
+    Args:
+        source: Whose tokens are translated.
+        other: Into whose vocabulary.
+        engine: Joins ids of ``other``.
+        spellings: Of the tokens of ``source``.
+        text: Bytes, ids of ``source``, and the byte at which each of these ends.
+    """
+    data, tokens, ends = text
+    prefix = b" " * other.edges.leading_space
+    ids: list[int] = []
+    done, begun = 0, False
+    for token, end in zip(tokens, ends, strict=True):
+        spelling = (spellings.inside if begun else spellings.text_start)[token]
+        fresh = data[done:end]
+        if not is_whole(fresh):  # wait for the rest of the character
+            yield Step(end, spelling, None, False)
+            continue
+        if isinstance(engine, CanonicalText):
+            start, tail = engine.join(ids, data[max(0, done - REACH) : done], fresh)
+        elif spelling and (done == end or is_whole(source.surfaces[token])):
+            start, tail = engine.join(ids, spelling)
+        else:
+            start, tail = engine.join_bytes(ids, fresh if begun else prefix + fresh)
+        repaired = start < len(ids) or tuple(tail) != spelling
+        replaced = ids[-1] if start < len(ids) and not _still_ends(ids[start:], tail, other.surfaces) else None
+        ids[start:] = tail
+        done, begun = end, True
+        yield Step(end, spelling, ids, repaired, replaced)
+
+
+def _still_ends(before: Sequence[int], after: Sequence[int], surfaces: Sequence[bytes]) -> bool:
+    """Whether the last of some ids is where it was in those that replace them, which spell more."""
+    if list(after[: len(before)]) == list(before):
+        return True
+    end = sum(len(surfaces[token]) for token in before)
+    ends = accumulate(len(surfaces[token]) for token in after)
+    return any(token == before[-1] for token, reached in zip(after, ends, strict=True) if reached == end)
 
 
 @dataclass
@@ -32,7 +114,7 @@ class Replayed:
     """Counts of one direction."""
 
     texts: int = 0  # documents replayed
-    lossy_texts: int = 0  # documents left out, since one of the two tokenizers does not keep their bytes
+    lossy_texts: int = 0  # documents left out, because one of the two tokenizers does not keep their bytes
     different_texts: int = 0  # documents whose ids differ from the other tokenizer's own encoding
     other_tokens: int = 0  # tokens of that encoding
     different_tokens: int = 0  # those that did not come out
@@ -41,17 +123,16 @@ class Replayed:
     merge_sites: int = 0  # boundaries between two of them where the spellings side by side are not canonical
     windows: int = 0  # runs of `WINDOW` tokens
     windows_with_strings: int = 0  # those in which text had to be encoded or decoded
-    frontiers: int = 0  # boundaries of ``other`` inside the documents, counted where it is asked for
-    refused: int = 0  # those behind which the right draft, one token long, would seem to merge (head absorption)
     # How often each id of ``other`` was the last one where a source token ended and another followed, and how often
     # the following one's bytes replaced it (tail absorption); int64 ``[ids of other]``.
     last: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     replaced: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def as_dict(self) -> dict[str, int | float | None]:
-        """Return the counts and their ratios as JSON values; None where there was nothing to count."""
+        """The counts and their ratios as JSON values; None where there was nothing to count."""
+        counted = ("texts", "lossy_texts", "different_texts", "other_tokens", "different_tokens", "tokens")
         return {
-            **{name: getattr(self, name) for name in _COUNTED},
+            **{name: getattr(self, name) for name in counted},
             "several": share(self.several, self.tokens),
             "merge_sites": share(self.merge_sites, self.tokens - self.texts),
             "string_free": share(self.windows - self.windows_with_strings, self.windows),
@@ -64,12 +145,10 @@ def replay_text(
     engine: Engine,
     spellings: Spellings,
     documents: Iterable[tuple[bytes, Written, Written]],
-    refusals: bool = False,
 ) -> Replayed:
-    """Spell documents of ``source`` in ids of ``other``, as `respell` does, and count.
+    """What is counted when documents of ``source`` are spelled in ids of ``other``.
 
-    Each document is given as bytes, and as ``source`` and as ``other`` write it. Refusals, the head absorption, are
-    counted only where it is asked for.
+    Each document is given as bytes, and as ``source`` and as ``other`` write it.
     """
     counts = Replayed()
     last, replaced = list[int](), list[int]()
@@ -97,21 +176,18 @@ def replay_text(
         true = set(zip(true_ends, true_ids, strict=True))
         ended = zip(accumulate(len(other.surfaces[token]) for token in ids), ids, strict=True)
         shift = sum(len(other.surfaces[token]) for token in true_ids) - true_ends[-1] if true_ids else 0
-        missing = len(true.difference((end - shift, token) for end, token in ended))
         counts.other_tokens += len(true_ids)
-        counts.different_tokens += missing
+        counts.different_tokens += len(true.difference((end - shift, token) for end, token in ended))
         counts.different_texts += ids != true_ids
         windows = range(0, len(calls) - 1, WINDOW)
         counts.windows += len(windows)
         counts.windows_with_strings += sum(calls[min(i + WINDOW, len(calls) - 1)] > calls[i] for i in windows)
-        if refusals and isinstance(engine, CanonicalIds):
-            _count_refusals(engine, counts, data, ends, list(zip(true_ids, true_ends, strict=True)))
     counts.last, counts.replaced = (occurrences([ids], other.size) for ids in (last, replaced))
     return counts
 
 
 def absorption_risks(last: NDArray[np.int64], replaced: NDArray[np.int64]) -> NDArray[np.float16]:
-    """Estimate how often following text replaces each id, from how often it was last and how often it was replaced.
+    """How often following text replaces each id, estimated from how often it was last and how often it was replaced.
 
     A few occurrences say little, so each id counts as last `PRIOR` more times, with the share of all ids. Where that is
     5%, an id that was replaced three times of three has (3 + 5 · 0.05) / (3 + 5) = 41%. If it was replaced none of
@@ -125,22 +201,11 @@ def absorption_risks(last: NDArray[np.int64], replaced: NDArray[np.int64]) -> ND
     return np.where(last > 0, risks, np.nan).astype(np.float16)
 
 
-def _count_refusals(
-    engine: CanonicalIds, counts: Replayed, data: bytes, ends: list[int], written: list[tuple[int, int]]
-) -> None:
-    """Count frontiers after which the right draft, cut after one token, would seem to be absorbed."""
-    ids = [token for token, _ in written]
-    upcoming = 0
-    for count, (_, end) in enumerate(written[:-1], 1):
-        while ends[upcoming] <= end:
-            upcoming += 1
-        surplus = data[end : ends[upcoming]]
-        if is_whole(surplus):
-            counts.frontiers += 1
-            context = ids[max(0, count - _CONTEXT) : count]
-            counts.refused += not engine.boundary_holds(context, engine.spell(surplus))
+def is_whole(data: bytes) -> bool:
+    """Whether bytes are whole characters."""
+    return not data or bool(text_of(data))
 
 
 def share(part: int, whole: int) -> float | None:
-    """Return a ratio to six places, None of nothing."""
+    """A ratio to six places, None of nothing."""
     return round(part / whole, 6) if whole > 0 else None

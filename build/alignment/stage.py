@@ -17,23 +17,23 @@ from spectool.artifacts.alignment import FORMAT, SIDES, VERSION, Alignment, Side
 from spectool.artifacts.alignment_checks import LONGEST_SURFACE
 from spectool.artifacts.atomic import writing
 from spectool.artifacts.manifest import Manifest, seal
+from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences
 from spectool.build.alignment.merge_table import has_lemma, merge_table
-from spectool.build.alignment.proof import Oracle, Proof, hard_texts, prove
-from spectool.build.alignment.replayed_text import Replayed, absorption_risks, replay_text, share
+from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, encoded, quiet
 from spectool.build.corpus_reading import Reader as CorpusReader
 from spectool.corpora import Corpus, open_corpus
+from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
-from spectool.tokenization.incremental.pretokens import boundary_table
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 
 SAMPLE = 200_000  # characters
 COUNTED = 5_000_000  # characters
 FREQUENT, RISKIEST = 10, 5  # occurrences of a token that is listed among the riskiest, and how many are
-SEED = 11  # of the texts that a proof makes, and of those that are drawn
+SEED = 11  # of the texts that a check makes, and of those that are drawn
 
 Measure = Callable[[Alignment, Tokenizer, Tokenizer, Sequence[str]], Mapping[str, Any]]
 """Takes a finished alignment, its two tokenizers and a sample; gives further statistics."""
@@ -50,10 +50,10 @@ def build_alignment(
     measure: Measure | None = None,
     counted: int = COUNTED,
 ) -> Manifest:
-    """Align two tokenizers, prove what joins their ids, and write the artifact to ``out``.
+    """Align two tokenizers, check that ids are joined as the tokenizers write them, and write the artifact to ``out``.
 
-    A side whose merges and splits do not write what its tokenizer writes goes through text, unless that is further from
-    it. The manifest says why, and what the proof of either side found in the end. Absorption risks are counted on the
+    A side that fails the check goes through text, unless text is further from the tokenizer. The manifest says why, and
+    what the check of either side found in the end. Absorption risks are counted on the
     sample; without one, they are all unknown.
 
     Args:
@@ -61,10 +61,10 @@ def build_alignment(
         target: Tokenizer of the target model.
         corpus: Text on which is counted; read once.
         out: Directory of the artifact; replaced in one step when everything is written.
-        progress: Called with a phrase when a step begins.
+        progress: Called at the start of each step with a short description.
         reader: Iterates over the corpus.
         sample: Characters from the corpus's beginning on which merge sites and absorption are counted.
-        measure: Adds figures to the report, such as those of `measure.alignment.ceiling`.
+        measure: Adds figures to the report, such as those of `measure.ceiling`.
         counted: Characters, at most, on which occurrences are counted: all of a smaller corpus, and documents drawn
             from a larger one, each equally likely.
 
@@ -85,8 +85,8 @@ def build_alignment(
             role: Side(intersect(mine, theirs), spellings(mine, theirs), *tables[role], mine.surfaces, _unknown(mine))
             for role, mine, theirs in (("draft", draft, target), ("target", target, draft))
         }
-        progress("proving what joins ids")
-        proofs = _prove(both, sides, hard_texts(draft, target, SEED, texts))
+        progress("checking what joins ids")
+        checks = _check(both, sides, hard_texts(draft, target, SEED, texts))
         progress("replaying a sample")
         report = _replay(both, sides, texts)
         progress("writing")
@@ -99,7 +99,7 @@ def build_alignment(
             inputs=describe_corpus(corpus),
             statistics={
                 **{
-                    role: _side(side, coverage(side, sides[role].counterpart, counts[role])) | proofs[role]
+                    role: _side(side, coverage(side, sides[role].counterpart, counts[role])) | checks[role]
                     for role, side in both.items()
                 },
                 "counted": _extent(drawn),
@@ -117,7 +117,7 @@ def build_alignment(
 
 @contextmanager
 def passing_alignment(draft: Tokenizer, target: Tokenizer, progress: Progress = quiet) -> Iterator[Alignment]:
-    """Give an alignment of two tokenizers that is gone when the block ends; nothing is counted on text."""
+    """An alignment of two tokenizers that exists until the block ends; nothing is counted on text."""
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         progress("aligning the two tokenizers; `spectool align` keeps the result for later runs")
         path = Path(scratch) / "pair.align"
@@ -129,55 +129,45 @@ def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:
     return (merge_table(tokenizer), boundary_table(tokenizer)) if has_lemma(tokenizer) else (None, None)
 
 
-def _prove(
-    tokenizers: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]
-) -> dict[str, dict[str, Any]]:
-    """Prove both sides; let one that joins ids otherwise than its tokenizer go through text, if that is closer to it.
+def _check(tokenizers: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:
+    """Check both sides; one that differs from its tokenizer goes through text, if that is closer to it.
 
     Returns:
-        For each side its statistics: whether ids are joined (``lemma``), why they are not, and the proof.
+        For each side its statistics: whether ids are joined (``lemma``), why they are not, and the check.
     """
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, Any] = {}
     for source, role in SIDES:
         tokenizer, reason = tokenizers[role], ""
-        arguments = tokenizers[source], tokenizer
-        proof = prove(*arguments, sides[role].engine(tokenizer), sides[source].spellings, texts)
+        pair, spelled = (tokenizers[source], tokenizer), sides[source].spellings
+        found = check_joins(role, *pair, sides[role].engine(tokenizer), spelled, texts)
         if sides[role].merges is None:
             reason = "; ".join(reasons_for_text(tokenizer))
-        elif proof.mismatches:
+        elif found.different:
             by_text = replace(sides[role], merges=None, boundaries=None)
-            instead = prove(*arguments, by_text.engine(tokenizer), sides[source].spellings, texts)
-            # What generation does not rely on for this side counts only where the rest is equal.
-            if _rank(instead, role) < _rank(proof, role):
-                reason, sides[role], proof = f"joined by merges, ids were {proof}", by_text, instead
-        found[role] = {"lemma": not reason, "reason": reason, "proof": asdict(proof)}
-    return found
-
-
-def _rank(proof: Proof, role: str) -> tuple[float, int]:
-    return proof.used(role).share, proof.mismatches
+            instead = check_joins(role, *pair, by_text.engine(tokenizer), spelled, texts)
+            if instead.share < found.share:
+                reason, sides[role], found = f"joined by merges, ids were {found}", by_text, instead
+        results[role] = {"lemma": not reason, "reason": reason, "check": asdict(found)}
+    return results
 
 
 def _replay(both: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:
-    """Replay the sample in both directions; put the risks into the sides, and return the report."""
-    written = {role: list(Oracle(tokenizer).read(texts)) for role, tokenizer in both.items()}
+    """Replay the sample in both directions, and put the risks into the sides; the report."""
+    written = {role: list(Reference(tokenizer).read(texts)) for role, tokenizer in both.items()}
     report: dict[str, Any] = {"absorption": {}}
     for role, other in SIDES:
         documents = zip((text.encode() for text in texts), written[role], written[other], strict=True)
-        engine, proposes = sides[other].engine(both[other]), role == "draft"
-        counts = replay_text(both[role], both[other], engine, sides[role].spellings, documents, refusals=proposes)
+        engine = sides[other].engine(both[other])
+        counts = replay_text(both[role], both[other], engine, sides[role].spellings, documents)
         report[f"{role}_to_{other}"] = counts.as_dict()
         risks = absorption_risks(counts.last, counts.replaced)
         sides[other] = replace(sides[other], risks=risks)
         report["absorption"][other] = _absorption(both[other], counts, risks)
-        if proposes:
-            report["absorption"]["tail"] = share(int(counts.replaced.sum()), int(counts.last.sum()))
-            report["absorption"]["head"] = share(counts.refused, counts.frontiers)
     return report
 
 
 def _absorption(tokenizer: Tokenizer, counts: Replayed, risks: NDArray[np.float16]) -> dict[str, Any]:
-    """Sum up the absorption of one side, and list its riskiest frequent tokens."""
+    """The absorption of one side, and its riskiest frequent tokens."""
     frequent = np.flatnonzero(counts.last >= FREQUENT)
     riskiest = sorted(frequent.tolist(), key=lambda token: (-float(risks[token]), token))[:RISKIEST]
     return {
@@ -235,7 +225,7 @@ def _side(tokenizer: Tokenizer, covered: Coverage) -> dict[str, Any]:
 
 
 def draw(texts: Iterable[str], sample: int, counted: int) -> tuple[list[str], list[str]]:
-    """Read texts once; return the first ``sample`` characters, and texts drawn from all of ``counted`` characters."""
+    """The first ``sample`` characters of texts, and ``counted`` characters of texts drawn from all of them."""
     first: list[str] = []
     rng = random.Random(SEED)
     drawn: list[tuple[float, str]] = []  # a heap: where there are too many, those with the highest numbers go

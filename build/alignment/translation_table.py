@@ -19,10 +19,9 @@ def spellings(source: Tokenizer, other: Tokenizer) -> Spellings:
 
 
 class TokenSpeller:
-    """Spells tokens in ids of another tokenizer: inside a text, after a space, at a text's start.
+    """Spells tokens in ids of another tokenizer, inside a text and at a text's start.
 
-    After a space means: the space and the token together. At a start, the artificial space of the
-    source is taken away and that of the other is put on.
+    At a start, the artificial space of the source is removed and that of the other is added.
     """
 
     def __init__(self, source: Tokenizer, other: Tokenizer) -> None:
@@ -34,21 +33,20 @@ class TokenSpeller:
         self._on = other.edges.leading_space and self._joins
 
     def spell(self, surfaces: Iterable[bytes]) -> Spellings:
-        """Spell tokens with these surfaces.
+        """Spell tokens with these bytes.
 
-        Tokens that are no whole characters, special tokens, and those with a character that the other
-        tokenizer cannot spell have no spelling.
+        Tokens that are not whole characters, special tokens, and tokens with a character that the other tokenizer
+        cannot write have no spelling.
         """
         texts = list(map(text_of, surfaces))
-        after_space = [text and " " + text for text in texts]
         starts = [text.removeprefix(" ") for text in texts] if self._off else texts
         if self._on:
             starts = [" " + start if text else "" for start, text in zip(starts, texts, strict=True)]
-        spelled = _encode_all(self._backend, dict.fromkeys(filter(None, (*texts, *after_space, *starts))))
+        spelled = _encode_all(self._backend, dict.fromkeys(filter(None, (*texts, *starts))))
         if self._joins:
             length = self._lengths.__getitem__
             spelled = {text: ids for text, ids in spelled.items() if sum(map(length, ids)) == len(text.encode())}
-        return Spellings(*([spelled.get(text, ()) for text in column] for column in (texts, after_space, starts)))
+        return Spellings(*([spelled.get(text, ()) for text in column] for column in (texts, starts)))
 
 
 def _encode_all(backend: tokenizers.Tokenizer, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:

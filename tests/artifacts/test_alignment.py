@@ -21,11 +21,10 @@ from spectool.artifacts.atomic import writing
 from spectool.artifacts.columns import read_columns, write_columns
 from spectool.artifacts.manifest import seal
 from spectool.tokenization import Tokenizer
-from spectool.tokenization.incremental.alphabet import Alphabet
+from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable
 from spectool.tokenization.incremental.by_ids import CanonicalIds
 from spectool.tokenization.incremental.by_text import CanonicalText
 from spectool.tokenization.incremental.merges import MergeTable
-from spectool.tokenization.incremental.pretokens import JOIN, BoundaryTable
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.surfaces import Surfaces
 
@@ -35,8 +34,8 @@ from ..running import error_of, run
 FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
 SIZES = {"draft": len(FORTH), "target": len(BACK)}
 FILES = (
-    "draft_alphabet.arrow",
     "draft_boundaries.arrow",
+    "draft_characters.arrow",
     "draft_in_target.arrow",
     "draft_merges.arrow",
     "draft_offsets.npy",
@@ -60,11 +59,10 @@ def ints(values: list[int]) -> Any:
 MERGES = MergeTable(
     ints([-1, -1, 0, -2]), ints([-1, -1, 1, -2]), ints([-1, -1, 0, -1]), np.array([1], np.int64), ints([0]), ints([2])
 )
-RUNS = Alphabet(np.array([0, 97, 98], np.uint32), np.array([0, 1, 0], np.uint8))
-BOUNDARIES = BoundaryTable(RUNS, np.full((3, 2, 2), JOIN, np.uint8))
+BOUNDARIES = BoundaryTable("\0a", np.full((3, 2, 2), JOIN, np.uint8))
 DRAFT = Side(
     ints(FORTH),
-    Spellings([(1,), (0,), (1, 0), ()], [(2, 1), (2, 0), (2, 1, 0), ()], [(1,), (0,), (1, 0), ()]),
+    Spellings([(1,), (0,), (1, 0), ()], [(1,), (0,), (1, 0), ()]),
     MERGES,
     BOUNDARIES,
     [b"a", b"b", b"ab", b""],
@@ -72,7 +70,7 @@ DRAFT = Side(
 )
 TARGET = Side(
     ints(BACK),
-    Spellings([(1,), (0,), ()], [(1,), (0,), ()], [(2,), (0,), ()]),
+    Spellings([(1,), (0,), ()], [(2,), (0,), ()]),
     None,
     None,
     [b"b", b"a", b"c"],
@@ -121,14 +119,14 @@ def test_what_is_written_is_read(path: Path) -> None:
     assert alignment.draft.counterpart.tolist() == FORTH
     assert alignment.target.counterpart.tolist() == BACK
     for side, written in ((alignment.draft, DRAFT), (alignment.target, TARGET)):
-        for name in ("inside", "after_space", "text_start"):
+        for name in ("inside", "text_start"):
             assert list(getattr(side.spellings, name)) == getattr(written.spellings, name)
         assert np.array_equal(side.risks, written.risks, equal_nan=True)
     assert alignment.draft.merges is not None and alignment.draft.boundaries is not None
     for name in ("left", "right", "rank", "pairs", "ranks", "results"):
         assert np.array_equal(getattr(alignment.draft.merges, name), getattr(MERGES, name)), name
     assert np.array_equal(alignment.draft.boundaries.verdicts, BOUNDARIES.verdicts)
-    assert alignment.draft.boundaries.alphabet.representatives == "\0a"
+    assert alignment.draft.boundaries.characters == "\0a"
     assert alignment.target.merges is None and alignment.target.boundaries is None
     assert alignment.prefix_index.tolist() == PREFIXES.tolist()
     alignment.verify()
@@ -179,16 +177,16 @@ def test_a_lemma_without_its_files(path: Path) -> None:
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [2, 3, 4, 6])
+@pytest.mark.parametrize("version", [3, 4, 5, 7])
 def test_other_versions(path: Path, version: int) -> None:
     manifest = Alignment(path).manifest
     (path / "manifest.json").unlink()
     seal(path, Manifest(FORMAT, version, {}, manifest.tokenizers, {}, manifest.statistics))
-    with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 5\. Align again with"):
+    with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 6\. Align again with"):
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [0, 4, 6])
+@pytest.mark.parametrize("version", [0, 5, 7])
 @pytest.mark.parametrize("tokenizers", [{}, None, [], "gone", {"draft": None}, {"draft": {"name": "d"}}])
 def test_other_versions_without_their_tokenizers(path: Path, version: int, tokenizers: Any) -> None:
     value = json.loads((path / "manifest.json").read_text()) | {"version": version, "tokenizers": tokenizers}
@@ -285,7 +283,7 @@ def test_wrong_types_columns_and_rows(path: Path, tmp_path: Path, file: str) -> 
     )
     with pytest.raises(ArtifactError, match=rf"{file}: column \w+ has missing values"):
         Alignment(copy)
-    if file not in ("prefix_index.arrow", "draft_merges.arrow", "draft_alphabet.arrow"):  # as many rows as there are
+    if file not in ("prefix_index.arrow", "draft_merges.arrow", "draft_characters.arrow"):  # as many rows as there are
         copy = columns_of(lambda columns: {name: column.slice(1) for name, column in columns.items()})
         with pytest.raises(ArtifactError, match=rf"{file}: \d+ rows, expected \d+"):
             Alignment(copy)
@@ -301,7 +299,7 @@ def test_wrong_types_columns_and_rows(path: Path, tmp_path: Path, file: str) -> 
         ("target_to_draft.arrow", "draft", [1, 0, 2], "an id is shared in one direction only"),
         ("draft_in_target.arrow", "inside", [[1], [0], [3], []], "ids outside 0 to 2"),
         ("draft_in_target.arrow", "text_start", [[1], [-1], [1], []], "ids outside 0 to 2"),
-        ("target_in_draft.arrow", "after_space", [[1], [4], []], "ids outside 0 to 3"),
+        ("target_in_draft.arrow", "text_start", [[1], [4], []], "ids outside 0 to 3"),
         ("draft_tokens.arrow", "left", [-1, -1, 4, -2], "ids outside -2 to 3"),
         ("draft_tokens.arrow", "right", [-3, -1, 1, -2], "ids outside -2 to 3"),
         ("draft_merges.arrow", "result", [4], "ids outside 0 to 3"),
@@ -315,11 +313,9 @@ def test_wrong_types_columns_and_rows(path: Path, tmp_path: Path, file: str) -> 
         ("draft_merges.arrow", "rank", [2**31 - 1], "ids outside 0 to 2147483646"),
         ("draft_in_target.arrow", "inside", [[1] * 29, [0], [1], []], "token 0 of 1 bytes is spelled by 29 ids"),
         ("draft_boundaries.arrow", "verdict", [2] * 11 + [3], "verdicts above 2"),
-        ("draft_alphabet.arrow", "class", [0, 2, 0], "classes are not numbered from 0 to 99 at most"),
-        ("draft_alphabet.arrow", "start", [0, 0xD800, 0xE000], "a class is represented by half a character"),
-        ("draft_alphabet.arrow", "start", [0, 97, 0x110000], "runs out of order"),
-        ("draft_alphabet.arrow", "start", [0, 98, 97], "runs out of order"),
-        ("draft_alphabet.arrow", "start", [1, 97, 98], "runs out of order"),
+        ("draft_characters.arrow", "character", [97, 97], "expected 1 to 100 different characters"),
+        ("draft_characters.arrow", "character", [97, 0xD800], "a class without a character"),
+        ("draft_characters.arrow", "character", [97, 0x110000], "a class without a character"),
         ("prefix_index.arrow", "draft", [0, 2, 4], "ids outside 0 to 3"),
         ("prefix_index.arrow", "draft", [0, -1, 1], "ids outside 0 to 3"),
     ],
@@ -393,7 +389,7 @@ def side_of(tokenizer: Tokenizer) -> Side:
     """A side that shares nothing, spells nothing and is joined through text."""
     nothing: list[tuple[int, ...]] = [()] * tokenizer.size
     unknown = np.full(tokenizer.size, np.nan)
-    spelled = Spellings(nothing, nothing, nothing)
+    spelled = Spellings(nothing, nothing)
     return Side(np.full(tokenizer.size, -1), spelled, None, None, tokenizer.surfaces, unknown)
 
 

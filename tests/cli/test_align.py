@@ -72,7 +72,7 @@ def test_what_translation_loses_decides(good: Manifest, kept: float, usable: boo
 
 def test_a_side_that_is_unlike_its_tokenizer_is_not_to_be_used(good: Manifest) -> None:
     s, manifest = changeable(good)
-    compared = s["target"]["proof"]["proposals"]
+    compared = s["target"]["check"]
     compared["different"] = compared["places"] // 50
     verdict = judge(manifest)
     assert not verdict.usable and "at 2.0% of places in the target's ids" in verdict.verdict

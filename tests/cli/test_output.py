@@ -185,7 +185,7 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared:
     assert "next:" not in result.stderr
     assert re.search(r"^ceiling +not counted", result.stdout, re.MULTILINE)
     statistics = json.loads((tmp_path / "x.align" / "manifest.json").read_text())["statistics"]
-    assert (statistics["absorption"]["tail"], statistics["absorption"]["head"]) == (None, None)
+    assert statistics["absorption"]["target"]["last"] == 0
     assert statistics["draft_to_target"]["string_free"] is None
     assert set(statistics["ceiling"]["anchored"].values()) == {None}
 

@@ -14,9 +14,9 @@ from spectool import TokenizerError
 from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.merge_table import merge_table
 from spectool.tokenization import Tokenizer, limits, open_tokenizer
+from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import CanonicalIds
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
-from spectool.tokenization.incremental.pretokens import boundary_table
 from spectool.tokenization.surfaces import byte_symbols
 
 # What a text has of each token, where that is not its name.

@@ -1,15 +1,154 @@
-"""What a `boundary_table` says about the boundaries between tokens: only their outermost characters count."""
+"""Where a pre-tokenizer splits, by the classes of the characters around a place.
 
-from collections.abc import Sequence
-from functools import cache
+The table comes from asking the pre-tokenizer about short strings of one character of each class. For most pairs of
+neighbours it says that the pre-tokenizer always splits there, or never does. For the others it has to be asked.
+"""
 
-from spectool.tokenization.added_tokens import AddedTokens
-from spectool.tokenization.incremental.pretokens import JOIN, LOOK, SPLIT, BoundaryTable
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool.tokenization.incremental.patterns import UNKNOWN, CharacterClasses, shared, words
 from spectool.tokenization.surfaces import text_of
+from spectool.tokenization.tokenizer import Tokenizer
 
-_UNSEEN = -2  # what comes before a boundary is not known from a few tokens
-_OPEN = -1  # a token ends inside a character that it began
+LOOK, SPLIT, JOIN = 0, 1, 2  # has to be asked, always splits, never splits
+MOST_CLASSES = 100
+
+_SPLIT_SEEN, _JOINED_SEEN, _DISTURBED = 1, 2, 4
+_LONGEST = 16  # characters of a string that is tried, one bit each
+_TRIED = 800_000  # strings of one length, at most, such as those of five characters of fifteen classes
+_DRAWN = 20_000  # longer strings, drawn at random
+_REMEMBERED = 1 << 16  # texts of classes
 _CHARACTER = 4  # bytes of the longest character
+_SEEN = 8  # tokens that may hold the last two characters of a text
+
+
+@dataclass(frozen=True, eq=False)
+class BoundaryTable:
+    """Where a pre-tokenizer splits between characters of its classes."""
+
+    characters: str  # one character of each class, by number
+    # `SPLIT`, `JOIN` or `LOOK`, uint8 ``[n + 1, n, n]``, by the classes of the last two characters before a place and
+    # of the first one after it. Where only one is before, the first class is n. A verdict other than `LOOK` also means
+    # that neither side's own splits depend on the other side.
+    verdicts: NDArray[np.uint8]
+
+
+def boundary_table(tokenizer: Tokenizer) -> BoundaryTable:
+    """The boundary table of a tokenizer, found by trying strings on its pre-tokenizer.
+
+    All strings of three characters are tried, and longer ones of classes that these do not tell apart. So are the words
+    of the patterns, in any case, with anything before and after them, and long strings of runs and words drawn at
+    random, which are the same in every run. Where two parts of a pattern share characters, no string is long enough:
+    there the pre-tokenizer has to be asked.
+    """
+    classes, steps = CharacterClasses(tokenizer), tokenizer.steps("pre_tokenizer")
+    ask = _asked(tokenizer, classes.characters)
+    cased = (product(*({char, char.upper()} for char in word)) for word in words(steps))
+    spelled = sorted({classes.of("".join(word)) for variants in cased for word in variants})
+    verdicts = _Trial(ask, len(classes.characters)).verdicts(spelled)
+    for either, both in shared(steps, classes.characters):
+        verdicts[np.ix_(range(len(verdicts)), either, both)] = LOOK
+        verdicts[np.ix_(range(len(verdicts)), both, either)] = LOOK
+        # Which part took the character before the last two decides how far the part goes.
+        verdicts[both] = np.where(verdicts[both] == JOIN, LOOK, verdicts[both])
+    return BoundaryTable(classes.characters, verdicts)
+
+
+def _asked(tokenizer: Tokenizer, characters: str) -> Callable[[Iterable[int]], tuple[int, ...]]:
+    """A function from the classes of a text's characters to where its pre-tokens begin."""
+    splits, signs = tokenizer.text_splits, characters.replace(" ", tokenizer.normalized_space)
+
+    def ask(classes: Iterable[int]) -> tuple[int, ...]:
+        if splits is None:
+            return (0,)
+        return tuple(start for _, (start, _) in splits.pre_tokenize_str("".join(map(signs.__getitem__, classes))))
+
+    return ask
+
+
+class _Trial:
+    """Strings of classes tried on a pre-tokenizer, and what was seen at their boundaries."""
+
+    def __init__(self, ask: Callable[[Iterable[int]], tuple[int, ...]], size: int) -> None:
+        self._ask, self._size = ask, size
+        self._seen = np.zeros((size + 1, size, size), np.uint8)
+        self._remembered = cache(self._split)
+
+    def _split(self, classes: Iterable[int]) -> int:
+        """Where pre-tokens begin, as bits."""
+        return sum(1 << start for start in self._ask(classes))
+
+    def verdicts(self, words: Sequence[bytes]) -> NDArray[np.uint8]:
+        """Try strings of all kinds and judge."""
+        alike = _alike(self._try_all(range(self._size), 3 if self._size**3 <= _TRIED else 2))
+        few = sorted(set(alike))
+        self._try_all(few, max(length for length in range(1, 8) if len(few) ** length <= _TRIED))
+        every = [bytes([number]) for number in range(self._size)]
+        for before, word, after in product([b"", *every], words, [b"", *every]):
+            for run in (1, 2):
+                self._try(before * run + word + after)
+        rng = random.Random(0)
+        units = [*words, *(bytes([number]) * count for number in few for count in (1, 1, 2, 3)), *every]
+        for _ in range(_DRAWN * (self._size > 1)):
+            self._try(b"".join(rng.choices(units, k=rng.randint(4, 8)))[:_LONGEST])
+        # What one class has seen holds for those that are like it, also next to classes that are themselves.
+        seen = self._seen
+        for axis, places in enumerate(([*alike, self._size], alike, alike)):
+            seen = seen | np.take(seen, places, axis)
+        return np.where(seen == _SPLIT_SEEN, SPLIT, np.where(seen == _JOINED_SEEN, JOIN, LOOK)).astype(np.uint8)
+
+    def _try_all(self, classes: Sequence[int], longest: int) -> list[NDArray[np.uint16]]:
+        """Try all strings of some classes; return where each is split, by length, one axis a character."""
+        size = len(classes)
+        by_length: list[NDArray[np.uint16]] = [np.ones((), np.uint16)]
+        for length in range(1, longest + 1):
+            found = np.fromiter(map(self._split, product(classes, repeat=length)), np.uint16, size**length)
+            by_length.append(found := found.reshape((size,) * length))
+            for at in range(1, length):
+                left = by_length[at].reshape((size,) * at + (1,) * (length - at))
+                right = by_length[length - at].reshape((1,) * at + (size,) * (length - at))
+                far = tuple(axis for axis in range(length) if not at - 2 <= axis <= at)
+                folded = np.bitwise_or.reduce(_flags(found, at, left, right), axis=far)
+                before = [self._size] if at == 1 else classes
+                self._seen[np.ix_(before, classes, classes)] |= folded.reshape(-1, size, size).astype(np.uint8)
+        return by_length
+
+    def _try(self, classes: bytes) -> None:
+        """Record what is seen at each boundary of one string; nothing more where the verdict is `LOOK` already."""
+        before = self._size
+        for at in range(1, len(classes)):
+            place = before, classes[at - 1], classes[at]
+            if self._seen[place] in (0, _SPLIT_SEEN, _JOINED_SEEN):
+                parts = self._remembered(classes[:at]), self._remembered(classes[at:])
+                self._seen[place] |= _flags(self._remembered(classes), at, *parts)
+            before = classes[at - 1]
+
+
+def _alike(short: list[NDArray[np.uint16]]) -> list[int]:
+    """For each class the first one that takes its place in all strings tried without a difference."""
+    alike: dict[bytes, int] = {}
+    axes = [(found, axis) for found in short[1:] for axis in range(found.ndim)]
+    return [
+        alike.setdefault(b"".join(np.take(found, number, axis).tobytes() for found, axis in axes), number)
+        for number in range(len(short[1]))
+    ]
+
+
+def _flags(found: Any, at: int, left: Any, right: Any) -> Any:
+    """Compare the splits of whole strings with those of their two parts, cut before character ``at``.
+
+    Splits are bits: a pre-token begins at character i. Those of one string are a number, those of many an array.
+    """
+    disturbed = (found & (1 << at) - 1 != left) | (found >> at | 1 != right | 1)
+    return _JOINED_SEEN - (found >> at & 1) | _DISTURBED * disturbed
 
 
 class Boundaries:
@@ -17,88 +156,54 @@ class Boundaries:
 
     Attributes:
         splits: Whether its pre-tokenizer splits texts at all.
-        shape: Token -> what a pre-tokenizer sees of it: the `classes` of its surface. They are remembered.
+        starts: Classes of the characters of a text -> where its pre-tokens begin; the first is 0.
+        classes: Text -> class of each character.
+        shape: Token -> classes of its characters; none for parts of a character.
     """
 
-    def __init__(self, surfaces: Sequence[bytes], table: BoundaryTable, added: AddedTokens) -> None:
-        """Prepare for a tokenizer with these surfaces, this `boundary_table` and these added tokens."""
-        self.splits = table.splits
-        self.shape = cache(lambda token: self.classes(surfaces[token]))
-        self._surfaces, self._added = surfaces, added
-        self._alphabet, self._size = table.alphabet, table.alphabet.size
+    def __init__(self, tokenizer: Tokenizer, surfaces: Sequence[bytes], table: BoundaryTable) -> None:
+        """Prepare for a tokenizer with these token bytes and this table."""
         verdicts = table.verdicts
+        self.splits = bool((verdicts != JOIN).any())
+        self.starts = lru_cache(_REMEMBERED)(_asked(tokenizer, table.characters))
+        self.classes = CharacterClasses(tokenizer, table.characters).of
+        self.shape = cache(lambda token: self.classes(text_of(surfaces[token])))
+        self._surfaces, self._size = surfaces, len(table.characters)
         self._table: list[list[list[int]]] = verdicts.tolist()
         self._sure: list[list[bool]] = (verdicts == SPLIT).all(axis=0).tolist()
-        # Last and first characters, and last ones alone, for which it does not matter what stood before them.
-        same = (verdicts == verdicts[-1]).all(axis=0)
-        self._settled: list[list[bool]] = same.tolist()
-        self._indifferent: list[bool] = same.all(axis=1).tolist()
+        # Last and first characters for which it does not matter what stood before them.
+        self._settled: list[list[bool]] = (verdicts == verdicts[-1]).all(axis=0).tolist()
 
-    def classes(self, data: bytes) -> bytes:
-        """Return the classes of the characters of a text; none for bytes that are no text."""
-        return self._alphabet.of(text_of(data))
+    def kind(self, ids: Sequence[int], at: int, run: Sequence[int], begin: int) -> tuple[int, int]:
+        """What the pre-tokenizer does between ``ids[begin:at]`` and ``run``, and the first of these ids that counts.
 
-    def tail(self, ids: Sequence[int], at: int, begin: int) -> int:
-        """Return what `kind` has to know of ``ids[begin:at]``: classes of the last two characters, packed."""
-        if not self.splits:
-            return 0
-        shape = self.shape(ids[at - 1])
-        if not shape:
-            return self._split_tail(ids, at, begin)
-        if len(shape) > 1:
-            return self._size * shape[-2] + shape[-1]
-        # A single character: the class before it belongs to the token before.
-        if self._indifferent[shape[0]] or at - 1 == begin or ids[at - 2] in self._added:
-            return self._size * self._size + shape[0]
-        earlier = self.shape(ids[at - 2])
-        return self._size * earlier[-1] + shape[0] if earlier else _UNSEEN
-
-    def _split_tail(self, ids: Sequence[int], at: int, begin: int) -> int:
-        """As `tail`, where the last character is split over tokens, or not whole yet."""
-        data = b""
-        for start in range(at - 1, max(begin, at - _CHARACTER - 1) - 1, -1):
-            data = self._surfaces[ids[start]] + data
-            if data[0] & 0xC0 == 0x80:
-                continue
-            try:
-                classes = self._alphabet.of(data.decode())
-            except UnicodeDecodeError as error:
-                # An unfinished character in a token that begins with a whole one has been judged by that one.
-                return _OPEN if start == at - 1 and error.end == len(data) and error.start > 0 else _UNSEEN
-            if len(classes) > 1:
-                return self._size * classes[-2] + classes[-1]
-            if self._indifferent[classes[-1]] or start == begin:
-                return self._size * self._size + classes[-1]
-        return _UNSEEN
-
-    def kind(self, tail: int, after: int) -> int:
-        """Return what the pre-tokenizer does between ids with this `tail` and ``after``: `SPLIT`, `JOIN`, `LOOK`."""
-        if not self.splits:
-            return JOIN
-        first = self._first(after)
-        if tail == _UNSEEN or (tail == _OPEN) != (first is None):
-            return LOOK
-        second, last = divmod(tail, self._size)
-        return JOIN if first is None else self._table[second][last][first]
+        The latter is ``begin - 1`` where it counts that nothing stands before.
+        """
+        if not self.splits or self._surfaces[run[0]][0] & 0xC0 == 0x80:  # inside a character nothing is split
+            return JOIN, at - 1
+        after, before, first = self.shape(run[0])[:1] or self._head(run), self.shape(ids[at - 1]), at - 1
+        while len(before) < 2 and not (before and after and self._is_settled(before[0], after[0])):
+            first -= 1
+            if first < begin or first < at - _SEEN:
+                break
+            before = self.classes(text_of(self._data(ids[first:at]).lstrip(bytes(range(0x80, 0xC0)))))
+        if not before or not after or UNKNOWN in (*before[-2:], after[0]) or begin <= first < at - _SEEN:
+            return LOOK, first
+        return self._table[before[-2] if len(before) > 1 else self._size][before[-1]][after[0]], first
 
     def surely_split(self, before: int, after: int) -> bool:
-        """Return whether text is split between two ids whatever stands around."""
-        left, right = self.shape(before), self.shape(after)
-        return bool(left and right) and self._sure[left[-1]][right[0]]
+        """Whether text is split between two ids regardless of what stands around them."""
+        left, right = self.shape(before)[-1:], self.shape(after)[:1]
+        return bool(left and right) and UNKNOWN not in left + right and self._sure[left[0]][right[0]]
 
-    def settled(self, before: int, after: int) -> bool:
-        """Return whether two ids show all that the boundary between them can depend on."""
-        shape = self.shape(before)
-        if not shape or not self.splits:
-            return not self.splits
-        if len(shape) > 1 or self._indifferent[shape[0]]:
-            return True
-        first = self._first(after)
-        return first is not None and self._settled[shape[0]][first]
+    def _is_settled(self, before: int, after: int) -> bool:
+        return UNKNOWN not in (before, after) and self._settled[before][after]
 
-    def _first(self, token: int) -> int | None:
-        """Return the class of a token's first character, None if the token begins inside one."""
-        if shape := self.shape(token):
-            return shape[0]
-        begun = (self.classes(self._surfaces[token][:length]) for length in range(1, _CHARACTER + 1))
-        return next((classes[0] for classes in begun if classes), None)
+    def _head(self, run: Sequence[int]) -> bytes:
+        """The class of the first character of ids, which is spread over several."""
+        data = self._data(run[:_CHARACTER])
+        texts = (text_of(data[:length]) for length in range(1, _CHARACTER + 1))
+        return self.classes(next(filter(None, texts), ""))
+
+    def _data(self, tokens: Iterable[int]) -> bytes:
+        return b"".join(map(self._surfaces.__getitem__, tokens))

@@ -1,12 +1,12 @@
-"""Canonical ids of a growing text where no lemma helps: Unigram, WordPiece, BPE with word-end marks.
+"""Incremental encoding of a growing text through text: Unigram, WordPiece, BPE that cannot be followed on ids.
 
-The end of the text is encoded again, from some tokens back. Where to begin is not taken for granted (pieces may
-cross spaces, scripts and words): the tokenizer says whether a cut holds.
+The end of the text is encoded again, from some tokens back. Where that may begin is not assumed, because tokens may
+cross spaces, scripts and words: the tokenizer has to confirm a cut.
 
     text        ... w w w w w w w | data
     ids         ... i i i i i i i              of the text so far
     cut            [x x i i i i i]             the end of it alone: has come to the same ids after x x
-    with data      [x x i i i i j j j]         these ids stay behind x x, so that nothing before them changes
+    with data      [x x i i i i j j j]         these ids stay after x x, so that nothing before them changes
 
 Where it does not hold, the cut is made further back, twice as far each time.
 """
@@ -18,32 +18,36 @@ from itertools import accumulate
 
 import numpy as np
 
-from spectool.tokenization.incremental.by_ids import Change
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.surfaces import Surfaces
 from spectool.tokenization.tokenizer import Tokenizer
 
+Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
 REACH = 640  # bytes of a text that are read at most: those of 160 characters of any kind
 _BACK = 6  # tokens to go back at first
 _SURE = 3  # ids on which two encodings must agree
 _LONG = 3  # times as many where no word begins among them
-_CROSSING = 2  # times as many of both where tokens go on behind a space: there words do not begin alike
+_CROSSING = 2  # times as many of both where tokens continue across a space: there words do not begin alike
 _REMEMBERED = 32  # encodings: what was encoded with new text is asked for again without it
 _SIGNS = (b"&", b"~", b"\n", b"q", b"x", b"0")  # stand for what was cut off; letters, where a word goes on
 
 
 class CanonicalText:
-    """Encodes the end of a text again and again. Holds no text of its own.
+    """Encodes the end of a growing text. Holds caches only; texts belong to the caller.
 
     Attributes:
         string_calls: How often text was encoded.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        """Prepare for ``tokenizer``; special tokens are not looked for in text."""
+    def __init__(self, tokenizer: Tokenizer, inside: bool = False) -> None:
+        """Prepare for ``tokenizer``; special tokens are not recognized in text.
+
+        With ``inside``, texts stand inside another one: nothing is prepended or normalized.
+        """
         self.string_calls = 0
-        self._surfaces = tokenizer.surfaces
-        self._backend = tokenizer.plain_backend
+        self._surfaces = tokenizer.spelled if inside else tokenizer.surfaces
+        self._backend = tokenizer.text_backend if inside else tokenizer.plain_backend
+        self._inside = inside
         self._encoded = lru_cache(_REMEMBERED)(self.encode)
         text = Surfaces.of(tokenizer.surfaces)
         spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1
@@ -64,8 +68,10 @@ class CanonicalText:
         Returns:
             ``start, tail`` such that ``ids[:start] + tail`` are the ids of the whole text.
         """
-        # With much new text, a long window costs least: nothing is encoded twice.
-        for window in self._windows(ids, so_far, begin, self._back // 2) if len(data) < REACH else (so_far,):
+        # With much new text, a long window costs least: nothing is encoded twice. Ids go through text where it repeats
+        # itself, and there a short one proves nothing.
+        short = len(data) < REACH and not self._inside
+        for window in self._windows(ids, so_far, begin, self._back // 2) if short else (so_far,):
             old, new = self._encoded(window), self._encoded(window + data)
             known = common_prefix(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
             kept = common_prefix(old, new)
@@ -74,10 +80,16 @@ class CanonicalText:
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]
 
-    def following(self, ids: Sequence[int], so_far: bytes, data: bytes) -> tuple[list[int], bool]:
-        """Return the ids of ``data`` after ``so_far``, and whether a boundary between the two holds.
+    def holds(self, ids: Sequence[int], so_far: bytes) -> bool:
+        """Whether the tokenizer writes the last of these ids for the end of their text alone, ``so_far``, as well."""
+        old = self._encoded(so_far)
+        half = (len(old) + 1) // 2
+        return old[-half:] == list(ids[-half:])
 
-        Where it does not, ``data`` is spelled by itself, as inside a text.
+    def following(self, ids: Sequence[int], so_far: bytes, data: bytes) -> tuple[list[int], bool]:
+        """The ids of ``data`` after ``so_far``, and whether there is a boundary between the two.
+
+        If there is none, ``data`` is encoded by itself, as inside a text.
 
         Args:
             ids: The text's last ids; they need not be canonical.
@@ -98,7 +110,9 @@ class CanonicalText:
         return (self.inside(data), False) if place is None else (list(new[place:]), True)
 
     def inside(self, data: bytes) -> list[int]:
-        """Return the ids of bytes inside a text, without the space that some tokenizers put before all they encode."""
+        """The ids of bytes inside a text, without the space that some tokenizers put before every text."""
+        if self._inside:
+            return self.encode(data)
         found = None
         for sign in _SIGNS:
             before, ids = self._encoded(sign), self._encoded(sign + data)
@@ -110,11 +124,11 @@ class CanonicalText:
         return list(found or self.encode(data))
 
     def _opens(self, token: int) -> bool:
-        """Return whether a token begins with a space, as words do."""
+        """Whether a token begins with a space, as words do."""
         return bool(self._surfaces[token].startswith(b" "))
 
     def _windows(self, ids: Sequence[int], so_far: bytes, begin: int, step: int) -> Iterator[bytes]:
-        """Yield ever longer ends of a text, the last one all that is known of it.
+        """Yield ends of a text, each longer than the one before; the last one is all that is known of it.
 
         They begin at every ``step``-th id, so that the next ones of a growing text begin there too.
         """
@@ -136,7 +150,7 @@ class CanonicalText:
     def _frontier(
         self, before: bytes, data: bytes, ids: Sequence[int], surfaces: Sequence[bytes], ends: Sequence[int]
     ) -> tuple[int | None, int]:
-        """Return where ``data`` begins in the ids of ``before + data``, and in their bytes.
+        """Where ``data`` begins in the ids of ``before + data``, and in their bytes.
 
         The former is None where one id stands for both.
         """
@@ -152,22 +166,22 @@ class CanonicalText:
         return (ends.index(frontier) if frontier in ends[:-1] else None), frontier
 
     def _ending(self, ids: Sequence[int]) -> set[tuple[int, int]]:
-        """Return each id with the bytes between its end and that of all, as a number below 0."""
+        """Each id with the number of bytes after it, as a number below 0."""
         lengths = [len(self._surfaces[token]) for token in reversed(ids)]
         return {(token, -end) for token, end in zip(reversed(ids), accumulate(lengths, initial=0), strict=False)}
 
     def encode(self, data: bytes) -> list[int]:
-        """Encode bytes as a text; what is no UTF-8 is left out."""
+        """Encode bytes as a text; bytes that are not UTF-8 are left out."""
         self.string_calls += 1
         ids: list[int] = self._backend.encode(data.decode("utf-8", "ignore"), add_special_tokens=False).ids
-        return ids
+        return list(filter(self._surfaces.__getitem__, ids)) if self._inside else ids
 
 
 def recent(data: bytes) -> bytes:
-    """Return the end of a text that `CanonicalText.join` may read; all of a short text."""
+    """The end of a text, as far as `CanonicalText.join` reads it; all of a short text."""
     return data if len(data) <= 2 * REACH else data[-REACH:]
 
 
 def whole_characters(data: bytes) -> int:
-    """Return how many bytes are whole characters, or can never become any: all but an unfinished end."""
+    """Number of bytes before an unfinished character at the end."""
     return codecs.utf_8_decode(data, "ignore")[1]

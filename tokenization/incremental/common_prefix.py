@@ -1,4 +1,4 @@
-"""How long two lists of tokens are the same, which joining ids and accepting drafts both ask."""
+"""The common prefix of two lists of tokens."""
 
 from collections.abc import Sequence
 

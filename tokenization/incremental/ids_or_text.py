@@ -1,15 +1,13 @@
-"""What every kind of step that the `tokenizers` library knows means for joining ids.
+"""Whether a tokenizer's ids are joined by merges and boundaries (`by_ids`) or through text (`by_text`), and why.
 
-A side whose steps are all understood joins ids by merges and boundaries (`by_ids`). Any other goes through text
-(`by_text`), for reasons that are listed. What neither can do is refused by name.
+Every kind of step that the `tokenizers` library knows is listed here. A step that neither way can follow is refused.
 """
 
 from collections.abc import Iterator
 from itertools import product
 
 from spectool import TokenizerError
-from spectool.tokenization.incremental.alphabet import alphabet_of, parts_of
-from spectool.tokenization.incremental.pretokens import LONGEST_WORD, MOST_REPEATS
+from spectool.tokenization.incremental.patterns import unfollowed
 from spectool.tokenization.round_trips import unread
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -30,11 +28,11 @@ _KINDS = {
     "model": {"BPE": "", **dict.fromkeys(("Unigram", "WordLevel", "WordPiece"), "does not merge pairs")},
 }
 _REFUSED = {"FixedLength": "counts characters from the beginning of a text"}
-_MOST_COUNTED = 64  # characters that a pattern may count; the texts of a proof are longer than twice that
+_SAMPLE = " \n\t.,'/aAżжא漢あ\u0301\u0378\u200b😀\x00" + "059²"  # characters of most kinds
 
 
 def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Say why a tokenizer's ids have to be joined through text; nothing where merges and boundaries do it.
+    """Why a tokenizer's ids have to be joined through text; empty where they are joined by merges and boundaries.
 
     Raises:
         TokenizerError: It has a step that can be followed in neither way, or that this version does not know.
@@ -80,21 +78,8 @@ def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
         yield "its pre-tokenizer splits bytes"
     if added := next(_of_added_tokens(tokenizer), ""):
         yield added
-    if model["type"] != "BPE" or any(_KINDS["pre_tokenizer"][step["type"]] for step in splits):
-        return
-    try:
-        pairs, parts = product(alphabet_of(tokenizer).representatives, repeat=2), parts_of(splits)
-    except TokenizerError as error:
-        yield str(error)
-        return
-    if parts.repeats > _MOST_COUNTED:
-        raise TokenizerError(
-            f"{tokenizer.name}: its pre-tokenizer counts up to {parts.repeats} characters, more than "
-            f"{_MOST_COUNTED}, so that drafts cannot be translated. Use a tokenizer without this step"
-        )
-    if parts.repeats > MOST_REPEATS:
-        yield f"its pre-tokenizer counts up to {parts.repeats} characters, more than {MOST_REPEATS}"
-    if (longest := max(map(len, parts.words), default=0)) > LONGEST_WORD:
-        yield f"its pre-tokenizer looks for {longest} characters in a row, more than {LONGEST_WORD}"
-    if any(step.get("behavior") == "Removed" for step in splits) and any(map(tokenizer.drops, map("".join, pairs))):
-        yield "its pre-tokenizer removes what it splits at"
+    if model["type"] == "BPE" and not any(_KINDS["pre_tokenizer"][step["type"]] for step in splits):
+        yield from filter(None, map(unfollowed, splits))
+        removing = any(step.get("behavior") == "Removed" for step in splits)
+        if removing and any(map(tokenizer.drops, map("".join, product(_SAMPLE, repeat=2)))):
+            yield "its pre-tokenizer removes what it splits at"

@@ -1,4 +1,4 @@
-"""BPE on ids: un-merge, merge, and the question that alignment rests on: would two tokens merge?
+"""BPE on ids: un-merge tokens, merge symbols, and tell whether two tokens would merge.
 
 A token is the root of the tree of merges that make it. `Merges` holds the last merge of every token: its two parts and
 the rank. It also holds the merge list, a few MB, and no pair matrix.
@@ -40,13 +40,15 @@ class MergeTable:
 
 
 class Merges:
-    """A `MergeTable` ready for questions about single pairs."""
+    """A `MergeTable` that answers questions about single tokens and pairs."""
 
     def __init__(self, table: MergeTable, symbols: Mapping[bytes, int], byte_tokens: Mapping[int, int]) -> None:
-        """Take over ``table``.
+        """Prepare a table.
 
-        ``symbols`` has the id of each symbol by its bytes: characters, or single bytes. ``byte_tokens`` has the byte of
-        each byte-fallback id; it is empty for byte-level vocabularies.
+        Args:
+            table: The merges.
+            symbols: Id of each symbol by its bytes: characters, or single bytes.
+            byte_tokens: Byte of each byte-fallback id; empty for byte-level vocabularies.
         """
         # Single numbers are read faster from memoryviews than from arrays; nothing is copied.
         self._left, self._right, self._rank = table.left.data, table.right.data, table.rank.data
@@ -60,15 +62,15 @@ class Merges:
         self._byte_ids = {byte: token for token, byte in byte_tokens.items()}
 
     def reachable(self, token: int) -> bool:
-        """Return whether merging the token's own bytes gives the token back."""
+        """Whether merging the token's own bytes gives the token back."""
         return self._left[token] != UNREACHABLE
 
     def is_byte(self, token: int) -> bool:
-        """Return whether this is a byte-fallback token."""
+        """Whether this is a byte-fallback token."""
         return token in self._byte_of
 
     def would_merge(self, first: int, second: int) -> bool:
-        """Return whether BPE merges across the boundary of two reachable tokens (the lemma)."""
+        """Whether BPE merges across the boundary of two reachable tokens (the lemma)."""
         if first in self._unordered or second in self._unordered:
             return self.merge(self.symbols((first, second))) != [first, second]
         left, right, rank = self._left, self._right, self._rank
@@ -98,9 +100,9 @@ class Merges:
         return found
 
     def spell(self, data: bytes) -> list[int]:
-        """Return the symbols of some bytes; characters without a symbol become byte tokens.
+        """The symbols of bytes; characters without a symbol become byte tokens.
 
-        What has neither is left out, as the tokenizer leaves it out.
+        A character that has neither is left out, as the tokenizer does.
         """
         if self._by_bytes:
             pieces = [byte.to_bytes() for byte in data]
@@ -166,7 +168,7 @@ class Merges:
 
 
 class _Places(dict[int, int]):
-    """Pair -> its place in the table, -1 where it does not merge; of the pairs that were asked for."""
+    """Pair -> its place in the table, or -1 if it does not merge; filled as pairs are asked for."""
 
     def __init__(self, table: MergeTable) -> None:
         super().__init__()
@@ -184,7 +186,7 @@ class _Places(dict[int, int]):
 
 
 def _unordered(table: MergeTable) -> frozenset[int]:
-    """Return the tokens in whose tree of merges some part has a higher rank than the whole."""
+    """The tokens in whose tree of merges some part has a higher rank than the whole."""
     made = np.flatnonzero(table.left >= 0)
     left, right, rank = table.left[made], table.right[made], table.rank
     found = np.zeros(len(table.left), np.bool_)

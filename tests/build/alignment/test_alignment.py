@@ -15,7 +15,7 @@ from spectool.build.alignment.translation_table import spellings
 from spectool.commands.describe import artifact_facts
 from spectool.corpora import open_corpus
 from spectool.tokenization import Tokenizer
-from spectool.tokenization.incremental.pretokens import boundary_table
+from spectool.tokenization.incremental.boundaries import boundary_table
 
 TEXT = "Кіт спить. Kot śpi.\n\nДругий документ, 2024\n"
 
@@ -55,7 +55,7 @@ def test_what_is_written(
     ):
         assert side.counterpart.tolist() == intersect(tokenizer, other).tolist()
         written = spellings(tokenizer, other)
-        for name in ("inside", "after_space", "text_start"):
+        for name in ("inside", "text_start"):
             assert list(getattr(side.spellings, name)) == getattr(written, name), name
         expected = merge_table(tokenizer)
         assert side.merges is not None and side.boundaries is not None
@@ -63,7 +63,7 @@ def test_what_is_written(
             assert np.array_equal(getattr(side.merges, name), getattr(expected, name)), name
         table = boundary_table(tokenizer)
         assert np.array_equal(side.boundaries.verdicts, table.verdicts)
-        assert np.array_equal(side.boundaries.alphabet.starts, table.alphabet.starts)
+        assert side.boundaries.characters == table.characters
         tokens = [token for text in texts for token in tokenizer.encode(text)]
         cover = manifest.statistics[role]["coverage"]
         assert cover["occurrences"] == len(tokens)
@@ -91,9 +91,7 @@ def test_the_report(built: tuple[Path, Manifest]) -> None:
         assert 0 <= figures["several"] <= 1 and 0 <= figures["merge_sites"] <= 1
         assert figures["string_free"] == 1.0
     absorption = statistics["absorption"]
-    assert set(absorption) == {"tail", "head", "draft", "target"}
-    assert absorption["tail"] == round(absorption["target"]["replaced"] / absorption["target"]["last"], 6)
-    assert 0 < absorption["tail"] < 1 and 0 <= absorption["head"] < 1
+    assert 0 < absorption["target"]["replaced"] < absorption["target"]["last"]
 
 
 def test_the_report_in_words(built: tuple[Path, Manifest]) -> None:
@@ -101,9 +99,8 @@ def test_the_report_in_words(built: tuple[Path, Manifest]) -> None:
     counts = built[1].statistics["draft_to_target"]
     assert facts["draft replayed"].startswith(f"2 texts, {counts['tokens']} tokens; 0 texts were left out")
     assert facts["draft joins"].startswith("ids: ")
-    proof = built[1].statistics["draft"]["proof"]
-    places = proof["commits"]["places"] + proof["proposals"]["places"]
-    assert facts["draft check"] == f"equal to the tokenizer at {places:,} places of {proof['texts']:,} texts"
+    check = built[1].statistics["draft"]["check"]
+    assert facts["draft check"] == f"equal to the tokenizer at {check['places']:,} places of {check['texts']:,} texts"
 
 
 def test_two_builds_are_the_same_bytes(
@@ -150,14 +147,12 @@ def test_of_a_large_text_documents_from_all_of_it_are_counted(tmp_path: Path, bu
 def test_a_tokenizer_with_itself_shares_everything(tmp_path: Path, corpus: Path, bundled: Tokenizer) -> None:
     manifest = build_alignment(bundled, bundled, open_corpus(str(corpus)), tmp_path / "x.align", quiet)
     statistics = manifest.statistics
-    assert statistics["draft"] == statistics["target"]
+    assert statistics["draft"] | {"check": 0} == statistics["target"] | {"check": 0}
     assert statistics["draft"]["coverage"]["by_occurrence"] == 1.0
     assert statistics["draft_to_target"] == statistics["target_to_draft"]
     assert statistics["draft_to_target"]["merge_sites"] == statistics["draft_to_target"]["several"] == 0
     absorption = statistics["absorption"]
-    assert (
-        absorption["tail"] == absorption["head"] == absorption["draft"]["replaced"] == 0 < absorption["draft"]["last"]
-    )
+    assert absorption["target"]["replaced"] == absorption["draft"]["replaced"] == 0 < absorption["draft"]["last"]
     side = Alignment(tmp_path / "x.align").draft
     assert all(
         bundled.surfaces[mine] == bundled.surfaces[other] for mine, other in enumerate(side.counterpart) if other != -1

@@ -1,4 +1,4 @@
-"""Text spelled token by token in another vocabulary: the proof, and what is counted on the way."""
+"""Text spelled token by token in another vocabulary: what is counted on the way."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from spectool.build.alignment.merge_table import merge_table
-from spectool.build.alignment.proof import Oracle, is_whole
-from spectool.build.alignment.replayed_text import WINDOW, Replayed, absorption_risks, replay_text
+from spectool.build.alignment.replayed_text import WINDOW, Reference, Replayed, absorption_risks, is_whole, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.corpora import open_corpus
 from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import CanonicalIds
 from spectool.tokenization.incremental.by_text import CanonicalText
-from spectool.tokenization.incremental.pretokens import boundary_table
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +32,11 @@ def replay(
     other: Tokenizer,
     engine: CanonicalIds | CanonicalText,
     texts: Iterable[str],
-    refusals: bool = False,
 ) -> Replayed:
     texts = list(texts)
-    read = Oracle(source).read(texts), Oracle(other).read(texts)
+    read = Reference(source).read(texts), Reference(other).read(texts)
     documents = zip([text.encode() for text in texts], *read, strict=True)
-    return replay_text(source, other, engine, spellings(source, other), documents, refusals)
+    return replay_text(source, other, engine, spellings(source, other), documents)
 
 
 def test_nothing_is_spelled_otherwise(
@@ -55,7 +53,7 @@ def test_nothing_is_spelled_otherwise(
 def test_wrong_merges_are_noticed(
     bundled: Tokenizer, other_bundled: Tokenizer, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without repair the same replay gives other ids: the proof can fail."""
+    """Without repair the same replay gives other ids: the check can fail."""
     engine = CanonicalIds(bundled, merge_table(bundled), boundary_table(bundled))
     monkeypatch.setattr(engine, "join", lambda ids, run, floor=0, begin=0: (len(ids), run))
     assert replay(other_bundled, bundled, engine, texts).different_texts > 0
@@ -64,10 +62,9 @@ def test_wrong_merges_are_noticed(
 def test_absorption_is_counted(
     bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: CanonicalIds, texts: list[str]
 ) -> None:
-    counts = replay(other_bundled, bundled, into_bundled, texts, refusals=True)
+    counts = replay(other_bundled, bundled, into_bundled, texts)
     assert 0 < counts.replaced.sum() < counts.last.sum() < counts.tokens
     assert (counts.replaced <= counts.last).all()
-    assert 0 < counts.refused < counts.frontiers <= sum(len(bundled.encode(text)) - 1 for text in texts)
 
 
 def test_absorption_equals_a_count_on_whole_texts(
@@ -99,8 +96,8 @@ def test_risks_are_shares_drawn_to_that_of_all_tokens() -> None:
 
 def test_one_absorbed_end(bundled: Tokenizer, into_bundled: CanonicalIds) -> None:
     """The same tokenizer on both sides: every boundary stays."""
-    counts = replay(bundled, bundled, into_bundled, ["Добрий день", "Kot śpi"], refusals=True)
-    assert counts.merge_sites == counts.different_texts == counts.replaced.sum() == counts.refused == 0
+    counts = replay(bundled, bundled, into_bundled, ["Добрий день", "Kot śpi"])
+    assert counts.merge_sites == counts.different_texts == counts.replaced.sum() == 0
     assert counts.last.sum() == counts.tokens - 2, "all but the last of each text"
     assert counts.several == 0
 

@@ -19,9 +19,9 @@ def whole(surface: bytes) -> bool:
 
 
 def check(source: Tokenizer, other: Tokenizer, tokens: list[int]) -> None:
-    """Compare the bytes of all three spellings of some tokens."""
+    """Compare the bytes of both spellings of some tokens."""
     table = spellings(source, other)
-    assert {len(table.inside), len(table.after_space), len(table.text_start)} == {source.size}
+    assert {len(table.inside), len(table.text_start)} == {source.size}
 
     def bytes_of(ids: tuple[int, ...]) -> bytes:
         return b"".join(map(other.surfaces.__getitem__, ids))
@@ -30,11 +30,10 @@ def check(source: Tokenizer, other: Tokenizer, tokens: list[int]) -> None:
     for token in tokens:
         surface = source.surfaces[token]
         if not whole(surface):
-            assert table.inside[token] == table.after_space[token] == table.text_start[token] == ()
+            assert table.inside[token] == table.text_start[token] == ()
             continue
         start = surface.removeprefix(b" ") if source.edges.leading_space else surface
         assert bytes_of(table.inside[token]) == surface
-        assert bytes_of(table.after_space[token]) == b" " + surface
         assert bytes_of(table.text_start[token]) == space + start, surface
 
 

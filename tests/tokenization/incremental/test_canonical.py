@@ -3,28 +3,21 @@
 import random
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool.build.alignment.merge_table import merge_table
+from spectool.tests.tokenization.incremental.oracle import QUICK, SLOW, Oracle
 from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import CanonicalIds
-from spectool.tokenization.incremental.pretokens import boundary_table
+from spectool.tokenization.incremental.by_text import CanonicalText
 from spectool.tokenization.roles import Roles
+from spectool.tokenization.surfaces import byte_symbols
 
-QUICK = ("bielik-11b-v2.5", "nanochat-pl-ours6-nfkc", "phi-3-mini")
-SLOW = (
-    "bielik-4.5b-v3-apt4",
-    "claude-legacy",
-    "gemma-3",
-    "gpt2",
-    "gpt4o-o200k",
-    "llama-3.2",
-    "mistral-7b-v0.1",
-    "mistral-nemo",
-    "qwen2.5",
-)
 PIECES = (
     *("a", "A", "s", "S", "t", "re", "ve", "ll", "m", "d", "'s", "'re", "'LL", "'", "’", "ʼ", "`", "ſ", "'ſ", "don't"),
     *(
@@ -111,28 +104,6 @@ PIECES = (
     ),
     *("<table>", "<tool_call>", "[multimodal]", "</s>", "<s>", "<|im_end|>", "<0x0A>", "▁", "Ġ"),
 )
-
-
-class Oracle:
-    """The tokenizer itself, on strings."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._backend = tokenizer.text_backend
-        self._surfaces = tokenizer.surfaces
-
-    def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
-        return ids
-
-    def ends(self, ids: Sequence[int]) -> list[int]:
-        """Return the byte at which each id begins, and the end."""
-        found = [0]
-        for token in ids:
-            found.append(found[-1] + len(self._surfaces[token]))
-        return found
-
-    def bytes_of(self, ids: Sequence[int]) -> bytes:
-        return b"".join(map(self._surfaces.__getitem__, ids))
 
 
 def draw(rng: random.Random, lines: list[str], added: list[str]) -> str:
@@ -301,6 +272,7 @@ def test_corpus_pairs_that_split_elsewhere(
         ),  # a new text begins after an added token
         pytest.param("qwen2.5", ("<tool_call><", "{2024"), marks=pytest.mark.slow),
         pytest.param("gemma-3", ("<unused5>ं\n",), marks=pytest.mark.slow),
+        pytest.param("gemma-3", (", \n\n\n", *"!" * 18), marks=pytest.mark.slow),  # newlines are an added token
         pytest.param("llama-3.2", ("&amp;0", "123ǅ"), marks=pytest.mark.slow),
     ],
 )
@@ -339,21 +311,68 @@ def test_committed_halves_of_a_character_stay(
         assert Oracle(real(name)).bytes_of(found) == data
 
 
-@pytest.fixture(scope="module")
-def made() -> tuple[CanonicalIds, Oracle]:
-    """A byte-level tokenizer of a few merges, with a contraction-splitting pre-tokenizer and an added token."""
-    from tokenizers import AddedToken, decoders, models, pre_tokenizers
-
-    from spectool.tokenization.surfaces import byte_symbols
-
-    names = [*byte_symbols(), "ko", "kot", "Ġkot", "ĠĠ", "'s", "kk"]
-    merges = [("k", "o"), ("ko", "t"), ("Ġ", "kot"), ("Ġ", "Ġ"), ("'", "s"), ("k", "k")]
-    backend = Backend(models.BPE({name: place for place, name in enumerate(names)}, merges))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+def byte_level(names: Sequence[str], merges: Sequence[tuple[str, str]], pattern: str = "") -> Tokenizer:
+    """A byte-level tokenizer of a few merges with an added token, split by GPT-2's pattern or another one."""
+    vocabulary = {name: place for place, name in enumerate([*byte_symbols(), *names])}
+    backend = Backend(models.BPE(vocabulary, list(merges)))
+    splits: list[Any] = [pre_tokenizers.Split(Regex(pattern), "isolated")] if pattern else []
+    splits.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not pattern))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(splits)
     backend.decoder = decoders.ByteLevel()
     backend.add_tokens([AddedToken("<think>", normalized=False)])
-    tokenizer = Tokenizer("made", backend, Roles())
+    return Tokenizer("made", backend, Roles())
+
+
+def prepared(tokenizer: Tokenizer) -> tuple[CanonicalIds, Oracle]:
     return CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), Oracle(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[CanonicalIds, Oracle]:
+    names = ["ko", "kot", "Ġkot", "ĠĠ", "'s", "kk"]
+    merges = [("k", "o"), ("ko", "t"), ("Ġ", "kot"), ("Ġ", "Ġ"), ("'", "s"), ("k", "k")]
+    return prepared(byte_level(names, merges))
+
+
+def test_a_join_next_to_an_added_token_is_not_taken_over() -> None:
+    """What is remembered of `<think>ab` and `c` says nothing of `wab` and `c`, because `abc` merges with `w`."""
+    engine, oracle = prepared(byte_level(["bc", "abc", "wabc"], [("b", "c"), ("a", "bc"), ("w", "abc")]))
+    for before in ("<think>ab", "wab", "<think>wab"):
+        ids = oracle.encode(before)
+        assert joined(engine.join(ids, tuple(oracle.encode("c"))), ids) == oracle.encode(before + "c")
+
+
+def test_the_end_of_a_character_merges_with_what_follows() -> None:
+    """The first half of a letter is committed, so that its second half and the next letter are one token."""
+    signs = {byte: sign for sign, byte in byte_symbols().items()}
+    first, second, *letter = (signs[byte] for byte in "го".encode())
+    whole = "".join(letter)
+    tokenizer = byte_level([whole, second + whole], [(letter[0], letter[1]), (second, whole)])
+    engine, _ = prepared(tokenizer)
+    committed = [tokenizer.vocabulary[first]]
+    found = joined(engine.join_bytes(committed, "го".encode()[1:], floor=1), committed)
+    assert found == [*committed, tokenizer.vocabulary[second + whole]]
+
+
+def test_a_run_of_digits_of_any_length(rng: random.Random) -> None:
+    """Digits are grouped from where their run begins, which is further back than is encoded again."""
+    tokenizer = byte_level(["11"], [("1", "1")], r"\p{N}{1,3}|[^\p{N}]+")
+    engine, oracle = prepared(tokenizer)
+    text, end = "a" + "1" * 3000, 0
+    ids: list[int] = []
+    while end < len(text):
+        begin, end = end, end + rng.choice((2, 5, 7, 100))
+        ids = joined(engine.join(ids, tuple(oracle.encode(text[begin:end]))), ids)
+        assert ids == oracle.encode(text[:end]), len(text[:end])
+    assert engine.string_calls, "text was encoded"
+
+
+def test_a_cut_holds_where_the_end_is_encoded_alike() -> None:
+    tokenizer = byte_level(["11"], [("1", "1")], r"\p{N}{1,3}|[^\p{N}]+")
+    oracle, text = Oracle(tokenizer), CanonicalText(tokenizer, inside=True)
+    ids = oracle.encode("1" * 300)
+    held = [text.holds(ids, oracle.bytes_of(ids[cut:])) for cut in range(10)]
+    assert held == [True, False] * 5, "each group of three digits is two tokens"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from spectool.build.alignment.proof import prove
+from spectool.build.alignment.check import check_joins
 from spectool.build.alignment.translation_table import spellings
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
@@ -130,9 +130,11 @@ def test_tokens_that_go_on_behind_spaces(kind: str, sample: list[str], other_bun
     if kind != "UnicodeScripts":
         assert any(b" " in surface.strip() for surface in tokenizer.surfaces)
     texts = ["".join(sample[begin : begin + 4]) for begin in range(0, 80, 4)]
-    found = prove(other_bundled, tokenizer, CanonicalText(tokenizer), spellings(other_bundled, tokenizer), texts)
-    assert found.frontiers > 1000
-    assert not found.mismatches, str(found)
+    found = check_joins(
+        "target", other_bundled, tokenizer, CanonicalText(tokenizer), spellings(other_bundled, tokenizer), texts
+    )
+    assert found.places > 1000
+    assert not found.different, str(found)
 
 
 @pytest.mark.parametrize("kind", ["BPE", "Unigram with an artificial space"])

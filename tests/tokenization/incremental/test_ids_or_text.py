@@ -14,9 +14,9 @@ from spectool import TokenizerError
 from spectool.build.alignment.merge_table import merge_table
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.adversarial import adversarial_texts
+from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import CanonicalIds
 from spectool.tokenization.incremental.ids_or_text import _KINDS, _REFUSED, reasons_for_text
-from spectool.tokenization.incremental.pretokens import boundary_table
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.surfaces import DECODERS, byte_symbols
@@ -60,7 +60,7 @@ JOINED = {
     "Digits": [pre_tokenizers.Digits(individual_digits=False), BYTES],
     "single Digits": [pre_tokenizers.Digits(individual_digits=True), BYTES],
     "Punctuation": [pre_tokenizers.Punctuation("merged_with_next"), BYTES],
-    "Split": [split("[!-/][A-Za-z]+|[一-龥]+"), split(r"\d{1,3}(?=(?:\d{3})*\b)"), BYTES],
+    "Split": [split("[!-/][A-Za-z]+|[一-龥]+"), split(r"\d{1,3}"), BYTES],
     "Split at a string": [pre_tokenizers.Split("ko", "merged_with_previous"), BYTES],
     "Split inverted": [split(r"\s+|\S+", "removed", True), BYTES],
     "nothing": [BYTES],
@@ -149,11 +149,13 @@ def test_added_tokens_with_every_option(
         (pre_tokenizers.WhitespaceSplit(), "WhitespaceSplit keeps no spaces"),
         (pre_tokenizers.CharDelimiterSplit(","), "CharDelimiterSplit keeps no delimiters"),
         (pre_tokenizers.UnicodeScripts(), "UnicodeScripts splits by script"),
-        (split(r"(.)\1"), "not about single characters"),
+        (split(r"(.)\1"), "goes beyond single characters"),
+        (split(r"\d{1,3}(?=(\d{3})*\b)"), "goes beyond single characters"),  # a group depends on the last digit
+        (split(r"(?: ?\p{L}+){1,3}"), "goes beyond single characters"),  # so does one counted in words on the first
+        (split(r"(?m:.{1,200})"), "counts up to 200 characters"),
         (split(r"\s+", "removed"), "removes what it splits at"),
         (split(r"\p{N}{1,20}"), "counts up to 20 characters"),
-        (pre_tokenizers.Split("aaaaaaa", "isolated"), "counts up to 7 characters"),
-        (pre_tokenizers.Split("<|end_of_text|>", "isolated"), "looks for 15 characters in a row"),
+        (pre_tokenizers.Split("<|end_of_text|>", "isolated"), "looks for '<|end_of_text|>'"),
     ],
 )
 def test_pre_tokenizers_that_go_through_text(step: Any, reason: str, byte_level: Backend) -> None:
@@ -187,19 +189,6 @@ def test_other_reasons_to_go_through_text(byte_level: Backend, sentence_piece: B
     )
     byte_level.add_tokens([AddedToken("word", single_word=True)])
     assert "'word' is looked for between words" in reasons(byte_level)
-
-
-@pytest.mark.parametrize("long", ["<|end_of_document|>", "zażółć gęślą jaźń"])
-def test_texts_of_a_proof_have_long_words_of_patterns_whole(long: str, byte_level: Backend, rng: Any) -> None:
-    steps = pre_tokenizers.Sequence([pre_tokenizers.Split(long, "isolated"), BYTES])
-    tokenizer = made(byte_level, pre_tokenizer=steps)
-    assert sum(long in text for text in islice(adversarial_texts(tokenizer, rng), 400)) > 20
-
-
-def test_a_pattern_that_counts_far_is_refused(byte_level: Backend) -> None:
-    steps = pre_tokenizers.Sequence([split("(?m:.{1,200})"), BYTES])
-    with pytest.raises(TokenizerError, match="counts up to 200 characters, more than 64"):
-        reasons_for_text(made(byte_level, pre_tokenizer=steps))
 
 
 def test_pieces_of_a_fixed_length_are_refused(byte_level: Backend) -> None:

@@ -10,23 +10,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer as Backend
 
+from spectool.tests.tokenization.incremental.oracle import QUICK, SLOW
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.by_ids import CanonicalIds
 from spectool.tokenization.incremental.merges import SYMBOL, Merges, MergeTable
 
-QUICK = ("bielik-11b-v2.5", "nanochat-pl-ours6-nfkc")
-SLOW = (
-    "bielik-4.5b-v3-apt4",
-    "claude-legacy",
-    "gemma-3",
-    "gpt2",
-    "gpt4o-o200k",
-    "llama-3.2",
-    "mistral-7b-v0.1",
-    "mistral-nemo",
-    "phi-3-mini",
-    "qwen2.5",
-)
 Pair = tuple[int, int]
 
 # Symbols a b c = 0 1 2. Then aa = 3 by rank 0, ab = 4 by rank 1, aab = 5 by rank 2 (aa b), bc = 6 by rank 3.
@@ -95,7 +83,7 @@ def test_bytes_that_complete_a_character_become_it() -> None:
     assert merges.is_byte(1) and not merges.is_byte(0)
 
 
-class Oracle:
+class StringBPE:
     """BPE as the tokenizer itself does it, on strings, without its pre-tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -147,7 +135,7 @@ def check_lemma(
     tokenizer: Tokenizer, merges: Merges, lines: list[str], rng: random.Random, count: int
 ) -> tuple[int, int]:
     """Compare ``count`` pairs of each category; return the pairs and the merge sites among them."""
-    oracle = Oracle(tokenizer)
+    oracle = StringBPE(tokenizer)
     vocabulary = tokenizer.model["vocab"].values()
     usable = [token for token in vocabulary if merges.reachable(token) and not merges.is_byte(token)]
     usable = [token for token in usable if tokenizer.surfaces[token]]

@@ -8,7 +8,8 @@ from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool.tokenization import Tokenizer
-from spectool.tokenization.incremental.pretokens import JOIN, LOOK, SPLIT, BoundaryTable, PreTokens, boundary_table
+from spectool.tokenization.incremental.boundaries import JOIN, LOOK, SPLIT, Boundaries, BoundaryTable, boundary_table
+from spectool.tokenization.incremental.patterns import UNKNOWN, CharacterClasses, unfollowed
 from spectool.tokenization.roles import Roles
 
 QUICK = "nanochat-pl-ours6-nfkc"
@@ -49,24 +50,38 @@ def run_text(rng: random.Random) -> str:
 
 def check_table(tokenizer: Tokenizer, table: BoundaryTable, rng: random.Random, count: int) -> int:
     """Hold what the table says of drawn texts against the pre-tokenizer; return the boundaries it decided."""
-    pre_tokens = PreTokens(tokenizer, table.alphabet)
-    return sum(check_text(pre_tokens, table, run_text(rng)) for _ in range(count))
+    asked = Asked(tokenizer, table)
+    return sum(check_text(asked, table, run_text(rng)) for _ in range(count))
 
 
-def check_text(pre_tokens: PreTokens, table: BoundaryTable, text: str) -> int:
+class Asked:
+    """The pre-tokenizer itself, and what stands for it."""
+
+    def __init__(self, tokenizer: Tokenizer, table: BoundaryTable) -> None:
+        self.boundaries = Boundaries(tokenizer, tokenizer.surfaces, table)
+        self.classes = CharacterClasses(tokenizer, table.characters).of
+        self._splits, self._space = tokenizer.text_splits, tokenizer.normalized_space
+
+    def ask(self, text: str) -> list[int]:
+        if self._splits is None:
+            return [0]
+        return [start for _, (start, _) in self._splits.pre_tokenize_str(text.replace(" ", self._space))]
+
+
+def check_text(asked: Asked, table: BoundaryTable, text: str) -> int:
     """Hold what the table says of real characters against the pre-tokenizer; return the boundaries it decided."""
-    starts, decided = set(pre_tokens.ask(text)), 0
-    assert starts == set(pre_tokens.starts(table.alphabet.of(text))), repr(text)
-    classes = [table.alphabet.size, *table.alphabet.of(text)]
+    starts, decided, found = set(asked.ask(text)), 0, asked.classes(text)
+    assert UNKNOWN in found or starts == set(asked.boundaries.starts(found)), repr(text)
+    classes = [len(table.characters), *found]
     for at in range(1, len(text)):
-        kind = table.verdicts[classes[at - 1], classes[at], classes[at + 1]]
+        kind = LOOK if UNKNOWN in classes else table.verdicts[classes[at - 1], classes[at], classes[at + 1]]
         if kind == LOOK:
             continue
         decided += 1
         assert (at in starts) == (kind == SPLIT), (text, at)
         # Neither side's splits depend on the other side.
-        assert {i for i in starts if i < at} == set(pre_tokens.ask(text[:at])), (text, at)
-        assert {i - at for i in starts if i > at} == set(pre_tokens.ask(text[at:])) - {0}, (text, at)
+        assert {i for i in starts if i < at} == set(asked.ask(text[:at])), (text, at)
+        assert {i - at for i in starts if i > at} == set(asked.ask(text[at:])) - {0}, (text, at)
     return decided
 
 
@@ -89,19 +104,21 @@ def test_every_table_keeps_its_word(
 def test_without_a_pre_tokenizer_nothing_splits(real: Callable[[str], Tokenizer]) -> None:
     tokenizer = real("bielik-11b-v2.5")
     table = boundary_table(tokenizer)
-    assert not table.splits
     assert (table.verdicts == JOIN).all()
-    assert PreTokens(tokenizer, table.alphabet).starts(table.alphabet.of("ж ж")) == (0,)
+    asked = Asked(tokenizer, table)
+    assert not asked.boundaries.splits
+    assert asked.boundaries.starts(asked.classes("ж ж")) == (0,)
 
 
-def test_digits_are_counted_from_where_a_number_begins(boundaries: Callable[[str], BoundaryTable]) -> None:
+def test_digits_are_counted_from_where_a_number_begins(
+    real: Callable[[str], Tokenizer], boundaries: Callable[[str], BoundaryTable]
+) -> None:
     """``.0`` + ``12``: the group is ``01``, so the boundary has to be looked at."""
     table = boundaries(QUICK)
-    sign, number, letter = table.alphabet.of(".0ж")
+    sign, number, letter = CharacterClasses(real(QUICK), table.characters).of(".0ж")
     assert table.verdicts[sign, number, number] == LOOK
     assert table.verdicts[number, number, number] == LOOK
     assert table.verdicts[number, letter, number] == SPLIT
-    assert table.splits
 
 
 def test_added_tokens_that_text_can_spell(real: Callable[[str], Tokenizer]) -> None:
@@ -151,7 +168,7 @@ def test_a_class_like_others_beside_a_word_of_the_pattern() -> None:
     table, asked = table_of(pattern)
     assert asked.ask("l're\u02b0") == [0, 1, 4]
     assert asked.ask("re\u02b0") == [0], "so what follows the apostrophe depends on it"
-    letter, sign, first = table.alphabet.of("l'r")
+    letter, sign, first = asked.classes("l'r")
     assert table.verdicts[letter, sign, first] == LOOK
 
 
@@ -160,16 +177,40 @@ def test_a_word_that_ends_in_a_group() -> None:
     table, asked = table_of(r"[a-z]+'(?:nt|ve)|.")
     assert asked.ask("ss've") == [0]
     assert asked.ask("ss'v") == [0, 1, 2, 3]
-    letter, sign, first = table.alphabet.of("s'v")
+    letter, sign, first = asked.classes("s'v")
     assert table.verdicts[letter, sign, first] == LOOK
 
 
-def test_letters_before_a_word_that_ends_in_a_group() -> None:
-    """Many letters of one kind before ``'ve``, beside alternatives that match letters as well."""
-    table, asked = table_of(r"(?:https?|ftp)|[A-Z]{2,5}|[a-z]+'(?:nt|ve)|\d{1,4}|\s+|.")
-    assert asked.ask("sabaaa've") == [0]
-    for text in ("sabaaa've", "vhh'veAbn", "eepp'vea", "aat'veǅpppf"):
-        check_text(asked, table, text)
+def test_classes_of_characters() -> None:
+    """What the parts of a pattern match tells characters apart, as does case where it is not ignored."""
+    table, asked = table_of(r"(?i:'s|'t)|[!-/][A-Za-z]+|[一-龥]+|\p{L}+|\p{N}{1,3}")
+    groups: dict[int, str] = {}
+    text = "!/:AzéЖ一龥龦0²sSſ"
+    for char, number in zip(text, asked.classes(text), strict=True):
+        groups[number] = groups.get(number, "") + char
+    assert {"!/", "Az", "éЖ龦", "一龥", "0²"} < set(groups.values())
+    assert len(table.characters) == len(set(asked.classes(table.characters)))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "followed"),
+    [
+        (r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+", True),
+        (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+""", True),
+        (r"\p{Lu}+(?i:'s|'t)?", True),
+        (r"\d{1,3}(?=(\d{3})*\b)", False),
+        (r"(?: ?\p{L}+){1,3}", False),
+        (r"(?<=a)b", False),
+        (r"(a)\1", False),
+        (r"[a-z&&[^x]]+", False),
+        (r"\p{N}{1,20}", False),
+        (r"(a|b)*", False),
+        (r"a.c", False),
+    ],
+)
+def test_patterns_that_are_followed(pattern: str, followed: bool) -> None:
+    step = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    assert (unfollowed(step) == "") == followed
 
 
 @pytest.mark.slow
@@ -183,10 +224,10 @@ def test_two_alternatives_that_share_letters() -> None:
         check_text(asked, table, text)
 
 
-def table_of(pattern: str) -> tuple[BoundaryTable, PreTokens]:
+def table_of(pattern: str) -> tuple[BoundaryTable, Asked]:
     """Return the table of a tokenizer that splits by a pattern, and its pre-tokenizer to ask."""
     backend = Backend(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
     tokenizer = Tokenizer("made", backend, Roles())
     table = boundary_table(tokenizer)
-    return table, PreTokens(tokenizer, table.alphabet)
+    return table, Asked(tokenizer, table)

@@ -1,0 +1,40 @@
+"""The tokenizers of these tests, and a tokenizer asked on strings as the twin of what joins ids."""
+
+from collections.abc import Sequence
+
+from spectool.tokenization import Tokenizer
+
+QUICK = ("bielik-11b-v2.5", "nanochat-pl-ours6-nfkc", "phi-3-mini")
+SLOW = (
+    "bielik-4.5b-v3-apt4",
+    "claude-legacy",
+    "gemma-3",
+    "gpt2",
+    "gpt4o-o200k",
+    "llama-3.2",
+    "mistral-7b-v0.1",
+    "mistral-nemo",
+    "qwen2.5",
+)
+
+
+class Oracle:
+    """The tokenizer itself, on strings."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._backend = tokenizer.text_backend
+        self._surfaces = tokenizer.surfaces
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def ends(self, ids: Sequence[int]) -> list[int]:
+        """Return the byte at which each id begins, and the end."""
+        found = [0]
+        for token in ids:
+            found.append(found[-1] + len(self._surfaces[token]))
+        return found
+
+    def bytes_of(self, ids: Sequence[int]) -> bytes:
+        return b"".join(map(self._surfaces.__getitem__, ids))
