@@ -26,7 +26,10 @@ _PURPOSES = {
         "merge-dict": "spectool.commands.merge_dict:merge_dict",
         "export-dict": "spectool.commands.export_dict:export_dict",
     },
-    "Another tokenizer": {"align": "spectool.commands.align:align"},
+    "Draft models": {
+        "align": "spectool.commands.align:align",
+        "prune-draft": "spectool.commands.prune_draft:prune_draft",
+    },
     "Measure": {
         "emulate": "spectool.commands.emulate:emulate",
         "bench": "spectool.commands.bench:bench",

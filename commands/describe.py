@@ -17,6 +17,7 @@ READERS = {
     "spectool-alignment": "spectool.artifacts.alignment:Alignment",
     "spectool-counts": "spectool.artifacts.counts:Counts",
     "spectool-benchmark": "spectool.artifacts.benchmark:Benchmark",
+    "spectool-pruned-draft": "spectool.build.pruning.stage:PrunedDraft",
 }
 """The class that opens each format, imported when it is needed."""
 _SIDES = (("draft", "target"), ("target", "draft"))
@@ -105,6 +106,20 @@ def _dictionary(manifest: Manifest) -> dict[str, Any]:
         "continuations": f"{s['continuations']:,} different, at most {s['max_continuation']} tokens",
         "contexts": f"at most {s['max_context']} tokens, of {s['symbols']:,} different ones",
         "proposals": "chained: one look-up after the other" if s["chained"] else "one continuation each",
+    }
+
+
+def pruning(s: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures of a pruned draft model, in words."""
+    return {
+        "ids": "{before:,} before, {after:,} after".format(**s["ids"]),
+        "weights": "{before:,} bytes before, {after:,} after".format(**s["weights"]),
+        "curve": [f"{size:,} ids cover {level:.1%} of every corpus" for level, size in s["curve"]],
+        "text": [
+            f"{text['corpus']}: {text['before']:,} tokens before, {text['after']:,} after "
+            f"({text['after'] / text['before'] - 1:+.1%}); {text['covered']:.2%} of those before are kept"
+            for text in s["text"]
+        ],
     }
 
 
@@ -270,4 +285,5 @@ _FIGURES = {
     "spectool-alignment": _alignment,
     "spectool-counts": _counts,
     "spectool-benchmark": _benchmark,
+    "spectool-pruned-draft": lambda manifest: pruning(manifest.statistics),
 }
