@@ -77,7 +77,9 @@ def prune_model(
     """
     require_prunable(whole)
     configs = {name: _read_json(model / name) for name in ("config.json", "generation_config.json")}
-    weights = open_weights(model, configs["config.json"], whole.size)
+    in_model = max(whole.backend.get_vocab(with_added_tokens=False).values()) + 1
+    weights = open_weights(model, configs["config.json"], in_model)
+    without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
     with writing(out) as directory:
         texts = [draw((document.text for document in reader(corpus)), 0, counted)[1] for corpus in corpora]
@@ -90,12 +92,13 @@ def prune_model(
             progress(f"{model}: its configuration names ids without a token, which are left out: {strangers}")
         characters = {char for drawn in texts for text in drawn for char in text}
         needed = needed_ids(whole, characters, named.difference(strangers))
-        choice = choose_ids(whole, counts, needed, ids)
-        content, new = pruned_spec(spec, choice.kept)
+        choice = choose_ids(whole, counts, needed - without_row, ids)
+        content, new = pruned_spec(spec, choice.kept | without_row)
+        rows = [old for old in new if old not in without_row]
         progress("writing the tokenizer and comparing it with the whole one on the text")
         for name, config in configs.items():
             if config:
-                _write_json(directory / name, with_size(renumber(config, new.get), weights.rows, len(new)))
+                _write_json(directory / name, with_size(renumber(config, new.get), weights.rows, len(rows)))
         for path in {path for pattern in _COPIED for path in model.glob(pattern) if path.is_file()}:
             shutil.copyfile(path, directory / path.name)
         _write_tokenizer(directory, _read_json(model / "tokenizer_config.json"), whole, content, new)
@@ -103,7 +106,7 @@ def prune_model(
         _require_same(pruned, content)
         after = [_compare(whole, pruned, *each) for each in zip(corpora, texts, before, strict=True)]
         with bar("writing weights", weights.size, "B") as copied:
-            size = write_rows(weights, list(new), directory, copied)
+            size = write_rows(weights, rows, directory, copied)
         figures = zip(corpora, texts, counts, after, choice.covered, strict=True)
         manifest = Manifest(
             format=FORMAT,
