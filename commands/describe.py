@@ -109,6 +109,10 @@ def _dictionary(manifest: Manifest) -> dict[str, Any]:
     }
 
 
+def _pruned_draft(manifest: Manifest) -> dict[str, Any]:
+    return pruning(manifest.statistics)
+
+
 def pruning(s: Mapping[str, Any]) -> dict[str, Any]:
     """Figures of a pruned draft model, in words."""
     return {
@@ -285,5 +289,5 @@ _FIGURES = {
     "spectool-alignment": _alignment,
     "spectool-counts": _counts,
     "spectool-benchmark": _benchmark,
-    "spectool-pruned-draft": lambda manifest: pruning(manifest.statistics),
+    "spectool-pruned-draft": _pruned_draft,
 }

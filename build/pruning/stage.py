@@ -17,7 +17,7 @@ from spectool.artifacts.manifest import Artifact, Manifest, seal
 from spectool.build.alignment.stage import SEED, draw
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
 from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
-from spectool.build.pruning.weights import open_weights, with_size, write_rows
+from spectool.build.pruning.weights import open_weights, resized, write_rows
 from spectool.corpora import Corpus
 from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -96,9 +96,10 @@ def prune_model(
         content, new = pruned_spec(spec, choice.kept | without_row)
         rows = [old for old in new if old not in without_row]
         progress("writing the tokenizer and comparing it with the whole one on the text")
+        configs["config.json"] = resized(configs["config.json"], weights.rows, len(rows))
         for name, config in configs.items():
             if config:
-                _write_json(directory / name, with_size(renumber(config, new.get), weights.rows, len(rows)))
+                _write_json(directory / name, renumber(config, new.get))
         for path in {path for pattern in _COPIED for path in model.glob(pattern) if path.is_file()}:
             shutil.copyfile(path, directory / path.name)
         _write_tokenizer(directory, _read_json(model / "tokenizer_config.json"), whole, content, new)

@@ -1,7 +1,7 @@
 """Which ids of a tokenizer a text needs, and the tokenizer that has only these."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -111,7 +111,8 @@ def _parts(tokenizer: Tokenizer) -> Callable[[int], Iterable[int]]:
     """A function that gives the tokens that BPE makes on its way to a token; Unigram makes none."""
     if tokenizer.kind == "Unigram":
         return lambda token: ()
-    vocabulary, ranks = tokenizer.model["vocab"], _ranks(tokenizer.model)
+    vocabulary = tokenizer.model["vocab"]
+    ranks = {(first, second): rank for rank, (first, second) in enumerate(tokenizer.model["merges"])}
     names = {index: name for name, index in vocabulary.items()}
 
     def parts(token: int) -> set[int]:
@@ -124,10 +125,6 @@ def _parts(tokenizer: Tokenizer) -> Callable[[int], Iterable[int]]:
         return {vocabulary[name] for name in made if name in vocabulary}
 
     return parts
-
-
-def _ranks(model: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    return {(first, second): rank for rank, (first, second) in enumerate(model["merges"])}
 
 
 def renumber(node: Any, new: Callable[[int], int | None], key: str = "") -> Any:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectool import ArtifactError
 
@@ -23,13 +22,13 @@ _HEADS = ("lm_head", "embed_out", "output")
 _PARTS = ("weight", "scales", "biases", "bias")
 _FEWEST = 256  # ids of a vocabulary that spells every byte
 _LONGEST_HEADER = 100_000_000  # bytes, as in the safetensors library
-_BLOCK = 1 << 24  # bytes
 
 
 class Tensor(NamedTuple):
     """Where a tensor is in its file."""
 
-    entry: dict[str, Any]  # dtype and shape, as in the header
+    dtype: str
+    shape: list[int]
     begin: int  # bytes from the beginning of the file
     size: int  # bytes
 
@@ -66,25 +65,21 @@ def open_weights(directory: Path, config: Mapping[str, Any], ids: int) -> Weight
             f"{directory}: expected model*.safetensors with weights, found none. Give the directory of a model in MLX "
             "format; convert others with `mlx_lm.convert`"
         )
-    sizes = set(_sizes(config))
-    by_id, rows = set(), set()
-    for name, (path, tensor) in tensors.items():
-        *_, owner, part = ["", *name.split(".")]
-        shape = tensor.entry["shape"]
-        certain, known = owner in ("embed_tokens", "lm_head"), owner in (*_EMBEDDINGS, *_HEADS)
-        if not certain and not (shape and shape[0] in sizes):
-            continue
-        if not known or part not in _PARTS or not shape or (sizes and shape[0] not in sizes):
+    certain = {name for name in tensors if _owner(name) in ("embed_tokens", "lm_head")}
+    sizes = {*_sizes(config)} or {size for name in certain for size in tensors[name][1].shape[:1]}
+    by_id = certain | {name for name, (_, tensor) in tensors.items() if sizes.intersection(tensor.shape[:1])}
+    for name in sorted(by_id):
+        path, tensor = tensors[name]
+        known = _owner(name) in (*_EMBEDDINGS, *_HEADS) and name.rpartition(".")[2] in _PARTS
+        if not known or sizes.isdisjoint(tensor.shape[:1]):
             raise ArtifactError(
-                f"{path}: it is not clear whether tensor {name!r} of shape {shape} has a row for every id. Expected "
-                f"an embedding or output matrix ({', '.join((*_EMBEDDINGS, *_HEADS))}) of "
-                f"{' or '.join(map(str, sorted(sizes))) or 'as many rows as ids'} rows, as config.json says, and no "
-                "other tensor of that many rows. Use the draft model as it is"
+                f"{path}: it is not clear whether tensor {name!r} of shape {tensor.shape} has a row for every id. "
+                f"Expected {' or '.join(map(str, sorted(sizes)))} rows, the size of the vocabulary, in an embedding or "
+                f"output matrix ({', '.join((*_EMBEDDINGS, *_HEADS))}) and nowhere else. Use the draft model as it is"
             )
-        by_id.add(name)
-        rows.add(shape[0])
-    if len(rows) != 1 or min(rows) < ids or not any(name.split(".")[-2] in _EMBEDDINGS for name in by_id):
-        found = ", ".join(f"{name} {tensors[name][1].entry['shape']}" for name in sorted(by_id)) or "none"
+    rows = {tensors[name][1].shape[0] for name in by_id}
+    if len(rows) != 1 or min(rows) < ids or not any(_owner(name) in _EMBEDDINGS for name in by_id):
+        found = ", ".join(f"{name} {tensors[name][1].shape}" for name in sorted(by_id)) or "none"
         raise ArtifactError(
             f"{directory}: expected an embedding with a row for each of the tokenizer's {ids:,} ids, and an output "
             f"matrix of the same rows or none, found: {found}. Use the draft model as it is"
@@ -92,45 +87,46 @@ def open_weights(directory: Path, config: Mapping[str, Any], ids: int) -> Weight
     return Weights(files, frozenset(by_id), rows.pop())
 
 
-def with_size(config: Any, rows: int, ids: int) -> Any:
-    """A ``config.json`` that says ``ids`` wherever the size of a vocabulary was ``rows``."""
-    if not isinstance(config, dict):
-        return config
-    return {
-        key: ids if "vocab_size" in key and value == rows else with_size(value, rows, ids)
-        for key, value in config.items()
-    }
+def resized(config: Mapping[str, Any], rows: int, ids: int) -> dict[str, Any]:
+    """A ``config.json`` that says ``ids`` wherever the size of a vocabulary was ``rows``, or once where nothing was."""
+
+    def changed(node: Any, key: str = "") -> Any:
+        if isinstance(node, dict):
+            return {name: changed(value, name) for name, value in node.items()}
+        return ids if "vocab_size" in key and node == rows else node
+
+    return {**({} if any(_sizes(config)) else {"vocab_size": ids}), **changed(config)}
 
 
 def write_rows(
-    weights: Weights, rows: Sequence[int], out: Path, copied: Callable[[int], object] = lambda size: None
+    weights: Weights, kept: Sequence[int], out: Path, copied: Callable[[int], object] = lambda size: None
 ) -> int:
-    """Write the weight files with these rows of the embedding and output matrices to a directory.
+    """Write the weight files with the ``kept`` rows of the embedding and output matrices to a directory.
 
-    ``copied`` is called with the number of bytes of the whole model that were gone through since the last call.
+    ``copied`` is called with the bytes of each tensor of the whole model that is done.
 
     Returns:
-        Bytes of all tensors.
+        Bytes of all tensors that were written.
     """
-    kept, total = np.asarray(rows), 0
     places: dict[str, str] = {}
+    total = 0
     for path, (tensors, metadata) in weights.files.items():
         header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
         end = 0
         for name, tensor in tensors.items():
-            entry, size = dict(tensor.entry), tensor.size
+            begin, shape = end, tensor.shape
             if name in weights.by_id:
-                entry["shape"] = [len(kept), *entry["shape"][1:]]
-                size = size // weights.rows * len(kept)
-            header[name] = entry | {"data_offsets": [end, end + size]}
-            end += size
+                shape = [len(kept), *shape[1:]]
+            end += tensor.size // tensor.shape[0] * shape[0] if name in weights.by_id else tensor.size
+            header[name] = {"dtype": tensor.dtype, "shape": shape, "data_offsets": [begin, end]}
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
         with (out / path.name).open("wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for name, tensor in tensors.items():
-                for block in _blocks(path, tensor, weights.rows, kept if name in weights.by_id else None):
-                    file.write(block.data)
+                if tensor.size:
+                    data = np.memmap(path, np.uint8, "r", tensor.begin, (tensor.size,))
+                    file.write(data.reshape(weights.rows, -1)[kept].data if name in weights.by_id else data.data)
                 copied(tensor.size)
         places |= dict.fromkeys(tensors, path.name)
         total += end
@@ -138,21 +134,6 @@ def write_rows(
         index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
         (out / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
     return total
-
-
-def _blocks(path: Path, tensor: Tensor, rows: int, kept: NDArray[np.int64] | None) -> Iterator[NDArray[np.uint8]]:
-    """Yield the bytes of a tensor, or of some of its rows."""
-    if not tensor.size:
-        return
-    data = np.memmap(path, np.uint8, "r", tensor.begin, (tensor.size,))
-    if kept is None:
-        for begin in range(0, tensor.size, _BLOCK):
-            yield data[begin : begin + _BLOCK]
-        return
-    matrix = data.reshape(rows, -1)
-    step = max(1, _BLOCK // matrix.shape[1])
-    for begin in range(0, len(kept), step):
-        yield matrix[kept[begin : begin + step]]
 
 
 def _read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -169,10 +150,15 @@ def _read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             begin, end = entry.pop("data_offsets")
             if not 0 <= begin <= end <= length - 8 - size:
                 raise ValueError(f"{name} ends after the file")
-            tensors[name] = Tensor({"dtype": entry["dtype"], "shape": entry["shape"]}, 8 + size + begin, end - begin)
+            tensors[name] = Tensor(entry["dtype"], entry["shape"], 8 + size + begin, end - begin)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(f"{path}: not a whole safetensors file ({error}). Download or convert it again") from error
     return tensors, metadata
+
+
+def _owner(tensor: str) -> str:
+    """The name of the matrix that a tensor is a part of."""
+    return tensor.rpartition(".")[0].rpartition(".")[2]
 
 
 def _sizes(config: Any) -> Iterator[int]:
