@@ -1,6 +1,5 @@
 """The command ``prune-draft``."""
 
-import shlex
 import statistics
 import time
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, progress, reading, say, say_notes, stage
+from spectool.commands.console import guarded, progress, reading, say, say_next, say_notes, stage
 from spectool.commands.options import draft_option, json_option, path_option, text_options
 
 _CONTEXT = 64  # tokens before a pass that is timed
@@ -70,7 +69,7 @@ def prune_draft(
         shown = pruning(manifest.statistics) | {"pass": "{before:.1f} ms before, {after:.1f} ms after".format(**times)}
         finish(manifest, {"pass ms": times} if as_json else shown)
     if not as_json:
-        say(f"next: spectool align --draft {shlex.quote(str(out))} --target TARGET")
+        say_next(["align", "--draft", str(out)], "--target TARGET")
 
 
 def _directory(draft: str) -> Path:
@@ -89,7 +88,9 @@ def _directory(draft: str) -> Path:
     if not looks_like_hub_id(draft):
         raise RuntimeUnsupported(f"{draft}: no such directory, and not a hub id of the form owner/name. Check the path")
     require_on_hub(draft)
-    return Path(snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors"]))
+    return Path(
+        snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", "LICEN*"])
+    )
 
 
 def _times(*models: Path) -> list[float]:

@@ -1,6 +1,7 @@
 """Pruned drafts: kept tokens keep their bytes and their rows, texts come back, and what is unclear is refused."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,15 +12,18 @@ import mlx.nn as nn
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
+from mlx_lm.generate import generate_step
 from mlx_lm.utils import load
+from platformdirs import user_cache_path
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
+from transformers import AutoTokenizer
 
 from spectool import ArtifactError, CorpusError, TokenizerError
 from spectool.artifacts.manifest import verify_files
 from spectool.build.pruning.stage import PrunedDraft, prune_model
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec, renumber
-from spectool.build.pruning.weights import open_weights
+from spectool.build.pruning.weights import open_weights, resized
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import error_of, figures, run
@@ -236,6 +240,27 @@ def test_what_is_unclear_is_named(tmp_path: Path, name: str, shape: tuple[int, .
     assert not (tmp_path / "small").exists()
 
 
+def test_an_added_token_may_have_no_row(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "whole", True, False, padding=0)
+    spec = json.loads((folder / "tokenizer.json").read_text())
+    spec["added_tokens"].append({**spec["added_tokens"][-1], "id": 1536, "content": "<image>"})
+    (folder / "tokenizer.json").write_text(json.dumps(spec))
+    found = figures("prune-draft", "--draft", folder, "--corpus", "sample:pl", "--ids", 700, "-o", tmp_path / "small")
+    assert found["statistics"]["ids"] == {"before": 1537, "after": 701}
+    assert json.loads((tmp_path / "small" / "config.json").read_text())["vocab_size"] == 700
+    assert open_tokenizer(tmp_path / "small").backend.token_to_id("<image>") == 700
+
+
+def test_the_size_is_written_where_the_configuration_has_it() -> None:
+    config = {"vocab_size": 1544, "text_config": {"vocab_size": 1544, "hidden_size": 1544}, "type_vocab_size": 2}
+    assert resized(config, 1544, 700) == {
+        "vocab_size": 700,
+        "text_config": {"vocab_size": 700, "hidden_size": 1544},
+        "type_vocab_size": 2,
+    }
+    assert resized({"text_config": {}}, 1544, 700) == {"vocab_size": 700, "text_config": {}}
+
+
 def test_damaged_and_missing_weights_are_named(tmp_path: Path) -> None:
     folder = make_model(tmp_path / "whole", True, False)
     config = json.loads((folder / "config.json").read_text())
@@ -287,3 +312,35 @@ def test_a_corpus_without_text_is_an_error(tmp_path: Path) -> None:
             tmp_path / "small", print,
         )  # fmt: skip
     assert not (tmp_path / "small").exists()
+
+
+@pytest.mark.real
+def test_pruned_gemma_writes_what_the_whole_one_does(tmp_path: Path, shared: Path) -> None:
+    """In mlx-lm, as far as the whole model writes kept tokens; and transformers loads the same tokenizer."""
+    folder = Path(os.environ.get("SPECTOOL_MODELS", user_cache_path("spectool-models"))) / "gemma3-270m"
+    if not (folder / "config.json").exists():
+        pytest.skip(f"no gemma3-270m in {folder.parent}; get it with: python benchmarks/real_models.py gemma3-270m")
+    corpora = [open_corpus(str(shared / "corpora" / f"{language}.valid.txt.zst")) for language in ("pl", "uk")]
+    manifest = prune_model(folder, open_tokenizer(folder), corpora, tmp_path / "small", print)
+    assert manifest.statistics["ids"]["after"] < 30_000
+    (whole, whole_tokenizer), (small, tokenizer) = load(str(folder)), load(str(tmp_path / "small"))
+    for prompt in ("Rzeka ma swoje źródła w górach, a kończy bieg w morzu. Rzeka", "Річка бере початок у горах, а"):
+        written = [_greedy(*side, prompt, 40) for side in ((whole, whole_tokenizer), (small, tokenizer))]
+        sides = zip((whole_tokenizer, tokenizer), written, strict=True)
+        names, others = (
+            [*map({place: name for name, place in side.get_vocab().items()}.get, ids)] for side, ids in sides
+        )
+        until = next((at for at, name in enumerate(names) if name not in tokenizer.get_vocab()), 40)
+        assert until > 5
+        assert names[:until] == others[:until]
+    loaded = AutoTokenizer.from_pretrained(tmp_path / "small")
+    messages = [{"role": "user", "content": "Dzień dobry, Олю! 12 zł\n"}]
+    theirs, mine = (side.apply_chat_template(messages, tokenize=False) for side in (whole_tokenizer, loaded))
+    assert theirs == mine
+    assert loaded.decode(loaded.encode(mine, add_special_tokens=False)) == mine
+    assert loaded.encode("Dzień")[0] == loaded.bos_token_id == 2
+
+
+def _greedy(model: Any, tokenizer: Any, prompt: str, count: int) -> list[int]:
+    steps = generate_step(mx.array(tokenizer.encode(prompt)), model, max_tokens=count)
+    return [int(token) for token, _ in steps]
