@@ -25,7 +25,10 @@ _PURPOSES = {
         "count": "spectool.commands.count:count",
         "merge-dict": "spectool.commands.merge_dict:merge_dict",
     },
-    "Another tokenizer": {"align": "spectool.commands.align:align"},
+    "Draft models": {
+        "align": "spectool.commands.align:align",
+        "prune-draft": "spectool.commands.prune_draft:prune_draft",
+    },
     "Measure": {
         "emulate": "spectool.commands.emulate:emulate",
         "bench": "spectool.commands.bench:bench",

@@ -18,6 +18,7 @@ READERS = {
     "spectool-alignment": "spectool.artifacts.alignment:Alignment",
     "spectool-counts": "spectool.artifacts.counts:Counts",
     "spectool-benchmark": "spectool.artifacts.benchmark:Benchmark",
+    "spectool-pruned-draft": "spectool.build.pruning.stage:PrunedDraft",
 }
 """The class that opens each format, imported when it is needed."""
 
@@ -105,6 +106,24 @@ def _dictionary(manifest: Manifest) -> dict[str, Any]:
     }
 
 
+def _pruned_draft(manifest: Manifest) -> dict[str, Any]:
+    return pruning(manifest.statistics)
+
+
+def pruning(s: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures of a pruned draft model, in words."""
+    return {
+        "ids": "{before:,} before, {after:,} after".format(**s["ids"]),
+        "weights": "{before:,} bytes before, {after:,} after".format(**s["weights"]),
+        "curve": [f"{size:,} ids cover {level:.1%} of every corpus" for level, size in s["curve"]],
+        "text": [
+            f"{text['corpus']}: {text['before']:,} tokens before, {text['after']:,} after "
+            f"({text['after'] / text['before'] - 1:+.1%}); {text['covered']:.2%} of those before are kept"
+            for text in s["text"]
+        ],
+    }
+
+
 def held_out(drafted: Mapping[str, Any]) -> list[str]:
     """Figures of a dictionary on held-out text of its corpus, in words."""
     every_guess = f"{drafted['tokens_per_pass']:.2f} tokens per pass with every guess drafted"
@@ -171,4 +190,5 @@ _FIGURES = {
     "spectool-alignment": _alignment,
     "spectool-counts": _counts,
     "spectool-benchmark": _benchmark,
+    "spectool-pruned-draft": _pruned_draft,
 }

@@ -11,8 +11,8 @@ from spectool.cli import _PURPOSES, main
 from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
-    *("align", "bench", "build-dict", "chat", "count", "demo", "emulate"),
-    *("generate", "inspect", "lab", "merge-dict", "report", "serve", "verify"),
+    *("align", "bench", "build-dict", "chat", "count", "demo", "doctor", "emulate"),
+    *("generate", "inspect", "lab", "merge-dict", "prune-draft", "report", "serve", "verify"),
 ]
 
 

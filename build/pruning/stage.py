@@ -1,0 +1,213 @@
+"""The stage behind ``spectool prune-draft``: a model directory and corpora in, a smaller model directory out."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+
+from spectool import ArtifactError, TokenizerError
+from spectool.artifacts.atomic import writing
+from spectool.artifacts.manifest import Artifact, Manifest, seal
+from spectool.build.alignment.stage import SEED, draw
+from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
+from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
+from spectool.build.pruning.weights import open_weights, resized, write_rows
+from spectool.corpora import Corpus
+from spectool.tokenization.fingerprint import PROBES
+from spectool.tokenization.incremental.common_prefix import common_prefix
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
+
+FORMAT, VERSION = "spectool-pruned-draft", 1
+COUNTED = 8_000_000  # characters of a corpus on which tokens are counted, at most
+_COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", "LICEN*", "NOTICE*", "USE_POLICY*")
+
+Bar = Callable[[str, float, str], AbstractContextManager[Callable[[float], object]]]
+"""Shows progress: gets a title, how much there is to do, and the unit; gives a function to call with what was done."""
+
+
+class PrunedDraft(Artifact):
+    """A pruned draft model: an ordinary model directory with a manifest that says what it was made from."""
+
+    format = FORMAT
+    versions = (VERSION,)
+    roles = ("whole",)
+    again = "Prune the draft model again"
+    rebuild = "spectool prune-draft --draft {whole} --corpus {corpus} -o {path}"
+
+
+def prune_model(
+    model: Path,
+    whole: Tokenizer,
+    corpora: Sequence[Corpus],
+    out: Path,
+    progress: Progress,
+    reader: Reader = iter,
+    bar: Bar = lambda title, total, unit: nullcontext(lambda done: None),
+    ids: int | None = None,
+    counted: int = COUNTED,
+) -> Manifest:
+    """Write a model with the ids that some corpora need to ``out``, which is replaced in one step.
+
+    The manifest says what was kept, the coverage curve, and how many tokens the text of each corpus takes before and
+    after.
+
+    Args:
+        model: Directory of the draft model.
+        whole: Its tokenizer.
+        corpora: Text in the languages to keep; each weighs the same.
+        out: Directory to write.
+        progress: Called with a phrase when a step begins.
+        reader: Iterates over a corpus.
+        bar: Draws the progress of writing the weights.
+        ids: Number of ids to keep at most; by default what covers 99% of the tokens of every corpus.
+        counted: Characters of a corpus, at most, on which tokens are counted: all of a smaller one, and documents
+            drawn from a larger one.
+
+    Raises:
+        TokenizerError: The tokenizer is of a kind that cannot be pruned, or the pruned one does not give a text back
+            as the whole one does. The document is named.
+        ArtifactError: The model's files are not what they should be.
+    """
+    require_prunable(whole)
+    configs = {name: _read_json(model / name) for name in ("config.json", "generation_config.json")}
+    in_model = max(whole.backend.get_vocab(with_added_tokens=False).values()) + 1
+    weights = open_weights(model, configs["config.json"], in_model)
+    without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
+    spec = json.loads(whole.backend.to_str())
+    with writing(out) as directory:
+        texts = [draw((document.text for document in reader(corpus)), 0, counted)[1] for corpus in corpora]
+        progress("counting tokens")
+        before = [[ids for _, ids in encoded(whole, drawn)] for drawn in texts]
+        counts = [np.bincount([token for ids in each for token in ids], minlength=whole.size) for each in before]
+        progress("choosing ids")
+        named = _ids_in([*configs.values(), spec["post_processor"]])
+        if strangers := sorted(index for index in named if whole.backend.id_to_token(index) is None):
+            progress(f"{model}: its configuration names ids without a token, which are left out: {strangers}")
+        characters = {char for drawn in texts for text in drawn for char in text}
+        needed = needed_ids(whole, characters, named.difference(strangers))
+        choice = choose_ids(whole, counts, needed - without_row, ids)
+        content, new = pruned_spec(spec, choice.kept | without_row)
+        rows = [old for old in new if old not in without_row]
+        progress("writing the tokenizer and comparing it with the whole one on the text")
+        configs["config.json"] = resized(configs["config.json"], weights.rows, len(rows))
+        for name, config in configs.items():
+            if config:
+                _write_json(directory / name, renumber(config, new.get))
+        for path in {path for pattern in _COPIED for path in model.glob(pattern) if path.is_file()}:
+            shutil.copyfile(path, directory / path.name)
+        _write_tokenizer(directory, _read_json(model / "tokenizer_config.json"), whole, content, new)
+        pruned = open_tokenizer(directory)  # as mlx-lm will
+        _require_same(pruned, content)
+        after = [_compare(whole, pruned, *each) for each in zip(corpora, texts, before, strict=True)]
+        with bar("writing weights", weights.size, "B") as copied:
+            size = write_rows(weights, rows, directory, copied)
+        figures = zip(corpora, texts, counts, after, choice.covered, strict=True)
+        manifest = Manifest(
+            format=FORMAT,
+            version=VERSION,
+            arguments={"ids": ids, "coverage": COVERAGE, "counted": counted, "seed": SEED},
+            tokenizers={"whole": whole.identity},
+            inputs=_inputs(corpora),
+            statistics={
+                "ids": {"before": whole.size, "after": len(new)},
+                "weights": {"before": weights.size, "after": size},  # bytes
+                "curve": choice.curve,
+                "text": [
+                    {
+                        "corpus": corpus.spec,
+                        "characters": sum(map(len, drawn)),
+                        "before": int(count.sum()),  # tokens
+                        "after": tokens,
+                        "covered": round(share, 6),
+                    }
+                    for corpus, drawn, count, tokens, share in figures
+                ],
+            },
+        )
+        return seal(directory, manifest)
+
+
+def _ids_in(configs: Sequence[Any]) -> set[int]:
+    found: set[int] = set()
+    renumber(list(configs), found.add)
+    return found
+
+
+def _inputs(corpora: Sequence[Corpus]) -> dict[str, Any]:
+    described = [describe_corpus(corpus) for corpus in corpora]
+    repaired = sum((Counter(each["repaired"]) for each in described), Counter[str]())
+    return {
+        "corpus": ", ".join(each["corpus"] for each in described),
+        "files": [file for each in described for file in each["files"]],
+        "documents": sum(each["documents"] for each in described),
+        "characters": sum(each["characters"] for each in described),
+        "repaired": dict(repaired),
+    }
+
+
+def _write_tokenizer(
+    directory: Path, config: dict[str, Any], whole: Tokenizer, content: Mapping[str, Any], new: Mapping[int, int]
+) -> None:
+    if whole.rebuilt_as:  # the roles may be those of its class
+        roles = whole.roles
+        ids = {"bos_token": roles.bos, "eos_token": next(iter(roles.eos), None), "unk_token": roles.unk}
+        config = {role: whole.backend.id_to_token(index) for role, index in ids.items() if index is not None} | config
+    # Another class of transformers would rebuild what the whole one's class has made already.
+    config = config | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if declared := config.get("added_tokens_decoder"):
+        config["added_tokens_decoder"] = {str(new[int(old)]): token for old, token in declared.items()}
+    (directory / "tokenizer.json").write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    _write_json(directory / "tokenizer_config.json", config)
+
+
+def _require_same(opened: Tokenizer, content: Mapping[str, Any]) -> None:
+    """Check that the tokenizer in the directory is the one that was written to it."""
+    written = tokenizers.Tokenizer.from_str(json.dumps(content))
+    same = opened.backend.get_vocab() == written.get_vocab()
+    if not same or any(opened.backend.encode(text).ids != written.encode(text).ids for text in PROBES):
+        raise TokenizerError(
+            f"{opened.name}: transformers loads another tokenizer than was written here. Use the draft model as it is, "
+            "and please report its tokenizer"
+        )
+
+
+def _compare(
+    whole: Tokenizer, pruned: Tokenizer, corpus: Corpus, texts: Sequence[str], before: Sequence[list[int]]
+) -> int:
+    """Check that both tokenizers give the same text back; return how many tokens it takes with the pruned one."""
+    tokens = 0
+    for (text, ids), old in zip(encoded(pruned, texts), before, strict=True):
+        tokens += len(ids)
+        given, expected = pruned.bytes_of(ids), whole.bytes_of(old)
+        if given != expected:
+            place = next((document.id for document in corpus if document.text.startswith(text)), text[:40])
+            at = common_prefix(given, expected)
+            raise TokenizerError(
+                f"{place}: at byte {at} of this document the pruned tokenizer gives {given[at : at + 20]!r} back, "
+                f"expected {expected[at : at + 20]!r} as from the whole one. Keep more tokens: --ids N"
+            )
+    return tokens
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """The object in a file; empty if there is none, except for ``config.json``."""
+    if not path.is_file() and path.name != "config.json":
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("expected an object")
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{path}: not readable ({error}). Download the model's files again") from error
+    return found
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

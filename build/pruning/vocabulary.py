@@ -1,0 +1,173 @@
+"""Which ids of a tokenizer a text needs, and the tokenizer that has only these."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool import TokenizerError
+from spectool.tokenization.tokenizer import Tokenizer
+
+COVERAGE = 0.99  # share of the tokens of every corpus that is kept, unless a number of ids is asked for
+LEVELS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)  # of the curve
+_MULTIPLE = 64  # rows: kernels for quantised matrices are slower on other numbers
+_KINDS = ("byte-level BPE", "SentencePiece BPE", "BPE", "Unigram")
+_NAMES_IDS = re.compile(r".*(token_ids?|token_index|suppress_tokens|bad_words_ids)|ids|pad_id|unk_id|sep|cls")
+"""Keys of a configuration or a post-processor whose values are token ids."""
+
+
+class Choice(NamedTuple):
+    """The ids to keep, and how much of the text fewer or more of them would cover."""
+
+    kept: frozenset[int]
+    covered: tuple[float, ...]  # share of the tokens of each corpus that are kept
+    curve: tuple[tuple[float, int], ...]  # share of every corpus, number of ids that reach it
+
+
+def require_prunable(tokenizer: Tokenizer) -> None:
+    """Check that the tokenizer is of a kind that can be pruned.
+
+    Raises:
+        TokenizerError: It is not.
+    """
+    options = tokenizer.spec["model"]
+    marks = [name for name in ("continuing_subword_prefix", "end_of_word_suffix") if options.get(name)]
+    if tokenizer.kind not in _KINDS or marks:
+        found = " with ".join([tokenizer.kind, *marks])
+        raise TokenizerError(
+            f"{tokenizer.name}: expected a tokenizer of one of the kinds {', '.join(_KINDS)}, got {found}. Use the "
+            "draft model as it is"
+        )
+
+
+def needed_ids(tokenizer: Tokenizer, characters: Iterable[str], others: Iterable[int] = ()) -> set[int]:
+    """The ids that are kept at any rate: added and special tokens, bytes, single characters, and ``others``.
+
+    Where bytes stand in for unknown characters, only the ``characters`` of the text are kept as tokens of their own;
+    elsewhere all single characters are, because the tokenizer could not spell them otherwise.
+    """
+    added = {token["id"] for token in tokenizer.spec["added_tokens"]}
+    roles = {index for index in (tokenizer.unknown, *tokenizer.roles.eos) if index is not None}
+    single = {name for name in tokenizer.vocabulary if len(name) == 1}
+    if len(tokenizer.byte_tokens) == 256:
+        single &= {*characters, tokenizer.space_sign}
+    return added | roles | tokenizer.byte_tokens | {tokenizer.vocabulary[name] for name in single} | set(others)
+
+
+def choose_ids(
+    tokenizer: Tokenizer, counts: Sequence[NDArray[np.int64]], needed: Iterable[int], ids: int | None = None
+) -> Choice:
+    """Choose the most frequent tokens, with the tokens that their merges are made of.
+
+    Every corpus weighs the same, whatever its size.
+
+    Args:
+        tokenizer: The whole tokenizer.
+        counts: Occurrences by id in each corpus, ``[size]``.
+        needed: Ids that are kept at any rate.
+        ids: Number of ids to keep at most; by default what covers `COVERAGE` of every corpus, rounded up to a multiple
+            of 64.
+
+    Raises:
+        TokenizerError: More than ``ids`` are needed at any rate.
+    """
+    first = frozenset(needed)
+    if ids is not None and ids < len(first):
+        raise TokenizerError(
+            f"{tokenizer.name}: {len(first):,} ids are needed at any rate (added tokens, bytes and characters), "
+            f"expected at most the {ids:,} of --ids. Give a larger number"
+        )
+    parts = _parts(tokenizer)
+    shares = np.sum([count / count.sum() for count in counts], axis=0)
+    ranking = [token for token in np.argsort(-shares, kind="stable").tolist() if shares[token] > 0]
+    made = {token: {token, *parts(token)} for token in ranking}
+    totals = [int(count.sum()) for count in counts]
+    sizes, covered = [len(first)], [min(_covered(first, counts))]
+    kept, seen = set(first), np.array([int(count[list(first)].sum()) for count in counts])
+    for token in ranking:
+        if new := list(made[token] - kept):
+            kept.update(new)
+            seen += [int(count[new].sum()) for count in counts]
+            sizes.append(len(kept))
+            covered.append(float(min(seen / totals)))
+    curve = tuple((level, sizes[int(np.searchsorted(covered, level))]) for level in LEVELS)
+    size = ids or -(-sizes[int(np.searchsorted(covered, COVERAGE))] // _MULTIPLE) * _MULTIPLE
+    kept = set(first)
+    for token in ranking:
+        if len(kept) + len(made[token] - kept) <= size:
+            kept |= made[token]
+    return Choice(frozenset(kept), _covered(kept, counts), curve)
+
+
+def _covered(kept: Iterable[int], counts: Sequence[NDArray[np.int64]]) -> tuple[float, ...]:
+    tokens = list(kept)
+    return tuple(float(count[tokens].sum() / count.sum()) for count in counts)
+
+
+def _parts(tokenizer: Tokenizer) -> Callable[[int], Iterable[int]]:
+    """A function that gives the tokens that BPE makes on its way to a token; Unigram makes none."""
+    if tokenizer.kind == "Unigram":
+        return lambda token: ()
+    vocabulary = tokenizer.model["vocab"]
+    ranks = {(first, second): rank for rank, (first, second) in enumerate(tokenizer.model["merges"])}
+    names = {index: name for name, index in vocabulary.items()}
+
+    def parts(token: int) -> set[int]:
+        symbols = list(names.get(token, ""))
+        made = set(symbols)
+        while known := [(ranks[pair], at) for at, pair in enumerate(pairwise(symbols)) if pair in ranks]:
+            _, at = min(known)
+            symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
+            made.add(symbols[at])
+        return {vocabulary[name] for name in made if name in vocabulary}
+
+    return parts
+
+
+def renumber(node: Any, new: Callable[[int], int | None], key: str = "") -> Any:
+    """A configuration or post-processor with the token ids in it given to ``new``; those that it maps to None go.
+
+    A single id that goes becomes None, and one in a list is left out. Negative numbers are no ids.
+    """
+    if isinstance(node, dict):
+        return {name: renumber(value, new, name) for name, value in node.items()}
+    if isinstance(node, list):
+        found = [renumber(value, new, key) for value in node]
+        return [value for value, old in zip(found, node, strict=True) if value is not None or old is None]
+    if type(node) is int and node >= 0 and _NAMES_IDS.fullmatch(key):
+        return new(node)
+    return node
+
+
+def pruned_spec(spec: dict[str, Any], kept: Iterable[int]) -> tuple[dict[str, Any], dict[int, int]]:
+    """A ``tokenizer.json`` with the ``kept`` ids alone, and its new id for each old one.
+
+    Ids keep their order. A merge stays where both its parts and what it makes are kept, so a text whose tokens are all
+    kept is spelled as before.
+
+    Args:
+        spec: The whole ``tokenizer.json``, as the backend writes it.
+        kept: Ids; those of added tokens are among them.
+    """
+    model, kept = dict(spec["model"]), set(kept)
+    unigram = model["type"] == "Unigram"
+    pieces = dict(enumerate(model["vocab"])) if unigram else {id_: name for name, id_ in model["vocab"].items()}
+    # The library numbers added tokens that the model lacks after those of the model.
+    order = [*sorted(kept & pieces.keys()), *sorted(kept - pieces.keys())]
+    new = {old: place for place, old in enumerate(order)}
+    if unigram:
+        model["vocab"] = [pieces[old] for old in order if old in pieces]
+        model["unk_id"] = new.get(model["unk_id"])
+    else:
+        model["vocab"] = vocabulary = {pieces[old]: place for old, place in new.items() if old in pieces}
+        model["merges"] = [
+            [first, second]
+            for first, second in model["merges"]
+            if first in vocabulary and second in vocabulary and first + second in vocabulary
+        ]
+    added = [{**token, "id": new[token["id"]]} for token in spec["added_tokens"]]
+    around = {name: renumber(spec[name], new.get) for name in ("post_processor", "padding")}
+    return {**spec, **around, "model": model, "added_tokens": sorted(added, key=lambda token: token["id"])}, new

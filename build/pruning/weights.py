@@ -1,0 +1,169 @@
+"""Model weights with some rows of the embedding and the output matrix, copied byte by byte.
+
+Rows are taken from the safetensors files as they are, so every type of number is kept, and quantised matrices, whose
+rows are quantised by themselves (``weight``, ``scales``, ``biases``), are not quantised again.
+
+    file     8 bytes: length of the header, then the header (JSON), then the numbers of all tensors
+    header   name -> {"dtype", "shape", "data_offsets": [begin, end]}, counted from the end of the header
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spectool import ArtifactError
+
+INDEX = "model.safetensors.index.json"
+_EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embeddings", "embedding", "embed_in")
+_HEADS = ("lm_head", "embed_out", "output")
+_PARTS = ("weight", "scales", "biases", "bias")
+_FEWEST = 256  # ids of a vocabulary that spells every byte
+_LONGEST_HEADER = 100_000_000  # bytes, as in the safetensors library
+
+
+class Tensor(NamedTuple):
+    """Where a tensor is in its file."""
+
+    dtype: str
+    shape: list[int]
+    begin: int  # bytes from the beginning of the file
+    size: int  # bytes
+
+
+class Weights(NamedTuple):
+    """The weight files of a model, and what of them has a row for every id."""
+
+    files: dict[Path, tuple[dict[str, Tensor], dict[str, Any]]]  # tensors by name, and the metadata of the header
+    by_id: frozenset[str]  # names of tensors with a row for every id
+    rows: int  # their rows
+
+    @property
+    def size(self) -> int:
+        """Bytes of all tensors."""
+        return sum(tensor.size for tensors, _ in self.files.values() for tensor in tensors.values())
+
+
+def open_weights(directory: Path, config: Mapping[str, Any], ids: int) -> Weights:
+    """Find the embedding and the output matrix of a model by their names and shapes.
+
+    Args:
+        directory: Of the model.
+        config: Its ``config.json``.
+        ids: Number of ids of its tokenizer; the matrices may have more rows.
+
+    Raises:
+        ArtifactError: There are no safetensors files, one is damaged, or it is not clear whether a tensor, which is
+            named, has a row for every id.
+    """
+    files = {path: _read_header(path) for path in sorted(directory.glob("model*.safetensors"))}
+    tensors = {name: (path, tensor) for path, (found, _) in files.items() for name, tensor in found.items()}
+    if not tensors:
+        raise ArtifactError(
+            f"{directory}: expected model*.safetensors with weights, found none. Give the directory of a model in MLX "
+            "format; convert others with `mlx_lm.convert`"
+        )
+    certain = {name for name in tensors if _owner(name) in ("embed_tokens", "lm_head")}
+    sizes = {*_sizes(config)} or {size for name in certain for size in tensors[name][1].shape[:1]}
+    by_id = certain | {name for name, (_, tensor) in tensors.items() if sizes.intersection(tensor.shape[:1])}
+    for name in sorted(by_id):
+        path, tensor = tensors[name]
+        known = _owner(name) in (*_EMBEDDINGS, *_HEADS) and name.rpartition(".")[2] in _PARTS
+        if not known or sizes.isdisjoint(tensor.shape[:1]):
+            raise ArtifactError(
+                f"{path}: it is not clear whether tensor {name!r} of shape {tensor.shape} has a row for every id. "
+                f"Expected {' or '.join(map(str, sorted(sizes)))} rows, the size of the vocabulary, in an embedding or "
+                f"output matrix ({', '.join((*_EMBEDDINGS, *_HEADS))}) and nowhere else. Use the draft model as it is"
+            )
+    rows = {tensors[name][1].shape[0] for name in by_id}
+    if len(rows) != 1 or min(rows) < ids or not any(_owner(name) in _EMBEDDINGS for name in by_id):
+        found = ", ".join(f"{name} {tensors[name][1].shape}" for name in sorted(by_id)) or "none"
+        raise ArtifactError(
+            f"{directory}: expected an embedding with a row for each of the tokenizer's {ids:,} ids, and an output "
+            f"matrix of the same rows or none, found: {found}. Use the draft model as it is"
+        )
+    return Weights(files, frozenset(by_id), rows.pop())
+
+
+def resized(config: Mapping[str, Any], rows: int, ids: int) -> dict[str, Any]:
+    """A ``config.json`` that says ``ids`` wherever the size of a vocabulary was ``rows``, or once where nothing was."""
+
+    def changed(node: Any, key: str = "") -> Any:
+        if isinstance(node, dict):
+            return {name: changed(value, name) for name, value in node.items()}
+        return ids if "vocab_size" in key and node == rows else node
+
+    return {**({} if any(_sizes(config)) else {"vocab_size": ids}), **changed(config)}
+
+
+def write_rows(
+    weights: Weights, kept: Sequence[int], out: Path, copied: Callable[[int], object] = lambda size: None
+) -> int:
+    """Write the weight files with the ``kept`` rows of the embedding and output matrices to a directory.
+
+    ``copied`` is called with the bytes of each tensor of the whole model that is done.
+
+    Returns:
+        Bytes of all tensors that were written.
+    """
+    places: dict[str, str] = {}
+    total = 0
+    for path, (tensors, metadata) in weights.files.items():
+        header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+        end = 0
+        for name, tensor in tensors.items():
+            begin, shape = end, tensor.shape
+            if name in weights.by_id:
+                shape = [len(kept), *shape[1:]]
+            end += tensor.size // tensor.shape[0] * shape[0] if name in weights.by_id else tensor.size
+            header[name] = {"dtype": tensor.dtype, "shape": shape, "data_offsets": [begin, end]}
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with (out / path.name).open("wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for name, tensor in tensors.items():
+                if tensor.size:
+                    data = np.memmap(path, np.uint8, "r", tensor.begin, (tensor.size,))
+                    file.write(data.reshape(weights.rows, -1)[kept].data if name in weights.by_id else data.data)
+                copied(tensor.size)
+        places |= dict.fromkeys(tensors, path.name)
+        total += end
+    if len(weights.files) > 1:
+        index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
+        (out / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
+    return total
+
+
+def _read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        length = path.stat().st_size
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            if not 0 < size <= min(length - 8, _LONGEST_HEADER):
+                raise ValueError(f"a header of {size:,} bytes in {length:,}")
+            header = json.loads(file.read(size))
+        metadata = header.pop("__metadata__", {})
+        tensors = {}
+        for name, entry in header.items():
+            begin, end = entry.pop("data_offsets")
+            if not 0 <= begin <= end <= length - 8 - size:
+                raise ValueError(f"{name} ends after the file")
+            tensors[name] = Tensor(entry["dtype"], entry["shape"], 8 + size + begin, end - begin)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArtifactError(f"{path}: not a whole safetensors file ({error}). Download or convert it again") from error
+    return tensors, metadata
+
+
+def _owner(tensor: str) -> str:
+    """The name of the matrix that a tensor is a part of."""
+    return tensor.rpartition(".")[0].rpartition(".")[2]
+
+
+def _sizes(config: Any) -> Iterator[int]:
+    """Yield what ``config.json`` calls the size of a vocabulary."""
+    for key, value in config.items() if isinstance(config, dict) else ():
+        if "vocab_size" in key and type(value) is int and value >= _FEWEST:
+            yield value
+        yield from _sizes(value)

@@ -1,0 +1,113 @@
+"""The command ``prune-draft``."""
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spectool.commands.console import guarded, progress, reading, say, say_next, say_notes, stage
+from spectool.commands.options import draft_option, json_option, path_option, text_options
+
+_CONTEXT = 64  # tokens before a pass that is timed
+_TURNS, _PASSES = 5, 6  # of each model, in turns
+
+
+@click.command("prune-draft")
+@draft_option(metavar="M", help="Draft model to prune: directory or hub id, in MLX format.")
+@click.option(
+    "--corpus",
+    "corpora",
+    required=True,
+    multiple=True,
+    metavar="C",
+    help="Text in a language to keep, as for build-dict; may be repeated. Each counts the same, whatever its size.",
+)
+@path_option("-o", "--out", required=True, metavar="DIR", help="Directory to write.")
+@click.option(
+    "--ids",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of ids to keep at most; by default what covers 99% of the tokens of every corpus.",
+)
+@text_options
+@json_option
+@guarded
+def prune_draft(
+    draft: str, corpora: tuple[str, ...], out: Path, ids: int | None, reads: dict[str, Any], as_json: bool
+) -> None:
+    """Make a draft model faster by leaving out the tokens that some languages do not use.
+
+    A small model with a large vocabulary spends most of a pass on its output matrix, which has a row for every token.
+    The model that is written has the rows, the tokens and the merges that the text needs, and spells any other text in
+    shorter pieces. Weights are copied, not changed, so it drafts as before.
+
+    The result is for drafting only: in other languages it writes and reads worse than the whole model. Its tokenizer
+    is another one, so align it with the target (`spectool align`), even if the whole model had the target's tokenizer.
+
+    Prints how many ids cover how much of the text, the tokens of the text before and after, and the time of a pass
+    before and after.
+
+    \b
+    Example:
+        spectool prune-draft --draft ./gemma-3-270m --corpus wiki-pl --corpus wiki-uk -o gemma-pl-uk
+    """
+    from spectool.build.pruning.stage import FORMAT, prune_model
+    from spectool.commands.describe import pruning
+    from spectool.corpora import open_corpus
+    from spectool.tokenization.opening import open_tokenizer
+
+    sources = [open_corpus(corpus, **reads) for corpus in corpora]
+    directory = _directory(draft)
+    whole = open_tokenizer(directory)
+    say_notes(whole)
+    with stage(out, FORMAT, as_json, {"whole": whole.fingerprint}) as finish:
+        manifest = prune_model(directory, whole, sources, out, say, reading, progress, ids)
+        say("timing passes of both models")
+        times = dict(zip(("before", "after"), _times(directory, out), strict=True))
+        shown = pruning(manifest.statistics) | {"pass": "{before:.1f} ms before, {after:.1f} ms after".format(**times)}
+        finish(manifest, {"pass ms": times} if as_json else shown)
+    if not as_json:
+        say_next(["align", "--draft", str(out)], "--target TARGET")
+
+
+def _directory(draft: str) -> Path:
+    """The directory of a model, which is downloaded if it is given by its hub id.
+
+    Raises:
+        SpectoolError: There is no such model.
+    """
+    if Path(draft).is_dir():
+        return Path(draft)
+    from huggingface_hub import snapshot_download
+
+    from spectool import RuntimeUnsupported
+    from spectool.tokenization.opening import looks_like_hub_id, require_on_hub
+
+    if not looks_like_hub_id(draft):
+        raise RuntimeUnsupported(f"{draft}: no such directory, and not a hub id of the form owner/name. Check the path")
+    require_on_hub(draft)
+    return Path(
+        snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", "LICEN*"])
+    )
+
+
+def _times(*models: Path) -> list[float]:
+    """Milliseconds of a pass of one token of each model, the medians of passes in turns."""
+    import mlx.core as mx
+
+    from spectool.runtime.caches.draft_cache import DraftCache
+    from spectool.runtime.loading import load_model
+
+    caches = [DraftCache(load_model(str(model))[0]) for model in models]
+    token, found = mx.array([0]), [[0.0] * 0 for _ in models]
+    for cache in caches:
+        mx.eval(cache.feed(mx.zeros(_CONTEXT, mx.int32)), cache.feed(token))
+    for _ in range(_TURNS):
+        for cache, times in zip(caches, found, strict=True):
+            for _ in range(_PASSES):
+                begun = time.perf_counter()
+                mx.eval(mx.argmax(cache.feed(token)))
+                times.append((time.perf_counter() - begun) * 1000)
+    return [statistics.median(times) for times in found]

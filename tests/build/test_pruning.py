@@ -1,0 +1,346 @@
+"""Pruned drafts: kept tokens keep their bytes and their rows, texts come back, and what is unclear is refused."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+import pytest
+from mlx.utils import tree_flatten
+from mlx_lm.generate import generate_step
+from mlx_lm.utils import load
+from platformdirs import user_cache_path
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
+from transformers import AutoTokenizer
+
+from spectool import ArtifactError, CorpusError, TokenizerError
+from spectool.artifacts.manifest import verify_files
+from spectool.build.pruning.stage import PrunedDraft, prune_model
+from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec, renumber
+from spectool.build.pruning.weights import open_weights, resized
+from spectool.corpora import open_corpus
+from spectool.runtime.demo_models import demo_path
+from spectool.tests.running import error_of, figures, run
+from spectool.tokenization import Tokenizer, open_tokenizer
+
+KINDS = ("bielik-11b-v2.5", "gemma-3", "gpt2", "llama-3.2", "qwen2.5", "xlm-roberta-base", "t5-small")
+
+
+def counts_of(tokenizer: Tokenizer, texts: list[str]) -> np.ndarray:
+    return np.bincount([token for ids in tokenizer.encode_batch(texts) for token in ids], minlength=tokenizer.size)
+
+
+def pruned(tokenizer: Tokenizer, texts: list[str], ids: int | None = None) -> tuple[Tokenizer, dict[int, int]]:
+    counts = counts_of(tokenizer, texts)
+    choice = choose_ids(tokenizer, [counts], needed_ids(tokenizer, "".join(texts)), ids)
+    spec, new = pruned_spec(json.loads(tokenizer.backend.to_str()), choice.kept)
+    return open_tokenizer(Backend.from_str(json.dumps(spec))), new
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_pruned_tokenizer_gives_back_what_the_whole_one_does(
+    real: Callable[[str], Tokenizer], lines: list[str], name: str
+) -> None:
+    whole = real(name)
+    small, new = pruned(whole, lines[:300])
+    assert len(new) < whole.size
+    assert small.size == max(new.values()) + 1
+    for old, place in new.items():
+        assert small.backend.id_to_token(place) == whole.backend.id_to_token(old)
+        assert small.surfaces[place] == whole.surfaces[old] or old in whole.specials ^ {*small.specials}
+    assert {token["content"]: token["special"] for token in small.spec["added_tokens"]} == {
+        token["content"]: token["special"] for token in whole.spec["added_tokens"]
+    }
+    assert [small.bytes_of(ids) for ids in small.encode_batch(lines)] == [
+        whole.bytes_of(ids) for ids in whole.encode_batch(lines)
+    ]
+    # What is spelled in kept tokens alone is spelled as before.
+    kept = [ids for ids in whole.encode_batch(lines) if new.keys() >= set(ids)]
+    texts = [text for text, ids in zip(lines, whole.encode_batch(lines), strict=True) if new.keys() >= set(ids)]
+    assert len(kept) > 100
+    assert small.encode_batch(texts) == [[new[token] for token in ids] for ids in kept]
+    # The template still puts the same tokens around a text.
+    assert small.backend.encode(texts[0]).ids == [new[token] for token in whole.backend.encode(texts[0]).ids]
+
+
+def test_every_corpus_weighs_the_same(bundled: Tokenizer) -> None:
+    large, small = (counts_of(bundled, [d.text for d in open_corpus(f"sample:{name}")]) for name in ("pl", "uk"))
+    needed = needed_ids(bundled, "")
+    once = choose_ids(bundled, [large, small], needed)
+    assert choose_ids(bundled, [large * 1000, small], needed) == once
+    assert min(once.covered) >= 0.99
+    assert len(once.kept) % 64 == 0
+    sizes = [size for _, size in once.curve]
+    assert sizes == sorted(sizes)
+
+
+def test_the_number_of_ids_is_what_was_asked_for(bundled: Tokenizer) -> None:
+    counts = counts_of(bundled, [document.text for document in open_corpus("sample:pl")])
+    needed = needed_ids(bundled, "")
+    choice = choose_ids(bundled, [counts], needed, 700)
+    assert len(choice.kept) == 700
+    assert choice.kept >= needed
+    with pytest.raises(TokenizerError, match="--ids"):
+        choose_ids(bundled, [counts], needed, 100)
+
+
+def test_other_kinds_are_refused(real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
+    for name, found in (("bert-base-uncased", "WordPiece"), ("herbert-base-cased", "end_of_word_suffix")):
+        with pytest.raises(TokenizerError, match=found):
+            prune_model(demo_path("draft"), real(name), [open_corpus("sample:pl")], tmp_path / "out", print)
+
+
+def test_ids_in_configurations_are_renumbered() -> None:
+    config = {
+        "eos_token_id": [1, 9],
+        "pad_token_id": -1,
+        "bos_token_id": None,
+        "text_config": {"image_token_index": 5, "hidden_size": 5},
+        "bad_words_ids": [[5], [1, 5]],
+        "num_attention_heads": 1,
+        "mm_tokens_per_image": 5,
+        "sep": ["</s>", 5],
+    }
+    assert renumber(config, {1: 0, 5: 3}.get) == {
+        "eos_token_id": [0],
+        "pad_token_id": -1,
+        "bos_token_id": None,
+        "text_config": {"image_token_index": 3, "hidden_size": 5},
+        "bad_words_ids": [[3], [0, 3]],
+        "num_attention_heads": 1,
+        "mm_tokens_per_image": 5,
+        "sep": ["</s>", 3],
+    }
+
+
+def make_model(folder: Path, tied: bool, quantised: bool, shards: int = 1, padding: int = 8) -> Path:
+    """A tiny random model with the tokenizer of the bundled draft, whose matrices have more rows than it has ids."""
+    folder.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(demo_path("draft") / name, folder)
+    from mlx_lm.models import llama
+
+    config = json.loads((demo_path("draft") / "config.json").read_text())
+    config = {key: value for key, value in config.items() if "quantization" not in key}
+    config |= {"tie_word_embeddings": tied, "vocab_size": config["vocab_size"] + padding}
+    model = llama.Model(llama.ModelArgs.from_dict(config))
+    if quantised:
+        nn.quantize(model, group_size=64, bits=4)
+        config["quantization"] = {"group_size": 64, "bits": 4}
+    weights: Any = tree_flatten(model.parameters())
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2], "bos_token_id": 1}))
+    places = {}
+    for number in range(shards):
+        name = f"model-{number + 1:05}-of-{shards:05}.safetensors" if shards > 1 else "model.safetensors"
+        part = dict(weights[number::shards])
+        places |= dict.fromkeys(part, name)
+        mx.save_safetensors(str(folder / name), part, {"format": "mlx"})
+    if shards > 1:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("tied", "quantised", "shards"), [(True, False, 1), (False, False, 3), (True, True, 1), (False, True, 2)]
+)
+def test_logits_are_those_of_the_kept_rows(tmp_path: Path, tied: bool, quantised: bool, shards: int) -> None:
+    mx.random.seed(3)
+    folder = make_model(tmp_path / "whole", tied, quantised, shards)
+    found = figures("prune-draft", "--draft", folder, "--corpus", "sample:pl", "--ids", 700, "-o", tmp_path / "small")
+    assert found["statistics"]["ids"] == {"before": 1536, "after": 700}
+    assert found["pass_ms"]["after"] > 0
+    (whole, whole_tokenizer), (small, tokenizer) = load(str(folder)), load(str(tmp_path / "small"))
+    names = {place: name for name, place in tokenizer.get_vocab().items()}
+    olds = [whole_tokenizer.get_vocab()[names[place]] for place in range(700)]
+    tokens = tokenizer.encode("Wczoraj wieczorem w domu kultury")
+    theirs = whole(mx.array([[olds[token] for token in tokens]]))[0]
+    mine = small(mx.array([tokens]))[0]
+    assert mine.shape == (len(tokens), 700)
+    np.testing.assert_allclose(np.array(mine), np.array(theirs)[:, olds], rtol=0, atol=1e-5)
+    before, after = (dict(tree_flatten(model.parameters())) for model in (whole, small))
+    assert before.keys() == after.keys()
+    for name, weight in after.items():
+        rows = before[name][mx.array(olds)] if name.split(".")[-2] in ("embed_tokens", "lm_head") else before[name]
+        assert mx.array_equal(weight, rows), name  # exactly, also where they are quantised
+
+
+def test_the_directory_is_a_model_and_an_artifact(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "whole", True, False, 2)
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    (folder / "vocab.json").write_text("{}")
+    arguments = "prune-draft", "--draft", folder, "--corpus", "sample:pl", "--corpus", "sample:uk"
+    found = figures(*arguments, "-o", tmp_path / "small")
+    small = PrunedDraft(tmp_path / "small")
+    small.verify()
+    assert (small.path / "chat_template.jinja").read_text() == "{{ messages }}"
+    assert not (small.path / "vocab.json").exists()
+    config = json.loads((small.path / "config.json").read_text())
+    after = found["statistics"]["ids"]["after"]
+    assert (config["vocab_size"], config["bos_token_id"], config["eos_token_id"]) == (after, 1, 2)
+    index = json.loads((small.path / "model.safetensors.index.json").read_text())
+    assert set(index["weight_map"].values()) == {path.name for path in small.path.glob("*.safetensors")}
+    assert index["metadata"]["total_size"] == found["statistics"]["weights"]["after"]
+    for text in found["statistics"]["text"]:
+        assert text["covered"] >= 0.99
+        assert text["before"] <= text["after"] < 1.01 * text["before"]
+    for command in ("inspect", "verify"):
+        assert run(command, small.path).exit_code == 0
+    # The same again replaces it; that of another model does not.
+    assert run(*arguments, "-o", tmp_path / "small").exit_code == 0
+    verify_files(small.path, PrunedDraft(small.path).manifest)
+    assert "exists and is not" in error_of(run(*arguments, "-o", folder))
+
+
+def test_the_whole_and_the_pruned_draft_can_be_aligned(tmp_path: Path) -> None:
+    prune_model(
+        demo_path("draft"), open_tokenizer(demo_path("draft")), [open_corpus("sample:pl")], tmp_path / "small", print
+    )
+    done = run(
+        "align", "--draft", tmp_path / "small", "--target", demo_path("target"), "--corpus", "sample:pl", "-o",
+        tmp_path / "pair.align",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+
+
+def test_a_class_of_transformers_does_not_rebuild_the_tokenizer(tmp_path: Path, shared: Path) -> None:
+    folder = make_model(tmp_path / "whole", True, False)
+    config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "legacy": False}
+    config["added_tokens_decoder"] = {"2": {"content": "</s>", "special": True}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    whole = open_tokenizer(folder)
+    prune_model(folder, whole, [open_corpus("sample:pl")], tmp_path / "small", print, ids=800)
+    small = open_tokenizer(tmp_path / "small")
+    assert whole.rebuilt_as and not small.rebuilt_as
+    assert small.roles.bos == 1 and small.roles.eos == (2,)
+    text = "Dzień dobry, mówi Ola."
+    assert small.bytes_of(small.encode(text)) == whole.bytes_of(whole.encode(text)) == text.encode()
+    assert small.backend.encode(text).tokens[0] == whole.backend.encode(text).tokens[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("model.layers.0.gate.weight", (1544, 4)),  # has as many rows as there are ids
+        ("lm_head.weight", (1536, 128)),  # has not
+        ("model.embed_tokens.qweight", (1544, 16)),
+    ],
+)
+def test_what_is_unclear_is_named(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+    folder = make_model(tmp_path / "whole", True, False)
+    mx.save_safetensors(str(folder / "model-2.safetensors"), {name: mx.zeros(shape)})
+    arguments = "prune-draft", "--draft", folder, "--corpus", "sample:pl", "-o", tmp_path / "small"
+    assert name in error_of(run(*arguments))
+    assert not (tmp_path / "small").exists()
+
+
+def test_an_added_token_may_have_no_row(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "whole", True, False, padding=0)
+    spec = json.loads((folder / "tokenizer.json").read_text())
+    spec["added_tokens"].append({**spec["added_tokens"][-1], "id": 1536, "content": "<image>"})
+    (folder / "tokenizer.json").write_text(json.dumps(spec))
+    found = figures("prune-draft", "--draft", folder, "--corpus", "sample:pl", "--ids", 700, "-o", tmp_path / "small")
+    assert found["statistics"]["ids"] == {"before": 1537, "after": 701}
+    assert json.loads((tmp_path / "small" / "config.json").read_text())["vocab_size"] == 700
+    assert open_tokenizer(tmp_path / "small").backend.token_to_id("<image>") == 700
+
+
+def test_the_size_is_written_where_the_configuration_has_it() -> None:
+    config = {"vocab_size": 1544, "text_config": {"vocab_size": 1544, "hidden_size": 1544}, "type_vocab_size": 2}
+    assert resized(config, 1544, 700) == {
+        "vocab_size": 700,
+        "text_config": {"vocab_size": 700, "hidden_size": 1544},
+        "type_vocab_size": 2,
+    }
+    assert resized({"text_config": {}}, 1544, 700) == {"vocab_size": 700, "text_config": {}}
+
+
+def test_damaged_and_missing_weights_are_named(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "whole", True, False)
+    config = json.loads((folder / "config.json").read_text())
+    with pytest.raises(ArtifactError, match="each of the tokenizer's 2,000 ids"):
+        open_weights(folder, config, 2000)
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(ArtifactError, match=r"model\.safetensors: not a whole"):
+        open_weights(folder, config, 1536)
+    file.unlink()
+    with pytest.raises(ArtifactError, match="expected model"):
+        open_weights(folder, config, 1536)
+
+
+def lossy() -> Backend:
+    """Unigram without bytes, in which ``ż`` is spelled by no token but the whole word."""
+    pieces = [("<unk>", 0.0), *((char, -5.0) for char in "▁abco"), ("▁żaba", -9.0), *((f"a{x}", -6.0) for x in "bco")]
+    backend = Backend(models.Unigram(pieces, 0, False))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    return backend
+
+
+def test_a_text_that_does_not_come_back_is_named(tmp_path: Path) -> None:
+    whole = open_tokenizer(lossy())
+    folder = make_model(tmp_path / "whole", True, False)
+    (folder / "tokenizer_config.json").unlink()
+    (tmp_path / "text.txt").write_text("ab aco\nżaba\n" + "abo aba\n" * 100)
+    with pytest.raises(TokenizerError, match=r"text\.txt:2: at byte 0"):
+        prune_model(folder, whole, [open_corpus(str(tmp_path / "text.txt"))], tmp_path / "out", print, ids=7)
+    assert list(tmp_path.glob(".out*")) == []
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spectool.build.pruning.stage.write_rows", interrupt)
+    done = run("prune-draft", "--draft", demo_path("draft"), "--corpus", "sample:pl", "-o", tmp_path / "small")
+    assert done.exit_code == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_corpus_without_text_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(CorpusError):
+        prune_model(
+            demo_path("draft"), open_tokenizer(demo_path("draft")), [open_corpus(str(tmp_path / "empty.txt"))],
+            tmp_path / "small", print,
+        )  # fmt: skip
+    assert not (tmp_path / "small").exists()
+
+
+@pytest.mark.real
+def test_pruned_gemma_writes_what_the_whole_one_does(tmp_path: Path, shared: Path) -> None:
+    """In mlx-lm, as far as the whole model writes kept tokens; and transformers loads the same tokenizer."""
+    folder = Path(os.environ.get("SPECTOOL_MODELS", user_cache_path("spectool-models"))) / "gemma3-270m"
+    if not (folder / "config.json").exists():
+        pytest.skip(f"no gemma3-270m in {folder.parent}; get it with: python benchmarks/real_models.py gemma3-270m")
+    corpora = [open_corpus(str(shared / "corpora" / f"{language}.valid.txt.zst")) for language in ("pl", "uk")]
+    manifest = prune_model(folder, open_tokenizer(folder), corpora, tmp_path / "small", print)
+    assert manifest.statistics["ids"]["after"] < 30_000
+    (whole, whole_tokenizer), (small, tokenizer) = load(str(folder)), load(str(tmp_path / "small"))
+    for prompt in ("Rzeka ma swoje źródła w górach, a kończy bieg w morzu. Rzeka", "Річка бере початок у горах, а"):
+        written = [_greedy(*side, prompt, 40) for side in ((whole, whole_tokenizer), (small, tokenizer))]
+        sides = zip((whole_tokenizer, tokenizer), written, strict=True)
+        names, others = (
+            [*map({place: name for name, place in side.get_vocab().items()}.get, ids)] for side, ids in sides
+        )
+        until = next((at for at, name in enumerate(names) if name not in tokenizer.get_vocab()), 40)
+        assert until > 5
+        assert names[:until] == others[:until]
+    loaded = AutoTokenizer.from_pretrained(tmp_path / "small")
+    messages = [{"role": "user", "content": "Dzień dobry, Олю! 12 zł\n"}]
+    theirs, mine = (side.apply_chat_template(messages, tokenize=False) for side in (whole_tokenizer, loaded))
+    assert theirs == mine
+    assert loaded.decode(loaded.encode(mine, add_special_tokens=False)) == mine
+    assert loaded.encode("Dzień")[0] == loaded.bos_token_id == 2
+
+
+def _greedy(model: Any, tokenizer: Any, prompt: str, count: int) -> list[int]:
+    steps = generate_step(mx.array(tokenizer.encode(prompt)), model, max_tokens=count)
+    return [int(token) for token, _ in steps]
