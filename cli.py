@@ -28,6 +28,7 @@ _PURPOSES = {
     },
     "Another tokenizer": {"align": "spectool.commands.align:align"},
     "Measure": {
+        "doctor": "spectool.commands.doctor:doctor",
         "emulate": "spectool.commands.emulate:emulate",
         "bench": "spectool.commands.bench:bench",
         "report": "spectool.commands.report:report",

@@ -19,7 +19,7 @@ Nothing here reads a clock or runs a model: `GuardedDrafter` measures.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median_low
 
 from spectool.runtime.draft_length.timings import STALE, WINDOW, DraftTimes, PassTimes
@@ -36,6 +36,7 @@ MEMORY = 0.93  # weight of a cycle once another has followed
 COST_FADING = 0.998  # with each token more since the drafter was asked, its expected cost counts for less
 FADING = 0.98  # the same for a plain token, during which nothing is learnt about the drafter
 DECIDED_CYCLES = 4  # cycles for which a decision holds: deciding takes longer than a look-up in a dictionary
+BUSY_SHARE = 0.8  # of the processor time that a pass gets on an idle machine, below which its time is not learnt from
 OUTLIER = 3.0  # times the expected seconds, beyond which a cycle was disturbed by something else
 
 
@@ -88,12 +89,14 @@ class Controller:
         verified: Draft tokens verified so far.
         passes: Seconds of target passes.
         drafts: Seconds of the drafter.
+        processor_share: Processor seconds per second of a pass on an idle machine; None if not known.
     """
 
     def __init__(self, longest: int = LONGEST) -> None:
         """Choose among 0 to ``longest`` (>= 1) draft tokens."""
         self.longest = longest
         self.chosen = self.verified = 0
+        self.processor_share: float | None = None
         self.passes = PassTimes(longest + 1)
         self.drafts = DraftTimes()
         self._accepted = _ByPosition(longest)
@@ -114,6 +117,11 @@ class Controller:
     def __repr__(self) -> str:
         """Return the length it holds for best, and how much that rests on."""
         return f"<Controller: draft length {self.chosen} after {self.verified} draft tokens verified>"
+
+    def start_from(self, curve: Mapping[int, float], processor_share: float | None) -> None:
+        """Start from seconds of a pass by rows, and the processor share of a pass, that were measured before."""
+        self.passes.carry(curve)
+        self.processor_share = processor_share
 
     def begin(self, prompt: int = 0) -> None:
         """Begin a generation after ``prompt`` tokens: what was learnt and lost in earlier ones still counts."""
@@ -157,6 +165,7 @@ class Controller:
         committed: int,
         draft_seconds: float,
         pass_seconds: float | None,
+        processor_seconds: float | None = None,
         caller_seconds: float | None = None,
         again: int = 0,
     ) -> None:
@@ -170,6 +179,8 @@ class Controller:
             draft_seconds: Time of the drafter, in proposing and in taking note of what was committed.
             pass_seconds: Wall time of the target from the end of the proposal to the tokens committed; None where it
                 was not measured. A pass that began ahead counts from the end of the one before it.
+            processor_seconds: Processor time of this process in the same interval. Where other programs took the
+                processor, the time of the pass says nothing about the model.
             caller_seconds: Time between the cycle before this one and this one, with nothing under way; None where
                 a pass was.
             again: Tokens that the pass fed once more because drafts before them were rejected. They belong
@@ -179,6 +190,8 @@ class Controller:
             self._callers.append(caller_seconds / self._committed)
         self._committed = committed
         self.verified += proposed
+        if pass_seconds and self._is_busy(pass_seconds, processor_seconds):
+            pass_seconds = None
         if pass_seconds is not None and (proposed or not again):
             self.passes.add(proposed + 1, pass_seconds)
         plain = max(self.passes.curve[1], self.caller_seconds) if self.passes.curve[1] else 0.0
@@ -204,6 +217,12 @@ class Controller:
         else:
             self._exploration_budget += EXPLORATION_SHARE
             self._loss_allowance = max(self._loss_allowance, min(ALLOWANCE, self._loss_allowance + MARGIN))
+
+    def _is_busy(self, pass_seconds: float, processor_seconds: float | None) -> bool:
+        """Return whether other programs took the processor during a pass, as far as can be told."""
+        if processor_seconds is None or self.processor_share is None:
+            return False
+        return processor_seconds < BUSY_SHARE * self.processor_share * pass_seconds
 
     def _decide(self) -> None:
         """Bring the estimates up to date; set the best length by them, and the one to explore with its cost."""

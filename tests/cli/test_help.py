@@ -11,7 +11,7 @@ from spectool.cli import _PURPOSES, main
 from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
-    *("align", "bench", "build-dict", "chat", "count", "demo", "emulate", "export-dict"),
+    *("align", "bench", "build-dict", "chat", "count", "demo", "doctor", "emulate", "export-dict"),
     *("generate", "inspect", "lab", "merge-dict", "report", "serve", "verify"),
 ]
 
@@ -88,7 +88,7 @@ def test_no_option_is_suggested_that_nobody_can_have_meant() -> None:
         ["emulate", "--corpus", "sample:pl"],
         ["emulate", "--corpus", "sample:pl", "--tokenizer", TOKENIZER, "--no-history"],
         ["generate", "--prompt", "x"],
-        ["demo", "--max-tokens", "0"],
+        ["demo", "doctor", "--max-tokens", "0"],
     ],
 )
 def test_usage_errors_exit_with_2(arguments: list[str]) -> None:
