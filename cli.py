@@ -30,6 +30,7 @@ _PURPOSES = {
         "prune-draft": "spectool.commands.prune_draft:prune_draft",
     },
     "Measure": {
+        "doctor": "spectool.commands.doctor:doctor",
         "emulate": "spectool.commands.emulate:emulate",
         "bench": "spectool.commands.bench:bench",
         "report": "spectool.commands.report:report",

@@ -7,7 +7,7 @@ pass before it was read is measured from the end of that pass, so that it includ
 
 from collections.abc import Callable, Sequence
 from itertools import takewhile
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spectool import RuntimeUnsupported
@@ -71,6 +71,7 @@ class GuardedDrafter:
         self._begun = False  # whether the pass of this cycle began in the cycle before it
         self.draft_seconds = self.pass_seconds = 0.0
         self._pass_began = self._pass_ended = 0.0
+        self._processor_began = self._processor_ended = 0.0  # processor time of this process at the same moments
         self._cycle_ended: float | None = None
         self._caller_seconds: float | None = None  # between the cycle before this one and this one
 
@@ -110,7 +111,7 @@ class GuardedDrafter:
         self._limit, self._refeed = self._limited(length, left, refeed), refeed
         proposal = (self._guarded(self._ask) if self._limit else None) or NOTHING
         self._proposed = proposal.tokens
-        self._pass_began = perf_counter()
+        self._pass_began, self._processor_began = perf_counter(), process_time()
         self.draft_seconds = self._pass_began - began
         return proposal
 
@@ -119,9 +120,10 @@ class GuardedDrafter:
 
         ``begins`` says that the pass of the next cycle is under way.
         """
-        pass_ended = perf_counter()
+        pass_ended, processor_ended = perf_counter(), process_time()
         self.pass_seconds = pass_ended - (self._pass_ended if self._begun else self._pass_began)
-        self._pass_ended = pass_ended
+        processor_seconds = processor_ended - (self._processor_ended if self._begun else self._processor_began)
+        self._pass_ended, self._processor_ended = pass_ended, processor_ended
         if self._drafter is None:
             return
         self._pending += tokens
@@ -139,6 +141,7 @@ class GuardedDrafter:
                 # MLX limits what is under way, so handing over a pass can last until the one before it is done. Then
                 # the first of several passes begun ahead seems too long, and the last one too short.
                 pass_seconds=self.pass_seconds if self._begun == begins else None,
+                processor_seconds=processor_seconds,
                 caller_seconds=self._caller_seconds,
             )
         self._cycle_ended = perf_counter()

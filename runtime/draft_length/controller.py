@@ -19,7 +19,7 @@ Nothing here reads a clock or runs a model: `GuardedDrafter` measures.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median_low
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ MEMORY = 0.93  # weight of a cycle when another has followed
 COST_FADING = 0.998  # weight of the expected cost of asking, for each token since the drafter was last asked
 FADING = 0.98  # weight of a cycle for each plain token since, which teaches nothing about the drafter
 DECIDED_CYCLES = 4  # cycles for which a decision holds: deciding takes longer than a look-up in a dictionary
+BUSY_SHARE = 0.8  # of the processor time that a pass gets on an idle machine, below which its time is not learnt from
 ENOUGH_VERIFIED = 16  # draft tokens verified before `Controller.state` reports anything
 OUTLIER = 3.0  # a cycle that takes more than this many times the expected seconds was disturbed
 
@@ -96,10 +97,12 @@ class Controller:
         verified: Draft tokens verified so far.
         passes: Seconds of target passes.
         drafts: Seconds of the drafter.
+        processor_share: Processor seconds per second of a pass on an idle machine; None if not known.
     """
 
     def __init__(self) -> None:
         self.chosen = self.verified = 0
+        self.processor_share: float | None = None
         self.passes = PassTimes(MAX_DRAFT_TOKENS + 1)
         self.drafts = DraftTimes()
         self._accepted = _ByPosition()
@@ -120,6 +123,11 @@ class Controller:
     def __repr__(self) -> str:
         """The best length, and how many tokens that rests on."""
         return f"<Controller: draft length {self.chosen} after {self.verified} draft tokens verified>"
+
+    def start_from(self, curve: Mapping[int, float], processor_share: float | None) -> None:
+        """Start from seconds of a pass by rows, and the processor share of a pass, that were measured before."""
+        self.passes.carry(curve)
+        self.processor_share = processor_share
 
     def begin(self, prompt: int = 0) -> None:
         """Begin a generation after ``prompt`` tokens; what earlier ones learnt and lost still counts."""
@@ -163,6 +171,7 @@ class Controller:
         committed: int,
         draft_seconds: float,
         pass_seconds: float | None,
+        processor_seconds: float | None = None,
         caller_seconds: float | None = None,
         again: int = 0,
     ) -> None:
@@ -176,6 +185,8 @@ class Controller:
             draft_seconds: Time of the drafter, in ``propose`` and ``commit``.
             pass_seconds: Wall time of the target from the end of the proposal to the committed tokens; None where it
                 was not measured. A pass that began ahead counts from the end of the one before it.
+            processor_seconds: Processor time of this process in the same interval. Where other programs took the
+                processor, the time of the pass says nothing about the model.
             caller_seconds: Time between the previous cycle and this one; None where a pass was under way.
             again: Tokens that the pass fed once more because drafts before them were rejected. They belong to the price
                 of drafting, so a pass with them never counts as a plain one.
@@ -184,6 +195,8 @@ class Controller:
             self._callers.append(caller_seconds / self._committed)
         self._committed = committed
         self.verified += proposed
+        if pass_seconds and self._is_busy(pass_seconds, processor_seconds):
+            pass_seconds = None
         if pass_seconds is not None and (proposed or not again):
             self.passes.add(proposed + 1, pass_seconds)
         plain = max(self.passes.curve[1], self.caller_seconds) if self.passes.curve[1] else 0.0
@@ -209,6 +222,12 @@ class Controller:
         else:
             self._exploration_budget += EXPLORATION_SHARE
             self._loss_allowance = max(self._loss_allowance, min(ALLOWANCE, self._loss_allowance + MAX_LOSS))
+
+    def _is_busy(self, pass_seconds: float, processor_seconds: float | None) -> bool:
+        """Return whether other programs took the processor during a pass, as far as can be told."""
+        if processor_seconds is None or self.processor_share is None:
+            return False
+        return processor_seconds < BUSY_SHARE * self.processor_share * pass_seconds
 
     def _decide(self) -> None:
         """Update the estimates, the best length, and the length to explore with its cost."""

@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.draft_length.measured import known_costs
 
 # By the ids of a model and a drafter, with weak references to both, since an id can come to belong to another object.
 _idle: dict[tuple[int, int], tuple[Any, Any, Controller]] = {}
@@ -17,8 +18,16 @@ def borrow(model: Any, drafter: Any) -> Controller:
     """The controller of ``model`` with ``drafter``; a new one where there is none or it is in use."""
     known = _idle.pop((id(model), id(drafter)), None)
     if known is None or known[0]() is not model or known[1]() is not drafter:
-        return Controller()
+        return new_controller(model)
     return known[2]
+
+
+def new_controller(model: Any) -> Controller:
+    """A controller that starts from what `spectool doctor` has measured of ``model``, if it has."""
+    controller = Controller()
+    if (costs := known_costs(model)) is not None:
+        controller.start_from(costs.curve, costs.processor_share)
+    return controller
 
 
 def give_back(model: Any, drafter: Any, controller: Controller) -> None:

@@ -5,6 +5,7 @@ the median of a few recent samples (of two, the lower one), and is trusted from 
 """
 
 from collections import deque
+from collections.abc import Mapping
 from itertools import pairwise
 from statistics import median_low
 
@@ -40,6 +41,10 @@ class PassTimes:
     def compared(self) -> bool:
         """Whether it is known how this generation's times compare with earlier ones; one sample may be disturbed."""
         return len(self._ratios) > 1 or not self._carried
+
+    def carry(self, curve: Mapping[int, float]) -> None:
+        """Start from seconds by tokens that were measured before, as if in an earlier generation."""
+        self._carried = {tokens: seconds for tokens, seconds in curve.items() if tokens < len(self.curve)}
 
     def begin(self) -> None:
         """Begin another generation, whose context may be longer or shorter."""

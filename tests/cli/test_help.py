@@ -88,7 +88,7 @@ def test_no_option_is_suggested_that_nobody_can_have_meant() -> None:
         ["emulate", "--corpus", "sample:pl"],
         ["emulate", "--corpus", "sample:pl", "--tokenizer", TOKENIZER, "--no-history"],
         ["generate", "--prompt", "x"],
-        ["demo", "--max-tokens", "0"],
+        ["demo", "doctor", "--max-tokens", "0"],
     ],
 )
 def test_usage_errors_exit_with_2(arguments: list[str]) -> None:

@@ -1,0 +1,137 @@
+"""The command ``doctor``."""
+
+from textwrap import wrap
+from typing import Any
+
+import click
+
+from spectool.artifacts.pass_costs import PassCosts, save_costs
+from spectool.commands.console import guarded, say, say_next, show
+from spectool.commands.options import Finite, json_option
+
+_BAR = 24  # characters of a pass as long as the longest one
+
+
+@click.command("doctor")
+@click.option("--model", "--target", "model", required=True, metavar="M", help="Model: directory or hub id.")
+@click.option(
+    "--draft-model", "--draft", "draft", metavar="D", help="Draft model that it would be used with, likewise."
+)
+@click.option(
+    "--seconds",
+    type=Finite(0.1, 600),
+    default=10.0,
+    show_default=True,
+    help="Time for the passes of each model; slow models take longer.",
+)
+@json_option
+@guarded
+def doctor(model: str, draft: str | None, seconds: float, as_json: bool) -> None:
+    """Measure what drafts cost on this machine, and keep it for later commands.
+
+    Verifying draft tokens takes a pass over several rows. The doctor measures passes over 1 to 32 rows in a short and a
+    long context, works out how often a draft has to be right to pay, and checks whether such a pass gives the same bits
+    as passes over single tokens. `generate`, `chat`, `serve` and `bench` start from what it has measured, instead of
+    learning it from their own first passes. Close other programs first: measurements of a busy machine are left out as
+    far as they can be told.
+
+    \b
+    Examples:
+        spectool doctor --model ./Bielik-11B
+        spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
+    """
+    from spectool.commands.blas import blas_hint
+    from spectool.measure.doctor import measure_costs
+    from spectool.runtime.draft_length.measured import model_key
+    from spectool.runtime.loading import load_model
+
+    found: dict[str, Any] = {}
+    costs: dict[str, PassCosts] = {}
+    for role, name in {"target": model, "draft": draft}.items():
+        if name is None:
+            continue
+        loaded, tokenizer = load_model(name)
+        if role == "target" and not as_json and (hint := blas_hint(loaded)):
+            say(hint)
+        say(f"{name}: measuring for about {seconds:.0f} seconds")
+        costs[role] = measure_costs(loaded, tokenizer, name, seconds, say)
+        path = save_costs(model_key(loaded), costs[role])
+        found[role] = {"model": name, "saved": str(path)} | _figures(costs[role])
+        del loaded
+    draft_pass = costs["draft"].curve[1] if draft else 0.0
+    found["lengths"] = _table(costs["target"], draft_pass)
+    if as_json:
+        show(found, as_json=True)
+        return
+    for line in _lines(costs["target"], found["lengths"], draft_pass):
+        click.echo(line)
+    arguments = ["--model", model] + (["--draft-model", draft] if draft else [])
+    say_next(["generate", *arguments])
+
+
+def _figures(costs: PassCosts) -> dict[str, Any]:
+    return {
+        "machine": costs.machine,
+        "milliseconds": {
+            depth: {rows: round(each * 1e3, 3) for rows, each in curve.items()}
+            for depth, curve in costs.seconds.items()
+        },
+        "same_bits": list(costs.same_bits),
+        "processor_share": costs.processor_share,
+    }
+
+
+def _table(costs: PassCosts, draft_pass: float) -> list[dict[str, Any]]:
+    """What drafts of each length cost, the length 0 first."""
+    from spectool.measure.doctor import break_even
+
+    curve = costs.curve
+    return [
+        {
+            "draft_tokens": rows - 1,
+            "milliseconds": {at: round(each[rows] * 1e3, 2) for at, each in costs.seconds.items() if rows in each},
+            "plain_passes": round(curve[rows] / curve[1], 3),
+            "break_even": None if rows == 1 else break_even(curve, rows - 1, draft_pass),
+            "same_bits": rows in costs.same_bits,
+        }
+        for rows in sorted(curve)
+    ]
+
+
+def _lines(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -> list[str]:
+    """The table, drawn, and what it means."""
+    from spectool.measure.doctor import nearly_free
+
+    depths = sorted(costs.seconds)
+    heads = [f"ms at {depth:,}".rjust(11) for depth in depths]
+    longest = max(length["plain_passes"] for length in lengths)
+    lines = ["", f"{costs.model} on {costs.machine}", ""]
+    lines.append("  ".join(["draft tokens", *heads, "must be right", "bits"]))
+    for length in lengths:
+        times = length["milliseconds"]
+        columns = [(f"{times[depth]:.1f}" if depth in times else "").rjust(11) for depth in depths]
+        needed = length["break_even"]
+        right = f"{needed:.0%}" if needed else "never pays" if length["draft_tokens"] else ""
+        bits = "same" if length["same_bits"] else "other"
+        bar = "▇" * max(1, round(_BAR * length["plain_passes"] / longest))
+        lines.append("  ".join([f"{length['draft_tokens']:>12}", *columns, f"{right:>13}", f"{bits:5}", bar]))
+    free = nearly_free(costs.curve)
+    notes = [
+        f"Up to {free} draft tokens are nearly free: a pass that verifies them takes less than 10% longer."
+        if free
+        else "No draft token is free here: a pass that verifies one takes at least 10% longer than a plain one."
+    ]
+    if draft_pass:
+        share = draft_pass / costs.curve[1]
+        notes.append(
+            f"The draft model takes {draft_pass * 1e3:.1f} ms for each token, which is {share:.2f} of a plain pass; "
+            "the shares that must be right include it."
+        )
+    if all(length["same_bits"] for length in lengths):
+        notes.append("Passes over several tokens gave the same bits as passes over one.")
+    else:
+        notes.append(
+            "Where the bits are other ones, a pass over these tokens rounds differently from passes over one, so two "
+            "tokens that are equally likely to within rounding may swap."
+        )
+    return [*lines, "", *(line for note in notes for line in wrap(note, 100))]

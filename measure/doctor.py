@@ -1,0 +1,204 @@
+"""What a pass of a model costs on this machine by the number of tokens in it, and where that leaves drafts.
+
+Verifying k draft tokens takes a pass over 1 + k rows. On a GPU, and on a CPU with a good BLAS library, such a pass
+takes hardly longer than one over a single row up to some number of rows, and then rises in steps. Where the steps are
+differs from machine to machine and from model to model, so it is measured rather than assumed.
+"""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
+from statistics import median, median_low
+from time import perf_counter, process_time
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+
+from spectool import RuntimeUnsupported
+from spectool.artifacts.pass_costs import PassCosts
+from spectool.corpora.samples import read_sample
+from spectool.runtime.caches.checkpoints import Checkpoints
+from spectool.runtime.caches.prefill import prefill
+from spectool.runtime.draft_length.measured import machine_name
+from spectool.runtime.mlx_lm_compat import make_prompt_cache
+
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32)
+DEPTHS = (64, 1024)  # tokens in the context
+INPUTS = 3  # texts on which the bits of logits are compared
+_TELLING = (1, 2, 4, 8, 16, 3, 5, 6, 12, 32, 9, 17, 7, 24)  # the sizes to keep where passes are slow come first
+_FEWEST = 4
+LEAST_SAMPLES = 3  # of each number of rows, however long they take
+NEARLY_FREE = 1.1  # times a pass over one row
+_BUSY = 0.8  # of the greatest share of the processor that passes of a size had, below which others were using it
+_IDLE_PROCESSOR = 0.3  # share of the processor below which the passes do not run on it
+
+
+class _Sample(NamedTuple):
+    seconds: float
+    share: float  # processor seconds per second
+
+
+def measure_costs(
+    model: Any, tokenizer: Any, name: str, seconds: float = 10.0, progress: Callable[[str], None] = lambda line: None
+) -> PassCosts:
+    """Measure passes of a model for about ``seconds``, of which a fifth goes into comparing bits.
+
+    A size is measured at least three times even if that takes longer; of a slow model, fewer sizes are. They take turns
+    in random order, so that a busy moment does not fall on one of them, and samples during which other programs took
+    the processor are left out.
+
+    Args:
+        model: An mlx-lm model.
+        tokenizer: Its tokenizer, for text to read.
+        name: What the user calls it.
+        seconds: Time for all of it.
+        progress: Called with a line at each step.
+
+    Raises:
+        RuntimeUnsupported: The model's cache cannot be taken back, or its context is too short.
+    """
+    tokens = _text(tokenizer, max(DEPTHS) + max(ROWS) + 1)
+    rng = random.Random(0)
+    found: dict[int, dict[int, float]] = {}
+    shares: list[float] = []
+    for depth in DEPTHS:
+        progress(f"passes after {depth:,} tokens of context")
+        context = _Context(model, tokens, depth)
+        for rows in ROWS:
+            context.run(rows)  # the first pass of a size prepares the others
+        sizes = _affordable(context, 0.4 * seconds / LEAST_SAMPLES)
+        samples: dict[int, list[_Sample]] = {rows: [] for rows in sizes}
+        until = perf_counter() + 0.4 * seconds
+        while perf_counter() < until or len(samples[1]) < LEAST_SAMPLES:
+            for rows in rng.sample(sizes, len(sizes)):
+                samples[rows].append(_timed(context, rows))
+        found[depth] = {rows: _typical(each) for rows, each in samples.items()}
+        shares.append(median(sample.share for sample in _undisturbed(samples[1])))
+    progress(f"bits of {INPUTS} texts")
+    return PassCosts(
+        model=name,
+        machine=machine_name(),
+        seconds=found,
+        same_bits=_same_bits(model, tokens, perf_counter() + 0.2 * seconds),
+        processor_share=min(shares) if min(shares) > _IDLE_PROCESSOR else None,
+    )
+
+
+def _timed(context: "_Context", rows: int) -> _Sample:
+    began, processor = perf_counter(), process_time()
+    context.run(rows)
+    taken = perf_counter() - began
+    return _Sample(taken, (process_time() - processor) / taken)
+
+
+def _affordable(context: "_Context", seconds: float) -> list[int]:
+    """The sizes of which one pass each takes no longer than ``seconds``: all of them, or the most telling ones."""
+    sizes: list[int] = []
+    for rows in sorted(ROWS, key=_TELLING.index):
+        seconds -= _timed(context, rows).seconds
+        if seconds < 0 and len(sizes) >= _FEWEST:
+            break
+        sizes.append(rows)
+    return sorted(sizes)
+
+
+def _text(tokenizer: Any, count: int) -> list[int]:
+    """Token ids of real text, ``count`` of them."""
+    ids = list(tokenizer.encode("\n".join(read_sample("pl"))))
+    return list(islice(cycle(ids), count))
+
+
+class _Context:
+    """A cache that holds some tokens, and passes from there."""
+
+    def __init__(self, model: Any, tokens: Sequence[int], depth: int) -> None:
+        self._model, self._depth = model, depth
+        self._next = mx.array(list(tokens[depth : depth + max(ROWS) + 1]), dtype=mx.int32)
+        self._cache = make_prompt_cache(model)
+        prefill(model, self._cache, mx.array(list(tokens[:depth]), dtype=mx.int32))
+        self._checkpoints = Checkpoints(self._cache, depth)
+
+    def run(self, rows: int) -> mx.array:
+        """The logits of a pass over ``rows`` tokens [rows, vocabulary]; the cache is then as before."""
+        logits = self.feed(0, rows)
+        self.rewind()
+        return logits
+
+    def feed(self, begin: int, rows: int) -> mx.array:
+        """The logits of a pass over the tokens from ``begin`` on [rows, vocabulary]."""
+        self._checkpoints.mark(rows, windows_too=True)
+        logits: mx.array = self._model(self._next[None, begin : begin + rows], cache=self._cache)[0]
+        mx.eval(logits, [entry.state for entry in self._cache])
+        return logits
+
+    def rewind(self) -> None:
+        """Take the cache back to where it was."""
+        if self._checkpoints.rewind(self._depth) != self._depth:
+            raise RuntimeUnsupported(
+                "the cache of this model cannot be taken back to a place before, so drafts cannot be verified with it. "
+                "Generate without drafts"
+            )
+
+
+def _undisturbed(samples: Sequence[_Sample]) -> list[_Sample]:
+    """The samples that had the processor to themselves, as far as can be told."""
+    most = max(sample.share for sample in samples)
+    return [sample for sample in samples if most < _IDLE_PROCESSOR or sample.share >= _BUSY * most]
+
+
+def _typical(samples: Sequence[_Sample]) -> float:
+    return median_low(sample.seconds for sample in _undisturbed(samples))
+
+
+def _same_bits(model: Any, tokens: Sequence[int], until: float) -> tuple[int, ...]:
+    """Row counts at which all logits, and those of the token after the pass, are bit for bit those of single tokens.
+
+    One text is always compared, further ones while there is time.
+    """
+    same = set(ROWS)
+    for number in range(INPUTS):
+        if number and perf_counter() > until:
+            break
+        context = _Context(model, tokens[number * 7 :], DEPTHS[0] + number)
+        single = [context.feed(at, 1)[0] for at in range(max(ROWS) + 1)]
+        context.rewind()
+        for rows in sorted(same):
+            several, after = context.feed(0, rows), context.feed(rows, 1)[0]
+            context.rewind()
+            found = zip([*several, after], single, strict=False)
+            if not all(bool(mx.array_equal(one, other)) for one, other in found):
+                same.discard(rows)
+    return tuple(sorted(same))
+
+
+def break_even(curve: dict[int, float], length: int, draft_pass: float = 0.0) -> float | None:
+    """The acceptance of each draft token, 0..1, at which drafts of this length cost nothing; None if there is none.
+
+    With acceptance a, a cycle of k draft tokens makes 1 + a + … + a^k tokens on average (Leviathan et al., "Fast
+    Inference from Transformers via Speculative Decoding", equation 1). It pays when that is more than the number of
+    plain passes that the cycle takes as long as.
+
+    Args:
+        curve: Seconds of a pass of the target by rows.
+        length: Draft tokens.
+        draft_pass: Seconds of a pass of the draft model over one token; 0 for look-ups.
+    """
+    wanted = (curve[length + 1] + length * draft_pass) / curve[1]
+    if wanted > length + 1:
+        return None
+    low, high = 0.0, 1.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.fsum(middle**i for i in range(length + 1)) < wanted else (low, middle)
+    return high
+
+
+def nearly_free(curve: dict[int, float]) -> int:
+    """The most draft tokens that a pass verifies at hardly more than the cost of a plain one."""
+    free = 1
+    for rows in sorted(curve):
+        if curve[rows] > NEARLY_FREE * curve[1]:
+            break
+        free = rows
+    return free - 1

@@ -1,0 +1,60 @@
+"""What `spectool doctor` knows of a model: where controllers start from.
+
+Costs depend on the shapes and types of the weights, on the machine, and on the version of MLX, but not on the values of
+the weights. So the key of a measurement is made of these, and a model has the same key wherever it lies.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from spectool import ArtifactError
+from spectool.artifacts.pass_costs import PassCosts, load_costs
+
+
+def machine_name() -> str:
+    """Device, processors, BLAS library and version of MLX, in a line."""
+    device = mx.default_device()
+    if device.type == mx.DeviceType.cpu:
+        blas = "preloaded BLAS" if hasattr(ctypes.CDLL(None), "cblas_sgemm") else "BLAS of MLX"
+        name = f"CPU, {os.cpu_count()} cores, {blas}"
+    else:
+        info: dict[str, Any] = mx.device_info()
+        name = str(info.get("device_name", device))
+    return f"{name}, {platform.system()} {platform.machine()}, mlx {version('mlx')}"
+
+
+def model_key(model: Any) -> str:
+    """A digest of an MLX model's class, its weights' shapes and types, and the machine: what its costs depend on."""
+    weights: Any = tree_flatten(model.parameters())
+    shapes = [(name, tuple(weight.shape), str(weight.dtype)) for name, weight in weights]
+    described = repr((type(model).__module__, type(model).__name__, shapes, machine_name()))
+    return hashlib.sha256(described.encode()).hexdigest()[:24]
+
+
+@cache
+def _known(key: str) -> PassCosts | None:
+    try:
+        return load_costs(key)
+    except ArtifactError:
+        return None  # a damaged file is as good as none: `spectool doctor` names it and writes it again
+
+
+def known_costs(model: Any) -> PassCosts | None:
+    """What the doctor has measured of a model on this machine; None if nothing."""
+    try:
+        return _known(model_key(model))
+    except AttributeError:  # not an MLX model, but something that is called like one
+        return None
+
+
+def forget_known_costs() -> None:
+    """Read the files again when they are asked for next."""
+    _known.cache_clear()

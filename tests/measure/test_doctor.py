@@ -1,0 +1,138 @@
+"""What the doctor measures, what it concludes, and how controllers start from it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spectool import ArtifactError
+from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, save_costs
+from spectool.cli import main
+from spectool.measure.doctor import ROWS, break_even, measure_costs, nearly_free
+from spectool.runtime.decoding.streaming import stream_generate
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
+from spectool.runtime.draft_length.session import new_controller
+from spectool.runtime.loading import load_drafter, load_model
+
+COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, (1, 2), 0.9)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
+    forget_known_costs()
+    yield
+    forget_known_costs()
+
+
+def test_draft_breaks_even_where_its_tokens_cost_as_many_plain_passes():
+    flat = {1: 1.0, 2: 1.0, 3: 1.0}
+    assert break_even(flat, 1) == pytest.approx(0, abs=1e-3)
+    assert break_even({1: 1.0, 2: 1.5}, 1) == pytest.approx(0.5, abs=1e-3)
+    assert break_even({1: 1.0, 3: 1.75}, 2) == pytest.approx(0.5, abs=1e-3)  # 1 + 1/2 + 1/4
+    assert break_even(flat, 2, draft_pass=0.375) == pytest.approx(0.5, abs=1e-3)
+    assert break_even({1: 1.0, 2: 2.5}, 1) is None
+
+
+def test_nearly_free_lengths_end_before_the_first_dear_pass():
+    assert nearly_free({1: 1.0, 2: 1.05, 4: 1.09, 8: 1.3, 16: 1.05}) == 3
+    assert nearly_free({1: 1.0, 2: 1.2}) == 0
+
+
+def test_command_measures_and_later_controllers_start_from_it():
+    result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target")), "--seconds", "0.2", "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert {length["draft_tokens"] + 1 for length in found["lengths"]} <= set(ROWS)
+    assert found["lengths"][0]["plain_passes"] == 1 and 1 in found["target"]["same_bits"]
+    model, tokenizer = load_model(str(demo_path("target")))
+    known = known_costs(model)
+    assert known is not None and known.seconds.keys() == {64, 1024}
+    assert new_controller(model).passes.known(2)
+    other, _ = load_model(str(demo_path("draft")))
+    assert known_costs(other) is None and not new_controller(other).passes.known(1)
+    drafter = load_drafter(tokenizer)
+    plain = [r.token for r in stream_generate(model, tokenizer, "Most w Jaworowcu", max_tokens=20)]
+    controller = new_controller(model)
+    drafted = stream_generate(
+        model, tokenizer, "Most w Jaworowcu", max_tokens=20, drafter=drafter, num_draft_tokens=controller
+    )
+    assert [r.token for r in drafted] == plain
+
+
+def test_report_names_every_length_and_the_next_command():
+    models = ["--model", str(demo_path("target")), "--draft-model", str(demo_path("draft"))]
+    result = CliRunner().invoke(main, ["doctor", *models, "--seconds", "0.2"])
+    assert result.exit_code == 0, result.output
+    assert "must be right" in result.stdout and "of a plain pass" in result.stdout
+    assert "spectool generate --model" in result.stderr
+
+
+def test_same_rows_are_the_same_bits_by_definition():
+    model, tokenizer = load_model(str(demo_path("target")))
+    assert 1 in measure_costs(model, tokenizer, "demo", 0.1).same_bits
+
+
+def test_saved_costs_come_back_and_damaged_ones_are_named():
+    save_costs("k", COSTS)
+    assert load_costs("k") == COSTS and load_costs("missing") is None
+    path = costs_path("k")
+    good = path.read_text(encoding="utf-8")
+    wrong = [
+        "",
+        "[]",
+        "{}",
+        "[" * 50_000,
+        good.replace("0.011", "NaN"),
+        good.replace("0.01,", "-1,"),
+        good.replace('"2"', '"999"'),
+    ]
+    for text in wrong:
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ArtifactError, match="doctor"):
+            load_costs("k")
+
+
+def test_damaged_costs_do_not_stop_a_generation():
+    model, _ = load_model(str(demo_path("target")))
+    path = costs_path(model_key(model))
+    path.parent.mkdir(parents=True)
+    path.write_text("{", encoding="utf-8")
+    assert known_costs(model) is None
+    assert isinstance(new_controller(model), Controller)
+
+
+def learn(controller: Controller, *, seconds: float, processor: float) -> None:
+    controller.learn(asked=0, proposed=0, accepted=0, committed=1, draft_seconds=0, pass_seconds=seconds,
+                     processor_seconds=processor)  # fmt: skip
+
+
+def test_passes_of_a_busy_machine_are_not_learnt_from():
+    controller = Controller()
+    controller.start_from({1: 0.01, 2: 0.011}, processor_share=1.9)
+    controller.begin()
+    assert controller.choose() > 0  # from the first cycle on
+    for _ in range(20):
+        learn(controller, seconds=0.05, processor=0.03)
+    assert controller.passes.measured()[1] == 0.01
+    for _ in range(20):
+        learn(controller, seconds=0.02, processor=0.038)
+    controller.passes.update()
+    assert controller.passes.measured()[1] == pytest.approx(0.02)
+
+
+def test_without_costs_everything_is_learnt_from():
+    controller = Controller()
+    controller.begin()
+    assert controller.choose() == 0
+    for _ in range(2):
+        learn(controller, seconds=0.05, processor=0.0)
+    assert controller.passes.known(1)
+
+
+def test_file_of_costs_is_in_the_users_cache(tmp_path: Path):
+    assert costs_path("k").is_relative_to(tmp_path)
