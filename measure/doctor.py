@@ -17,7 +17,7 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.artifacts.pass_costs import PassCosts
-from spectool.corpora.samples import read_sample
+from spectool.corpora import open_corpus
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.draft_length.measured import machine_name
@@ -105,7 +105,7 @@ def _affordable(context: "_Context", seconds: float) -> list[int]:
 
 def _text(tokenizer: Any, count: int) -> list[int]:
     """Token ids of real text, ``count`` of them."""
-    ids = list(tokenizer.encode("\n".join(read_sample("pl"))))
+    ids = list(tokenizer.encode("\n".join(document.text for document in open_corpus("sample:pl"))))
     return list(islice(cycle(ids), count))
 
 

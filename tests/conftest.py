@@ -49,6 +49,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.system)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what commands write without ``-o``, and what they find there, apart from the user's cache."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("platformdirs.user_cache_dir", lambda name: str(folder / name))
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Folder with real ``tokenizers/`` and ``corpora/``; tests that need it skip without it."""

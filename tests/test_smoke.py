@@ -40,6 +40,7 @@ COMMANDS = {
     "align": (f"--draft {OTHER} --target {TARGET} --corpus W/pl.txt -o W/pair.align", "ceiling"),
     "prune-draft": (f"--draft {demo_path('draft')} --corpus W/pl.txt -o W/small", "ms after"),
     "verify": ("W/pl.dict W/pair.align W/pl.counts W/small", "whole"),
+    "doctor": (f"--model {TARGET} --seconds 0.2", "must be right"),
     "emulate": ("--dict W/pl.dict --corpus W/uk.txt", "tokens_per_pass|tokens per pass"),
     "generate": (f"--model {TARGET} --dict W/pl.dict -p Wczoraj --max-tokens 8", "tokens per second"),
     "chat": (f"--model {TARGET} --max-tokens 4", None),
