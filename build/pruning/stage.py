@@ -39,7 +39,7 @@ class PrunedDraft(Artifact):
     versions = (VERSION,)
     roles = ("whole",)
     again = "Prune the draft model again"
-    rebuild = "spectool prune-draft --draft {whole} --corpus {corpus} -o {path}"
+    rebuild = "spectool prune-draft --draft {whole} --corpus … -o {path}"
 
 
 def prune_model(
