@@ -2,9 +2,9 @@
 
 For each side (``draft``, ``target``), with the other one as ``<other>``:
 
-    <side>_to_<other>.arrow    <other> int32[ids]          id with the same surface, -1 where none
+    <side>_to_<other>.arrow    <other> int32[ids]          id with the same raw, -1 where none
     <side>_in_<other>.arrow    inside, text_start list<int32>[ids]   spellings in the other's ids
-    <side>_surfaces.npy        uint8[bytes]                 the bytes of all tokens, by id
+    <side>_token_bytes.npy        uint8[bytes]                 the bytes of all tokens, by id
     <side>_offsets.npy         uint32[ids + 1]              where those of each token begin
     <side>_tokens.arrow        left, right, rank int32[ids]         last merge of each token
     <side>_merges.arrow        pair int64, rank, result int32[merges]   all merges, by pair
@@ -14,7 +14,7 @@ For each side (``draft``, ``target``), with the other one as ``<other>``:
 
 and once:
 
-    prefix_index.arrow         draft int32[ids with bytes]  draft ids in the order of their surfaces
+    prefix_index.arrow         draft int32[ids with bytes]  draft ids in the order of their bytes
 
 The token, merge, character and boundary files are absent for a side that goes through text. The manifest's statistics
 hold the report on the pair.
@@ -35,10 +35,10 @@ from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.manifest import Artifact, read_manifest
 from spectool.tokenization.incremental.boundaries import BoundaryTable
-from spectool.tokenization.incremental.by_ids import CanonicalIds
-from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.merges import MergeTable
-from spectool.tokenization.surfaces import Surfaces
+from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
 FORMAT = "spectool-alignment"
@@ -88,11 +88,11 @@ class Spellings:
 class Side:
     """One side of an alignment."""
 
-    counterpart: NDArray[np.int32]  # id of the other side with the same surface, -1 where none; int32 ``[ids]``
+    counterpart: NDArray[np.int32]  # id of the other side with the same raw, -1 where none; int32 ``[ids]``
     spellings: Spellings  # each id in ids of the other side
     merges: MergeTable | None  # merge table; None where the lemma does not hold
     boundaries: BoundaryTable | None  # `boundary_table`; None likewise
-    surfaces: Sequence[bytes]  # surface of each id
+    token_bytes: Sequence[bytes]  # bytes of each id
     risks: NDArray[np.float16]
     """Absorption risk of each id, float16 ``[ids]``; NaN for a token that was never last in the sample of `align`.
 
@@ -102,11 +102,11 @@ class Side:
     goes one token further. The risks of rare tokens are drawn towards the share of all tokens.
     """
 
-    def engine(self, tokenizer: Tokenizer) -> CanonicalIds | CanonicalText:
+    def engine(self, tokenizer: Tokenizer) -> IncrementalBPE | TailReencoder:
         """Return what joins ids of this side, whose tokenizer is ``tokenizer``."""
         if self.merges is None or self.boundaries is None:
-            return CanonicalText(tokenizer)
-        return CanonicalIds(tokenizer, self.merges, self.boundaries)
+            return TailReencoder(tokenizer)
+        return IncrementalBPE(tokenizer, self.merges, self.boundaries)
 
 
 class Alignment(Artifact):
@@ -115,7 +115,7 @@ class Alignment(Artifact):
     Attributes:
         draft: The draft's side.
         target: The target's side.
-        prefix_index: Draft ids in the order of their surfaces; int32.
+        prefix_index: Draft ids in the order of their bytes; int32.
     """
 
     format, versions, roles = FORMAT, (VERSION,), ("draft", "target")
@@ -147,7 +147,7 @@ class Alignment(Artifact):
         """Check that the alignment was built for these two tokenizers, in this direction.
 
         Returns:
-            The two, their surfaces mapped from the alignment.
+            The two, their token bytes mapped from the alignment.
 
         Raises:
             FingerprintMismatch: It was not.
@@ -168,11 +168,11 @@ class Alignment(Artifact):
                 f"Exchange draft and target, or align this direction: {rebuild}"
             ) from error
         for role, side, tokenizer in (("draft", self.draft, draft), ("target", self.target, target)):
-            found = len(side.surfaces)
+            found = len(side.token_bytes)
             self._expect(found == tokenizer.size, f"{found:,} ids, {tokenizer.name} has {tokenizer.size:,}")
-            wrong = next((token for token in tokenizer.byte_tokens if len(side.surfaces[token]) != 1), None)
+            wrong = next((token for token in tokenizer.byte_tokens if len(side.token_bytes[token]) != 1), None)
             self._expect(wrong is None, f"token {wrong} stands for a byte, and has not one", f"{role}_offsets.npy")
-        return draft.knowing(surfaces=self.draft.surfaces), target.knowing(surfaces=self.target.surfaces)
+        return draft.knowing(token_bytes=self.draft.token_bytes), target.knowing(token_bytes=self.target.token_bytes)
 
     def _side(self, role: str, other: str) -> Side:
         size, across = (self._size(each) for each in (role, other))
@@ -180,20 +180,20 @@ class Alignment(Artifact):
         counterpart = self._array(to, {other: pa.int32()}, size)[other]
         self._check(checks.outside(to, counterpart, NONE, across))
         offsets = map_array(self._file(f"{role}_offsets.npy"), "uint32", size + 1)
-        surfaces = Surfaces(map_array(self._file(f"{role}_surfaces.npy"), "uint8"), offsets)
-        self._check(checks.surface_problems(f"{role}_offsets.npy", offsets, len(surfaces.blob)))
+        token_bytes = TokenBytes(map_array(self._file(f"{role}_token_bytes.npy"), "uint8"), offsets)
+        self._check(checks.token_bytes_problems(f"{role}_offsets.npy", offsets, len(token_bytes.blob)))
         lists = [
             IdLists(as_numpy(each.values), as_numpy(each.offsets))
             for each in self._columns(table, _SPELLINGS, size).values()
         ]
         for each in lists:
-            self._check(checks.spelling_problems(table, each.values, each.offsets, surfaces, across))
+            self._check(checks.spelling_problems(table, each.values, each.offsets, token_bytes, across))
         risks = map_array(self._file(f"{role}_risks.npy"), "float16", size)
         self._check(checks.risk_problems(f"{role}_risks.npy", risks))
-        merges, boundaries = self._joins(role, size, surfaces)
-        return Side(counterpart, Spellings(*lists), merges, boundaries, surfaces, risks)
+        merges, boundaries = self._joins(role, size, token_bytes)
+        return Side(counterpart, Spellings(*lists), merges, boundaries, token_bytes, risks)
 
-    def _joins(self, role: str, size: int, surfaces: Surfaces) -> tuple[MergeTable | None, BoundaryTable | None]:
+    def _joins(self, role: str, size: int, token_bytes: TokenBytes) -> tuple[MergeTable | None, BoundaryTable | None]:
         """Read what joins ids of one side, nothing where text does it."""
         names = (f"{role}_{part}.arrow" for part in ("tokens", "merges", "characters", "boundaries"))
         tokens, merges, characters, splits = names
@@ -202,7 +202,7 @@ class Alignment(Artifact):
             return None, None
         columns = (*self._array(tokens, _TOKENS, size).values(), *self._array(merges, _MERGES).values())
         table = MergeTable(*columns)
-        self._check(checks.merge_problems(tokens, merges, table, surfaces))
+        self._check(checks.merge_problems(tokens, merges, table, token_bytes))
         codes = self._array(characters, _CHARACTERS)["character"]
         self._check(checks.character_problems(characters, codes))
         n = len(codes)
@@ -256,16 +256,16 @@ def alignments_of(
 
 
 def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: NDArray[np.int32]) -> None:
-    """Write the data files of an alignment into the scratch directory of `atomic.writing`."""
+    """Write the data files of an alignment into the scratch directory of `atomic_directory`."""
 
     def write(file: str, types: dict[str, Any], *columns: Any) -> None:
         arrays = {name: pa.array(values, kind) for (name, kind), values in zip(types.items(), columns, strict=True)}
         write_columns(directory / file, arrays)
 
     for (role, other), side in zip(SIDES, (draft, target), strict=True):
-        surfaces, spelled = Surfaces.of(side.surfaces), side.spellings
-        save_array(directory / f"{role}_surfaces.npy", surfaces.blob, "uint8")
-        save_array(directory / f"{role}_offsets.npy", surfaces.offsets, "uint32")
+        token_bytes, spelled = TokenBytes.of(side.token_bytes), side.spellings
+        save_array(directory / f"{role}_token_bytes.npy", token_bytes.blob, "uint8")
+        save_array(directory / f"{role}_offsets.npy", token_bytes.offsets, "uint32")
         save_array(directory / f"{role}_risks.npy", side.risks, "float16")
         write(f"{role}_to_{other}.arrow", {other: pa.int32()}, side.counterpart)
         write(f"{role}_in_{other}.arrow", _SPELLINGS, spelled.inside, spelled.text_start)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from spectool.tokenization.incremental.boundaries import JOIN, MOST_CLASSES
 from spectool.tokenization.incremental.merges import UNREACHABLE, MergeTable
-from spectool.tokenization.surfaces import Surfaces
+from spectool.tokenization.token_bytes import TokenBytes
 
 LONGEST_SURFACE = 4096  # bytes of one token; of known vocabularies the longest has 1,024
 _DEEPEST = 512  # merges down one edge of a tree; known ones have 30
@@ -35,41 +35,41 @@ def outside(file: str, values: NDArray[Any], low: int, high: int) -> Problems:
         yield file, f"ids outside {low} to {high - 1}"
 
 
-def surface_problems(file: str, offsets: NDArray[np.uint32], size: int) -> Problems:
-    """Check where surfaces begin in a run of ``size`` bytes."""
+def token_bytes_problems(file: str, offsets: NDArray[np.uint32], size: int) -> Problems:
+    """Check where the bytes of tokens begin in a run of ``size`` bytes."""
     begins = offsets.astype(np.int64)
     lengths = np.diff(begins)
     if begins[0] != 0 or lengths.min(initial=0) < 0 or begins[-1] != size:
-        yield file, "surfaces out of order"
+        yield file, "token bytes out of order"
     elif lengths.max(initial=0) > LONGEST_SURFACE:
         yield file, f"token {lengths.argmax()} has {lengths.max():,} bytes, expected at most {LONGEST_SURFACE:,}"
 
 
 def spelling_problems(
-    file: str, values: NDArray[np.int32], offsets: NDArray[np.int32], surfaces: Surfaces, size: int
+    file: str, values: NDArray[np.int32], offsets: NDArray[np.int32], token_bytes: TokenBytes, size: int
 ) -> Problems:
-    """Check one column of spellings of tokens with these surfaces, in a vocabulary of ``size`` ids."""
+    """Check one column of spellings of tokens with these bytes, in a vocabulary of ``size`` ids."""
     lengths = np.diff(offsets.astype(np.int64))
     if offsets[0] < 0 or lengths.min(initial=0) < 0 or offsets[-1] > len(values):
         yield file, "lists out of order"
         return
     yield from outside(file, values, 0, size)
-    spare = _EXPANSION * np.diff(surfaces.offsets.astype(np.int64)) + _EXTRA - lengths
+    spare = _EXPANSION * np.diff(token_bytes.offsets.astype(np.int64)) + _EXTRA - lengths
     if spare.min(initial=0) < 0:
         token = int(spare.argmin())
-        yield file, f"token {token} of {len(surfaces[token])} bytes is spelled by {lengths[token]:,} ids"
+        yield file, f"token {token} of {len(token_bytes[token])} bytes is spelled by {lengths[token]:,} ids"
 
 
-def merge_problems(tokens: str, merges: str, table: MergeTable, surfaces: Surfaces) -> Problems:
+def merge_problems(tokens: str, merges: str, table: MergeTable, token_bytes: TokenBytes) -> Problems:
     """Check the tree of every token (the file ``tokens``) and the list of merges (the file ``merges``)."""
-    left, right, size = table.left, table.right, len(surfaces)
-    lengths = np.diff(surfaces.offsets.astype(np.int64))
+    left, right, size = table.left, table.right, len(token_bytes)
+    lengths = np.diff(token_bytes.offsets.astype(np.int64))
     for part in (left, right):
         yield from outside(tokens, part, UNREACHABLE, size)
     inner = np.flatnonzero(left >= 0)
     if ((left >= 0) != (right >= 0)).any():
         yield tokens, "a token has one part only"
-    elif (wrong := _unlike_parts(surfaces, inner, left[inner], right[inner])) is not None:
+    elif (wrong := _unlike_parts(token_bytes, inner, left[inner], right[inner])) is not None:
         yield tokens, f"token {wrong} is not its parts side by side"
     elif any(_deeper(part, inner) for part in (left, right)):
         yield tokens, f"a token of more than {_DEEPEST} merges down one edge"
@@ -84,9 +84,9 @@ def merge_problems(tokens: str, merges: str, table: MergeTable, surfaces: Surfac
         yield merges, "a merge makes bytes that its parts have not"
 
 
-def _unlike_parts(surfaces: Surfaces, tokens: NDArray[Any], left: NDArray[Any], right: NDArray[Any]) -> int | None:
+def _unlike_parts(token_bytes: TokenBytes, tokens: NDArray[Any], left: NDArray[Any], right: NDArray[Any]) -> int | None:
     """Return the first of ``tokens`` whose bytes are not those of two parts, each with some; None if there is none."""
-    begins = surfaces.offsets.astype(np.int64)
+    begins = token_bytes.offsets.astype(np.int64)
     lengths = np.diff(begins)
     wrong = (lengths[left] + lengths[right] != lengths[tokens]) | (lengths[left] == 0) | (lengths[right] == 0)
     if not wrong.any():
@@ -95,7 +95,7 @@ def _unlike_parts(surfaces: Surfaces, tokens: NDArray[Any], left: NDArray[Any], 
             many = lengths[part]
             within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
             whole = np.repeat(begins[tokens] + shift, many) + within
-            unlike = surfaces.blob[whole] != surfaces.blob[np.repeat(begins[part], many) + within]
+            unlike = token_bytes.blob[whole] != token_bytes.blob[np.repeat(begins[part], many) + within]
             wrong[np.repeat(np.arange(len(tokens)), many)[unlike]] = True
     return int(tokens[wrong.argmax()]) if wrong.any() else None
 

@@ -22,7 +22,7 @@ _NO_ROOM = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def naming(out: Path) -> Iterator[None]:
+def explain_full_disk(out: Path) -> Iterator[None]:
     """Turn the error of a full disk, which names no file, into an ArtifactError that names ``out``."""
     try:
         yield
@@ -36,7 +36,7 @@ def naming(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def writing(out: Path) -> Iterator[Path]:
+def atomic_directory(out: Path) -> Iterator[Path]:
     """A scratch directory that becomes ``out`` when the block ends.
 
     The block writes data files into the directory and finally calls `seal`. If it raises, the directory is removed and
@@ -56,7 +56,7 @@ def writing(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise ArtifactError(f"{out}: cannot be written there ({error.strerror}). Choose another -o") from error
     try:
-        with naming(out):
+        with explain_full_disk(out):
             yield partial
         if not (partial / MANIFEST).is_file():
             raise ArtifactError(f"{out}: the build ended without a manifest; this is a bug of the stage")
@@ -71,7 +71,7 @@ def writing(out: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def renaming(path: Path, suffix: str = ".partial") -> Iterator[Path]:
+def atomic_file(path: Path, suffix: str = ".partial") -> Iterator[Path]:
     """A temporary path next to ``path``, to which the file is moved when the block ends."""
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{suffix}")
     try:

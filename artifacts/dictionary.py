@@ -247,7 +247,7 @@ def _save(trie: marisa_trie.Trie, path: Path) -> None:
 
 
 def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = False) -> dict[str, Any]:
-    """Write the data files of a dictionary into the directory of `atomic.writing`; returns the manifest's statistics.
+    """Write the data files of a dictionary into the directory of `atomic_directory`; returns the manifest's statistics.
 
     Args:
         directory: Where to write.

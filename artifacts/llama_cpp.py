@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import renaming
+from spectool.artifacts.atomic import atomic_file
 
 LONGEST_NGRAM = 4  # tokens of an n-gram
 STATIC = 2  # tokens of the n-grams of a static cache
@@ -44,7 +44,7 @@ def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, TokenCounts]]) -> int:
         raise ArtifactError(f"{path}: exists and is not replaced. Choose another -o, or remove it first")
     number = 0
     try:
-        with renaming(path) as partial, partial.open("wb") as stream:
+        with atomic_file(path) as partial, partial.open("wb") as stream:
             for ngram, followers in ngrams:
                 padding = [NO_TOKEN] * (LONGEST_NGRAM - len(ngram))
                 pairs = [value for pair in followers.items() for value in pair]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import renaming
+from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import default_path
 
 MOST_ROWS = 64  # a file with more is not one of ours
@@ -53,7 +53,7 @@ def save_costs(key: str, costs: PassCosts) -> Path:
     """Write the costs of a model in place of older ones, and return the file."""
     path = costs_path(key)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with renaming(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(json.dumps(asdict(costs), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return path
 

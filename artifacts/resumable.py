@@ -22,11 +22,11 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import naming, renaming
+from spectool.artifacts.atomic import atomic_file, explain_full_disk
 
 _MOST_NAMED = 4  # differences in a message
 
-Figures = dict[str, Any]
+TaskResult = dict[str, Any]
 """What a task returns: JSON values by name."""
 
 
@@ -37,7 +37,7 @@ def work_path(out: Path) -> Path:
 
 
 @contextmanager
-def working(
+def resumable_work(
     out: Path,
     key: Mapping[str, Any],
     *,
@@ -62,7 +62,7 @@ def working(
     """
     work = work_path(out)
     work.mkdir(parents=True, exist_ok=True)
-    with naming(out), _locked(work / "lock", f"{out}: another {what} is writing there"):
+    with explain_full_disk(out), _locked(work / "lock", f"{out}: another {what} is writing there"):
         there = read_json(work / "key.json")
         if there != key:
             if not begin_anew and _any(work, keep):
@@ -122,23 +122,23 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
-def perform(function: Callable[..., Figures], work: Path, task: str, *arguments: Any) -> Figures:
+def run_task(function: Callable[..., TaskResult], work: Path, task: str, *arguments: Any) -> TaskResult:
     """Run a task, record its figures, and return them."""
     figures = function(work, *arguments)
     write_json(work / "done" / f"{task}.json", figures)
     return figures
 
 
-def finished(work: Path, task: str) -> Figures | None:
+def finished_task(work: Path, task: str) -> TaskResult | None:
     """The figures of a finished task, None if it is not finished."""
-    figures: Figures | None = read_json(work / "done" / f"{task}.json")
+    figures: TaskResult | None = read_json(work / "done" / f"{task}.json")
     return figures
 
 
 def save(work: Path, name: str, values: NDArray[Any]) -> None:
     """Write an array as ``NAME.npy``, atomically."""
     path = work / f"{name}.npy"
-    with renaming(path) as partial, partial.open("wb") as stream:
+    with atomic_file(path) as partial, partial.open("wb") as stream:
         try:
             np.save(stream, values, allow_pickle=False)
         except OSError as error:  # NumPy's error has neither number nor file name
@@ -153,7 +153,7 @@ def load(work: Path, name: str, mapped: bool = False) -> NDArray[Any]:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON, atomically."""
-    with renaming(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
 
 

@@ -2,7 +2,7 @@
 
 Every tokenizer is opened as a file and, if it has a configuration, also as a directory that transformers loads.
 A tokenizer that transformers rebuilds is checked once more. Two things are checked against whole-string encoding
-(`whole_strings.Oracle`), which uses no table:
+(`whole_strings.Reference`), which uses no table:
 
     joins       a text cut at random places, its pieces joined on ids and on bytes
     frontiers   every place in texts of pairs, both directions: the draft's view, and a right draft translated
@@ -31,18 +31,18 @@ from conformance_sources import fetched, sources
 from real_data import real_corpus
 from real_models import SHARED
 from tqdm import tqdm
-from whole_strings import Oracle, check_document, check_split_tokens
+from whole_strings import Reference, check_document, check_split_tokens
 
 from spectool import TokenizerError
 from spectool.artifacts.alignment import NONE, Spellings
 from spectool.build.alignment.merge_table import merge_table
 from spectool.build.alignment.translation_table import TokenSpeller
-from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.boundaries import boundary_table
-from spectool.tokenization.incremental.by_ids import CanonicalIds
-from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 
 TOKENIZERS = Path(__file__).parent / "results" / "conformance_tokenizers.jsonl"
@@ -67,8 +67,8 @@ class Variant:
     name: str
     tokenizer: Tokenizer
     reasons: tuple[str, ...]
-    oracle: Oracle
-    engine: CanonicalIds | CanonicalText
+    oracle: Reference
+    engine: IncrementalBPE | TailReencoder
 
 
 def variants(source: str, rows: list[dict[str, Any]]) -> Iterator[Variant]:
@@ -97,10 +97,10 @@ def variants(source: str, rows: list[dict[str, Any]]) -> Iterator[Variant]:
             rows[-1]["directory"] = "rebuilt"
         how = "; ".join(reasons) or "ids"
         rows.append({"tokenizer": name, "kind": tokenizer.kind, "size": tokenizer.size, "how": how})
-        engine: CanonicalIds | CanonicalText = CanonicalText(tokenizer)
+        engine: IncrementalBPE | TailReencoder = TailReencoder(tokenizer)
         if not reasons:
-            engine = CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
-        yield Variant(name, tokenizer, reasons, Oracle(tokenizer), engine)
+            engine = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
+        yield Variant(name, tokenizer, reasons, Reference(tokenizer), engine)
 
 
 def documents(seed: int) -> list[str]:
@@ -129,12 +129,16 @@ def texts_for(first: Variant, second: Variant, real: list[str], rng: random.Rand
 def check_joins(variant: Variant, texts: Iterator[str], rng: random.Random) -> Counter[str]:
     """Join texts cut at random and compare with whole-string encoding."""
     counts: Counter[str] = Counter()
-    engine, surfaces, prefix = variant.engine, variant.tokenizer.surfaces, " " * variant.tokenizer.edges.leading_space
-    assert isinstance(engine, CanonicalIds)
+    engine, token_bytes, prefix = (
+        variant.engine,
+        variant.tokenizer.token_bytes,
+        " " * variant.tokenizer.edges.leading_space,
+    )
+    assert isinstance(engine, IncrementalBPE)
     inside = variant.tokenizer.text_backend
     for text in texts:
         (whole,) = variant.oracle.encode([text])
-        if b"".join(map(surfaces.__getitem__, whole)) != (prefix + text).encode():
+        if b"".join(map(token_bytes.__getitem__, whole)) != (prefix + text).encode():
             counts["texts not kept"] += 1
             continue
         cuts = sorted({0, len(text), *rng.choices(range(len(text) + 1), k=1 + len(text) // 3)})
@@ -156,22 +160,22 @@ def check_joins(variant: Variant, texts: Iterator[str], rng: random.Random) -> C
 class _Spelled:
     """A column of `Spellings`, spelled when asked for."""
 
-    def __init__(self, speller: TokenSpeller, surfaces: list[bytes], column: str) -> None:
-        self._speller, self._surfaces, self._column = speller, surfaces, column
+    def __init__(self, speller: TokenSpeller, token_bytes: list[bytes], column: str) -> None:
+        self._speller, self._token_bytes, self._column = speller, token_bytes, column
         self._known: dict[int, tuple[int, ...]] = {}
 
     def __getitem__(self, token: int) -> tuple[int, ...]:
         if token not in self._known:
-            self._known[token] = getattr(self._speller.spell([self._surfaces[token]]), self._column)[0]
+            self._known[token] = getattr(self._speller.spell([self._token_bytes[token]]), self._column)[0]
         return self._known[token]
 
 
-def translator(draft: Variant, target: Variant) -> AnchoredTranslator:
+def translator(draft: Variant, target: Variant) -> ByteAlignedTranslator:
     """The runtime's translator on tables that are filled on demand."""
 
     def side(mine: Variant, other: Variant) -> SimpleNamespace:
         speller, names = TokenSpeller(mine.tokenizer, other.tokenizer), ("inside", "text_start")
-        columns = (_Spelled(speller, mine.tokenizer.surfaces, name) for name in names)
+        columns = (_Spelled(speller, mine.tokenizer.token_bytes, name) for name in names)
         return SimpleNamespace(
             spellings=Spellings(*columns),  # type: ignore[arg-type]
             counterpart=np.full(mine.tokenizer.size, NONE, np.int32),
@@ -184,7 +188,7 @@ def translator(draft: Variant, target: Variant) -> AnchoredTranslator:
         prefix_index=np.zeros(0, np.int32),
         require=lambda *sides: sides,
     )
-    return AnchoredTranslator(pair, draft.tokenizer, target.tokenizer)  # type: ignore[arg-type]
+    return ByteAlignedTranslator(pair, draft.tokenizer, target.tokenizer)  # type: ignore[arg-type]
 
 
 def check_pair(draft: Variant, target: Variant, real: list[str], frontiers: int, seed: int) -> dict[str, Any]:

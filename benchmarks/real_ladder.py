@@ -6,7 +6,7 @@
 
 The text that the target wrote (``real_text.py``) is replayed after its prompts, with k draft tokens per cycle. If only
 the target's tokenizer is available, encyclopaedia and news stand in for its text. The rows are the published
-strategies, then the anchored one step by step. Intervals are 95% intervals, bootstrapped over prompts. ``gain`` is
+strategies, then the byte-aligned one step by step. Intervals are 95% intervals, bootstrapped over prompts. ``gain`` is
 tokens per pass - 1; its ratio to the gain of ``context`` is bootstrapped in pairs, because all rows replay the same
 prompts.
 
@@ -28,7 +28,7 @@ from real_text import Written, read_text, repeated_4_grams, text_path
 from tqdm import tqdm
 
 from spectool.artifacts import Alignment
-from spectool.lab.ngrams import anchored_steps
+from spectool.lab.ngrams import byte_aligned_steps
 from spectool.measure.emulate import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.model_source import ModelSource
@@ -111,7 +111,7 @@ def strategies(alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> dic
     """The translator of each row."""
     published = {name: make_translator(name, alignment, draft, target) for name in PUBLISHED}
     forth = make_translator(BASE, alignment, draft, target, window_back=0)
-    return published | {"context, window one way": forth} | anchored_steps(alignment, draft, target)
+    return published | {"context, window one way": forth} | byte_aligned_steps(alignment, draft, target)
 
 
 def _enough(texts: Sequence[Written], tokens: int) -> int:

@@ -3,10 +3,10 @@
     python benchmarks/translation_speed.py
 
 An n-gram draft is replayed once and its drafts are recorded. Then both translators process the same record in turns.
-The anchored one commits, updates the draft's view and translates. The string round trip decodes the draft, encodes it
-after its window, encodes the window alone, and translates back what was committed. Times are processor times of this
+The byte-aligned one commits, updates the draft's view and translates. The string round trip decodes the draft, encodes
+it after its window, encodes the window alone, and translates back what was committed. Times are processor times of this
 thread, medians over the turns. Python's garbage collector ignores what was loaded before (gc.freeze). The first turn of
-the anchored translator, with empty caches, is shown separately.
+the byte-aligned translator, with empty caches, is shown separately.
 
 Prints a Markdown table and saves ``benchmarks/results/translation_speed.jsonl``. Tokenizers and corpora come from the
 folder named by SPECTOOL_SHARED.
@@ -27,7 +27,7 @@ from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.lab.ngram_model import NgramModel, NgramSource
 from spectool.runtime.decoding.drafter import accepted_length
-from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.protocol import Translator
 from spectool.runtime.translation.strings import ContextTranslator
 
@@ -55,17 +55,20 @@ def main(train_tokens: int, tokens: int, turns: int, languages: tuple[str, ...])
                 counted = encoded(draft, real_corpus(language, "train"), train_tokens)
                 source = NgramSource(NgramModel.count(counted, draft.size))
                 documents = list(encoded(target, real_corpus(language, "valid"), tokens))
-                record = _record(AnchoredTranslator(alignment, draft, target), source, documents)
-                anchored, strings = AnchoredTranslator(alignment, draft, target), ContextTranslator(draft, target)
+                record = _record(ByteAlignedTranslator(alignment, draft, target), source, documents)
+                byte_aligned, strings = (
+                    ByteAlignedTranslator(alignment, draft, target),
+                    ContextTranslator(draft, target),
+                )
                 gc.collect()
                 gc.freeze()
-                cold = _time(anchored, record)
-                pairs = [(_time(anchored, record), _time(strings, record)) for _ in range(turns)]
+                cold = _time(byte_aligned, record)
+                pairs = [(_time(byte_aligned, record), _time(strings, record)) for _ in range(turns)]
                 gc.unfreeze()
                 row = {"draft": names[0], "target": names[1], "language": language, "cycles": len(record)}
                 figures = {
                     "cold us": round(cold, 2),
-                    "anchored us": round(statistics.median(a for a, _ in pairs), 2),
+                    "byte-aligned us": round(statistics.median(a for a, _ in pairs), 2),
                     "strings us": round(statistics.median(s for _, s in pairs), 2),
                     "ratio": round(statistics.median(a / s for a, s in pairs), 3),
                     "cold ratio": round(cold / statistics.median(s for _, s in pairs), 3),
@@ -73,13 +76,13 @@ def main(train_tokens: int, tokens: int, turns: int, languages: tuple[str, ...])
                 rows.append(row | figures)
                 click.echo(json.dumps(rows[-1]), err=True)
     RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    columns = ("language", "cycles", "cold us", "anchored us", "strings us", "ratio", "cold ratio")
+    columns = ("language", "cycles", "cold us", "byte-aligned us", "strings us", "ratio", "cold ratio")
     click.echo("| draft → target | " + " | ".join(columns) + " |\n|---|" + "---:|" * len(columns))
     for row in rows:
         click.echo(f"| {row['draft']} → {row['target']} | " + " | ".join(str(row[c]) for c in columns) + " |")
 
 
-def _record(translator: AnchoredTranslator, source: NgramSource, documents: list[list[int]]) -> _Record:
+def _record(translator: ByteAlignedTranslator, source: NgramSource, documents: list[list[int]]) -> _Record:
     record: _Record = []
     for document in documents:
         translator.start()
@@ -97,7 +100,7 @@ def _record(translator: AnchoredTranslator, source: NgramSource, documents: list
 
 def _time(translator: Translator, record: _Record) -> float:
     """Microseconds of processor time per cycle."""
-    heals = isinstance(translator, AnchoredTranslator)
+    heals = isinstance(translator, ByteAlignedTranslator)
     begun = thread_time_ns()
     for first, drafts, healed, committed in record:
         if first:

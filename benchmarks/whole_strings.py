@@ -15,12 +15,12 @@ from itertools import accumulate
 
 from tqdm import tqdm
 
-from spectool.runtime.translation.anchored import AnchoredTranslator, whole_characters
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, whole_characters
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 
 
-class Oracle:
+class Reference:
     """Whole-string encoding by one tokenizer, special tokens not read out of text.
 
     Attributes:
@@ -36,9 +36,9 @@ class Oracle:
         self._backend.encode_special_tokens = True
 
     @cached_property
-    def by_surface(self) -> dict[bytes, int]:
-        """The lowest id of each surface."""
-        return {surface: i for i, surface in reversed(list(enumerate(self.tokenizer.surfaces))) if surface}
+    def by_bytes(self) -> dict[bytes, int]:
+        """The lowest id of each raw."""
+        return {raw: i for i, raw in reversed(list(enumerate(self.tokenizer.token_bytes))) if raw}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode whole texts."""
@@ -46,7 +46,7 @@ class Oracle:
 
     def spelled(self, ids: Sequence[int]) -> bytes:
         """The bytes of ids from the beginning of a text."""
-        joined = b"".join(self.tokenizer.surfaces[i] for i in ids)
+        joined = b"".join(self.tokenizer.token_bytes[i] for i in ids)
         return joined.removeprefix(b" ") if self.tokenizer.edges.leading_space else joined
 
     def keeps(self, ids: Sequence[int], data: bytes) -> bool:
@@ -55,13 +55,18 @@ class Oracle:
 
     def ends(self, ids: Sequence[int]) -> list[int]:
         """The byte of the text at which each id ends."""
-        joined = b"".join(self.tokenizer.surfaces[i] for i in ids)
+        joined = b"".join(self.tokenizer.token_bytes[i] for i in ids)
         shift = int(self.tokenizer.edges.leading_space and joined.startswith(b" "))
-        return [end - shift for end in accumulate(len(self.tokenizer.surfaces[i]) for i in ids)]
+        return [end - shift for end in accumulate(len(self.tokenizer.token_bytes[i]) for i in ids)]
 
 
 def check_document(
-    text: str, draft: Oracle, target: Oracle, translator: AnchoredTranslator, rng: random.Random, counts: Counter[str]
+    text: str,
+    draft: Reference,
+    target: Reference,
+    translator: ByteAlignedTranslator,
+    rng: random.Random,
+    counts: Counter[str],
 ) -> None:
     """Check every frontier of one document."""
     data = text.encode()
@@ -111,7 +116,7 @@ def check_document(
         counts["string-free"] += translator.string_calls == calls
         counts["frontiers"] += 1
         if (
-            b"".join(target.tokenizer.surfaces[i] for i in found).removeprefix(
+            b"".join(target.tokenizer.token_bytes[i] for i in found).removeprefix(
                 b" " if place == 0 and target.tokenizer.edges.leading_space else b""
             )
             != data[start:end]
@@ -131,7 +136,7 @@ def check_document(
 
 
 def _right_draft(
-    draft: Oracle,
+    draft: Reference,
     context: list[int],
     data: bytes,
     start: int,
@@ -161,20 +166,25 @@ def _right_draft(
 
 
 def check_split_tokens(
-    text: str, draft: Oracle, target: Oracle, translator: AnchoredTranslator, rng: random.Random, counts: Counter[str]
+    text: str,
+    draft: Reference,
+    target: Reference,
+    translator: ByteAlignedTranslator,
+    rng: random.Random,
+    counts: Counter[str],
 ) -> None:
     """Commit a text whose tokens are split at random; bytes must agree, and the view must be the tokenizer's own."""
     data = text.encode()
     (ids,) = target.encode([text])
-    surfaces = target.tokenizer.surfaces
+    token_bytes = target.tokenizer.token_bytes
     if not (target.keeps(ids, data) and draft.keeps(draft.encode([text])[0], data)):
         return
-    by_surface = target.by_surface
+    by_bytes = target.by_bytes
     committed: list[int] = []
     for token in ids:
-        surface = surfaces[token]
-        cut = rng.randrange(1, len(surface)) if len(surface) > 1 and rng.random() < 0.3 else 0
-        halves = [by_surface.get(surface[:cut]), by_surface.get(surface[cut:])] if cut else [None]
+        raw = token_bytes[token]
+        cut = rng.randrange(1, len(raw)) if len(raw) > 1 and rng.random() < 0.3 else 0
+        halves = [by_bytes.get(raw[:cut]), by_bytes.get(raw[cut:])] if cut else [None]
         committed += [token] if None in halves else [half for half in halves if half is not None]
     if target.spelled(committed) != data:
         return
@@ -200,5 +210,5 @@ def _show(kind: str, tokenizer: Tokenizer, found: Sequence[int], expected: Seque
     _shown[kind + tokenizer.name] += 1
     if _shown[kind + tokenizer.name] <= 3:
         at = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), 0)
-        pieces = [[tokenizer.surfaces[i] for i in ids[max(0, at - 2) : at + 4]] for ids in (found, expected)]
+        pieces = [[tokenizer.token_bytes[i] for i in ids[max(0, at - 2) : at + 4]] for ids in (found, expected)]
         tqdm.write(f"{kind} {tokenizer.name}: found {pieces[0]}, expected {pieces[1]}")

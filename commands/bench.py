@@ -9,7 +9,7 @@ import click
 from spectool.commands.console import guarded, progress, say, show, table
 from spectool.commands.model_options import DraftLength, model_option
 from spectool.commands.options import Finite, SectionedCommand, json_option, option, path_option, section
-from spectool.runtime.translation.factory import STRATEGIES
+from spectool.runtime.translation.factory import STRATEGIES, current_name
 
 _PROMPTS = (
     "pl, uk, en, crh, crh-cyrl: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
@@ -186,7 +186,7 @@ def _drafter(text: str) -> dict[str, Any]:
         if part == "history":
             found["history"] = True
         elif key == "strategy" and value:
-            found["strategies"] = value.split("+")
+            found["strategies"] = list(map(current_name, value.split("+")))
         elif key == "min-prob" and value:
             found["min_draft_prob"] = Finite(0, 1).convert(value, None, None)
         elif key in _DRAFTER and value:

@@ -9,7 +9,7 @@ import click
 
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.commands.console import guarded, progress, reading, say, say_notes, show, table
-from spectool.commands.model_options import DraftLength, min_draft_prob_option
+from spectool.commands.model_options import DraftLength, StrategyChoice, min_draft_prob_option
 from spectool.commands.options import (
     SectionedCommand,
     json_option,
@@ -53,7 +53,7 @@ _rare = section("Drafting", rare=True)
 @click.option(
     "--strategy",
     "strategies",
-    type=click.Choice(STRATEGIES),
+    type=StrategyChoice(),
     multiple=True,
     help="With --draft: how drafts are translated; may be repeated. All strategies by default.",
     **_rare,

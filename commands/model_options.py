@@ -10,7 +10,7 @@ import click
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import find_artifact
 from spectool.commands.options import Finite, JsonObject, Text, gathered, section, together, under
-from spectool.runtime.translation.factory import STRATEGIES
+from spectool.runtime.translation.factory import STRATEGIES, current_name
 
 GROUP_SIZES = (32, 64, 128)
 """Group sizes that MLX can quantise."""
@@ -27,6 +27,18 @@ class DraftLength(click.IntRange):
             return None if value == "auto" else super().convert(value, param, ctx)
         except click.BadParameter as error:
             self.fail(f"expected auto or a number: {error.message}", param, ctx)
+
+
+class StrategyChoice(click.Choice[str]):
+    """A translation strategy, also under a former name."""
+
+    def __init__(self) -> None:
+        """Accept any strategy."""
+        super().__init__(STRATEGIES)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The present name."""
+        return super().convert(current_name(value), param, ctx)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,8 +172,8 @@ drafting_options = gathered(
     ),
     click.option(
         "--strategy",
-        type=click.Choice(STRATEGIES),
-        help="How drafts of another tokenizer are translated; anchored by default.",
+        type=StrategyChoice(),
+        help="How drafts of another tokenizer are translated; byte-aligned by default.",
         **_rare_drafting,
     ),
     min_draft_prob_option(**_rare_drafting),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectool.commands.console import guarded, progress, reading, say, say_notes, show, table
+from spectool.commands.model_options import StrategyChoice
 from spectool.commands.options import draft_option, json_option, text_options
 from spectool.lab.options import count_option
 from spectool.runtime.translation.factory import STRATEGIES
@@ -36,12 +37,12 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 @click.option(
     "--strategy",
     "strategies",
-    type=click.Choice(STRATEGIES),
+    type=StrategyChoice(),
     multiple=True,
     default=STRATEGIES,
     help="How drafts are translated; may be repeated. All by default.",
 )
-@click.option("--steps", is_flag=True, help="Add the steps of the anchored strategy, one by one.")
+@click.option("--steps", is_flag=True, help="Add the steps of the byte-aligned strategy, one by one.")
 @click.option(
     "--num-draft-tokens",
     "lengths",
@@ -104,7 +105,7 @@ def ngrams(
     )
     with passing_alignment(*sides, say) if opened is None else nullcontext(opened) as aligned:
         translators = {name: make_translator(name, aligned, *sides) for name in strategies}
-        translators |= anchored_steps(aligned, *sides) if steps else {}
+        translators |= byte_aligned_steps(aligned, *sides) if steps else {}
         tokens = sum(map(len, documents))
         with progress("replaying", tokens * len(lengths) * len(translators), "tokens") as done:
             runs = list(compare_strategies(documents, translators, source, tuple(dict.fromkeys(lengths)), done))
@@ -132,13 +133,13 @@ def ngrams(
         click.echo("\n" + table([name.replace("_", " ") for name in rows[0]], lines))
 
 
-def anchored_steps(alignment: "Alignment", draft: "Tokenizer", target: "Tokenizer") -> dict[str, "Translator"]:
-    """The anchored strategy built up in steps, each added to the ones before (docs/design.md: translation)."""
-    from spectool.runtime.translation.anchored import AnchoredTranslator
+def byte_aligned_steps(alignment: "Alignment", draft: "Tokenizer", target: "Tokenizer") -> dict[str, "Translator"]:
+    """The byte-aligned strategy built up in steps, each added to the ones before (docs/design.md: translation)."""
+    from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 
     return {
-        "forward only": AnchoredTranslator(alignment, draft, target, resync=False, heal=False, head=False),
-        "+ resync": AnchoredTranslator(alignment, draft, target, heal=False, head=False),
-        "+ healing": AnchoredTranslator(alignment, draft, target, head=False),
-        "+ head absorption": AnchoredTranslator(alignment, draft, target),
+        "forward only": ByteAlignedTranslator(alignment, draft, target, resync=False, heal=False, head=False),
+        "+ resync": ByteAlignedTranslator(alignment, draft, target, heal=False, head=False),
+        "+ healing": ByteAlignedTranslator(alignment, draft, target, head=False),
+        "+ head absorption": ByteAlignedTranslator(alignment, draft, target),
     }

@@ -22,10 +22,10 @@ from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.replayed_text import Engine, Reference
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.loading import DEFAULT_STRATEGY
-from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.factory import STRATEGIES, make_translator
 from spectool.runtime.translation.protocol import Translator
-from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.tokenizer import Tokenizer
 
 LENGTHS = (2, 4, 8)
@@ -93,7 +93,7 @@ def measure_ceiling(
     found: dict[str, Any] = {"ceiling": ceiling, "strings": strings, "default": DEFAULT_STRATEGY}
     default = ceiling[DEFAULT_STRATEGY]
     if any((by_length[k] or 0) > (default[k] or 0) for by_length in ceiling.values() for k in default):
-        found["unfiltered"] = reached(AnchoredTranslator(alignment, draft, target, head=False))[0]
+        found["unfiltered"] = reached(ByteAlignedTranslator(alignment, draft, target, head=False))[0]
     return found
 
 
@@ -116,7 +116,7 @@ class _PerfectDraft:
 
     def __init__(self, tokenizer: Tokenizer, engine: Engine) -> None:
         """Speak ids of ``tokenizer``, which ``engine`` joins."""
-        self._surfaces, self._engine = tokenizer.surfaces, engine
+        self._token_bytes, self._engine = tokenizer.token_bytes, engine
 
     def draft(self, passage: Passage, position: int, translator: Translator, k: int) -> tuple[list[int], bool]:
         """Return the right ``k`` tokens at most after ``position`` target tokens, and whether the first is healed."""
@@ -138,7 +138,7 @@ class _PerfectDraft:
             return drafts[: next(outside, len(drafts))], healed
         begin = ends[first - 1] if first else 0
         if position and begin < seen and context:
-            surplus = len(self._surfaces[ids[first]]) - len(self._surfaces[context[-1]])
+            surplus = len(self._token_bytes[ids[first]]) - len(self._token_bytes[context[-1]])
             healed = len(constraint.extensions) > 0 and surplus == ends[first] - seen
             if not healed:
                 drafts[:1] = self._spelled(text[seen : ends[first]])
@@ -148,7 +148,7 @@ class _PerfectDraft:
         """Spell bytes as inside a text; nothing where they begin within a character."""
         if data[:1] and 0x80 <= data[0] < 0xC0:
             return []
-        if isinstance(self._engine, CanonicalText):
+        if isinstance(self._engine, TailReencoder):
             return self._engine.inside(data)
         return list(self._engine.spell(data))
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from spectool.artifacts.atomic import naming
+from spectool.artifacts.atomic import explain_full_disk
 
 HTML, MARKDOWN = "report.html", "report.md"
 NO_FIGURE = "—"
@@ -66,7 +66,7 @@ def save_page(files: Mapping[str, str], folder: Path) -> None:
         ArtifactError: There is no room.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with naming(folder), TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+    with explain_full_disk(folder), TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
         for name, text in files.items():
             (Path(scratch) / name).write_text(text, encoding="utf-8")
         folder.mkdir(exist_ok=True)

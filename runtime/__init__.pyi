@@ -17,7 +17,7 @@ from .drafters.translated import TranslatedDrafter as TranslatedDrafter
 from .loading import load_drafter as load_drafter
 from .prompt_cache import load_prompt_cache as load_prompt_cache
 from .prompt_cache import save_prompt_cache as save_prompt_cache
-from .translation.anchored import AnchoredTranslator as AnchoredTranslator
+from .translation.byte_aligned import ByteAlignedTranslator as ByteAlignedTranslator
 from .translation.factory import STRATEGIES as STRATEGIES
 from .translation.factory import make_translator as make_translator
 from .translation.intersection import IntersectionTranslator as IntersectionTranslator

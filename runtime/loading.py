@@ -14,7 +14,7 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.opening import looks_like_hub_id, open_tokenizer, require_on_hub, where
 from spectool.tokenization.tokenizer import Tokenizer
 
-DEFAULT_STRATEGY = "anchored"
+DEFAULT_STRATEGY = "byte-aligned"
 
 
 def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) -> tuple[Any, Any]:
@@ -123,7 +123,7 @@ def load_drafter(
         draft_model: Directory or hub id of a draft model, or the pair that ``mlx_lm.load`` returns.
         alignment: Directory of an alignment from the draft's tokenizer to the target's, or its name, from
             ``spectool align``. Needed where they differ.
-        strategy: How drafts are translated, one of `STRATEGIES`; ``anchored`` by default.
+        strategy: How drafts are translated, one of `STRATEGIES`; ``byte-aligned`` by default.
         history: Draft from repetitions in prompt and answer.
         min_probability: End proposals that become less probable than this, 0..1. Dictionary and history end before the
             token that takes them there; a draft model ends after it, since its pass is spent.
@@ -140,8 +140,9 @@ def load_drafter(
         given = "alignment" if alignment is not None else "strategy"
         raise RuntimeUnsupported(f"{given}: is about a draft model, and none is given. Name one or leave it out")
     if strategy is not None:
-        from spectool.runtime.translation.factory import STRATEGIES
+        from spectool.runtime.translation.factory import STRATEGIES, current_name
 
+        strategy = current_name(strategy)
         if strategy not in STRATEGIES:
             raise RuntimeUnsupported(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
     target = open_tokenizer(tokenizer) if dictionary is not None or draft_model is not None else None
@@ -179,7 +180,7 @@ def _from_model(
 
         translator = make_translator(strategy or DEFAULT_STRATEGY, opened, draft, target)
         # A draft sees the BOS that it was trained with, not the one of the target's prompt.
-        size = len(opened.draft.surfaces)
+        size = len(opened.draft.token_bytes)
         source = ModelSource(model, bos=draft.roles.bos, size=size, min_probability=min_probability)
         return TranslatedDrafter(source, translator)
     from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch

@@ -22,7 +22,7 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.atomic import renaming
+from spectool.artifacts.atomic import atomic_file
 from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.decoding.drafter import Drafter
@@ -88,7 +88,7 @@ def save_prompt_cache(
         facts |= {DRAFT_TOKENS: json.dumps(drafted), DRAFT_MODEL: fingerprint(held.model)}
         entries += of_draft
     try:
-        with renaming(path, _SUFFIX) as written:
+        with atomic_file(path, _SUFFIX) as written:
             host.save_prompt_cache(str(written), entries, facts)
     except (OSError, RuntimeError) as error:
         raise RuntimeUnsupported(f"{path}: cannot be written ({error}). Choose another place") from error

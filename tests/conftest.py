@@ -19,8 +19,8 @@ from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.incremental.boundaries import BoundaryTable, boundary_table
-from spectool.tokenization.incremental.by_ids import CanonicalIds
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.token_bytes import byte_symbols
 
 SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 
@@ -132,12 +132,12 @@ def boundaries(real: Callable[[str], Tokenizer]) -> Callable[[str], BoundaryTabl
 @pytest.fixture(scope="session")
 def engine(
     real: Callable[[str], Tokenizer], boundaries: Callable[[str], BoundaryTable]
-) -> Callable[[str], CanonicalIds]:
+) -> Callable[[str], IncrementalBPE]:
     """What joins ids of a real tokenizer; kept for the whole run."""
 
     @cache
-    def prepared(name: str) -> CanonicalIds:
-        return CanonicalIds(real(name), merge_table(real(name)), boundaries(name))
+    def prepared(name: str) -> IncrementalBPE:
+        return IncrementalBPE(real(name), merge_table(real(name)), boundaries(name))
 
     return prepared
 

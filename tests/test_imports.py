@@ -56,7 +56,7 @@ def test_offline_packages_need_no_models(package: str) -> None:
         "runtime.drafters.lookup",
         "runtime.drafters.translated",
         "runtime.loading",
-        "runtime.translation.anchored",
+        "runtime.translation.byte_aligned",
         "runtime.translation.intersection",
         "runtime.translation.factory",
         "runtime.translation.strings",

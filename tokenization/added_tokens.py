@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from spectool.tokenization.surfaces import Surfaces
+from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -13,7 +13,7 @@ class AddedTokens:
     """The added tokens of one tokenizer, as byte strings that may arise across ids."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._surfaces, self._leading = tokenizer.spelled, tokenizer.edges.leading_space
+        self._token_bytes, self._leading = tokenizer.spelled, tokenizer.edges.leading_space
         added = {token: text.encode() for token, text in tokenizer.in_text.items()}
         # The space before every text becomes part of a normalized token, but is not put before other tokens.
         names = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
@@ -23,7 +23,7 @@ class AddedTokens:
         self.longest = max(map(len, contents), default=0)  # bytes
         self._openings = frozenset(content[:end] for content in contents for end in range(1, len(content) + 1))
         # Whether each id has a byte with which one begins.
-        text, firsts = Surfaces.of(self._surfaces), [content[0] for content in contents]
+        text, firsts = TokenBytes.of(self._token_bytes), [content[0] for content in contents]
         before = np.append(0, np.cumsum(np.isin(text.blob, firsts), dtype=np.int32))
         self._opening = bytes(before[text.offsets[1:]] > before[text.offsets[:-1]])
         self._inside = b"\0".join(contents)
@@ -34,9 +34,9 @@ class AddedTokens:
 
     def _touches(self, token: int) -> bool:
         """Whether an added token could begin in a token, or go on through all of it."""
-        surface = self._surfaces[token]
-        begins = any(surface[i:] in self._openings for i in range(len(surface)))
-        return begins or (bool(self._contents) and surface in self._inside)
+        raw = self._token_bytes[token]
+        begins = any(raw[i:] in self._openings for i in range(len(raw)))
+        return begins or (bool(self._contents) and raw in self._inside)
 
     def may_span(self, ids: Sequence[int], at: int, begin: int) -> bool:
         """Whether an added token could begin in ``ids[begin:at]`` and not have ended there."""
@@ -49,7 +49,7 @@ class AddedTokens:
         if not self.may_span(ids, at, begin):
             return False
         tail = self._tail(ids, at, begin)
-        reach = tail + self._surfaces[after][:1]
+        reach = tail + self._token_bytes[after][:1]
         return any(reach[i:] in self._openings for i in range(len(tail)))
 
     def end_in(self, ids: Sequence[int], data: bytes, begin: int) -> bool:
@@ -76,5 +76,5 @@ class AddedTokens:
         tail = b""
         while at > begin and len(tail) < self.longest:
             at -= 1
-            tail = self._surfaces[ids[at]] + tail
+            tail = self._token_bytes[ids[at]] + tail
         return tail

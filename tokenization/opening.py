@@ -109,7 +109,7 @@ def _from_directory(path: Path) -> Tokenizer:
     converted = _load_with_transformers(str(path))
     note = f"transformers converts {others[0].name}, {_format_of(others[0])}, as it does when mlx-lm loads it."
     tokenizer = _of_loaded(str(path), converted, eos, (note,))
-    if not any(tokenizer.surfaces):
+    if not any(tokenizer.token_bytes):
         raise TokenizerError(
             f"{others[0]}: transformers makes an empty {type(converted).__name__} of this file. Add the model's "
             "config.json and tokenizer_config.json to the directory, or a tokenizer.json"

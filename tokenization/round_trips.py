@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool.tokenization.fingerprint import PROBES
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
 
 _SPACE = "▁"

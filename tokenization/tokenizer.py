@@ -1,4 +1,4 @@
-"""One tokenizer: ids, surfaces, fingerprint and special tokens.
+"""One tokenizer: ids, token bytes, fingerprint and special tokens.
 
 Ids always come from the `tokenizers` backend that will be used when text is generated (`opening`).
 """
@@ -19,7 +19,7 @@ from spectool import FingerprintMismatch, TokenizerError
 from spectool.tokenization.backend import around_model, sections, steps_of
 from spectool.tokenization.fingerprint import fingerprint_of_json, short, source_digest
 from spectool.tokenization.roles import Roles, names_control
-from spectool.tokenization.surfaces import Edges, Surfaces, byte_symbols, edges, text_of, token_surfaces
+from spectool.tokenization.token_bytes import Edges, TokenBytes, byte_symbols, edges, text_of, token_bytes
 
 MEND = "Mend tokenizer.json, or use another tokenizer"
 
@@ -76,7 +76,7 @@ class Tokenizer:
     @property
     def size(self) -> int:
         """Number of ids: highest id + 1. A model's embedding may have more rows."""
-        return len(self.surfaces)
+        return len(self.token_bytes)
 
     # Which one it is.
 
@@ -120,7 +120,7 @@ class Tokenizer:
             )
 
     def knowing(self, **derived: Any) -> "Tokenizer":
-        """The same tokenizer with properties that are already known, such as mapped surfaces."""
+        """The same tokenizer with properties that are already known, such as mapped token bytes."""
         same = copy(self)
         same.__dict__.update(derived)
         return same
@@ -128,35 +128,35 @@ class Tokenizer:
     # What its tokens stand for.
 
     @cached_property
-    def surfaces(self) -> Sequence[bytes]:
-        """The surface of every id; empty for special and missing ids."""
-        return self._surfaces_of(self._names(), self.specials)
+    def token_bytes(self) -> Sequence[bytes]:
+        """The bytes of every id; empty for special and missing ids."""
+        return self._token_bytes_of(self._names(), self.specials)
 
-    def surfaces_of(self, tokens: Iterable[int]) -> list[bytes]:
-        """The surfaces of a few ids, without computing all of them; empty for missing ids."""
+    def token_bytes_of(self, tokens: Iterable[int]) -> list[bytes]:
+        """The bytes of a few ids, without computing all of them; empty for missing ids."""
         tokens = list(tokens)
         names = {token: name for token in tokens if (name := self.backend.id_to_token(token)) is not None}
-        found = self._surfaces_of(names, self.specials)
+        found = self._token_bytes_of(names, self.specials)
         return [found[token] if token in names else b"" for token in tokens]
 
     @cached_property
     def spelled(self) -> Sequence[bytes]:
-        """The `surfaces`, with bytes for special tokens that merging plain text can end in.
+        """The `token_bytes`, and bytes for special tokens that merging plain text can end in.
 
         Nothing else takes these tokens for text, but joining ids has to follow the merges.
         """
         names = {token: self.backend.id_to_token(token) or "" for token in self.specials}
         made = {token: name for token, name in names.items() if self._makes(token, name)}
         if not made or self.spec["model"]["type"] != "BPE":
-            return self.surfaces
-        surfaces, found = list(self.surfaces), self._surfaces_of(made, frozenset())
+            return self.token_bytes
+        token_bytes, found = list(self.token_bytes), self._token_bytes_of(made, frozenset())
         for token in made:
-            surfaces[token] = found[token]
-        return Surfaces.of(surfaces)
+            token_bytes[token] = found[token]
+        return TokenBytes.of(token_bytes)
 
-    def _surfaces_of(self, names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
+    def _token_bytes_of(self, names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
         try:
-            return token_surfaces(self.spec, names, specials)
+            return token_bytes(self.spec, names, specials)
         except TokenizerError as error:
             raise TokenizerError(f"{self.name}: {error}") from error
 
@@ -204,7 +204,7 @@ class Tokenizer:
         if [part.id for part in model.tokenize(name)] != [token]:
             return False
         # A vocabulary that may be used without merging has tokens that the pre-tokenizer never leaves whole.
-        text = text_of(self._surfaces_of({0: name}, frozenset())[0]) if options.get("ignore_merges") else ""
+        text = text_of(self._token_bytes_of({0: name}, frozenset())[0]) if options.get("ignore_merges") else ""
         return not text or self.text_splits is None or len(self.text_splits.pre_tokenize_str(text)) == 1
 
     @cached_property
@@ -258,7 +258,7 @@ class Tokenizer:
     @property
     def reads_spaces(self) -> bool:
         """Whether decoding reads the `space_sign` as a space."""
-        return self.space_sign == " " or self._surfaces_of({0: self.space_sign}, frozenset()) == [b" "]
+        return self.space_sign == " " or self._token_bytes_of({0: self.space_sign}, frozenset()) == [b" "]
 
     @cached_property
     def edges(self) -> Edges:
@@ -312,11 +312,11 @@ class Tokenizer:
         """
         added = {token["id"]: token for token in self.spec["added_tokens"] if token["id"] not in self.specials}
         normalizer, found = self.backend.normalizer, dict[int, str]()
-        for (index, token), surface in zip(added.items(), self.surfaces_of(added), strict=True):
+        for (index, token), raw in zip(added.items(), self.token_bytes_of(added), strict=True):
             sought = token["content"]
             if token["normalized"] and normalizer is not None:
                 sought = normalizer.normalize_str(sought).replace(self.normalized_space, " ")
-            if sought and sought.encode() == surface:
+            if sought and sought.encode() == raw:
                 found[index] = sought
         return found
 
@@ -371,10 +371,10 @@ class Tokenizer:
         return self.encode_batch([prefix + text for text in texts])
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
-        """The bytes of a whole text: its joined surfaces, without the spaces that decoding removes at the ends."""
+        """The bytes of a whole text: its joined token bytes, without the spaces that decoding removes at the ends."""
         ids, removed = list(ids), self._removed
         leading = removed.leading_space and not (ids and ids[0] in self._with_space)
-        joined = b"".join(map(self.surfaces.__getitem__, ids))
+        joined = b"".join(map(self.token_bytes.__getitem__, ids))
         return joined.removeprefix(b" " * leading).removesuffix(b" " * removed.trailing_space)
 
     def keeps(self, text: str) -> bool:

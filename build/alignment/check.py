@@ -23,7 +23,7 @@ from spectool.artifacts.alignment import SIDES, Alignment, Spellings
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.replayed_text import Engine, Reference, is_whole, respell
 from spectool.tokenization.incremental.adversarial import adversarial_texts
-from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -49,12 +49,12 @@ class JoinCheck:
         """Places that differ / places."""
         return self.different / self.places if self.places else 0.0
 
-    def compare(self, found: Sequence[int] | str, expected: Sequence[int], surfaces: Sequence[bytes]) -> None:
+    def compare(self, found: Sequence[int] | str, expected: Sequence[int], token_bytes: Sequence[bytes]) -> None:
         """Count one place; ``found`` are ids, or the error that was raised instead of them."""
         self.places += 1
         if isinstance(found, str) or list(found) != list(expected):
             self.different += 1
-            self.example = self.example or _difference(found, expected, surfaces)
+            self.example = self.example or _difference(found, expected, token_bytes)
 
     def __str__(self) -> str:
         """The result in words, and how much could not be compared if that is most of the texts."""
@@ -74,7 +74,7 @@ class JoinCheck:
         return f"{self.different:,} of {self.places:,} places ({self.share:.1%})"
 
 
-def _difference(found: Sequence[int] | str, expected: Sequence[int], surfaces: Sequence[bytes]) -> str:
+def _difference(found: Sequence[int] | str, expected: Sequence[int], token_bytes: Sequence[bytes]) -> str:
     """The tokens around the first difference of two lists of ids, and the text before them."""
     if isinstance(found, str):
         return found
@@ -82,10 +82,10 @@ def _difference(found: Sequence[int] | str, expected: Sequence[int], surfaces: S
     first, end = max(0, place - _SHOWN), place + _SHOWN + 1
 
     def show(ids: Sequence[int]) -> str:
-        shown = (f"{token} {surfaces[token].decode('utf-8', 'backslashreplace')!r}" for token in ids[first:end])
+        shown = (f"{token} {token_bytes[token].decode('utf-8', 'backslashreplace')!r}" for token in ids[first:end])
         return "[" + ", ".join(shown) + (", …" if len(ids) > end else "") + "]"
 
-    before = b"".join(surfaces[token] for token in expected[:first]).decode("utf-8", "replace")[-_BEFORE:]
+    before = b"".join(token_bytes[token] for token in expected[:first]).decode("utf-8", "replace")[-_BEFORE:]
     return f"after {before!r} the tokenizer writes {show(expected)}, joined are {show(found)}"
 
 
@@ -139,11 +139,11 @@ def check_joins(
                 for step in respell(source, other, engine, spellings, text[:3]):
                     # Of nothing but an artificial space there is no text to encode.
                     if step.ids is not None and step.end and (prefix := text.data[: step.end].decode()) in expected:
-                        found.compare(step.ids, expected[prefix], other.surfaces)
+                        found.compare(step.ids, expected[prefix], other.token_bytes)
             else:
                 _check_proposals(found, expected, text, engine, spellings, other)
         except Exception as error:  # any of them means that the side does not work
-            found.compare(f"{text.data.decode()!r}: {type(error).__name__}: {error}", [], other.surfaces)
+            found.compare(f"{text.data.decode()!r}: {type(error).__name__}: {error}", [], other.token_bytes)
         found.texts += found.places > before
     found.left_out = len(written) - found.texts
     return found
@@ -167,7 +167,7 @@ def _check_proposals(
         whole = expected.get(data[: ends[last]].decode(), [])
         if not whole or whole[:count] != committed[:count]:
             continue
-        if isinstance(engine, CanonicalText):
+        if isinstance(engine, TailReencoder):
             joined = committed[:count] + engine.following(committed[:count], data[:start], data[start : ends[last]])[0]
         else:
             joined = committed[:count]
@@ -175,7 +175,7 @@ def _check_proposals(
             for spelling in (engine.spell(data[start : ends[first]]), *drafted):
                 place, tail = engine.join(joined, spelling, count)
                 joined[place:] = tail
-        found.compare(joined[count:], whole[count:], other.surfaces)
+        found.compare(joined[count:], whole[count:], other.token_bytes)
 
 
 def require_checked(path: Path, manifest: Manifest, note: Callable[[str], object] = lambda message: None) -> None:

@@ -23,7 +23,7 @@ class Coverage:
     """How much of one side the other side shares."""
 
     shared: int  # ids with a counterpart, special tokens included
-    size: int  # all ids that have a surface or a role
+    size: int  # all ids that have a raw or a role
     occurrences: int  # tokens of the corpus, encoded by this side
     shared_occurrences: int  # those with a counterpart
 
@@ -49,17 +49,17 @@ def intersect(source: Tokenizer, other: Tokenizer) -> NDArray[np.int32]:
     """
     # Later ids take the place of earlier ones, so the preferred ones come last.
     order = sorted(range(other.size), key=lambda index: (index not in other.byte_tokens, -index))
-    counterpart = {other.surfaces[index]: index for index in order} | {b"": NONE}
-    ids = [counterpart.get(surface, NONE) for surface in source.surfaces]
+    counterpart = {other.token_bytes[index]: index for index in order} | {b"": NONE}
+    ids = [counterpart.get(raw, NONE) for raw in source.token_bytes]
     for mine, theirs in _role_pairs(source, other):
         ids[mine] = theirs
     return np.array(ids, dtype=np.int32)
 
 
-def duplicate_surfaces(tokenizer: Tokenizer) -> int:
+def duplicate_token_bytes(tokenizer: Tokenizer) -> int:
     """Number of ids whose bytes an earlier id has as well."""
-    surfaces = [surface for surface in tokenizer.surfaces if surface]
-    return len(surfaces) - len(set(surfaces))
+    token_bytes = [raw for raw in tokenizer.token_bytes if raw]
+    return len(token_bytes) - len(set(token_bytes))
 
 
 def occurrences(documents: Iterable[Sequence[int]], size: int) -> NDArray[np.int64]:
@@ -76,7 +76,7 @@ def coverage(tokenizer: Tokenizer, counterpart: NDArray[np.int32], counts: NDArr
         counts: How often each occurs in the text, int64 ``[size]``.
     """
     shared = counterpart != NONE
-    usable = sum(1 for surface in tokenizer.surfaces if surface) + len(tokenizer.specials)
+    usable = sum(1 for raw in tokenizer.token_bytes if raw) + len(tokenizer.specials)
     return Coverage(int(shared.sum()), usable, int(counts.sum()), int(counts[shared].sum()))
 
 

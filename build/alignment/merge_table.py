@@ -7,7 +7,7 @@ import numpy as np
 
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.incremental.merges import SYMBOL, UNREACHABLE, MergeTable
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
 
 _Merges = dict[tuple[int, int], tuple[int, int]]  # two parts -> rank, token that they make
@@ -54,11 +54,12 @@ def merge_table(tokenizer: Tokenizer) -> MergeTable:
         last = last_merge([vocabulary.get(char, -1) for char in names[token]], merges)
         if last is not None and merges[last][1] == token:
             left[token], right[token], rank[token] = *last, merges[last][0]
-    surfaces = tokenizer.surfaces
+    token_bytes = tokenizer.token_bytes
     for token, (first, second) in enumerate(zip(left, right, strict=True)):
         # A part may be a special token, which has no bytes, or spell a byte (``<0x0A>``) that the whole spells out.
         if first >= 0 and (
-            not (surfaces[first] and surfaces[second]) or surfaces[first] + surfaces[second] != surfaces[token]
+            not (token_bytes[first] and token_bytes[second])
+            or token_bytes[first] + token_bytes[second] != token_bytes[token]
         ):
             left[token], right[token], rank[token] = UNREACHABLE, UNREACHABLE, -1
     pairs = np.array([first << 32 | second for first, second in merges], np.int64)

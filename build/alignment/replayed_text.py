@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import Spellings
 from spectool.build.alignment.intersection import occurrences
-from spectool.tokenization.incremental.by_ids import CanonicalIds
-from spectool.tokenization.incremental.by_text import REACH, CanonicalText
-from spectool.tokenization.surfaces import text_of
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_text import REACH, TailReencoder
+from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
-Engine = CanonicalIds | CanonicalText
+Engine = IncrementalBPE | TailReencoder
 WINDOW = 4  # source tokens that count as one cycle for the string-free rate
 PRIOR = 5  # occurrences that the share of all tokens counts for in the risk of one
 _BATCH = 4096  # texts encoded at once
@@ -42,12 +42,12 @@ class Reference:
 
     def _ends(self, ids: Sequence[int], data: bytes) -> list[int] | None:
         """The byte of a text at which each of its ids ends, None where they do not spell it."""
-        surfaces, artificial = [self.tokenizer.surfaces[token] for token in ids], self.tokenizer.edges
-        joined = b"".join(surfaces)
+        token_bytes, artificial = [self.tokenizer.token_bytes[token] for token in ids], self.tokenizer.edges
+        joined = b"".join(token_bytes)
         shift = int(artificial.leading_space and joined.startswith(b" "))
         if joined[shift:] != data and not (artificial.trailing_space and joined[shift:] == data + b" "):
             return None
-        return [end - shift for end in accumulate(map(len, surfaces))]
+        return [end - shift for end in accumulate(map(len, token_bytes))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +87,25 @@ def respell(
         if not is_whole(fresh):  # wait for the rest of the character
             yield Step(end, spelling, None, False)
             continue
-        if isinstance(engine, CanonicalText):
+        if isinstance(engine, TailReencoder):
             start, tail = engine.join(ids, data[max(0, done - REACH) : done], fresh)
-        elif spelling and (done == end or is_whole(source.surfaces[token])):
+        elif spelling and (done == end or is_whole(source.token_bytes[token])):
             start, tail = engine.join(ids, spelling)
         else:
             start, tail = engine.join_bytes(ids, fresh if begun else prefix + fresh)
         repaired = start < len(ids) or tuple(tail) != spelling
-        replaced = ids[-1] if start < len(ids) and not _still_ends(ids[start:], tail, other.surfaces) else None
+        replaced = ids[-1] if start < len(ids) and not _still_ends(ids[start:], tail, other.token_bytes) else None
         ids[start:] = tail
         done, begun = end, True
         yield Step(end, spelling, ids, repaired, replaced)
 
 
-def _still_ends(before: Sequence[int], after: Sequence[int], surfaces: Sequence[bytes]) -> bool:
+def _still_ends(before: Sequence[int], after: Sequence[int], token_bytes: Sequence[bytes]) -> bool:
     """Whether the last of some ids is where it was in those that replace them, which spell more."""
     if list(after[: len(before)]) == list(before):
         return True
-    end = sum(len(surfaces[token]) for token in before)
-    ends = accumulate(len(surfaces[token]) for token in after)
+    end = sum(len(token_bytes[token]) for token in before)
+    ends = accumulate(len(token_bytes[token]) for token in after)
     return any(token == before[-1] for token, reached in zip(after, ends, strict=True) if reached == end)
 
 
@@ -174,8 +174,8 @@ def replay_text(
             waiting = ids[-1] if ids else None
             counts.merge_sites += step.repaired
         true = set(zip(true_ends, true_ids, strict=True))
-        ended = zip(accumulate(len(other.surfaces[token]) for token in ids), ids, strict=True)
-        shift = sum(len(other.surfaces[token]) for token in true_ids) - true_ends[-1] if true_ids else 0
+        ended = zip(accumulate(len(other.token_bytes[token]) for token in ids), ids, strict=True)
+        shift = sum(len(other.token_bytes[token]) for token in true_ids) - true_ends[-1] if true_ids else 0
         counts.other_tokens += len(true_ids)
         counts.different_tokens += len(true.difference((end - shift, token) for end, token in ended))
         counts.different_texts += ids != true_ids

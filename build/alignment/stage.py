@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from spectool import TokenizerError
 from spectool.artifacts.alignment import FORMAT, SIDES, VERSION, Alignment, Side, write_alignment
 from spectool.artifacts.alignment_checks import LONGEST_SURFACE
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.alignment.check import check_joins, hard_texts
-from spectool.build.alignment.intersection import Coverage, coverage, duplicate_surfaces, intersect, occurrences
+from spectool.build.alignment.intersection import Coverage, coverage, duplicate_token_bytes, intersect, occurrences
 from spectool.build.alignment.merge_table import has_lemma, merge_table
 from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
@@ -74,7 +74,7 @@ def build_alignment(
     both = {"draft": draft, "target": target}
     for side in both.values():
         _require_short_tokens(side)
-    with writing(out) as directory:
+    with atomic_directory(out) as directory:
         progress("counting occurrences")
         texts, drawn = draw((document.text for document in reader(corpus)), sample, counted)
         counts = {role: occurrences((ids for _, ids in encoded(side, drawn)), side.size) for role, side in both.items()}
@@ -82,7 +82,9 @@ def build_alignment(
         tables = {role: _tables(side) for role, side in both.items()}
         progress("spelling both vocabularies in each other's ids")
         sides = {
-            role: Side(intersect(mine, theirs), spellings(mine, theirs), *tables[role], mine.surfaces, _unknown(mine))
+            role: Side(
+                intersect(mine, theirs), spellings(mine, theirs), *tables[role], mine.token_bytes, _unknown(mine)
+            )
             for role, mine, theirs in (("draft", draft, target), ("target", target, draft))
         }
         progress("checking what joins ids")
@@ -177,7 +179,7 @@ def _absorption(tokenizer: Tokenizer, counts: Replayed, risks: NDArray[np.float1
         "riskiest": [
             {
                 "id": token,
-                "text": tokenizer.surfaces[token].decode("utf-8", "backslashreplace"),
+                "text": tokenizer.token_bytes[token].decode("utf-8", "backslashreplace"),
                 "last": int(counts.last[token]),
                 "replaced": int(counts.replaced[token]),
                 "risk": round(float(risks[token]), 3),
@@ -193,7 +195,7 @@ def _unknown(tokenizer: Tokenizer) -> NDArray[np.float16]:
 
 
 def _require_short_tokens(tokenizer: Tokenizer) -> None:
-    lengths = list(map(len, tokenizer.surfaces))
+    lengths = list(map(len, tokenizer.token_bytes))
     if lengths and (longest := max(lengths)) > LONGEST_SURFACE:
         raise TokenizerError(
             f"{tokenizer.name}: token {lengths.index(longest)} has {longest:,} bytes, expected at most "
@@ -206,8 +208,8 @@ def _extent(texts: Sequence[str]) -> dict[str, int]:
 
 
 def _prefix_index(draft: Tokenizer) -> NDArray[np.int32]:
-    with_bytes = [token for token, surface in enumerate(draft.surfaces) if surface]
-    return np.array(sorted(with_bytes, key=lambda token: (draft.surfaces[token], token)), np.int32)
+    with_bytes = [token for token, raw in enumerate(draft.token_bytes) if raw]
+    return np.array(sorted(with_bytes, key=lambda token: (draft.token_bytes[token], token)), np.int32)
 
 
 def _side(tokenizer: Tokenizer, covered: Coverage) -> dict[str, Any]:
@@ -215,7 +217,7 @@ def _side(tokenizer: Tokenizer, covered: Coverage) -> dict[str, Any]:
         "kind": tokenizer.kind,
         "roles": tokenizer.roles.as_dict(),
         "limits": list(limits(tokenizer)),
-        "duplicate_surfaces": duplicate_surfaces(tokenizer),
+        "duplicate_token_bytes": duplicate_token_bytes(tokenizer),
         "coverage": {
             **asdict(covered),
             "by_vocabulary": round(covered.by_vocabulary, 6),

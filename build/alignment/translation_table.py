@@ -7,7 +7,7 @@ import tokenizers
 
 from spectool.artifacts.alignment import Spellings
 from spectool.build.alignment.merge_table import has_lemma
-from spectool.tokenization.surfaces import text_of
+from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 _BATCH = 8192
@@ -15,7 +15,7 @@ _BATCH = 8192
 
 def spellings(source: Tokenizer, other: Tokenizer) -> Spellings:
     """Spell every token of ``source`` in ids of ``other``."""
-    return TokenSpeller(source, other).spell(source.surfaces)
+    return TokenSpeller(source, other).spell(source.token_bytes)
 
 
 class TokenSpeller:
@@ -28,17 +28,17 @@ class TokenSpeller:
         """Prepare for tokens of ``source`` and ids of ``other``."""
         self._joins = has_lemma(other)
         self._backend = other.text_backend if self._joins else other.backend
-        self._lengths = list(map(len, other.surfaces))
+        self._lengths = list(map(len, other.token_bytes))
         self._off = source.edges.leading_space
         self._on = other.edges.leading_space and self._joins
 
-    def spell(self, surfaces: Iterable[bytes]) -> Spellings:
+    def spell(self, token_bytes: Iterable[bytes]) -> Spellings:
         """Spell tokens with these bytes.
 
         Tokens that are not whole characters, special tokens, and tokens with a character that the other tokenizer
         cannot write have no spelling.
         """
-        texts = list(map(text_of, surfaces))
+        texts = list(map(text_of, token_bytes))
         starts = [text.removeprefix(" ") for text in texts] if self._off else texts
         if self._on:
             starts = [" " + start if text else "" for start, text in zip(starts, texts, strict=True)]

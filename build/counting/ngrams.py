@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.counts import COUNTS_OF_COUNTS, Level
-from spectool.artifacts.resumable import Figures, load, save
+from spectool.artifacts.resumable import TaskResult, load, save
 from spectool.build.counting.plan import SAMPLE_EVERY
 
 Keys = NDArray[np.int64]
 
 
-def count_part(work: Path, order: int, part: int, buckets: int, last: bool) -> Figures:
+def count_part(work: Path, order: int, part: int, buckets: int, last: bool) -> TaskResult:
     """Count the n-grams of a part; ``buckets`` is the number of those of the order before."""
     # Row of the (n-1)-gram at each place. Keys and first.* end with what stands for -1: no key, no row, a break.
     rows = np.append(rows_of_keys(work, order - 1, part, buckets), np.int32(-1))
@@ -60,7 +60,7 @@ def count_part(work: Path, order: int, part: int, buckets: int, last: bool) -> F
 
 def save_keys(
     work: Path, order: int, part: int, keys: Keys, uses: NDArray[np.int64], places: NDArray[np.int32] | None
-) -> Figures:
+) -> TaskResult:
     """Write the sorted keys of a part, how often each occurs, and the number of the key at each place.
 
     Returns:
@@ -75,7 +75,7 @@ def save_keys(
 
 def merge_bucket(
     work: Path, order: int, bucket: int, low: int | None, high: int | None, parts: int, min_count: int
-) -> Figures:
+) -> TaskResult:
     """Add up the counts of the keys from ``low`` to before ``high``; None is an end that is open."""
     keys, uses = [], []
     for part in range(parts):
@@ -88,7 +88,7 @@ def merge_bucket(
     return _merge(work, order, bucket, np.concatenate(keys), np.concatenate(uses), min_count)
 
 
-def _merge(work: Path, order: int, bucket: int, keys: Keys, uses: NDArray[np.uint32], min_count: int) -> Figures:
+def _merge(work: Path, order: int, bucket: int, keys: Keys, uses: NDArray[np.uint32], min_count: int) -> TaskResult:
     by_key = np.argsort(keys, kind="stable")  # a merge: the keys of every part are sorted
     keys = keys[by_key]
     begins = np.flatnonzero(np.diff(keys, prepend=-1))

@@ -17,9 +17,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from spectool.artifacts.resumable import Figures, finished, perform
+from spectool.artifacts.resumable import TaskResult, finished_task, run_task
 
-NamedTask = tuple[str, Callable[..., Figures], tuple[Any, ...]]
+NamedTask = tuple[str, Callable[..., TaskResult], tuple[Any, ...]]
 """Name, function, arguments after the work directory."""
 
 
@@ -59,18 +59,18 @@ class Runner:
     executor: Executor | None  # from `executor_of`
     in_flight: int  # maximum number of tasks handed out and not finished, so that no corpus is read ahead of them
 
-    def results(self, tasks: Iterable[NamedTask]) -> Iterator[tuple[str, Figures]]:
+    def results(self, tasks: Iterable[NamedTask]) -> Iterator[tuple[str, TaskResult]]:
         """Yield name and figures of every task as it ends; those of finished ones without running them."""
-        running: dict[Future[Figures], str] = {}
+        running: dict[Future[TaskResult], str] = {}
         try:
             for name, function, arguments in tasks:
-                figures = finished(self.work, name)
+                figures = finished_task(self.work, name)
                 if figures is None and self.executor is None:
-                    figures = perform(function, self.work, name, *arguments)
+                    figures = run_task(function, self.work, name, *arguments)
                 if figures is not None:
                     yield name, figures
                 elif self.executor is not None:
-                    running[self.executor.submit(perform, function, self.work, name, *arguments)] = name
+                    running[self.executor.submit(run_task, function, self.work, name, *arguments)] = name
                     if len(running) >= self.in_flight:
                         yield from _ended(running)
             while running:
@@ -79,7 +79,7 @@ class Runner:
             for future in running:
                 future.cancel()
 
-    def run(self, tasks: Sequence[NamedTask], title: str | None = None) -> list[Figures]:
+    def run(self, tasks: Sequence[NamedTask], title: str | None = None) -> list[TaskResult]:
         """Run tasks, under a progress bar if there is a title; return their figures in the tasks' order."""
         results = {}
         with tqdm(total=len(tasks), desc=title, leave=False, disable=None if title else True) as bar:
@@ -89,7 +89,7 @@ class Runner:
         return [results[name] for name, _, _ in tasks]
 
 
-def _ended(running: dict[Future[Figures], str]) -> Iterator[tuple[str, Figures]]:
+def _ended(running: dict[Future[TaskResult], str]) -> Iterator[tuple[str, TaskResult]]:
     """Wait until some tasks have ended, take them out, and yield their names and figures."""
     for future in wait(running, return_when=FIRST_COMPLETED).done:
         yield running.pop(future), future.result()

@@ -17,10 +17,10 @@ import numpy as np
 from tqdm import tqdm
 
 from spectool import SpectoolError, __version__
-from spectool.artifacts.atomic import check_replaceable, writing
+from spectool.artifacts.atomic import atomic_directory, check_replaceable
 from spectool.artifacts.counts import FORMAT, VERSION, write_level, write_vocabulary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.resumable import Figures, discard, read_json, save, working, write_json
+from spectool.artifacts.resumable import TaskResult, discard, read_json, resumable_work, save, write_json
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus
 from spectool.build.counting import ngrams, symbols
 from spectool.build.counting.options import CountOptions
@@ -83,7 +83,7 @@ def count_text(
         "pieces": asdict(plan),
     }
     workers = plan.workers if len(start) > _FEW_PARTS else 1
-    with working(out, key) as work, executor_of(workers) as executor:
+    with resumable_work(out, key) as work, executor_of(workers) as executor:
         runner = Runner(work, executor, 2 * plan.workers)
         try:
             inputs, parts = _encode(runner, corpus, chain(start, cut), tokenizer, orders, options, progress)
@@ -99,7 +99,7 @@ def count_text(
             _figures(order, number, options.min_count, buckets)
             for order, (number, buckets) in enumerate(zip(windows, merged, strict=True), 1)
         ]
-        with writing(out) as directory:
+        with atomic_directory(out) as directory:
             for order, buckets in enumerate(merged, 1):
                 kept = [bucket["kept"] for bucket in buckets]
                 write_level(directory, order, ngrams.collect(work, order, kept))
@@ -127,13 +127,13 @@ def _encode(
     orders: int,
     options: CountOptions,
     progress: Progress,
-) -> tuple[dict[str, Any], list[Figures]]:
+) -> tuple[dict[str, Any], list[TaskResult]]:
     """Turn the text into words or tokens; return what the manifest says of the corpus, and the figures of the parts."""
     work, unit = runner.work, "words" if tokenizer is None else "tokens"
     progress(f"splitting into {unit}")
     if read := read_json(work / "read.json"):
         return read["inputs"], read["parts"]
-    function: Callable[..., Figures] = symbols.encode_words
+    function: Callable[..., TaskResult] = symbols.encode_words
     arguments: tuple[Any, ...] = (orders,)
     if tokenizer is not None:
         function, arguments = symbols.encode_tokens, (orders, tokenizer.name)
@@ -156,16 +156,16 @@ def _encode(
 
 def _count_orders(
     runner: Runner,
-    parts: list[Figures],
+    parts: list[TaskResult],
     words: bool,
     orders: int,
     options: CountOptions,
     plan: Plan,
     progress: Progress,
-) -> list[list[Figures]]:
+) -> list[list[TaskResult]]:
     """Count one order after the other; return the figures of the buckets of each."""
     number = symbols.number_words if words else symbols.number_tokens
-    merged: list[list[Figures]] = []
+    merged: list[list[TaskResult]] = []
     found = parts
     for order in range(1, orders + 1):
         progress(f"counting {order}-grams" if order > 1 else f"counting single {'words' if words else 'tokens'}")
@@ -184,7 +184,7 @@ def _count_orders(
     return merged
 
 
-def _merge(runner: Runner, order: int, found: list[Figures], min_count: int, plan: Plan) -> list[Figures]:
+def _merge(runner: Runner, order: int, found: list[TaskResult], min_count: int, plan: Plan) -> list[TaskResult]:
     """Merge what the parts have found of an order; return the figures of the buckets."""
     records = sum(figures["records"] for figures in found)
     cuts = bucket_cuts(records, [figures["sample"] for figures in found], plan)
@@ -202,7 +202,7 @@ def _merge(runner: Runner, order: int, found: list[Figures], min_count: int, pla
     return merged
 
 
-def _figures(order: int, windows: int, min_count: int, merged: list[Figures]) -> dict[str, Any]:
+def _figures(order: int, windows: int, min_count: int, merged: list[TaskResult]) -> dict[str, Any]:
     """What the manifest says of an order, from the figures of its buckets.
 
     From order 2 on, an n-gram below the minimum may never have been counted. So the number of these is known only if

@@ -31,9 +31,9 @@ import tokenizers
 from numpy.typing import NDArray
 
 from spectool import SpectoolError, TokenizerError
-from spectool.artifacts.atomic import renaming
+from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.resumable import Figures, load, save
+from spectool.artifacts.resumable import TaskResult, load, save
 from spectool.build.counting.ngrams import merged, rows_of_keys, save_keys
 from spectool.build.counting.plan import in_parts
 from spectool.corpora import word_runs
@@ -45,7 +45,7 @@ BREAK = 0
 _BATCH_CHARACTERS = 1 << 18  # encoded at once: the tokenizer's own results take some 100 bytes a token
 
 
-def encode_words(work: Path, part: int, texts: Sequence[bytes], orders: int) -> Figures:
+def encode_words(work: Path, part: int, texts: Sequence[bytes], orders: int) -> TaskResult:
     """Split the documents of a part into words."""
     number: defaultdict[str, int] = defaultdict(count(1).__next__)
     runs = (run for text in texts for run in word_runs(text.decode()))
@@ -60,7 +60,7 @@ def encode_words(work: Path, part: int, texts: Sequence[bytes], orders: int) -> 
     return {**figures, "windows": windows(seen, orders)}
 
 
-def encode_tokens(work: Path, part: int, texts: Sequence[bytes], orders: int, name: str) -> Figures:
+def encode_tokens(work: Path, part: int, texts: Sequence[bytes], orders: int, name: str) -> TaskResult:
     """Encode the documents of a part, each by itself, with ``tokenizer.json`` and ``token_symbols.npy``.
 
     Raises:
@@ -99,13 +99,13 @@ def windows(symbols: NDArray[np.int32], orders: int) -> list[int]:
     return [int(np.maximum(lengths - shorter, 0).sum()) for shorter in range(orders)]
 
 
-def number_tokens(work: Path, parts: int, buckets: int) -> Figures:
+def number_tokens(work: Path, parts: int, buckets: int) -> TaskResult:
     """Take the keys that survived for symbols: they are in the order of their ids."""
     keys, counts = merged(work, 1, buckets)
     return _save_first_order(work, np.arange(len(keys)), keys, counts)
 
 
-def number_words(work: Path, parts: int, buckets: int) -> Figures:
+def number_words(work: Path, parts: int, buckets: int) -> TaskResult:
     """Number the words that survived by falling count, then by text, and write the vocabulary.
 
     They are all in memory here: some 50 bytes for each.
@@ -145,7 +145,7 @@ def read_vocabulary(work: Path) -> pa.Array:
 
 def _save_first_order(
     work: Path, rows: NDArray[np.int64], symbols: NDArray[np.int64], counts: NDArray[np.int64]
-) -> Figures:
+) -> TaskResult:
     save(work, "first.rows", np.append(rows, -1).astype(np.int32))
     save(work, "first.symbols", np.append(symbols, BREAK).astype(np.int32))
     save(work, "first.counts", counts)
@@ -183,7 +183,7 @@ def _backend(path: str) -> Any:
 
 
 def _write_words(work: Path, name: str, words: pa.Array) -> None:
-    with renaming(work / f"{name}.arrow") as partial:
+    with atomic_file(work / f"{name}.arrow") as partial:
         write_columns(partial, {"word": words})
 
 

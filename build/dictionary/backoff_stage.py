@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry
 from spectool.artifacts.manifest import Manifest, seal
@@ -71,7 +71,7 @@ def build_backoff(
     Raises:
         SpectoolError: The counts do not fit, or there is nothing to build from.
     """
-    with writing(out) as directory:
+    with atomic_directory(out) as directory:
         candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
         best = _BestEntries(candidates, text, counts)
         shape = write_within(directory, Limits(options.entries, options.max_bytes), best.choose, True, progress)

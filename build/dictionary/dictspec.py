@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spectool import ArtifactError, SpectoolError
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
@@ -136,7 +136,7 @@ def build_dictspec(
     Raises:
         SpectoolError: There is nothing to build from.
     """
-    with writing(out) as directory:
+    with atomic_directory(out) as directory:
         progress("choosing the most frequent n-grams")
         texts, counts = ngrams.most_frequent(options.entries, ORDERS[options.orders])
         progress("encoding")

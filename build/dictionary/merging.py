@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import FORMAT, PROBABILITY_STEP, VERSION, Dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.corpus_reading import Progress
@@ -77,7 +77,7 @@ def merge_dictionaries(
     if not merged:
         raise SpectoolError("the dictionaries have no entries. Name others")
     choice = Choice(merged)
-    with writing(out) as directory:
+    with atomic_directory(out) as directory:
         shape = write_within(
             directory, limits, lambda most: entries_of(choice.best(most)), bool(first.chained), progress
         )

@@ -12,7 +12,7 @@ import numpy as np
 import tokenizers
 
 from spectool import ArtifactError, TokenizerError
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Artifact, Manifest, seal
 from spectool.build.alignment.stage import SEED, draw
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
@@ -81,7 +81,7 @@ def prune_model(
     weights = open_weights(model, configs["config.json"], in_model)
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
-    with writing(out) as directory:
+    with atomic_directory(out) as directory:
         texts = [draw((document.text for document in reader(corpus)), 0, counted)[1] for corpus in corpora]
         progress("counting tokens")
         before = [[ids for _, ids in encoded(whole, drawn)] for drawn in texts]

@@ -36,10 +36,10 @@ import pandas as pd
 
 from spectool import SpectoolError
 from spectool.artifacts.alignment import alignments_of
-from spectool.artifacts.atomic import check_replaceable, writing
+from spectool.artifacts.atomic import atomic_directory, check_replaceable
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.artifacts.resumable import Figures, finished, perform, working
+from spectool.artifacts.resumable import TaskResult, finished_task, resumable_work, run_task
 from spectool.commands.console import progress, say
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
@@ -114,7 +114,7 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[d
     passages = hashlib.sha256(repr([text.passages for text in texts.values()]).encode()).hexdigest()
     models = (asked.target, *asked.drafts.values())
     key = {"asked": arguments, "passages": passages, **contents(models, asked.alignments)}
-    with working(out, json.loads(json.dumps(key)), what="measurement", begin_anew=False) as kept:
+    with resumable_work(out, json.loads(json.dumps(key)), what="measurement", begin_anew=False) as kept:
         rows = sum(len(text.passages) for text in texts.values()) * (1 + 2 * len(asked.drafts) + len(dictionaries))
         with progress("measuring", rows, "rows") as done:
             measurement = Measurement(asked, OpenedModel.load(asked.target), texts, kept, done)
@@ -154,17 +154,17 @@ class Measurement:
         }
         return found | {"verdict": verdict(found)}
 
-    def _by_task(self, name: str, times: int, measured: Callable[[str], Figures]) -> dict[str, Figures]:
+    def _by_task(self, name: str, times: int, measured: Callable[[str], TaskResult]) -> dict[str, TaskResult]:
         """The figures of each task, from ``times`` passes over its rows, or from an earlier run."""
         found = {}
         for number, (task, text) in enumerate(self.texts.items()):
-            before = finished(self.kept, f"{name}-{number}")
+            before = finished_task(self.kept, f"{name}-{number}")
             if before is not None:
                 self.on_rows(times * len(text.passages))
-            found[task] = before or perform(lambda _, of: measured(of), self.kept, f"{name}-{number}", task)
+            found[task] = before or run_task(lambda _, of: measured(of), self.kept, f"{name}-{number}", task)
         return found
 
-    def _of_target(self, task: str) -> Figures:
+    def _of_target(self, task: str) -> TaskResult:
         text = self.texts[task]
         known = self._code_length(self.target, text)
         return {
@@ -177,7 +177,7 @@ class Measurement:
             "nats_per_token": known.nats_per_token,
         }
 
-    def _of_draft(self, number: int, name: str, pairing: Pairing, weights: int) -> Figures:
+    def _of_draft(self, number: int, name: str, pairing: Pairing, weights: int) -> TaskResult:
         draft, stated = OpenedModel.load(self.asked.drafts[name]), self.asked.cost_of[name]
         size = weight_bytes(draft.model)
         cost = size / weights if stated is None else stated
@@ -198,7 +198,7 @@ class Measurement:
             "tasks": by_task,
         }
 
-    def _compared(self, draft: OpenedModel, pairing: Pairing, cost: float, task: str) -> Figures:
+    def _compared(self, draft: OpenedModel, pairing: Pairing, cost: float, task: str) -> TaskResult:
         """The figures of a draft on a task."""
         target, text, same = self.target, self.texts[task], pairing.same_vocabulary
         known = self._code_length(draft, text)
@@ -221,7 +221,7 @@ class Measurement:
             **_speeds(figures, gamma, cost, same),
         }
 
-    def _replayed(self, dictionary: Dictionary, text: TaskText) -> Figures:
+    def _replayed(self, dictionary: Dictionary, text: TaskText) -> TaskResult:
         """The figures of a dictionary on a task; each passage is a generation of its own."""
         drafter, counted, passes = LookupDrafter(dictionary), DraftStatistics(), []
         rows = self.target.tokenizer.encode_batch(text.passages)
@@ -272,7 +272,7 @@ def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabular
 
 def _write(
     out: Path,
-    figures: Figures,
+    figures: TaskResult,
     arguments: Mapping[str, Any],
     tokenizers: Mapping[str, Mapping[str, Any]],
     texts: Mapping[str, TaskText],
@@ -299,7 +299,7 @@ def _write(
         "tasks": {task: at["rows"] for task, at in figures["tasks"].items()},
         "dictionaries": list(figures["dictionaries"]),
     }
-    with writing(out) as folder:
+    with atomic_directory(out) as folder:
         text = json.dumps(figures, ensure_ascii=False, indent=1) + "\n"
         (folder / "fairness.json").write_text(text, encoding="utf-8")
         return seal(folder, Manifest(FAIRNESS_FORMAT, FAIRNESS_VERSION, arguments, tokenizers, inputs, statistics))

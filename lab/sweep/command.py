@@ -93,7 +93,7 @@ def write_page(rows: Sequence[dict[str, Any]], out: Path) -> list[str]:
     """Write tables and plots of runs into ``out``; return the names of the files."""
     import pandas as pd
 
-    from spectool.artifacts.atomic import renaming
+    from spectool.artifacts.atomic import atomic_file
     from spectool.lab.sweep import tables
     from spectool.lab.sweep.plots import sweep_plots
     from spectool.lab.sweep.results import SCHEMA
@@ -106,6 +106,6 @@ def write_page(rows: Sequence[dict[str, Any]], out: Path) -> list[str]:
         "sweep.jinja", "Sweep", runs=runs, series=series, tables=tables, paper=tables.figures(), plots=plots
     )
     for name, text in files.items():
-        with renaming(out / name) as partial:
+        with atomic_file(out / name) as partial:
             partial.write_text(text, encoding="utf-8")
     return list(files)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import renaming
+from spectool.artifacts.atomic import atomic_file
 
 RUNS = "runs.parquet"
 SweepRow: TypeAlias = dict[str, Any]
@@ -70,7 +70,7 @@ def write_runs(path: Path, rows: Iterable[SweepRow]) -> None:
     """Write runs atomically; of runs with the same key, the first is kept."""
     first = {key(row): row for row in reversed([*rows])}
     ordered = sorted(first.values(), key=lambda row: [(value is not None, value) for value in key(row)])
-    with renaming(path) as partial:
+    with atomic_file(path) as partial:
         pq.write_table(pa.Table.from_pylist(ordered, SCHEMA), partial, compression="zstd")
 
 

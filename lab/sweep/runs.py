@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from spectool import SpectoolError
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.resumable import Figures, finished, work_path, working
+from spectool.artifacts.resumable import TaskResult, finished_task, resumable_work, work_path
 from spectool.build.corpus_reading import quiet
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.processes import NamedTask, Runner, executor_of
@@ -81,8 +81,8 @@ def run_sweep(grid: Grid, out: Path, workers: int = 1, **reads: Any) -> tuple[li
     done = {key(row) for row in saved}
     left = [group._replace(rows=[row for row in group.rows if key(row) not in done]) for group in groups]
     tasks: list[NamedTask] = [(_name(group), _measure, (group,)) for group in left if group.rows]
-    with working(path, {"runs": SCHEMA.names}, what="sweep") as work:
-        missing = [group for name, _, (group,) in tasks if finished(work, name) is None]
+    with resumable_work(path, {"runs": SCHEMA.names}, what="sweep") as work:
+        missing = [group for name, _, (group,) in tasks if finished_task(work, name) is None]
         for text in dict.fromkeys(group.text for group in missing):
             text.count()
         number = sum(len(group.rows) for group in missing)
@@ -132,7 +132,7 @@ def _name(group: Group) -> str:
     return hashlib.sha256(repr([key(row) for row in group.rows]).encode()).hexdigest()[:16]
 
 
-def _measure(work: Path, group: Group) -> Figures:
+def _measure(work: Path, group: Group) -> TaskResult:
     """The measured ``rows`` of a group."""
     started = time.perf_counter()
     method, limit = group.rows[0]["method"], group.rows[0]["replay_limit"]

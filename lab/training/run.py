@@ -28,7 +28,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 from tqdm import tqdm
 
 from spectool import ArtifactError, SpectoolError, __version__
-from spectool.artifacts.atomic import check_replaceable, renaming
+from spectool.artifacts.atomic import atomic_file, check_replaceable
 from spectool.artifacts.manifest import file_entries
 from spectool.artifacts.resumable import differences, work_path, write_json
 from spectool.commands.console import say
@@ -60,7 +60,7 @@ def write_table(path: Path, kind: type[Any], rows: Iterable[Any]) -> None:
     """Write named tuples of one kind as a Parquet table, atomically."""
     schema = pa.schema([(name, _TYPES.get(type_, pa.float64())) for name, type_ in kind.__annotations__.items()])
     table = pa.Table.from_pylist([row._asdict() for row in rows], schema)
-    with renaming(path) as partial:
+    with atomic_file(path) as partial:
         pq.write_table(table, partial, compression="zstd")
 
 
@@ -217,7 +217,7 @@ class TrainingRun(ABC, Generic[Options]):
         """Write a checkpoint and wait until it is on the disk."""
         state = {"model": self._model.parameters(), "optimizer": self._optimizer.state}
         arrays: Any = tree_flatten(state, destination={})
-        with renaming(path) as partial, partial.open("wb") as file:
+        with atomic_file(path) as partial, partial.open("wb") as file:
             mx.save_safetensors(file, arrays, {"step": str(step)})
             file.flush()
             os.fsync(file.fileno())

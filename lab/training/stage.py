@@ -16,7 +16,7 @@ from mlx.nn.utils import value_and_grad
 from mlx.utils import tree_flatten
 
 from spectool import TokenizerError
-from spectool.artifacts.resumable import working
+from spectool.artifacts.resumable import resumable_work
 from spectool.commands.console import say
 from spectool.lab.mlx_lm_training import Model, ModelArgs, save_config
 from spectool.lab.training.bits_per_byte import code_length, total_length
@@ -110,7 +110,7 @@ def train_from_scratch(
     record = finished_training(out, key)
     if record is not None:
         return record
-    with working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) as work:
+    with resumable_work(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) as work:
         text = read_training_text(sources, tokenizer, delimiters, options)
         run = _Training(tokenizer, options, delimiters, text, work)
         run.train()

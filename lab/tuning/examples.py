@@ -102,9 +102,9 @@ def byte_ends(tokenizer: Tokenizer, ids: Sequence[int]) -> NDArray[np.int64]:
 
     Valid where ``tokenizer.bytes_of(ids)`` is the text.
     """
-    surfaces = [tokenizer.surfaces[number] for number in ids]
-    ends = np.cumsum([len(surface) for surface in surfaces], dtype=np.int64)
-    if tokenizer.edges.leading_space and next(filter(None, surfaces), b"").startswith(b" "):
+    token_bytes = [tokenizer.token_bytes[number] for number in ids]
+    ends = np.cumsum([len(raw) for raw in token_bytes], dtype=np.int64)
+    if tokenizer.edges.leading_space and next(filter(None, token_bytes), b"").startswith(b" "):
         ends = np.maximum(ends - 1, 0)
     return np.minimum(ends, len(tokenizer.bytes_of(ids)))
 

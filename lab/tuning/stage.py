@@ -28,7 +28,7 @@ import numpy as np
 from mlx.nn.utils import value_and_grad
 
 from spectool import SpectoolError
-from spectool.artifacts.resumable import working
+from spectool.artifacts.resumable import resumable_work
 from spectool.commands.console import say
 from spectool.corpora import Corpus
 from spectool.lab.training.options import TuneOptions
@@ -130,7 +130,7 @@ def tune(
         return record
     target.model.freeze()
     target.model.eval()
-    with working(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) as work:
+    with resumable_work(out, key, what="training", keep=(CHECKPOINT,), begin_anew=False) as work:
         tasks = read_tasks(draft.tokenizer, target.tokenizer, corpora, options)
         run = _Tuning(draft, target.model, pairing, tasks, options, work)
         run.train()

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import check_replaceable, naming, writing
+from spectool.artifacts.atomic import atomic_directory, check_replaceable, explain_full_disk
 from spectool.artifacts.benchmark import (
     FORMAT,
     PLAIN,
@@ -36,7 +36,7 @@ from spectool.artifacts.benchmark import (
     write_block,
 )
 from spectool.artifacts.manifest import MANIFEST, Manifest, read_manifest, seal
-from spectool.artifacts.resumable import differences, read_json, work_path, working, write_json
+from spectool.artifacts.resumable import differences, read_json, resumable_work, work_path, write_json
 from spectool.measure.bench.experiment import DrafterSpec, Experiment, ModelSpec, serves
 from spectool.measure.bench.identity import contents, machine, weight_bits, weight_bytes
 from spectool.measure.bench.prompt_sources import Prompt, ids_of_prompt, load_prompts, prompts_hash
@@ -95,7 +95,7 @@ def run_experiment(experiment: Experiment, out: Path, pause: float, say: Say, pr
     if (out / MANIFEST).exists():
         return _measured_before(out, identity, say)
     jobs = _jobs(experiment, prompts)
-    with naming(out), working(out, identity, what="run", keep=("block-*",), begin_anew=False) as work:
+    with explain_full_disk(out), resumable_work(out, identity, what="run", keep=("block-*",), begin_anew=False) as work:
         began = datetime.fromtimestamp((work / "key.json").stat().st_mtime, UTC).isoformat(timespec="seconds")
         missing = [job for job in jobs if not _is_measured(_block(work, job), say)]
         left, planned = (_generations(experiment, some) for some in (missing, jobs))
@@ -115,7 +115,7 @@ def run_experiment(experiment: Experiment, out: Path, pause: float, say: Say, pr
             model.name: {"name": model.path, "fingerprint": tokenizer.fingerprint, "size": tokenizer.size}
             for model, tokenizer in zip(experiment.models, tokenizers, strict=True)
         }
-        with writing(out) as partial:
+        with atomic_directory(out) as partial:
             join_blocks([_block(work, job) for job in jobs], partial)
             generations, _ = read_block(partial)
             statistics |= count_outputs(generations)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from spectool.artifacts.alignment import Spellings
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import DraftContext
-from spectool.tokenization.incremental.by_ids import CanonicalIds, TokenRun
-from spectool.tokenization.incremental.by_text import CanonicalText, recent, whole_characters
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, TokenRun
+from spectool.tokenization.incremental.by_text import TailReencoder, recent, whole_characters
 
 _MUCH = 64  # bytes from which on text is encoded instead of joined
 
@@ -25,7 +25,7 @@ class DraftView:
     """
 
     def __init__(
-        self, engine: CanonicalIds | CanonicalText, spellings: Spellings, leading_space: bool, resync: bool
+        self, engine: IncrementalBPE | TailReencoder, spellings: Spellings, leading_space: bool, resync: bool
     ) -> None:
         """Join ids with ``engine``.
 
@@ -67,7 +67,7 @@ class DraftView:
         run = self._runs.get(token) if self.begun and not self.pending else None
         if run is None:
             return False
-        assert isinstance(self._engine, CanonicalIds)
+        assert isinstance(self._engine, IncrementalBPE)
         start, tail = self._engine.append(self.ids, run, 0, self.begin) if self._resync else (len(self.ids), run.ids)
         self._replace(start, tail)
         return True
@@ -75,7 +75,7 @@ class DraftView:
     def append_token(self, token: int, data: bytes) -> None:
         """Append a target token whose bytes are ``data``."""
         inside = self.begun and not self.pending
-        if inside and isinstance(self._engine, CanonicalIds) and (spelling := self._spellings.inside[token]):
+        if inside and isinstance(self._engine, IncrementalBPE) and (spelling := self._spellings.inside[token]):
             self._runs[token] = self._engine.token_run(spelling)
             self.append_known(token)
         else:
@@ -88,7 +88,7 @@ class DraftView:
         data, pending = data[:whole], data[whole:]
         if data:
             engine, ids = self._engine, self.ids
-            if isinstance(engine, CanonicalText):
+            if isinstance(engine, TailReencoder):
                 change = engine.join(ids, self._text, data, self.begin)
                 self._text = recent(self._text + data)
             else:

@@ -4,7 +4,12 @@ from spectool.artifacts.alignment import Alignment
 from spectool.runtime.translation.protocol import Translator
 from spectool.tokenization.tokenizer import Tokenizer
 
-STRATEGIES = ("none", "naive", "context", "intersection", "anchored")
+STRATEGIES = ("none", "naive", "context", "intersection", "byte-aligned")
+
+
+def current_name(strategy: str) -> str:
+    """The present name of a strategy: ``byte-aligned`` was called ``anchored`` before version 1."""
+    return "byte-aligned" if strategy == "anchored" else strategy
 
 
 def make_translator(
@@ -16,10 +21,11 @@ def make_translator(
         FingerprintMismatch: The alignment is for other tokenizers, or for the other direction.
     """
     alignment.require(draft, target)
-    if strategy == "anchored":
-        from spectool.runtime.translation.anchored import AnchoredTranslator
+    strategy = current_name(strategy)
+    if strategy == "byte-aligned":
+        from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 
-        return AnchoredTranslator(alignment, draft, target)
+        return ByteAlignedTranslator(alignment, draft, target)
     from spectool.runtime.translation.intersection import IntersectionTranslator
     from spectool.runtime.translation.strings import ContextTranslator, NaiveTranslator, PassThrough
 

@@ -59,7 +59,7 @@ class Translator(Protocol):
     """Keeps a draft model and a target with different tokenizers on the same text.
 
     Attributes:
-        name: Strategy: ``none``, ``naive``, ``context``, ``intersection`` or ``anchored``.
+        name: Strategy: ``none``, ``naive``, ``context``, ``intersection`` or ``byte-aligned``.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.tokenizer import Tokenizer
 
 CONTEXT = 64  # committed tokens before the frontier that are encoded again
@@ -10,7 +10,7 @@ _CONTINUATIONS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no charac
 
 
 def ids_after(
-    engine: CanonicalText, target: Tokenizer, committed: Sequence[int], pending: bytes, data: bytes
+    engine: TailReencoder, target: Tokenizer, committed: Sequence[int], pending: bytes, data: bytes
 ) -> tuple[list[int], bool]:
     """The target ids of bytes after the committed text, and whether they are those of all bytes.
 
@@ -23,7 +23,7 @@ def ids_after(
     """
     context = list(committed[-CONTEXT:])
     # The oldest of these ids may begin inside a character.
-    so_far = b"".join(map(target.surfaces.__getitem__, context)).lstrip(_CONTINUATIONS)
+    so_far = b"".join(map(target.token_bytes.__getitem__, context)).lstrip(_CONTINUATIONS)
     if target.edges.leading_space and len(context) == len(committed):
         so_far = so_far.removeprefix(b" ")
     text = data[: max(0, _valid(pending + data) - len(pending))]

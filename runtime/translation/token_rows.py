@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import NONE, IdLists
-from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import whole_characters
-from spectool.tokenization.surfaces import Surfaces
+from spectool.tokenization.token_bytes import TokenBytes
 
 END, UNKNOWN = -1, -2
 LONGEST = 8  # target ids of a row
@@ -26,7 +26,7 @@ _Mask = NDArray[np.bool_]
 _Rows = tuple[_Ids, dict[int, bytes]]  # rows, and by index the bytes of a character that a token begins after its row
 
 
-def spelling_table(inside: IdLists, counterparts: _Ids, surfaces: Surfaces) -> _Ids:
+def spelling_table(inside: IdLists, counterparts: _Ids, token_bytes: TokenBytes) -> _Ids:
     """The row of each draft token inside a text, int32 [draft ids, LONGEST + 1].
 
     A special token says its counterpart, and nothing follows. Parts of characters have no row: it begins with
@@ -35,7 +35,7 @@ def spelling_table(inside: IdLists, counterparts: _Ids, surfaces: Surfaces) -> _
     Args:
         inside: Spelling of each draft token; empty where it is no whole characters.
         counterparts: Target id with the same bytes or the same role, -1 where none; int32 [draft ids].
-        surfaces: Bytes of each draft token; none of special ones.
+        token_bytes: Bytes of each draft token; none of special ones.
     """
     lengths = np.diff(inside.offsets)
     rows = np.full((len(lengths), LONGEST + 1), END, np.int32)
@@ -44,7 +44,7 @@ def spelling_table(inside: IdLists, counterparts: _Ids, surfaces: Surfaces) -> _
         rows[longer, column] = inside.values[inside.offsets[longer] + column]
     rows[lengths > LONGEST, LONGEST] = UNKNOWN
     rows[lengths == 0, 0] = UNKNOWN
-    special = np.diff(surfaces.offsets) == 0
+    special = np.diff(token_bytes.offsets) == 0
     rows[special, 0] = np.where(counterparts[special] == NONE, UNKNOWN, counterparts[special])
     rows[special, 1] = UNKNOWN
     return rows
@@ -56,7 +56,7 @@ class TokenRows:
 
     Attributes:
         table: The pair's `spelling_table`.
-        surfaces: Bytes of each draft token.
+        token_bytes: Bytes of each draft token.
         engine: Joins target ids; None where the table is all there is.
         known: Spellings made byte by byte so far; added to.
         committed: Committed target ids; longer while boundaries are looked at.
@@ -68,8 +68,8 @@ class TokenRows:
     """
 
     table: _Ids
-    surfaces: Sequence[bytes]
-    engine: CanonicalIds | None
+    token_bytes: Sequence[bytes]
+    engine: IncrementalBPE | None
     known: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]]
     committed: list[int]
     begin: int
@@ -84,7 +84,7 @@ class TokenRows:
             rows, pending = self._rows(tokens, likely, self.overlaps[healed], b"")
         else:
             rows, pending = np.full((len(tokens), self.table.shape[1]), UNKNOWN, np.int32), {}
-            for i in np.flatnonzero(likely & (tokens < len(self.surfaces))).tolist():
+            for i in np.flatnonzero(likely & (tokens < len(self.token_bytes))).tolist():
                 _write(rows[i], self.text_start[tokens[i]])
         if self.check_first:
             rows[self._merging(rows, likely, ())] = UNKNOWN
@@ -110,7 +110,7 @@ class TokenRows:
             rows[known, 0] = held
             rows[rows[:, -1] >= 0, -1] = UNKNOWN
             rows[merging] = UNKNOWN
-            before = self.engine.surfaces[held] + pending
+            before = self.engine.token_bytes[held] + pending
             for i in np.flatnonzero(merging & likely).tolist():
                 ids, left[i] = self._spell(int(tokens[i]), b"", before)
                 _write(rows[i], ids, bool(left[i]))
@@ -140,11 +140,11 @@ class TokenRows:
         key = token, overlap, pending
         found = self.known.get(key)
         if found is None:
-            surface, found = self.surfaces[token], ((), b"")
-            if overlap == self.overlaps[0] and not surface.startswith(b" "):
+            raw, found = self.token_bytes[token], ((), b"")
+            if overlap == self.overlaps[0] and not raw.startswith(b" "):
                 overlap = overlap.removeprefix(b" ")  # artificial: a draft token need not write it
-            if self.engine is not None and surface.startswith(overlap):
-                data = pending + surface[len(overlap) :]
+            if self.engine is not None and raw.startswith(overlap):
+                data = pending + raw[len(overlap) :]
                 whole = whole_characters(data)
                 found = self.engine.spell(data[:whole]), data[whole:]
             self.known[key] = found

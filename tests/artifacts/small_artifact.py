@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from spectool.artifacts import Manifest
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import seal
 
 DATA = bytes(range(256)) * 4
@@ -11,7 +11,7 @@ DATA = bytes(range(256)) * 4
 
 def build(out: Path, data: bytes = DATA, note: str = "") -> Manifest:
     """Write a small artifact."""
-    with writing(out) as directory:
+    with atomic_directory(out) as directory:
         (directory / "data.bin").write_bytes(data)
         (directory / "more.bin").write_bytes(b"more")
         tokenizers = {"target": {"name": "t", "fingerprint": "0" * 64, "size": 9}}

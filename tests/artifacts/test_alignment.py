@@ -17,16 +17,16 @@ from spectool import ArtifactError, FingerprintMismatch
 from spectool.artifacts import Alignment, Manifest, alignment_checks
 from spectool.artifacts.alignment import FORMAT, VERSION, Side, Spellings, write_alignment
 from spectool.artifacts.arrays import save_array
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.columns import read_columns, write_columns
 from spectool.artifacts.manifest import seal
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable
-from spectool.tokenization.incremental.by_ids import CanonicalIds
-from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.roles import Roles
-from spectool.tokenization.surfaces import Surfaces
+from spectool.tokenization.token_bytes import TokenBytes
 
 from ..running import error_of, run
 
@@ -40,14 +40,14 @@ FILES = (
     "draft_merges.arrow",
     "draft_offsets.npy",
     "draft_risks.npy",
-    "draft_surfaces.npy",
+    "draft_token_bytes.npy",
     "draft_to_target.arrow",
     "draft_tokens.arrow",
     "prefix_index.arrow",
     "target_in_draft.arrow",
     "target_offsets.npy",
     "target_risks.npy",
-    "target_surfaces.npy",
+    "target_token_bytes.npy",
     "target_to_draft.arrow",
 )
 
@@ -94,7 +94,7 @@ def reseal(
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    with writing(tmp_path / "x.align") as directory:
+    with atomic_directory(tmp_path / "x.align") as directory:
         write_alignment(directory, DRAFT, TARGET, PREFIXES)
         reseal(directory)
     return tmp_path / "x.align"
@@ -141,7 +141,7 @@ def test_what_is_read_cannot_be_changed(path: Path) -> None:
 
 
 def test_equal_contents_are_equal_bytes(path: Path, tmp_path: Path) -> None:
-    with writing(tmp_path / "y.align") as directory:
+    with atomic_directory(tmp_path / "y.align") as directory:
         write_alignment(directory, DRAFT, TARGET, PREFIXES)
         reseal(directory)
     for file in (*FILES, "manifest.json"):
@@ -151,8 +151,8 @@ def test_equal_contents_are_equal_bytes(path: Path, tmp_path: Path) -> None:
 def test_each_side_has_its_engine(path: Path, byte_level: Backend) -> None:
     tokenizer = Tokenizer("made", byte_level, Roles())
     table = MergeTable(*(np.full(tokenizer.size, -1, np.int32) for _ in range(3)), MERGES.pairs[:0], *[ints([])] * 2)
-    assert isinstance(replace(DRAFT, merges=table).engine(tokenizer), CanonicalIds)
-    assert isinstance(Alignment(path).target.engine(tokenizer), CanonicalText)
+    assert isinstance(replace(DRAFT, merges=table).engine(tokenizer), IncrementalBPE)
+    assert isinstance(Alignment(path).target.engine(tokenizer), TailReencoder)
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -239,7 +239,7 @@ def test_flipped_bits_are_found(path: Path, file: str, rng: random.Random) -> No
     [
         ("draft_offsets.npy", [0, 1, 2, 4], "uint32", "uint32 4, expected uint32 5"),
         ("target_offsets.npy", [0, 1, 2, 3], "int64", "int64 4, expected uint32 4"),
-        ("draft_surfaces.npy", [[97, 98]], "uint8", "uint8 1x2, expected uint8 any"),
+        ("draft_token_bytes.npy", [[97, 98]], "uint8", "uint8 1x2, expected uint8 any"),
         ("target_risks.npy", [0, 0.5], "float16", "float16 2, expected float16 3"),
         ("target_risks.npy", [0, 0.5, 1.5], "float16", "risks outside 0 to 1"),
         ("draft_risks.npy", [0, 0.5, -np.inf, 1], "float16", "risks outside 0 to 1"),
@@ -254,10 +254,10 @@ def test_wrong_arrays(path: Path, file: str, values: list[Any], kind: str, found
 
 @pytest.mark.parametrize("offsets", [[0, 2, 1, 4, 4], [1, 1, 2, 4, 4], [0, 1, 2, 4, 5]])
 def test_surfaces_out_of_order_are_found(path: Path, offsets: list[int]) -> None:
-    assert list(Alignment(path).draft.surfaces) == [b"a", b"b", b"ab", b""]
+    assert list(Alignment(path).draft.token_bytes) == [b"a", b"b", b"ab", b""]
     save_array(path / "draft_offsets.npy", offsets, "uint32")
     reseal(path)
-    with pytest.raises(ArtifactError, match=r"draft_offsets\.npy: surfaces out of order"):
+    with pytest.raises(ArtifactError, match=r"draft_offsets\.npy: token bytes out of order"):
         Alignment(path)
 
 
@@ -349,14 +349,14 @@ def test_compressed_columns_are_refused(path: Path) -> None:
         Alignment(path)
 
 
-def chain(depth: int) -> tuple[MergeTable, Surfaces]:
+def chain(depth: int) -> tuple[MergeTable, TokenBytes]:
     """``a``, ``aa``, ``aaa`` … up to ``depth`` merges, one letter at a time."""
     left = ints([-1, *range(depth)])
     right = ints([-1] + [0] * depth)
     pairs = np.array([token << 32 for token in range(depth)], np.int64)
     ranks = ints(list(range(depth)))
     table = MergeTable(left, right, ints([-1, *range(depth)]), pairs, ranks, ints(list(range(1, depth + 1))))
-    return table, Surfaces.of([b"a" * (token + 1) for token in range(depth + 1)])
+    return table, TokenBytes.of([b"a" * (token + 1) for token in range(depth + 1)])
 
 
 def test_deep_trees_are_refused() -> None:
@@ -366,17 +366,17 @@ def test_deep_trees_are_refused() -> None:
 
 
 def test_merges_that_make_text_longer_are_refused() -> None:
-    table, surfaces = chain(3)
-    found = alignment_checks.merge_problems("tokens", "merges", replace(table, results=ints([3, 2, 3])), surfaces)
+    table, token_bytes = chain(3)
+    found = alignment_checks.merge_problems("tokens", "merges", replace(table, results=ints([3, 2, 3])), token_bytes)
     assert list(found) == [("merges", "a merge makes bytes that its parts have not")]
 
 
 def test_long_tokens_are_refused() -> None:
     offsets = np.array([0, 1, 4097, 8194], np.uint32)
-    assert list(alignment_checks.surface_problems("x", offsets, 8194)) == [
+    assert list(alignment_checks.token_bytes_problems("x", offsets, 8194)) == [
         ("x", "token 2 has 4,097 bytes, expected at most 4,096")
     ]
-    assert not list(alignment_checks.surface_problems("x", offsets[:3], 4097))
+    assert not list(alignment_checks.token_bytes_problems("x", offsets[:3], 4097))
 
 
 def test_verify_finds_files_of_strangers(path: Path) -> None:
@@ -390,7 +390,7 @@ def side_of(tokenizer: Tokenizer) -> Side:
     nothing: list[tuple[int, ...]] = [()] * tokenizer.size
     unknown = np.full(tokenizer.size, np.nan)
     spelled = Spellings(nothing, nothing)
-    return Side(np.full(tokenizer.size, -1), spelled, None, None, tokenizer.surfaces, unknown)
+    return Side(np.full(tokenizer.size, -1), spelled, None, None, tokenizer.token_bytes, unknown)
 
 
 @pytest.fixture
@@ -401,7 +401,7 @@ def pair(
     draft, target = Tokenizer("d", byte_level, Roles()), Tokenizer("t", sentence_piece, Roles())
     monkeypatch.setitem(SIZES, "draft", draft.size)
     monkeypatch.setitem(SIZES, "target", target.size)
-    with writing(tmp_path / "x.align") as directory:
+    with atomic_directory(tmp_path / "x.align") as directory:
         write_alignment(directory, side_of(draft), side_of(target), ints([]))
         reseal(directory, lemma=(False, False), fingerprints=fingerprints_of(draft, target))
     return tmp_path / "x.align", draft, target

@@ -11,7 +11,7 @@ import pytest
 
 from spectool import ArtifactError
 from spectool.artifacts import Manifest, read_manifest
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import seal, verify_files
 
 from .small_artifact import build
@@ -24,7 +24,7 @@ def snapshot(directory: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_failing_build_leaves_the_old_artifact(artifact: Path, error: type[BaseException]) -> None:
     before = snapshot(artifact)
-    with pytest.raises(error), writing(artifact) as directory:
+    with pytest.raises(error), atomic_directory(artifact) as directory:
         (directory / "data.bin").write_bytes(b"half")
         raise error
     assert snapshot(artifact) == before
@@ -35,18 +35,21 @@ def test_a_full_disk_names_the_artifact(artifact: Path) -> None:
     """Written by Python and by Arrow, whose errors name no file; others are left as they are."""
     before = snapshot(artifact)
     for error in (OSError(errno.ENOSPC, "No space left"), OSError(errno.EFBIG, "Error writing bytes to file. Detail")):
-        with pytest.raises(ArtifactError, match=r"x.test: cannot be written .*run it again"), writing(artifact):
+        with (
+            pytest.raises(ArtifactError, match=r"x.test: cannot be written .*run it again"),
+            atomic_directory(artifact),
+        ):
             raise error
         assert snapshot(artifact) == before
     for other in (OSError(errno.ENOSPC, "No space left", "elsewhere"), OSError(errno.EIO, "Input/output error")):
-        with pytest.raises(OSError) as raised, writing(artifact):
+        with pytest.raises(OSError) as raised, atomic_directory(artifact):
             raise other
         assert raised.value is other
 
 
 def test_a_build_without_a_manifest_is_a_defect(artifact: Path) -> None:
     before = snapshot(artifact)
-    with pytest.raises(ArtifactError, match="ended without a manifest"), writing(artifact):
+    with pytest.raises(ArtifactError, match="ended without a manifest"), atomic_directory(artifact):
         pass
     assert snapshot(artifact) == before
 
@@ -138,7 +141,7 @@ def test_an_artifact_that_was_moved_aside_comes_back(artifact: Path) -> None:
     artifact.rename(previous)
     with pytest.raises(ArtifactError, match=rf"x\.test: no such artifact.*whole: mv {previous} {artifact}"):
         read_manifest(artifact)
-    with pytest.raises(RuntimeError), writing(artifact):
+    with pytest.raises(RuntimeError), atomic_directory(artifact):
         raise RuntimeError
     assert snapshot(artifact) == before
     assert not previous.exists()
@@ -171,7 +174,7 @@ def test_a_leftover_previous_is_dropped_when_the_new_one_is_there(artifact: Path
 def test_an_artifact_of_another_tokenizer_is_not_replaced(tmp_path: Path) -> None:
     def write(fingerprint: str | None, content: bytes) -> None:
         sides = {} if fingerprint is None else {"target": {"name": "t", "fingerprint": fingerprint, "size": 3}}
-        with writing(tmp_path / "pl.dict") as partial:
+        with atomic_directory(tmp_path / "pl.dict") as partial:
             (partial / "data.bin").write_bytes(content)
             seal(partial, Manifest("test", 1, {}, sides, {}, {}))
 

@@ -11,7 +11,7 @@ import pytest
 
 from spectool import ArtifactError, IncompleteArtifact
 from spectool.artifacts import Counts, Manifest
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.counts import FORMAT, VERSION, Level, write_level, write_vocabulary
 from spectool.artifacts.manifest import seal
 from spectool.cli import main
@@ -33,7 +33,7 @@ def write(
     **statistics: Any,
 ) -> Path:
     """Write counts, right or wrong, with a manifest that fits the files."""
-    with writing(out) as directory:
+    with atomic_directory(out) as directory:
         for order, columns in levels.items():
             kinds = (np.int32, np.int32, np.int64)
             level = Level(*(np.array(values, dtype=kind) for values, kind in zip(columns, kinds, strict=True)))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spectool import ArtifactError, FingerprintMismatch, IncompleteArtifact
 from spectool.artifacts import Dictionary, Manifest, Match
 from spectool.artifacts.arrays import save_array
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import (
     FORMAT,
     START,
@@ -45,7 +45,7 @@ SMALL: Entries = {
 
 
 def write(out: Path, entries: Entries, size: int = VOCABULARY) -> Dictionary:
-    with writing(out) as directory:
+    with atomic_directory(out) as directory:
         shape = write_dictionary(directory, [Entry(context, *value, 100) for context, value in entries.items()])
         reseal(directory, shape, size)
     return Dictionary(out)

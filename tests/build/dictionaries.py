@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool.artifacts import Dictionary, Manifest
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
 
@@ -15,7 +15,7 @@ Row = tuple[Sequence[int], Sequence[int], float, int]
 
 def written(path: Path, rows: Iterable[Row], chained: bool = True, tokenizer: dict[str, Any] = SMALL) -> Dictionary:
     """Write a dictionary and open it."""
-    with writing(path) as directory:
+    with atomic_directory(path) as directory:
         shape = write_dictionary(directory, [Entry(*row) for row in rows], chained)
         seal(directory, Manifest(FORMAT, VERSION, {}, {"target": tokenizer}, {}, shape))
     return Dictionary(path)

@@ -50,7 +50,7 @@ def test_a_pair_whose_tokenizers_fit_is_fine(good: Manifest) -> None:
     verdict, s = judge(good), good.statistics
     assert verdict.usable and "fine to use" in verdict.verdict
     assert f"{s['draft_to_target']['string_free']:.1%} of the draft's text" in verdict.verdict
-    assert f"{s['ceiling']['anchored']['4']:.2f} tokens" in verdict.verdict
+    assert f"{s['ceiling']['byte-aligned']['4']:.2f} tokens" in verdict.verdict
 
 
 def test_a_side_that_goes_through_text_is_said_to_take_longer(good: Manifest) -> None:
@@ -65,7 +65,7 @@ def test_a_side_that_goes_through_text_is_said_to_take_longer(good: Manifest) ->
 def test_what_translation_loses_decides(good: Manifest, kept: float, usable: bool, words: str) -> None:
     s, manifest = changeable(good)
     at_best = 1 + 4 * s["target_to_draft"]["tokens"] / s["draft_to_target"]["tokens"]
-    s["ceiling"]["anchored"]["4"] = kept * at_best
+    s["ceiling"]["byte-aligned"]["4"] = kept * at_best
     verdict = judge(manifest)
     assert verdict.usable is usable and words in verdict.verdict and f"{kept:.0%} of what" in verdict.verdict
 

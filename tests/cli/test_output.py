@@ -28,7 +28,7 @@ def test_json_of_each_command(work: Path) -> None:
     assert statistics["draft"]["coverage"]["shared"] > 0
     assert 0 < statistics["draft_to_target"]["merge_sites"] < 1
     assert statistics["draft_to_target"]["different_texts"] == statistics["target_to_draft"]["different_texts"] == 0
-    assert 1 < statistics["ceiling"]["anchored"]["4"] < 10
+    assert 1 < statistics["ceiling"]["byte-aligned"]["4"] < 10
     looked_at = json.loads(run("inspect", TOKENIZER, "--json").stdout)
     assert looked_at["roles"]["eos"] == [2]
     assert looked_at["limits"] == []
@@ -187,7 +187,7 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared:
     statistics = json.loads((tmp_path / "x.align" / "manifest.json").read_text())["statistics"]
     assert statistics["absorption"]["target"]["last"] == 0
     assert statistics["draft_to_target"]["string_free"] is None
-    assert set(statistics["ceiling"]["anchored"].values()) == {None}
+    assert set(statistics["ceiling"]["byte-aligned"].values()) == {None}
 
 
 def test_the_same_tokenizer_twice_needs_no_alignment(tmp_path: Path) -> None:

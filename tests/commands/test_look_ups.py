@@ -9,7 +9,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts import Dictionary
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.commands.look_ups import DictionaryText, explain
@@ -25,7 +25,7 @@ def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, floa
     for context, following, probability in entries:
         (ids, whole) = tokenizer.encode_after_space([context, context + following])
         rows.append(Entry(ids, whole[len(ids) : len(ids) + 1], probability, 100))
-    with writing(path) as directory:
+    with atomic_directory(path) as directory:
         shape = write_dictionary(directory, rows, chained=True)
         arguments = {"method": "backoff"}
         seal(directory, Manifest(FORMAT, VERSION, arguments, {"target": tokenizer.identity}, {}, shape))

@@ -20,7 +20,7 @@ from spectool.tokenization import open_tokenizer
 
 TARGET, DRAFT = (str(demo_path(name)) for name in ("target", "draft"))
 BEGIN, REST = "Most w Jaworowcu zamknięty do końca. Mamo, dlaczego? " * 2 + "Wczoraj", " wieczorem w domu"
-DRAFTERS = ("target", "same tokenizer", "anchored", "intersection", "anchored, recurrent")
+DRAFTERS = ("target", "same tokenizer", "byte-aligned", "intersection", "byte-aligned, recurrent")
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_what_is_read_again_is_told(drafters: dict[str, list[str]], tmp_path: Pa
     assert "the draft model reads it again" in notes and "--save-prompt-cache" in notes
     assert text["text"].strip() == expected().strip()
     ran("-p", BEGIN, "--save-prompt-cache", file, *drafters["intersection"])
-    text, notes = ran("-p", REST, "--prompt-cache-file", file, *drafters["anchored"])
+    text, notes = ran("-p", REST, "--prompt-cache-file", file, *drafters["byte-aligned"])
     assert "the draft model reads it again" in notes
     assert text["text"].strip() == expected().strip()
     assert ran("-p", REST, "--prompt-cache-file", file)[1] == "", "no draft model misses none"
@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_refused(drafters: dict[str, list[str]], tmp_path: 
     file = str(tmp_path / "begin.safetensors")
     ran(*drafters["same tokenizer"], "-p", BEGIN, "--save-prompt-cache", file)
     cases = (
-        (drafters["anchored"], TARGET, 1, ("its draft cache is of model", DRAFT, "--save-prompt-cache")),
+        (drafters["byte-aligned"], TARGET, 1, ("its draft cache is of model", DRAFT, "--save-prompt-cache")),
         ([], DRAFT, 1, (f"a prompt cache of {TARGET}, expected one of {DRAFT}",)),
         (["--save-prompt-cache", file], TARGET, 2, ("leave out --prompt-cache-file",)),
         (["--max-kv-size", "64"], TARGET, 2, ("--max-kv-size is decided", "save the prompt again")),

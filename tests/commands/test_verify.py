@@ -8,7 +8,7 @@ import pytest
 
 from spectool.artifacts import Manifest
 from spectool.artifacts.arrays import save_array
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
@@ -21,7 +21,7 @@ from spectool.tokenization import open_tokenizer
 def dictionary(tmp_path: Path) -> Path:
     path = tmp_path / "sample-pl.8d3f21ab.backoff-0c55d1.dict"
     inputs = {"corpus": "sample:pl", "documents": 1, "characters": 9}
-    with writing(path) as directory:
+    with atomic_directory(path) as directory:
         shape = write_dictionary(directory, [Entry((5,), (6,), 0.5, 3), Entry((6, 5), (7,), 0.5, 3)])
         sides = {"target": open_tokenizer(TOKENIZER).identity}
         seal(directory, Manifest(FORMAT, VERSION, {"method": "merge"}, sides, inputs, shape))

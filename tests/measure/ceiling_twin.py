@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from spectool.tokenization.tokenizer import Tokenizer
 
-STRATEGIES = ("none", "naive", "context", "intersection", "anchored")
+STRATEGIES = ("none", "naive", "context", "intersection", "byte-aligned")
 WINDOW = 5  # draft tokens before the draft in the published strategy `context`
 
 # A letter that no vocabulary joins with others: what follows it is spelled as inside a word.
@@ -60,7 +60,7 @@ class _Spelling:
 
     Attributes:
         ids: Token ids.
-        cuts: Bytes of all surfaces before each token, and of all: ``[len(ids) + 1]``. Counts the
+        cuts: Bytes of all tokens before each token, and of all: ``[len(ids) + 1]``. Counts the
             space that some tokenizers put before a text.
         artificial: That space's length, 0 or 1.
     """
@@ -131,7 +131,7 @@ def translation_ceiling(
         "naive": lambda cycles, k: target.encode_batch([_drafted(draft, cycle) for cycle in cycles]),
         "context": lambda cycles, k: _behind_window(draft, target, cycles),
         "intersection": lambda cycles, k: _shared_tokens(draft, cycles, k, draft_to_target),
-        "anchored": lambda cycles, k: _anchored(target, cycles),
+        "byte-aligned": lambda cycles, k: _byte_aligned(target, cycles),
     }
     tokens = sum(len(passage.target.ids) for passage in passages)
     return Ceiling(
@@ -153,7 +153,7 @@ def encode_inside(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]
     before = len(tokenizer.encode(_ANCHOR))
     inside = [ids[before:] for ids in tokenizer.encode_batch([_ANCHOR + text for text in texts])]
     return [
-        within if b"".join(map(tokenizer.surfaces.__getitem__, within)) == text.encode() else alone
+        within if b"".join(map(tokenizer.token_bytes.__getitem__, within)) == text.encode() else alone
         for text, within, alone in zip(texts, inside, plain, strict=True)
     ]
 
@@ -207,7 +207,7 @@ def _shared_tokens(
     return proposals
 
 
-def _anchored(target: Tokenizer, cycles: Sequence[_Cycle]) -> list[list[int]]:
+def _byte_aligned(target: Tokenizer, cycles: Sequence[_Cycle]) -> list[list[int]]:
     """Encode the whole text up to the draft's end; where the frontier is no boundary, the draft alone."""
     proposals: list[list[int]] = []
     # Only a draft that is empty anyway ends inside a character.
@@ -302,7 +302,7 @@ def _passages(draft: Tokenizer, target: Tokenizer, texts: Sequence[str]) -> list
 
 
 def _spelling(tokenizer: Tokenizer, ids: Sequence[int]) -> _Spelling:
-    surfaces = [tokenizer.surfaces[token] for token in ids]
-    first = next(filter(None, surfaces), b"")
+    token_bytes = [tokenizer.token_bytes[token] for token in ids]
+    first = next(filter(None, token_bytes), b"")
     artificial = int(tokenizer.edges.leading_space and first.startswith(b" "))
-    return _Spelling(ids, list(accumulate(map(len, surfaces), initial=0)), artificial)
+    return _Spelling(ids, list(accumulate(map(len, token_bytes), initial=0)), artificial)

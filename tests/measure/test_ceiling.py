@@ -16,7 +16,7 @@ from spectool.measure.ceiling import measure_ceiling
 from spectool.tests.measure.ceiling_twin import STRATEGIES, encode_inside, translation_ceiling
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, whole
 from spectool.tokenization import Tokenizer, open_tokenizer
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols
 
 Measured = Callable[..., dict[str, list[float | None]]]
 
@@ -59,7 +59,7 @@ def tokens_per_pass(tmp_path: Path) -> Measured:
         for name, by_length in found.items():
             # What the translator does not allow is not drafted: the twin has no such filter.
             same = [value == round(twin.tokens_per_pass[name][int(k)], 4) for k, value in by_length.items()]
-            assert all(same) or name == "anchored", (name, by_length, twin.tokens_per_pass[name])
+            assert all(same) or name == "byte-aligned", (name, by_length, twin.tokens_per_pass[name])
         return {name: list(by_length.values()) for name, by_length in found.items()}
 
     return measured
@@ -74,7 +74,7 @@ def test_a_draft_must_reach_the_end_of_a_target_token(tokens_per_pass: Measured)
         "naive": [1.0, 2.0, 2.0],
         "context": [1.0, 2.0, 2.0],
         "intersection": [1.0, 1.0, 1.0],
-        "anchored": [1.0, 2.0, 2.0],
+        "byte-aligned": [1.0, 2.0, 2.0],
     }
 
 
@@ -83,7 +83,7 @@ def test_the_token_that_straddles_the_frontier_counts_as_the_first(tokens_per_pa
     draft = byte_level(("k", "o"), ("t", "a"))
     target = byte_level(("a", "k"), ("k", "o"), ("ko", "t"))
     found = tokens_per_pass(draft, target, ["kotako"], [1, 2])
-    assert found["anchored"] == found["context"] == found["naive"] == [1.0, 1.5]
+    assert found["byte-aligned"] == found["context"] == found["naive"] == [1.0, 1.5]
     # Restarted at the frontier, the draft says k, o | t, a | o: the target says neither k nor a there.
     assert found["intersection"] == [1.0, 1.0]
 
@@ -107,7 +107,7 @@ def test_the_window_is_not_longer_than_the_published_one(tokens_per_pass: Measur
     """``[aa][aa][aa][aa][bc][bc]``: of eight letters the window holds five, and pairs them otherwise."""
     target = byte_level(("a", "a"), ("a", "b"), ("b", "c"))
     found = tokens_per_pass(byte_level(), target, ["aaaaaaaabcbc"], [2])
-    assert found["anchored"] == [2.0]
+    assert found["byte-aligned"] == [2.0]
     assert found["context"] == [1.5]
 
 
@@ -117,7 +117,7 @@ def test_naive_translation_spaces_every_draft(tokens_per_pass: Measured) -> None
     target = sentence_piece(("▁", "k"), ("▁k", "o"), ("k", "o"), ("t", "a"))
     assert len(target.encode("kotakoko")) == 4
     found = tokens_per_pass(draft, target, ["kotakoko"], [2])
-    assert found["anchored"] == found["context"] == [2.0]
+    assert found["byte-aligned"] == found["context"] == [2.0]
     assert found["naive"] == [1.3333]
 
 
@@ -126,7 +126,7 @@ def test_a_stripping_decoder_costs_the_published_strategies_the_space(tokens_per
     draft = sentence_piece(("▁", "k"), ("▁k", "o"))
     target = byte_level(("k", "o"), ("Ġ", "ko"))
     found = tokens_per_pass(draft, target, ["ko ko ko ko"], [1])
-    assert found["anchored"] == [2.0]
+    assert found["byte-aligned"] == [2.0]
     assert found["naive"] == found["context"] == [1.3333]
     # Token for token, the draft's first one has a space that the target's has not.
     assert found["intersection"] == [1.3333]
@@ -136,14 +136,14 @@ def test_half_a_character_is_no_draft(tokens_per_pass: Measured) -> None:
     """A draft of single bytes needs two for one letter."""
     draft, target = byte_level(), byte_level(("Ð", "º"), ("Ð", "¾"))
     found = tokens_per_pass(draft, target, ["ко"], [1, 2, 3])
-    assert found["anchored"] == found["context"] == found["naive"] == [1.0, 2.0, 2.0]
+    assert found["byte-aligned"] == found["context"] == found["naive"] == [1.0, 2.0, 2.0]
     backwards = tokens_per_pass(target, draft, ["ко"], [1])
     # к gives two tokens, and the target adds the first byte of о; a frontier inside о is not drafted from alone.
-    assert backwards["anchored"] == [2.0]
+    assert backwards["byte-aligned"] == [2.0]
     assert backwards["intersection"] == [1.0]
     # Four bytes on both sides: what the target has begun of a character the draft must repeat.
     bytes_only = tokens_per_pass(draft, draft, ["🙂"], [1, 2, 4])
-    assert bytes_only["anchored"] == [1.0, 1.3333, 4.0]
+    assert bytes_only["byte-aligned"] == [1.0, 1.3333, 4.0]
     assert bytes_only["none"] == [2.0, 2.0, 4.0]
 
 
@@ -156,7 +156,7 @@ def test_nothing_is_lost_between_equals(
         sizes = [len(tokenizer.encode(text.strip())) for text in texts]
         expected = sum(sizes) / sum(-(-size // (length + 1)) for size in sizes)
         found = tokens_per_pass(tokenizer, tokenizer, texts, [length])
-        assert found["anchored"] == found["none"] == found["intersection"] == [round(expected, 4)]
+        assert found["byte-aligned"] == found["none"] == found["intersection"] == [round(expected, 4)]
 
 
 def test_texts_that_do_not_survive_are_left_out() -> None:
@@ -177,7 +177,7 @@ def test_the_sample_is_limited_and_long_texts_are_cut() -> None:
     assert 1950 <= found.characters <= 1999
     # Cut between words only, four passages and a rest; the white space between them is nobody's.
     assert found.target_tokens == found.characters
-    assert found.tokens_per_pass["anchored"][3] == pytest.approx(4.0, rel=0.02)
+    assert found.tokens_per_pass["byte-aligned"][3] == pytest.approx(4.0, rel=0.02)
     unbroken = translation_ceiling(draft, target, ["k" * 1200], counterpart, [3])
     assert unbroken.characters == 1200
     assert translation_ceiling(draft, target, ["  ", ""], counterpart, [3]).characters == 0
@@ -192,7 +192,7 @@ def test_spelling_inside_a_word(real: Callable[[str], Tokenizer]) -> None:
         tokenizer = real(name)
         for text in ("альний", "łość", " в", "42", "'s"):
             spelled = encode_inside(tokenizer, [text])[0]
-            assert b"".join(tokenizer.surfaces[i] for i in spelled) == text.encode(), (name, text)
+            assert b"".join(tokenizer.token_bytes[i] for i in spelled) == text.encode(), (name, text)
     assert encode_inside(real("bert-base-uncased"), ["kot"]) == [real("bert-base-uncased").encode("kot")]
 
 
@@ -207,12 +207,12 @@ def test_equal_to_a_replay_with_the_twin(
     twin = TranslationTwin(mine, theirs)
     texts = [document.text for document in open_corpus(str(shared / "corpora" / "uk.valid.txt.zst"))]
     texts = [text for text in texts if len(text) < 200][:12]
-    bytes_of_draft = {surface: i for i, surface in enumerate(mine.surfaces) if len(surface) == 1}
+    bytes_of_draft = {raw: i for i, raw in enumerate(mine.token_bytes) if len(raw) == 1}
     tokens = passes = 0
     for text in texts:
         data, truth, drafted = text.encode(), theirs.encode(text), mine.encode(text)
-        artificial = sum(len(mine.surfaces[i]) for i in drafted) - len(data)
-        ends = [end - artificial for end in accumulate(len(mine.surfaces[i]) for i in drafted)]
+        artificial = sum(len(mine.token_bytes[i]) for i in drafted) - len(data)
+        ends = [end - artificial for end in accumulate(len(mine.token_bytes[i]) for i in drafted)]
         position = 0
         while position < len(truth):
             frontier = len(theirs.bytes_of(truth[:position]))
@@ -229,5 +229,5 @@ def test_equal_to_a_replay_with_the_twin(
         tokens += len(truth)
     found = translation_ceiling(mine, theirs, texts, np.full(mine.size, -1, np.int32), [4])
     assert found.target_tokens == tokens > 500
-    assert found.tokens_per_pass["anchored"][4] == tokens / passes > 2
+    assert found.tokens_per_pass["byte-aligned"][4] == tokens / passes > 2
     assert found.tokens_per_pass["intersection"][4] == 1.0

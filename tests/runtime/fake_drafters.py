@@ -29,7 +29,7 @@ def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) 
         return LookupDrafter(Dictionary(path))
 
 
-class Oracle(Drafter):
+class Reference(Drafter):
     """Knows the whole text; with ``wrong`` > 0 each proposed token is spoilt with that probability."""
 
     name = "oracle"
@@ -98,7 +98,7 @@ class Fixed(Drafter):
         """No state."""
 
 
-class Failing(Oracle):
+class Failing(Reference):
     """An oracle that raises ``error`` at the n-th call of one method."""
 
     name = "failing"

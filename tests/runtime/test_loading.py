@@ -56,7 +56,7 @@ def test_what_is_made(target: tuple[Any, Any], other: tuple[Any, Any], alignment
     assert isinstance(load_drafter(tokenizer, draft_model=draft, history=False), ModelDrafter)
     assert isinstance(load_drafter(tokenizer, draft_model=load_model(draft)), HybridDrafter)
     by_path = load_drafter(demo_path("target"), draft_model=other, alignment=alignment, history=False)
-    assert isinstance(by_path, TranslatedDrafter) and by_path.name == "anchored"
+    assert isinstance(by_path, TranslatedDrafter) and by_path.name == "byte-aligned"
 
 
 def test_the_least_probability_ends_drafts_of_models_too(
@@ -128,11 +128,11 @@ def test_a_draft_reads_the_chat_in_its_own_special_tokens(
     build_alignment(*sides, open_corpus("sample:pl"), path, lambda step: None, sample=0)
     ids = sides[1].backend.encode(CHATS[chatting], add_special_tokens=False).ids
     assert set(ids) & sides[1].specials
-    for strategy in ("anchored", "intersection"):
+    for strategy in ("byte-aligned", "intersection"):
         translator = make_translator(strategy, Alignment(path), *sides)
         translator.commit(ids)
         context = list(translator.draft_context().ids)
-        said = b"".join(sides[0].surfaces[token] for token in context).decode()
+        said = b"".join(sides[0].token_bytes[token] for token in context).decode()
         assert "im_start" not in said and "im_end" not in said
         assert "Bądź miły." in said and "Hej, świecie!" in said
         names = {token: name for name, token in sides[0].vocabulary.items()}

@@ -20,7 +20,7 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.prompt_cache import draft_cache_of, fingerprint, load_prompt_cache, save_prompt_cache
 from spectool.runtime.translation.intersection import IntersectionTranslator
 from spectool.runtime.translation.protocol import Constraint, DraftContext
-from spectool.tests.runtime.fake_drafters import Oracle
+from spectool.tests.runtime.fake_drafters import Reference
 from spectool.tests.runtime.models import KINDS, perturbed, plain, tiny_model
 
 SAME = np.arange(256, dtype=np.int32)
@@ -93,7 +93,7 @@ def test_files_without_a_draft(tmp_path: Path) -> None:
     path, model = tmp_path / "cache.safetensors", tiny_model()
     cache = make_prompt_cache(model)
     text = plain(model, PROMPT, 10)
-    conversation(model, Oracle(text), cache, 5)
+    conversation(model, Reference(text), cache, 5)
     drafter = ModelDrafter(model)
     for save in (
         lambda: host_save(str(path), cache),
@@ -112,14 +112,14 @@ def test_what_a_loaded_drafter_is_made_of(tmp_path: Path) -> None:
     """The cache of a draft model is found through a translator, and through a hybrid."""
     path, model = tmp_path / "cache.safetensors", tiny_model()
     translator = IntersectionTranslator(SAME, SAME, {}.__getitem__)
-    saved = HybridDrafter([Oracle([]), TranslatedDrafter(ModelSource(model), translator)], 0.0)
+    saved = HybridDrafter([Reference([]), TranslatedDrafter(ModelSource(model), translator)], 0.0)
     saved.start(PROMPT)
     saved.propose(4)
     save_prompt_cache(path, [KVCache()], saved)
     loaded = TranslatedDrafter(ModelSource(model), translator)
     assert load_prompt_cache(path, loaded).draft_tokens == len(PROMPT) + 3
     assert loaded.cache is not None and loaded.cache.tokens[: len(PROMPT)] == PROMPT
-    for nothing in (HybridDrafter([Oracle([])]), Oracle([]), None):
+    for nothing in (HybridDrafter([Reference([])]), Reference([]), None):
         assert draft_cache_of(nothing) is None
         load_prompt_cache(path, nothing)
 

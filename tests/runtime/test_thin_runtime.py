@@ -40,5 +40,5 @@ def test_a_generation_imports_only_the_runtime(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     files: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     rooms = {name.split(".")[1] for name in files}
-    assert {"spectool.runtime.translation.anchored", "spectool.runtime.drafters.model_source"} <= files.keys()
+    assert {"spectool.runtime.translation.byte_aligned", "spectool.runtime.drafters.model_source"} <= files.keys()
     assert rooms <= {"runtime", "artifacts", "tokenization"}

@@ -17,7 +17,7 @@ import pytest
 
 from spectool import FingerprintMismatch, SpectoolError
 from spectool.artifacts import Dictionary, Manifest
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
 from spectool.lab.prompt_lookup import PromptLookupDrafter
@@ -38,7 +38,7 @@ def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("vllm") / "x.dict"
     rows = [([a], [(a * 7 + 1) % 50], 0.5, 9) for a in range(40)]
     rows += [([b, a], [(a + b) % 50], 0.9, 4) for a in range(40) for b in range(0, 40, 3)]
-    with writing(path) as directory:
+    with atomic_directory(path) as directory:
         shape = write_dictionary(directory, [Entry(*row) for row in rows], chained=True)
         target = open_tokenizer(TOKENIZER).identity
         seal(directory, Manifest(FORMAT, VERSION, {}, {"target": target}, {}, shape))

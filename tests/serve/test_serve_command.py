@@ -84,7 +84,7 @@ def test_ctrl_c_without_requests_says_no_more_than_that() -> None:
     [
         (["--model", "./nowhere"], "no such directory"),
         (["--model", TARGET, "--draft-model", OTHER], "cannot load this model"),
-        (["--model", TARGET, "--strategy", "anchored"], "none is given"),
+        (["--model", TARGET, "--strategy", "byte-aligned"], "none is given"),
         (["--model", TARGET, "--dict", "nowhere.dict"], "nowhere.dict"),
         (["--model", TARGET, "--host", "no.such.host.invalid"], "Choose another --host or --port"),
     ],

@@ -15,9 +15,9 @@ from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.merge_table import merge_table
 from spectool.tokenization import Tokenizer, limits, open_tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
-from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols
 
 # What a text has of each token, where that is not its name.
 ORDINARY = {
@@ -42,8 +42,8 @@ def test_an_ordinary_token_with_a_role_keeps_its_bytes(
     plain = real(name)
     special = edited(shared, name, lambda backend: backend.add_special_tokens([token]))
     index = plain.vocabulary[token]
-    assert special.surfaces[index] == plain.surfaces[index] != b""
-    assert plain.surfaces[index] == (ORDINARY[name][token].encode() or plain.surfaces[index])
+    assert special.token_bytes[index] == plain.token_bytes[index] != b""
+    assert plain.token_bytes[index] == (ORDINARY[name][token].encode() or plain.token_bytes[index])
     assert special.specials == plain.specials
     (note,) = special.notes
     assert note.startswith(f"{token!r} is its special token and also ordinary text")
@@ -60,7 +60,7 @@ def test_a_role_from_the_configuration(role: str, shared: Path, tmp_path: Path) 
         (note,) = (note for note in tokenizer.notes if "ordinary text" in note)
         assert note.startswith(f"'!' is its {role.replace('_', ' ')} and also ordinary text.")
         assert note.endswith("Generation still ends at it.") == (role == "eos_token")
-        assert tokenizer.surfaces_of([tokenizer.backend.token_to_id("!")]) == [b"!"]
+        assert tokenizer.token_bytes_of([tokenizer.backend.token_to_id("!")]) == [b"!"]
     assert alone.keeps("Hej! Co?")
     assert limits(loaded) == ("changes text at the added token '!'",)
     assert not loaded.keeps("Hej! Co?") and loaded.keeps("Hej!")
@@ -72,8 +72,8 @@ def test_ordinary_tokens_are_paired_by_their_bytes(byte_level: Backend, sentence
     left = open_tokenizer(byte_level)
     right = open_tokenizer(sentence_piece)
     left = Tokenizer("left", left.backend, type(left.roles)(pad=left.vocabulary["!"], eos=left.roles.eos))
-    assert left.surfaces[left.vocabulary["!"]] == b"!" and left.roles.pad not in left.specials
-    assert right.surfaces[intersect(left, right)[left.vocabulary["!"]]] == b"!"
+    assert left.token_bytes[left.vocabulary["!"]] == b"!" and left.roles.pad not in left.specials
+    assert right.token_bytes[intersect(left, right)[left.vocabulary["!"]]] == b"!"
 
 
 @pytest.mark.parametrize("end", ["<|EOS|>", "[END]"])
@@ -93,9 +93,9 @@ def test_a_control_token_that_merges_reach(end: str, rng: random.Random) -> None
     backend.add_special_tokens([end])
     tokenizer = open_tokenizer(backend)
     index = tokenizer.vocabulary[end]
-    assert tokenizer.surfaces[index] == b"" and index in tokenizer.specials
+    assert tokenizer.token_bytes[index] == b"" and index in tokenizer.specials
     assert reasons_for_text(tokenizer) == () and not tokenizer.notes
-    engine, kept = CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), 0
+    engine, kept = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), 0
     for _ in range(300):
         text = "".join(rng.choices([end, end[:-1], end[-1], end[0], "k", " k", "ż"], k=rng.randint(1, 6)))
         ids: list[int] = []
@@ -181,8 +181,8 @@ def test_an_unknown_decoder_step_names_the_tokenizer_everywhere(byte_level: Back
     byte_level.decoder = decoders.CTC()
     tokenizer = open_tokenizer(byte_level)
     uses: tuple[Callable[[], Any], ...] = (
-        lambda: tokenizer.surfaces,
-        lambda: tokenizer.surfaces_of([0]),
+        lambda: tokenizer.token_bytes,
+        lambda: tokenizer.token_bytes_of([0]),
         lambda: tokenizer.in_text,
         lambda: limits(tokenizer),
         lambda: reasons_for_text(tokenizer),

@@ -53,7 +53,7 @@ def test_real_tokenizers(name: str, eos: list[str], others: dict[str, Any], real
         expected = None if token is None else tokenizer.vocabulary[token]
         assert getattr(tokenizer.roles, role) == expected, role
     for token in tokenizer.roles.eos:
-        assert tokenizer.surfaces[token] == b""
+        assert tokenizer.token_bytes[token] == b""
 
 
 def test_a_list_of_ends_in_the_generation_config(shared: Path, tmp_path: Path) -> None:

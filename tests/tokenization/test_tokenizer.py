@@ -18,7 +18,7 @@ def test_words_are_spelled_as_in_a_sentence(name: str, real: Callable[[str], Tok
     tokenizer = real(name)
     for word in ("computer", "personal computer", "komputer"):
         (ids,) = tokenizer.encode_after_space([word])
-        assert b"".join(tokenizer.surfaces[token] for token in ids) == b" " + word.encode()
+        assert b"".join(tokenizer.token_bytes[token] for token in ids) == b" " + word.encode()
         running = tokenizer.encode(f"The {word}")
         assert running[-len(ids) :] == ids, "the ids of the same words inside a text"
 
@@ -85,7 +85,7 @@ def test_an_id_with_several_tokens_is_refused(byte_level: Backend, tmp_path: Pat
     """Which of them its bytes are would differ from start to start, and with it the fingerprint."""
     tokenizer = _with_names(byte_level, {"another": 40}, tmp_path / "tokenizer.json")
     with pytest.raises(TokenizerError, match=r"id 40 has several tokens, .*'another'"):
-        _ = tokenizer.surfaces
+        _ = tokenizer.token_bytes
 
 
 def test_an_added_token_names_its_id(byte_level: Backend, tmp_path: Path) -> None:
@@ -97,4 +97,4 @@ def test_an_added_token_names_its_id(byte_level: Backend, tmp_path: Path) -> Non
     byte_level.add_tokens(["<own>"])
     for names in ({"<own>": size, "another": size}, {"another": size, "<own>": size}):
         tokenizer = _with_names(byte_level, names, tmp_path / "tokenizer.json")
-        assert tokenizer.surfaces[size] == b"<own>" and tokenizer.size == size + 1
+        assert tokenizer.token_bytes[size] == b"<own>" and tokenizer.size == size + 1

@@ -56,8 +56,8 @@ def _pools(tokenizer: Tokenizer, rng: random.Random) -> Iterator[list[str]]:
     added = [token["content"] for token in tokenizer.spec["added_tokens"] if token["content"]]
     cuts = [(content, rng.randrange(len(content) + 1)) for content in rng.sample(added, min(200, len(added)))]
     yield [part for content, cut in cuts for part in (content, content[:cut], content[cut:], f" {content}") if part]
-    longest = sorted(tokenizer.surfaces, key=len, reverse=True)[:100]
-    texts = [token.decode("utf-8", "ignore") for token in (*longest, *rng.choices(tokenizer.surfaces, k=_TOKENS))]
+    longest = sorted(tokenizer.token_bytes, key=len, reverse=True)[:100]
+    texts = [token.decode("utf-8", "ignore") for token in (*longest, *rng.choices(tokenizer.token_bytes, k=_TOKENS))]
     yield list(filter(None, texts))
     yield [one[len(one) // 2 :] + other[: rng.randrange(len(other) + 1)] for one, other in pairwise(texts)]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.tokenization.incremental.patterns import UNKNOWN, CharacterClasses, shared, words
-from spectool.tokenization.surfaces import text_of
+from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 LOOK, SPLIT, JOIN = 0, 1, 2  # has to be asked, always splits, never splits
@@ -161,14 +161,14 @@ class Boundaries:
         shape: Token -> classes of its characters; none for parts of a character.
     """
 
-    def __init__(self, tokenizer: Tokenizer, surfaces: Sequence[bytes], table: BoundaryTable) -> None:
+    def __init__(self, tokenizer: Tokenizer, token_bytes: Sequence[bytes], table: BoundaryTable) -> None:
         """Prepare for a tokenizer with these token bytes and this table."""
         verdicts = table.verdicts
         self.splits = bool((verdicts != JOIN).any())
         self.starts = lru_cache(_REMEMBERED)(_asked(tokenizer, table.characters))
         self.classes = CharacterClasses(tokenizer, table.characters).of
-        self.shape = cache(lambda token: self.classes(text_of(surfaces[token])))
-        self._surfaces, self._size = surfaces, len(table.characters)
+        self.shape = cache(lambda token: self.classes(text_of(token_bytes[token])))
+        self._token_bytes, self._size = token_bytes, len(table.characters)
         self._table: list[list[list[int]]] = verdicts.tolist()
         self._sure: list[list[bool]] = (verdicts == SPLIT).all(axis=0).tolist()
         # Last and first characters for which it does not matter what stood before them.
@@ -179,7 +179,7 @@ class Boundaries:
 
         The latter is ``begin - 1`` where it counts that nothing stands before.
         """
-        if not self.splits or self._surfaces[run[0]][0] & 0xC0 == 0x80:  # inside a character nothing is split
+        if not self.splits or self._token_bytes[run[0]][0] & 0xC0 == 0x80:  # inside a character nothing is split
             return JOIN, at - 1
         after, before, first = self.shape(run[0])[:1] or self._head(run), self.shape(ids[at - 1]), at - 1
         while len(before) < 2 and not (before and after and self._is_settled(before[0], after[0])):
@@ -206,4 +206,4 @@ class Boundaries:
         return self.classes(next(filter(None, texts), ""))
 
     def _data(self, tokens: Iterable[int]) -> bytes:
-        return b"".join(map(self._surfaces.__getitem__, tokens))
+        return b"".join(map(self._token_bytes.__getitem__, tokens))

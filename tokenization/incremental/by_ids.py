@@ -19,10 +19,10 @@ import numpy as np
 
 from spectool.tokenization.added_tokens import AddedTokens
 from spectool.tokenization.incremental.boundaries import LOOK, SPLIT, Boundaries, BoundaryTable
-from spectool.tokenization.incremental.by_text import REACH, CanonicalText, Change
+from spectool.tokenization.incremental.by_text import REACH, Change, TailReencoder
 from spectool.tokenization.incremental.merges import SYMBOL, Merges, MergeTable
 from spectool.tokenization.incremental.patterns import UNKNOWN
-from spectool.tokenization.surfaces import text_of
+from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 _KEEP, _MERGE, _LOOK, _ENCODE = range(4)
@@ -45,29 +45,29 @@ class TokenRun:
     cached_joins: dict[tuple[int, ...], tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
 
-class CanonicalIds:
+class IncrementalBPE:
     """Joins ids of one BPE tokenizer. Holds caches only; texts belong to the caller.
 
     Attributes:
-        surfaces: Bytes of each id.
+        token_bytes: Bytes of each id.
         merges: The tokenizer's merges.
     """
 
     def __init__(self, tokenizer: Tokenizer, table: MergeTable, boundaries: BoundaryTable) -> None:
         """Prepare for a BPE tokenizer with these tables."""
-        self.surfaces = tokenizer.spelled
-        byte_tokens = {token: self.surfaces[token][0] for token in tokenizer.byte_tokens}
+        self.token_bytes = tokenizer.spelled
+        byte_tokens = {token: self.token_bytes[token][0] for token in tokenizer.byte_tokens}
         found = np.flatnonzero(table.left == SYMBOL).tolist()
-        symbols = {self.surfaces[token]: token for token in reversed(found) if token not in byte_tokens}
+        symbols = {self.token_bytes[token]: token for token in reversed(found) if token not in byte_tokens}
         self.merges = Merges(table, symbols, byte_tokens)
         self._would_merge = lru_cache(_PIECES)(self.merges.would_merge)
         self._merged = lru_cache(_PIECES)(lambda data: tuple(self.merges.merge(self.merges.spell(data))))
-        self._text = CanonicalText(tokenizer, inside=True)
+        self._text = TailReencoder(tokenizer, inside=True)
         self._added = AddedTokens(tokenizer)
-        self._boundaries = Boundaries(tokenizer, self.surfaces, boundaries)
+        self._boundaries = Boundaries(tokenizer, self.token_bytes, boundaries)
         # What merging gives -> the token that `ignore_merges` makes of the whole pre-token, where merging does not.
         unmerged = np.flatnonzero(table.left < SYMBOL).tolist() if tokenizer.spec["model"].get("ignore_merges") else []
-        whole = {self._merged(self.surfaces[token]): token for token in unmerged}
+        whole = {self._merged(self.token_bytes[token]): token for token in unmerged}
         # Tokens without bytes, or with bytes that have no symbols, cannot come of merging.
         self._whole = {ids: token for ids, token in whole.items() if ids}
         self._whole_pairs = {pair for ids in self._whole for pair in pairwise(ids)}
@@ -197,7 +197,7 @@ class CanonicalIds:
             return _KEEP
         if kind == LOOK or (before, after) in self._whole_pairs:
             return _LOOK
-        if merges.is_byte(before) and merges.is_byte(after) and self.surfaces[after][0] & 0xC0 == 0x80:
+        if merges.is_byte(before) and merges.is_byte(after) and self.token_bytes[after][0] & 0xC0 == 0x80:
             return _MERGE  # together they may be a character that has a token
         if not (merges.reachable(before) and merges.reachable(after)):
             return _LOOK if self._boundaries.splits else _ENCODE
@@ -215,14 +215,14 @@ class CanonicalIds:
         n = len(ids)
         if n == floor:
             return n, list(run)
-        low, high, size = n - 1, 1, len(self.surfaces[ids[-1]])
+        low, high, size = n - 1, 1, len(self.token_bytes[ids[-1]])
         while n - low + high <= _NEAR and size <= _MUCH:
             self._first = min(self._first, low - (low == floor))
             window = self.merges.merge(self.merges.symbols((*ids[low:n], *run[:high])))
             verdict = self._verdict(ids, low, window, begin) if low > floor else _KEEP
             if verdict == _MERGE:
                 low -= 1
-                size += len(self.surfaces[ids[low]])
+                size += len(self.token_bytes[ids[low]])
                 continue
             if verdict == _KEEP and high < len(run):
                 near = max(begin, low - _DEEPEST)
@@ -247,7 +247,7 @@ class CanonicalIds:
             if len(ids) - start >= _NEAR or size > _MUCH:
                 return self._encode(ids, self._data(run), floor, begin)
             start -= 1
-            size += len(self.surfaces[ids[start]])
+            size += len(self.token_bytes[ids[start]])
             if ids[start] in self._added:
                 start += 1
                 break
@@ -320,8 +320,8 @@ class CanonicalIds:
 
     def _data(self, tokens: Iterable[int]) -> bytes:
         """The bytes of tokens."""
-        return b"".join(map(self.surfaces.__getitem__, tokens))
+        return b"".join(map(self.token_bytes.__getitem__, tokens))
 
     def _ends(self, tokens: Iterable[int]) -> list[int]:
         """0, and the byte at which each token ends."""
-        return list(accumulate((len(self.surfaces[token]) for token in tokens), initial=0))
+        return list(accumulate((len(self.token_bytes[token]) for token in tokens), initial=0))

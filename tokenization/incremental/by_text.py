@@ -19,7 +19,7 @@ from itertools import accumulate
 import numpy as np
 
 from spectool.tokenization.incremental.common_prefix import common_prefix
-from spectool.tokenization.surfaces import Surfaces
+from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
 Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
@@ -32,7 +32,7 @@ _REMEMBERED = 32  # encodings: what was encoded with new text is asked for again
 _SIGNS = (b"&", b"~", b"\n", b"q", b"x", b"0")  # stand for what was cut off; letters, where a word goes on
 
 
-class CanonicalText:
+class TailReencoder:
     """Encodes the end of a growing text. Holds caches only; texts belong to the caller.
 
     Attributes:
@@ -45,11 +45,11 @@ class CanonicalText:
         With ``inside``, texts stand inside another one: nothing is prepended or normalized.
         """
         self.string_calls = 0
-        self._surfaces = tokenizer.spelled if inside else tokenizer.surfaces
+        self._token_bytes = tokenizer.spelled if inside else tokenizer.token_bytes
         self._backend = tokenizer.text_backend if inside else tokenizer.plain_backend
         self._inside = inside
         self._encoded = lru_cache(_REMEMBERED)(self.encode)
-        text = Surfaces.of(tokenizer.surfaces)
+        text = TokenBytes.of(tokenizer.token_bytes)
         spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1
         crosses = bool(len(spaces)) and not np.isin(spaces, text.offsets).all()
         self._back, self._sure = (_CROSSING * _BACK, _CROSSING * _SURE) if crosses else (_BACK, _SURE)
@@ -99,9 +99,9 @@ class CanonicalText:
         place: int | None = 0
         for window in self._windows(ids, so_far, 0, 1):
             new = self._encoded(window + data)
-            surfaces = list(map(self._surfaces.__getitem__, new))
-            ends = list(accumulate(map(len, surfaces), initial=0))
-            place, frontier = self._frontier(window, data, new, surfaces, ends)
+            token_bytes = list(map(self._token_bytes.__getitem__, new))
+            ends = list(accumulate(map(len, token_bytes), initial=0))
+            place, frontier = self._frontier(window, data, new, token_bytes, ends)
             if place is not None and common_prefix(ids[::-1], new[:place][::-1]) >= self._sure:
                 break
             before = zip(new, (end - frontier for end in ends[1:]), strict=True)
@@ -119,13 +119,13 @@ class CanonicalText:
             place = len(before)
             if ids[:place] == before:
                 found = found or ids[place:]
-                if b"".join(map(self._surfaces.__getitem__, ids[place:])) == data:
+                if b"".join(map(self._token_bytes.__getitem__, ids[place:])) == data:
                     return list(ids[place:])
         return list(found or self.encode(data))
 
     def _opens(self, token: int) -> bool:
         """Whether a token begins with a space, as words do."""
-        return bool(self._surfaces[token].startswith(b" "))
+        return bool(self._token_bytes[token].startswith(b" "))
 
     def _windows(self, ids: Sequence[int], so_far: bytes, begin: int, step: int) -> Iterator[bytes]:
         """Yield ends of a text, each longer than the one before; the last one is all that is known of it.
@@ -135,7 +135,7 @@ class CanonicalText:
         back = self._back
         while back < len(ids) - begin:
             first = max(begin, (len(ids) - back) // step * step)
-            size = sum(map(len, map(self._surfaces.__getitem__, ids[first:])))
+            size = sum(map(len, map(self._token_bytes.__getitem__, ids[first:])))
             if size >= len(so_far):
                 break
             start = len(so_far) - size
@@ -148,37 +148,37 @@ class CanonicalText:
         yield so_far
 
     def _frontier(
-        self, before: bytes, data: bytes, ids: Sequence[int], surfaces: Sequence[bytes], ends: Sequence[int]
+        self, before: bytes, data: bytes, ids: Sequence[int], token_bytes: Sequence[bytes], ends: Sequence[int]
     ) -> tuple[int | None, int]:
         """Where ``data`` begins in the ids of ``before + data``, and in their bytes.
 
         The former is None where one id stands for both.
         """
-        spelled = b"".join(surfaces)
+        spelled = b"".join(token_bytes)
         artificial = len(spelled) - len(before + data) if spelled.endswith(before + data) else 0
         if not before or spelled.startswith(before, artificial):
             frontier = artificial + len(before) if before else 0
         else:  # text that does not come back as it was
             old = self._encoded(before)
-            frontier = sum(len(self._surfaces[token]) for token in old)
+            frontier = sum(len(self._token_bytes[token]) for token in old)
             if ids[: len(old)] == old:
                 return len(old), frontier
         return (ends.index(frontier) if frontier in ends[:-1] else None), frontier
 
     def _ending(self, ids: Sequence[int]) -> set[tuple[int, int]]:
         """Each id with the number of bytes after it, as a number below 0."""
-        lengths = [len(self._surfaces[token]) for token in reversed(ids)]
+        lengths = [len(self._token_bytes[token]) for token in reversed(ids)]
         return {(token, -end) for token, end in zip(reversed(ids), accumulate(lengths, initial=0), strict=False)}
 
     def encode(self, data: bytes) -> list[int]:
         """Encode bytes as a text; bytes that are not UTF-8 are left out."""
         self.string_calls += 1
         ids: list[int] = self._backend.encode(data.decode("utf-8", "ignore"), add_special_tokens=False).ids
-        return list(filter(self._surfaces.__getitem__, ids)) if self._inside else ids
+        return list(filter(self._token_bytes.__getitem__, ids)) if self._inside else ids
 
 
 def recent(data: bytes) -> bytes:
-    """The end of a text, as far as `CanonicalText.join` reads it; all of a short text."""
+    """The end of a text, as far as `TailReencoder.join` reads it; all of a short text."""
     return data if len(data) <= 2 * REACH else data[-REACH:]
 
 

@@ -37,7 +37,7 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
     Raises:
         TokenizerError: It has a step that can be followed in neither way, or that this version does not know.
     """
-    tokenizer.surfaces_of(())  # refuses a decoder that is not known
+    tokenizer.token_bytes_of(())  # refuses a decoder that is not known
     kinds = [(section, step["type"]) for section in _KINDS for step in tokenizer.steps(section)]
     for section, kind in kinds:
         if kind not in _KINDS[section]:

@@ -77,8 +77,8 @@ def test_what_is_written(
 
 def test_the_prefix_index_is_in_the_order_of_bytes(built: tuple[Path, Manifest], other_bundled: Tokenizer) -> None:
     index = Alignment(built[0]).prefix_index.tolist()
-    surfaces = [other_bundled.surfaces[token] for token in index]
-    assert surfaces == sorted(surface for surface in other_bundled.surfaces if surface)
+    token_bytes = [other_bundled.token_bytes[token] for token in index]
+    assert token_bytes == sorted(raw for raw in other_bundled.token_bytes if raw)
     assert len(set(index)) == len(index)
 
 
@@ -155,7 +155,9 @@ def test_a_tokenizer_with_itself_shares_everything(tmp_path: Path, corpus: Path,
     assert absorption["target"]["replaced"] == absorption["draft"]["replaced"] == 0 < absorption["draft"]["last"]
     side = Alignment(tmp_path / "x.align").draft
     assert all(
-        bundled.surfaces[mine] == bundled.surfaces[other] for mine, other in enumerate(side.counterpart) if other != -1
+        bundled.token_bytes[mine] == bundled.token_bytes[other]
+        for mine, other in enumerate(side.counterpart)
+        if other != -1
     )
 
 

@@ -21,8 +21,8 @@ from spectool.runtime import make_translator
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable, boundary_table
-from spectool.tokenization.incremental.by_ids import CanonicalIds
-from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.merges import Merges
 
 TEXT = "Кіт спить. Kot śpi i mruczy.\n\nДругий документ, 2024 O'Neill\n"
@@ -51,7 +51,7 @@ def checked(corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer) -> Path:
 def test_tables_and_text_equal_the_tokenizer(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
     texts = hard_texts(bundled, other_bundled, 3, TEXT.split("\n\n"))
     for source, other in ((bundled, other_bundled), (other_bundled, bundled)):
-        for engine in (CanonicalIds(other, merge_table(other), boundary_table(other)), CanonicalText(other)):
+        for engine in (IncrementalBPE(other, merge_table(other), boundary_table(other)), TailReencoder(other)):
             for role in ("draft", "target"):
                 found = check_joins(role, source, other, engine, spellings(source, other), texts)
                 assert found.different == 0, str(found)
@@ -70,7 +70,7 @@ def test_every_kind_of_fault_is_found(
 ) -> None:
     other = other_bundled
     boundaries = never_split(other) if wrong == "boundaries" else boundary_table(other)
-    engine = CanonicalIds(other, merge_table(other), boundaries)
+    engine = IncrementalBPE(other, merge_table(other), boundaries)
     joined = engine.join
     match wrong:
         case "merges":
@@ -107,7 +107,7 @@ def test_a_side_that_fails_goes_through_text(
     facts = artifact_facts(manifest)
     assert facts["draft joins"].startswith("text, encoded again in every cycle: joined by merges, ids were unlike")
     assert "equal to the tokenizer" in facts["draft check"]
-    translator = make_translator("anchored", alignment, other_bundled, bundled)
+    translator = make_translator("byte-aligned", alignment, other_bundled, bundled)
     text = "O'Neill mówi: 2024, а кіт спить."
     ids = bundled.encode(text)
     for place, token in enumerate(ids, 1):
@@ -184,16 +184,16 @@ def test_more_than_a_hundredth_is_a_failure(checked: Path) -> None:
 
 
 def test_an_example_shows_where_the_difference_is() -> None:
-    surfaces = [b"ab", b"c", b"d", b"cd", "ż".encode()[:1]]
+    token_bytes = [b"ab", b"c", b"d", b"cd", "ż".encode()[:1]]
     compared = JoinCheck()
-    compared.compare([0] * 9 + [3] + [0] * 9, [0] * 9 + [1, 2] + [0] * 9, surfaces)
+    compared.compare([0] * 9 + [3] + [0] * 9, [0] * 9 + [1, 2] + [0] * 9, token_bytes)
     assert (compared.places, compared.different) == (1, 1)
     assert compared.example == (
         "after 'ababababababab' the tokenizer writes [0 'ab', 0 'ab', 1 'c', 2 'd', 0 'ab', …], "
         "joined are [0 'ab', 0 'ab', 3 'cd', 0 'ab', 0 'ab', …]"
     )
     compared = JoinCheck()
-    compared.compare([0], [0, 4], surfaces)
+    compared.compare([0], [0, 4], token_bytes)
     assert compared.example == "after '' the tokenizer writes [0 'ab', 4 '\\\\xc5'], joined are [0 'ab']"
 
 
@@ -205,7 +205,7 @@ def test_the_closer_of_merges_and_text_is_taken(
 
     def checks(role: str, source: Tokenizer, other: Tokenizer, engine: Engine, *rest: object) -> JoinCheck:
         found = right(role, source, other, engine, *rest)
-        return replace(found, different=found.places if isinstance(engine, CanonicalText) else 1)
+        return replace(found, different=found.places if isinstance(engine, TailReencoder) else 1)
 
     monkeypatch.setattr(stage, "check_joins", checks)
     out = tmp_path / "x.align"
@@ -218,10 +218,10 @@ def test_what_could_hardly_be_compared_is_said(bundled: Tokenizer, shared: Path)
 
     bert = open_tokenizer(shared / "tokenizers" / "bert-base-uncased" / "tokenizer.json")
     texts = ["kot", *(f"Kot {number}" for number in range(99))]
-    found = check_joins("draft", bert, bundled, CanonicalText(bundled), spellings(bert, bundled), texts)
+    found = check_joins("draft", bert, bundled, TailReencoder(bundled), spellings(bert, bundled), texts)
     assert (found.texts, found.left_out) == (1, 99)
     assert str(found).endswith("places of 1 text; 99 of 100 texts (99.0%) could not be compared")
-    found = check_joins("draft", bert, bundled, CanonicalText(bundled), spellings(bert, bundled), texts[1:])
+    found = check_joins("draft", bert, bundled, TailReencoder(bundled), spellings(bert, bundled), texts[1:])
     assert str(found) == "nothing could be compared: none of 99 texts is kept by both tokenizers"
 
 

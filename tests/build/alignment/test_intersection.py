@@ -10,9 +10,9 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.build import coverage, intersect
-from spectool.build.alignment.intersection import duplicate_surfaces, occurrences
+from spectool.build.alignment.intersection import duplicate_token_bytes, occurrences
 from spectool.tokenization import Roles, Tokenizer, open_tokenizer
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols
 
 
 def byte_level(*tokens: str) -> Tokenizer:
@@ -47,15 +47,15 @@ def test_the_same_bytes_in_two_spellings() -> None:
     back = intersect(right, left)
     assert back[right.vocabulary["a"]] == back[right.vocabulary["<0x61>"]] == left.vocabulary["a"]
     assert back[right.vocabulary["<unk>"]] == -1
-    assert duplicate_surfaces(right) == 1
-    assert duplicate_surfaces(left) == 0
+    assert duplicate_token_bytes(right) == 1
+    assert duplicate_token_bytes(left) == 0
 
 
 def test_of_ordinary_duplicates_the_lowest_id() -> None:
     backend = Backend(models.WordLevel({"<unk>": 0, "a b": 1, "a▁b": 2, "c": 3}, unk_token="<unk>"))
     backend.decoder = decoders.Replace("▁", " ")
     many = open_tokenizer(backend)
-    assert duplicate_surfaces(many) == 1
+    assert duplicate_token_bytes(many) == 1
     assert intersect(many, many).tolist() == [-1, 1, 1, 3]
 
 
@@ -94,8 +94,7 @@ def test_the_declared_end_of_text_is_the_counterpart() -> None:
 def all_pairs(source: Tokenizer, other: Tokenizer) -> list[set[int]]:
     """The twin: for every id all ids of the other side with the same bytes."""
     return [
-        {i for i in range(other.size) if other.surfaces[i] == surface} if surface else set()
-        for surface in source.surfaces
+        {i for i in range(other.size) if other.token_bytes[i] == raw} if raw else set() for raw in source.token_bytes
     ]
 
 
@@ -129,9 +128,11 @@ def test_both_directions_agree_on_real_tokenizers(draft: str, target: str, real:
         for mine in shared:
             assert home[there[mine]] != -1
             if mine not in ends:
-                assert source.surfaces[mine] == other.surfaces[there[mine]] == source.surfaces[home[there[mine]]]
-        theirs = set(other.surfaces) - {b""}
-        spelled = [i for i, surface in enumerate(source.surfaces) if surface in theirs]
+                assert (
+                    source.token_bytes[mine] == other.token_bytes[there[mine]] == source.token_bytes[home[there[mine]]]
+                )
+        theirs = set(other.token_bytes) - {b""}
+        spelled = [i for i, raw in enumerate(source.token_bytes) if raw in theirs]
         assert (there[spelled] != -1).all()
 
 
@@ -139,14 +140,14 @@ def test_both_directions_agree_on_real_tokenizers(draft: str, target: str, real:
 def test_the_chosen_duplicate_is_the_one_that_encoding_writes(name: str, real: Callable[[str], Tokenizer]) -> None:
     tokenizer = real(name)
     chosen = intersect(tokenizer, tokenizer)
-    repeated = Counter(tokenizer.surfaces)
+    repeated = Counter(tokenizer.token_bytes)
     checked = 0
-    for index, surface in enumerate(tokenizer.surfaces):
-        if surface and repeated[surface] > 1 and surface.isascii():
-            written = tokenizer.encode("a" + surface.decode() + "a")
-            same = [i for i in written if tokenizer.surfaces[i] == surface]
-            if same and surface.isalnum() is False:
-                assert chosen[index] in same, (index, surface)
+    for index, raw in enumerate(tokenizer.token_bytes):
+        if raw and repeated[raw] > 1 and raw.isascii():
+            written = tokenizer.encode("a" + raw.decode() + "a")
+            same = [i for i in written if tokenizer.token_bytes[i] == raw]
+            if same and raw.isalnum() is False:
+                assert chosen[index] in same, (index, raw)
                 checked += 1
     assert checked or name == "t5-small"
 

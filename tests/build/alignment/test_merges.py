@@ -12,7 +12,7 @@ from spectool.build.alignment.merge_table import has_lemma, last_merge, merge_ta
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.merges import SYMBOL, UNREACHABLE
 from spectool.tokenization.roles import Roles
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols
 
 
 def byte_level(tokens: list[str], merges: list[tuple[str, str]], **options: object) -> Tokenizer:
@@ -100,7 +100,7 @@ def test_every_merge_of_a_real_tokenizer_is_there(real: Callable[[str], Tokenize
     for token in made.tolist():
         left, right = int(table.left[token]), int(table.right[token])
         assert found[left << 32 | right] == (table.rank[token], token)
-        assert tokenizer.surfaces[left] + tokenizer.surfaces[right] == tokenizer.surfaces[token]
+        assert tokenizer.token_bytes[left] + tokenizer.token_bytes[right] == tokenizer.token_bytes[token]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from spectool.build.alignment.translation_table import spellings
 from spectool.corpora import open_corpus
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
-from spectool.tokenization.incremental.by_ids import CanonicalIds
-from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_text import TailReencoder
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +23,14 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def into_bundled(bundled: Tokenizer) -> CanonicalIds:
-    return CanonicalIds(bundled, merge_table(bundled), boundary_table(bundled))
+def into_bundled(bundled: Tokenizer) -> IncrementalBPE:
+    return IncrementalBPE(bundled, merge_table(bundled), boundary_table(bundled))
 
 
 def replay(
     source: Tokenizer,
     other: Tokenizer,
-    engine: CanonicalIds | CanonicalText,
+    engine: IncrementalBPE | TailReencoder,
     texts: Iterable[str],
 ) -> Replayed:
     texts = list(texts)
@@ -40,7 +40,7 @@ def replay(
 
 
 def test_nothing_is_spelled_otherwise(
-    bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: CanonicalIds, texts: list[str]
+    bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: IncrementalBPE, texts: list[str]
 ) -> None:
     counts = replay(other_bundled, bundled, into_bundled, texts)
     assert (counts.texts, counts.lossy_texts, counts.different_texts) == (len(texts), 0, 0)
@@ -54,13 +54,13 @@ def test_wrong_merges_are_noticed(
     bundled: Tokenizer, other_bundled: Tokenizer, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without repair the same replay gives other ids: the check can fail."""
-    engine = CanonicalIds(bundled, merge_table(bundled), boundary_table(bundled))
+    engine = IncrementalBPE(bundled, merge_table(bundled), boundary_table(bundled))
     monkeypatch.setattr(engine, "join", lambda ids, run, floor=0, begin=0: (len(ids), run))
     assert replay(other_bundled, bundled, engine, texts).different_texts > 0
 
 
 def test_absorption_is_counted(
-    bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: CanonicalIds, texts: list[str]
+    bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: IncrementalBPE, texts: list[str]
 ) -> None:
     counts = replay(other_bundled, bundled, into_bundled, texts)
     assert 0 < counts.replaced.sum() < counts.last.sum() < counts.tokens
@@ -68,19 +68,19 @@ def test_absorption_is_counted(
 
 
 def test_absorption_equals_a_count_on_whole_texts(
-    bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: CanonicalIds, texts: list[str]
+    bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: IncrementalBPE, texts: list[str]
 ) -> None:
     """The slow way: encode the text up to every source token, and up to the next one."""
     counts = replay(other_bundled, bundled, into_bundled, texts)
     last, replaced = Counter[int](), Counter[int]()
     for text in texts:
         data, end = text.encode(), 0
-        ends = [end := end + len(other_bundled.surfaces[token]) for token in other_bundled.encode(text)]
+        ends = [end := end + len(other_bundled.token_bytes[token]) for token in other_bundled.encode(text)]
         whole = [data[:end].decode() for end in ends if is_whole(data[:end])]
         for before, after in pairwise(map(bundled.encode, whole)):
             last[before[-1]] += 1
-            end = sum(len(bundled.surfaces[token]) for token in before)
-            ends_after = accumulate(len(bundled.surfaces[token]) for token in after)
+            end = sum(len(bundled.token_bytes[token]) for token in before)
+            ends_after = accumulate(len(bundled.token_bytes[token]) for token in after)
             replaced[before[-1]] += (end, before[-1]) not in zip(ends_after, after, strict=True)
     assert sum(replaced.values()) > 50
     assert {token: int(count) for token, count in enumerate(counts.last) if count} == last
@@ -94,7 +94,7 @@ def test_risks_are_shares_drawn_to_that_of_all_tokens() -> None:
     assert np.isnan(absorption_risks(np.zeros(3, int), np.zeros(3, int))).all(), "without a text nothing is known"
 
 
-def test_one_absorbed_end(bundled: Tokenizer, into_bundled: CanonicalIds) -> None:
+def test_one_absorbed_end(bundled: Tokenizer, into_bundled: IncrementalBPE) -> None:
     """The same tokenizer on both sides: every boundary stays."""
     counts = replay(bundled, bundled, into_bundled, ["Добрий день", "Kot śpi"])
     assert counts.merge_sites == counts.different_texts == counts.replaced.sum() == 0
@@ -102,14 +102,14 @@ def test_one_absorbed_end(bundled: Tokenizer, into_bundled: CanonicalIds) -> Non
     assert counts.several == 0
 
 
-def test_lossy_texts_are_left_out(other_bundled: Tokenizer, bundled: Tokenizer, into_bundled: CanonicalIds) -> None:
+def test_lossy_texts_are_left_out(other_bundled: Tokenizer, bundled: Tokenizer, into_bundled: IncrementalBPE) -> None:
     """A sign that stands for a space does not come back."""
     counts = replay(other_bundled, bundled, into_bundled, ["kot", "▁kot"])
     assert (counts.texts, counts.lossy_texts) == (1, 1)
 
 
 def test_a_side_without_the_lemma_encodes_text(bundled: Tokenizer, other_bundled: Tokenizer, texts: list[str]) -> None:
-    counts = replay(bundled, other_bundled, CanonicalText(other_bundled), texts[:5])
+    counts = replay(bundled, other_bundled, TailReencoder(other_bundled), texts[:5])
     assert counts.different_texts == 0
     assert counts.windows_with_strings == counts.windows > 0
 

@@ -11,9 +11,9 @@ from spectool.tokenization import Tokenizer
 PAIRS = (("bielik-11b-v2.5", "nanochat-pl-ours6-nfkc"), ("nanochat-pl-ours6-nfkc", "bielik-11b-v2.5"))
 
 
-def whole(surface: bytes) -> bool:
+def whole(raw: bytes) -> bool:
     try:
-        return bool(surface.decode())
+        return bool(raw.decode())
     except UnicodeDecodeError:
         return False
 
@@ -24,17 +24,17 @@ def check(source: Tokenizer, other: Tokenizer, tokens: list[int]) -> None:
     assert {len(table.inside), len(table.text_start)} == {source.size}
 
     def bytes_of(ids: tuple[int, ...]) -> bytes:
-        return b"".join(map(other.surfaces.__getitem__, ids))
+        return b"".join(map(other.token_bytes.__getitem__, ids))
 
     space = b" " * other.edges.leading_space
     for token in tokens:
-        surface = source.surfaces[token]
-        if not whole(surface):
+        raw = source.token_bytes[token]
+        if not whole(raw):
             assert table.inside[token] == table.text_start[token] == ()
             continue
-        start = surface.removeprefix(b" ") if source.edges.leading_space else surface
-        assert bytes_of(table.inside[token]) == surface
-        assert bytes_of(table.text_start[token]) == space + start, surface
+        start = raw.removeprefix(b" ") if source.edges.leading_space else raw
+        assert bytes_of(table.inside[token]) == raw
+        assert bytes_of(table.text_start[token]) == space + start, raw
 
 
 def test_bytes_of_every_spelling(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
@@ -53,9 +53,9 @@ def test_spellings_are_canonical(bundled: Tokenizer, other_bundled: Tokenizer) -
     """At a text's start they are what the other tokenizer writes for the text."""
     table = spellings(bundled, other_bundled)
     for token in range(0, bundled.size, 7):
-        surface = bundled.surfaces[token].removeprefix(b" ")
-        if whole(surface):
-            assert list(table.text_start[token]) == other_bundled.encode(surface.decode())
+        raw = bundled.token_bytes[token].removeprefix(b" ")
+        if whole(raw):
+            assert list(table.text_start[token]) == other_bundled.encode(raw.decode())
 
 
 def test_specials_have_no_spelling(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
@@ -69,5 +69,5 @@ def test_a_side_without_the_lemma(bundled: Tokenizer, real: Callable[[str], Toke
     other = real("bert-base-uncased")
     table = spellings(bundled, other)
     for token in range(0, bundled.size, 11):
-        if whole(bundled.surfaces[token]):
-            assert list(table.inside[token]) == other.encode(bundled.surfaces[token].decode())
+        if whole(bundled.token_bytes[token]):
+            assert list(table.inside[token]) == other.encode(bundled.token_bytes[token].decode())

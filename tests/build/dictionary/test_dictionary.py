@@ -89,7 +89,7 @@ def test_real_tokenizers_propose_text_that_follows(
     build_dictspec(tokenizer, count_corpus(open_corpus(str(corpus))), tmp_path / "x.dict", DictSpecOptions(), quiet)
     match = Dictionary(tmp_path / "x.dict").look_up(tokenizer.encode("their personal"))
     assert match is not None
-    proposed = b"".join(tokenizer.surfaces[token] for token in match.tokens)
+    proposed = b"".join(tokenizer.token_bytes[token] for token in match.tokens)
     assert b" computer".startswith(proposed)
     assert len(proposed) > 3
 

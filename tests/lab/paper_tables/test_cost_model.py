@@ -98,7 +98,7 @@ def test_what_cannot_be_told() -> None:
 
 def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
     held, runs = [0, 0], 24
-    truth = Truth("qwen", "anchored", 0.6, CostModel(0.071, 0.05))
+    truth = Truth("qwen", "byte-aligned", 0.6, CostModel(0.071, 0.05))
     for seed in range(runs):
         generations, cycles = rows_of([truth], ["pl"], ["list"], prompts=12, seed=seed, noise=0.05)
         frames = trial_frames(Benchmark(write_run(tmp_path / f"{seed}.bench", generations, cycles)))
@@ -113,7 +113,7 @@ def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
 def test_the_table_has_the_break_even_of_the_model(tmp_path: Path) -> None:
     generations, cycles = rows_of()
     table = cost_model(trial_frames(Benchmark(write_run(tmp_path / "x.bench", generations, cycles))))
-    row = table.loc["target: qwen, anchored"]
+    row = table.loc["target: qwen, byte-aligned"]
     for k in (2, 4):
         exact = 100 * CostModel(0.07, 0.05).exact_break_even(k)
         assert row[f"k = {k}: exact"] != row[f"k = {k}: r + βk"]

@@ -39,7 +39,7 @@ def test_acceptance_and_speed_are_those_of_the_run(drawn: Drawn, frames: TrialFr
     generations, _ = drawn
     plain = {row["block"]: row for row in generations if row["drafter"] == "plain"}
     names = labels(generations)
-    label = "qwen, anchored, k = 4"
+    label = "qwen, byte-aligned, k = 4"
     rows = [row for row in generations if names[row["block"], row["order"]] == label and row["kind"] == "question"]
     alpha = sum(row["accepted"] / row["proposed"] for row in rows) / len(rows)
     ratios = [plain[row["block"]]["seconds"] / 64 / (row["seconds"] / row["tokens"]) for row in rows]
@@ -58,7 +58,7 @@ def test_cycles_give_the_probability_that_they_were_drawn_with(tmp_path: Path) -
         assert probability is not None and some.accepted.sum() / some.proposed.sum() < probability
         # Prompts differ, so right guesses come in runs and the expectation is a little high.
         assert -0.06 < measured - (expected_tokens(seen) or 0) < 0.005
-    seen = found.cycles[found.cycles.label == "qwen, anchored, k = 2"]
+    seen = found.cycles[found.cycles.label == "qwen, byte-aligned, k = 2"]
     assert agreement(seen) == pytest.approx(0.7, abs=0.05)
 
 

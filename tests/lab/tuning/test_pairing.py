@@ -45,11 +45,13 @@ def test_one_id_of_each_spelling_counts(tmp_path: Path) -> None:
     assert found.draft is not None and found.target is not None
     pairs = dict(zip(np.array(found.draft).tolist(), np.array(found.target).tolist(), strict=True))
     assert len(set(pairs.values())) == len(pairs) == found.size
-    surfaces = {surface for surface in DRAFT.surfaces if surface}
-    assert sum(surface in surfaces for surface in TARGET.surfaces) > len(pairs) + 10
-    written = {token for text in TEXTS for token in TARGET.encode(text) if TARGET.surfaces[token] in surfaces}
+    token_bytes = {raw for raw in DRAFT.token_bytes if raw}
+    assert sum(raw in token_bytes for raw in TARGET.token_bytes) > len(pairs) + 10
+    written = {token for text in TEXTS for token in TARGET.encode(text) if TARGET.token_bytes[token] in token_bytes}
     assert len(written) > 100 and written <= pairs.keys()
-    assert all(TARGET.surfaces[mine] == DRAFT.surfaces[theirs] for mine, theirs in pairs.items() if mine in written)
+    assert all(
+        TARGET.token_bytes[mine] == DRAFT.token_bytes[theirs] for mine, theirs in pairs.items() if mine in written
+    )
 
 
 @pytest.mark.parametrize("most", [3, 10, 50])
@@ -98,7 +100,7 @@ def test_one_vocabulary() -> None:
 def test_the_pairs_are_the_same_bytes(pairing: Pairing) -> None:
     assert pairing.draft is not None and pairing.target is not None and pairing.size > 50
     for one, two in zip(np.array(pairing.draft).tolist(), np.array(pairing.target).tolist(), strict=True):
-        assert DRAFT.surfaces[one] == TARGET.surfaces[two] != b""
+        assert DRAFT.token_bytes[one] == TARGET.token_bytes[two] != b""
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:

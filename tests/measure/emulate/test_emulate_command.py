@@ -11,7 +11,7 @@ from spectool.tests.measure.emulate.emulating import OTHER, TARGET, figures, run
 from spectool.tokenization import open_tokenizer
 
 pytestmark = pytest.mark.system
-STRATEGIES = ["none", "naive", "context", "intersection", "anchored"]
+STRATEGIES = ["none", "naive", "context", "intersection", "byte-aligned"]
 COLUMNS = [
     "k",
     "strategy",
@@ -41,20 +41,20 @@ def test_every_strategy_at_two_and_four_draft_tokens(work: Path) -> None:
         assert 0 <= row["without_proposal"] < 1
     by_name = {(row["k"], row["strategy"]): row["tokens_per_pass"] for row in rows}
     for k in (2, 4):
-        assert by_name[k, "anchored"] >= by_name[k, "context"]
-        assert by_name[k, "anchored"] > by_name[k, "none"]
+        assert by_name[k, "byte-aligned"] >= by_name[k, "context"]
+        assert by_name[k, "byte-aligned"] > by_name[k, "none"]
 
 
 def test_the_figures_repeat(work: Path, aligned: list[object]) -> None:
-    arguments = [*aligned, "--strategy", "anchored", "--num-draft-tokens", 3]
+    arguments = [*aligned, "--strategy", "byte-aligned", "--num-draft-tokens", 3]
     first, second = (figures(*arguments)["runs"] for _ in range(2))
     assert first == second
 
 
 def test_strategies_and_lengths_are_those_asked_for(aligned: list[object]) -> None:
-    asked = ["--strategy", "none", "--strategy", "anchored", "--num-draft-tokens", 3, "--num-draft-tokens", 3]
+    asked = ["--strategy", "none", "--strategy", "byte-aligned", "--num-draft-tokens", 3, "--num-draft-tokens", 3]
     rows = figures(*aligned, *asked)["runs"]
-    assert [(row["k"], row["strategy"]) for row in rows] == [(3, name) for name in ("none", "anchored")]
+    assert [(row["k"], row["strategy"]) for row in rows] == [(3, name) for name in ("none", "byte-aligned")]
 
 
 def test_a_table_for_people(work: Path, aligned: list[object]) -> None:
@@ -70,7 +70,7 @@ def test_a_table_for_people(work: Path, aligned: list[object]) -> None:
 
 
 def test_random_weights_guess_nothing(aligned: list[object], neural: Path) -> None:
-    facts = figures(*aligned, "--strategy", "anchored", "--strategy", "naive", "--num-draft-tokens", 2)
+    facts = figures(*aligned, "--strategy", "byte-aligned", "--strategy", "naive", "--num-draft-tokens", 2)
     assert facts["draft"] == str(neural)
     for row in facts["runs"]:
         assert 1 <= row["tokens_per_pass"] < 1.5

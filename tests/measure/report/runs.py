@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.benchmark import FORMAT, PLAIN, VERSION, Row, write_block
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.lab.paper_tables.cost_model import CostModel
@@ -37,7 +37,7 @@ class Truth:
 DRAFTERS = (
     Truth("history", None, 0.25, CostModel(0.001, 0.01)),
     Truth("qwen", "naive", 0.2, CostModel(0.07, 0.05)),
-    Truth("qwen", "anchored", 0.7, CostModel(0.07, 0.05)),
+    Truth("qwen", "byte-aligned", 0.7, CostModel(0.07, 0.05)),
 )
 KINDS = ("encyclopaedic", "question")
 
@@ -98,7 +98,7 @@ def write_run(
     names = list(dict.fromkeys(row["model"] for row in generations))
     models: list[dict[str, Any]] = [{"name": name, "path": "nowhere", "drafters": []} for name in names]
     for of, name in drafters:
-        drafter = {"name": name, "strategies": ["naive", "anchored"], "draft_model": None, "dictionary": None}
+        drafter = {"name": name, "strategies": ["naive", "byte-aligned"], "draft_model": None, "dictionary": None}
         next(model for model in models if model["name"] == of)["drafters"].append(drafter)
     languages = dict.fromkeys(row["language"] for row in generations)
     kinds = list(dict.fromkeys(row["kind"] for row in generations))
@@ -117,7 +117,7 @@ def write_run(
     told |= {"sizes": dict.fromkeys(names, 11 * 10**9), "draft_sizes": {name: {"qwen": 8 * 10**8} for name in names}}
     told |= {"prompts": len({row["prompt"] for row in generations}), "generations": len(generations)}
     told |= {"different": None if temperature else 0, **statistics}
-    with writing(path) as directory:
+    with atomic_directory(path) as directory:
         write_block(directory, [{**UNMEASURED, "temperature": temperature, **row} for row in generations], cycles)
         seal(directory, Manifest(FORMAT, VERSION, arguments, tokenizers or {}, {}, told))
     return path

@@ -59,7 +59,7 @@ def test_all_files_are_written_beside_the_run(run: Path, told: dict[str, Any]) -
     for plot in plots:
         assert xml.etree.ElementTree.parse(folder / plot).getroot().tag.endswith("svg")
     best = max(told["configurations"], key=lambda one: one["speedup"])
-    assert (best["drafter"], best["strategy"], best["prompts"]) == ("qwen", "anchored", 32)
+    assert (best["drafter"], best["strategy"], best["prompts"]) == ("qwen", "byte-aligned", 32)
     assert best["low"] < best["speedup"] < best["high"]
     assert [verdict.partition(":")[0] for verdict in told["verdict"]] == ["target, pl", "target, uk"]
     assert {one["different"] for one in told["configurations"] if one["drafter"] == "qwen"} == {0}
@@ -67,7 +67,7 @@ def test_all_files_are_written_beside_the_run(run: Path, told: dict[str, Any]) -
 
 def test_the_same_run_gives_the_same_bytes(run: Path, told: dict[str, Any], tmp_path: Path) -> None:
     page = tmp_path / "page"
-    assert "target, pl: drafting pays; the fastest of 6 configurations, qwen, anchored" in call(
+    assert "target, pl: drafting pays; the fastest of 6 configurations, qwen, byte-aligned" in call(
         str(run), "-o", str(page)
     )
     assert len(list(page.iterdir())) == len(told["files"])
@@ -80,7 +80,7 @@ def test_figures_are_those_of_the_run(run: Path, page: dict[str, Section]) -> No
     rows = [
         row
         for row in table
-        if (row["drafter"], row["strategy"], row["num_draft_tokens"]) == ("qwen", "anchored", 4)
+        if (row["drafter"], row["strategy"], row["num_draft_tokens"]) == ("qwen", "byte-aligned", 4)
         and row["language"] == "pl"
     ]
     plain = {row["block"]: row for row in table if row["drafter"] == "plain"}
@@ -89,7 +89,7 @@ def test_figures_are_those_of_the_run(run: Path, page: dict[str, Section]) -> No
     (shown,) = (
         row
         for row in cells.loc["target, pl"].to_dict("records")
-        if (row["drafter"], row["strategy"], row["k"]) == ("qwen", "anchored", "4")
+        if (row["drafter"], row["strategy"], row["k"]) == ("qwen", "byte-aligned", "4")
     )
     assert shown["speed-up"] == f"{geometric_mean(ratios):.2f}" and shown["prompts"] == "16"
     assert shown["acceptance"] == f"{sum(row['accepted'] for row in rows) / sum(row['proposed'] for row in rows):.0%}"
@@ -132,7 +132,7 @@ def test_several_targets_and_automatic_draft_lengths(tmp_path: Path) -> None:
 def test_drafters_of_one_language_are_compared_on_its_prompts(tmp_path: Path) -> None:
     # In the second language, which alone the best drafter serves, the machine is three times as slow.
     cost = CostModel(0.01, 0.01)
-    generations, cycles = rows_of([*DRAFTERS, Truth("apt4", "anchored", 0.95, cost)])
+    generations, cycles = rows_of([*DRAFTERS, Truth("apt4", "byte-aligned", 0.95, cost)])
     generations = [row for row in generations if row["language"] == "uk" or row["drafter"] != "apt4"]
     slow = {row["block"] for row in generations if row["language"] == "uk"}
     for row in (*generations, *cycles):

@@ -13,7 +13,7 @@ from spectool.tests.measure.report.runs import rows_of, write_run
 def row(block: int, drafter: str, seconds: float, **columns: object) -> Row:
     configuration = {"drafter": drafter, "strategy": None, "num_draft_tokens": 0}
     if drafter == "qwen":
-        configuration |= {"strategy": "anchored", "num_draft_tokens": 2}
+        configuration |= {"strategy": "byte-aligned", "num_draft_tokens": 2}
     names = {"block": block, "order": int(drafter != "plain"), "language": "pl", "kind": "list", "prompt": "p"}
     counts = {"tokens": 10, "passes": 5, "proposed": 10, "accepted": 5, "repetition": block}
     times = {"seconds": seconds, "draft_seconds": 0.1, "pass_seconds": 0.2, "draft_prompt_seconds": 0.0}
@@ -30,7 +30,7 @@ def test_speed_ups_are_taken_inside_a_block(tmp_path: Path) -> None:
     rows[3]["first_difference"] = 3
     (one,) = trials_of(tmp_path, rows).results
     (trial,) = one.trials
-    assert (one.label, trial.speedup) == ("qwen, anchored, k = 2", pytest.approx(2.0))
+    assert (one.label, trial.speedup) == ("qwen, byte-aligned, k = 2", pytest.approx(2.0))
     assert (one.outputs, trial.tokens, trial.seconds, list(one.gaps)) == (2, 20, 5.0, [0.5])
     assert (trial.plain_tokens, trial.plain_seconds) == (20, 10.0)
     assert (one.acceptance, one.tokens_per_pass) == (0.5, 2.0)
@@ -73,7 +73,7 @@ def test_order_is_the_experiments(tmp_path: Path) -> None:
     run = write_run(tmp_path / "x.bench", generations, cycles)
     generations.reverse()
     found = [trials_of(tmp_path / "y", generations, cycles), read_trials(Benchmark(run))]
-    expected = [f"qwen, {strategy}, k = {k}" for strategy in ("naive", "anchored") for k in (2, 4)]
+    expected = [f"qwen, {strategy}, k = {k}" for strategy in ("naive", "byte-aligned") for k in (2, 4)]
     assert [one.label for one in found[0].results] == [*expected, "history, k = 2", "history, k = 4"]
     assert [one.label for one in found[1].results] == ["history, k = 2", "history, k = 4", *expected]
 

@@ -36,7 +36,7 @@ def test_that_all_are_slower_needs_no_allowance_for_choice() -> None:
     [(0.8, CostModel(0.02, 0.01), True), (0.2, CostModel(0.2, 0.1), False)],
 )
 def test_verdicts(tmp_path: Path, agreement: float, cost: CostModel, pays: bool) -> None:
-    generations, cycles = rows_of([Truth("qwen", "anchored", agreement, cost)], ["pl"], prompts=12)
+    generations, cycles = rows_of([Truth("qwen", "byte-aligned", agreement, cost)], ["pl"], prompts=12)
     trials = read_trials(Benchmark(write_run(tmp_path / "x.bench", generations, cycles)))
     (verdict,) = verdicts(trials)
     assert verdict.sentence.startswith("target: drafting ")
@@ -45,7 +45,8 @@ def test_verdicts(tmp_path: Path, agreement: float, cost: CostModel, pays: bool)
     assert verdict.allowing.low < alone.low < alone.high < verdict.allowing.high
     step = next(text for text in page_of(tmp_path / "x.bench")["The answer"].text if "What to do next" in text)
     used = re.search(
-        r'spectool generate --model nowhere --strategy anchored --no-history --num-draft-tokens [24] --prompt "…"', step
+        r'spectool generate --model nowhere --strategy byte-aligned --no-history --num-draft-tokens [24] --prompt "…"',
+        step,
     )
     assert (used is not None) is pays and ("decode plainly here, with --num-draft-tokens 0" in step) is not pays
 
@@ -83,7 +84,7 @@ def test_a_run_with_too_few_prompts_shows_no_speed_up(tmp_path: Path, prompts: i
 
 def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
     held, runs = 0, 24
-    truth = Truth("qwen", "anchored", 0.6, CostModel(0.071, 0.05))
+    truth = Truth("qwen", "byte-aligned", 0.6, CostModel(0.071, 0.05))
     for seed in range(runs):
         generations, cycles = rows_of([truth], ["pl"], ["list"], prompts=12, seed=seed, noise=0.05)
         (verdict,) = verdicts(read_trials(Benchmark(write_run(tmp_path / f"{seed}.bench", generations, cycles))))

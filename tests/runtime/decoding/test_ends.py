@@ -15,7 +15,7 @@ from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.tests.runtime.caches.holding import assert_holds
-from spectool.tests.runtime.fake_drafters import Failing, Oracle
+from spectool.tests.runtime.fake_drafters import Failing, Reference
 from spectool.tests.runtime.models import KINDS, Counted, plain, tiny_model
 
 PROMPT = [7, 8, 9, 7, 8]
@@ -81,7 +81,7 @@ def test_closed_anywhere_the_cache_holds_all_but_the_last_token(
 ) -> None:
     for stop in range(1, 21):
         cache = make_prompt_cache(model)
-        drafter = Oracle(text, wrong=wrong) if drafted else None
+        drafter = Reference(text, wrong=wrong) if drafted else None
         steps = generate_step(
             mx.array(PROMPT), model, drafter=drafter, num_draft_tokens=8, prompt_cache=cache, max_tokens=20
         )
@@ -96,7 +96,7 @@ def test_closed_anywhere_the_cache_holds_all_but_the_last_token(
 def test_exhausted_the_cache_holds_all_but_the_last_token(model: Any, text: list[int]) -> None:
     for count in (1, 5, 18):
         cache = make_prompt_cache(model)
-        yielded = generated(model, Oracle(text, wrong=0.3), count, prompt_cache=cache)
+        yielded = generated(model, Reference(text, wrong=0.3), count, prompt_cache=cache)
         assert_holds(model, cache, (PROMPT + yielded)[:-1])
 
 
@@ -109,7 +109,7 @@ def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None) -
     text = plain(model, prompt, 40)
     for stop in (1, 3, 4, 5, 9, 14, 27, 31, 38, 40):
         cache = make_prompt_cache(model)
-        drafter = None if wrong is None else Oracle(text, wrong=wrong)
+        drafter = None if wrong is None else Reference(text, wrong=wrong)
         steps = generate_step(
             mx.array(prompt), model, drafter=drafter, num_draft_tokens=8, prompt_cache=cache, max_tokens=40
         )
@@ -124,7 +124,7 @@ def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None) -
                 steps.throw(LookupError())
         assert_holds(model, cache, (prompt + yielded)[:-1])
         # The conversation goes on from there, drafted and plain.
-        for next_drafter in (Oracle(text[stop:]), None):
+        for next_drafter in (Reference(text[stop:]), None):
             more = generate_step(
                 mx.array(yielded[-1:]),
                 model,
@@ -164,7 +164,7 @@ def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str) -> None:
     model, prompt = tiny_model(kind), PROMPT * 4
     text = plain(model, prompt, 12)
 
-    class Once(Oracle):
+    class Once(Reference):
         """Proposes in the first cycle alone, so that the next pass may begin by feeding tokens again."""
 
         def propose(self, limit: int) -> Any:
@@ -211,7 +211,7 @@ def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
         steps = generate_step(
             mx.array(PROMPT * 2),
             Broken(model, broken, layers=broken % 3),
-            drafter=Oracle(text, wrong=0.3) if drafted else None,
+            drafter=Reference(text, wrong=0.3) if drafted else None,
             num_draft_tokens=8,
             prompt_cache=cache,
             prefill_step_size=4,
@@ -231,7 +231,7 @@ def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
 
 def test_an_exception_of_the_consumer(model: Any, text: list[int]) -> None:
     cache = make_prompt_cache(model)
-    steps = generate_step(mx.array(PROMPT), model, drafter=Oracle(text), num_draft_tokens=8, prompt_cache=cache)
+    steps = generate_step(mx.array(PROMPT), model, drafter=Reference(text), num_draft_tokens=8, prompt_cache=cache)
     for _ in range(4):
         next(steps)
     with pytest.raises(LookupError):
@@ -251,7 +251,7 @@ def test_an_exception_inside_a_pass(model: Any, text: list[int]) -> None:
 
     cache, yielded = make_prompt_cache(model), []
     steps = generate_step(
-        mx.array(PROMPT), model, drafter=Oracle(text), num_draft_tokens=8, prompt_cache=cache, sampler=sampler
+        mx.array(PROMPT), model, drafter=Reference(text), num_draft_tokens=8, prompt_cache=cache, sampler=sampler
     )
     with pytest.raises(ZeroDivisionError):
         for token, _, _ in steps:
@@ -272,7 +272,7 @@ def test_a_stop_token_inside_an_accepted_draft(model: Any, text: list[int]) -> N
     stop = next(token for token in text[3:] if text.index(token) >= 3)
     at = text.index(stop)
     cache, total, cycles = make_prompt_cache(model), DraftStatistics(), list[Cycle]()
-    drafter = Oracle(text)
+    drafter = Reference(text)
     got = generated(
         model,
         drafter,

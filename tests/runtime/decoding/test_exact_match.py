@@ -8,7 +8,7 @@ from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling
-from spectool.tests.runtime.fake_drafters import Oracle
+from spectool.tests.runtime.fake_drafters import Reference
 from spectool.tests.runtime.models import plain, prompts, tiny_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -69,7 +69,7 @@ def test_every_processor_changes_drafted_and_plain_text_alike(larger: Any, kind:
             steps = generate_step(
                 mx.array(prompt),
                 larger,
-                drafter=Oracle(expected, wrong=wrong),
+                drafter=Reference(expected, wrong=wrong),
                 num_draft_tokens=8,
                 max_tokens=24,
                 logits_processors=processors(),

@@ -14,7 +14,7 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.tests.runtime.caches.holding import assert_holds
-from spectool.tests.runtime.fake_drafters import Failing, Fixed, Oracle
+from spectool.tests.runtime.fake_drafters import Failing, Fixed, Reference
 from spectool.tests.runtime.models import plain, prompts, tiny_model
 
 PROMPT = [7, 8, 9, 7, 8]
@@ -38,7 +38,7 @@ def generated(model: Any, drafter: Drafter | None, count: int, **options: Any) -
 
 
 def test_yields_what_mlx_lm_yields(model: Any, text: list[int]) -> None:
-    steps = list(generate_step(mx.array(PROMPT), model, drafter=Oracle(text), num_draft_tokens=8, max_tokens=12))
+    steps = list(generate_step(mx.array(PROMPT), model, drafter=Reference(text), num_draft_tokens=8, max_tokens=12))
     assert [token for token, _, _ in steps] == text[:12]
     for token, logprobs, _ in steps:
         assert logprobs.shape == (256,)
@@ -50,7 +50,7 @@ def test_yields_what_mlx_lm_yields(model: Any, text: list[int]) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 10])
 def test_never_proposes_beyond_max_tokens(model: Any, text: list[int], count: int) -> None:
-    drafter, total = Oracle(text), DraftStatistics()
+    drafter, total = Reference(text), DraftStatistics()
     assert generated(model, drafter, count, statistics=total) == text[:count]
     # The last cycle adds a token of the target's own.
     assert drafter.committed == text[:count]
@@ -61,9 +61,9 @@ def test_never_proposes_beyond_max_tokens(model: Any, text: list[int], count: in
 
 def test_no_tokens_and_no_limit(model: Any, text: list[int]) -> None:
     cache = make_prompt_cache(model)
-    assert generated(model, Oracle(text), 0, prompt_cache=cache) == []
+    assert generated(model, Reference(text), 0, prompt_cache=cache) == []
     assert_holds(model, cache, PROMPT[:-1])
-    endless = generate_step(mx.array(PROMPT), model, drafter=Oracle(text), num_draft_tokens=8, max_tokens=-1)
+    endless = generate_step(mx.array(PROMPT), model, drafter=Reference(text), num_draft_tokens=8, max_tokens=-1)
     assert [next(endless)[0] for _ in range(30)] == text[:30]
     endless.close()
 
@@ -71,20 +71,20 @@ def test_no_tokens_and_no_limit(model: Any, text: list[int]) -> None:
 @pytest.mark.parametrize("drafts", [0, 8])
 def test_no_drafts_is_plain_decoding(model: Any, text: list[int], drafts: int) -> None:
     total = DraftStatistics()
-    drafter = Oracle(text) if drafts == 0 else None
+    drafter = Reference(text) if drafts == 0 else None
     assert generated(model, drafter, 10, num_draft_tokens=drafts, statistics=total) == text[:10]
     assert (total.passes, total.proposed) == (10, 0)
 
 
 def test_a_drafter_that_is_never_asked_reads_nothing(model: Any, text: list[int]) -> None:
-    drafter = Oracle(text)
+    drafter = Reference(text)
     assert generated(model, drafter, 10, num_draft_tokens=0) == text[:10]
     assert (drafter.started, drafter.committed, drafter.limits) == ([], [], [])
 
 
 def test_a_prompt_of_one_token(model: Any) -> None:
     expected = plain(model, [5], 20)
-    steps = generate_step(mx.array([5]), model, drafter=Oracle(expected), num_draft_tokens=8, max_tokens=20)
+    steps = generate_step(mx.array([5]), model, drafter=Reference(expected), num_draft_tokens=8, max_tokens=20)
     assert [token for token, _, _ in steps] == expected
 
 
@@ -126,7 +126,7 @@ def test_a_failing_drafter_is_switched_off(model: Any, text: list[int], method: 
 
 def test_every_failure_is_reported_and_counted(model: Any, text: list[int]) -> None:
     total = DraftStatistics()
-    hybrid = HybridDrafter([Failing(text, "commit", 1), Oracle(text), Failing(text, "start", 1)])
+    hybrid = HybridDrafter([Failing(text, "commit", 1), Reference(text), Failing(text, "start", 1)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.resetwarnings()
         warnings.simplefilter("default")  # once for each text and place
@@ -144,7 +144,7 @@ def test_nonsense_for_tokens_switches_off(model: Any, text: list[int]) -> None:
 
 def test_cycles_and_statistics_agree(model: Any, text: list[int]) -> None:
     total, cycles = DraftStatistics(), list[Cycle]()
-    got = generated(model, Oracle(text, wrong=0.3), 40, statistics=total, on_cycle=cycles.append)
+    got = generated(model, Reference(text, wrong=0.3), 40, statistics=total, on_cycle=cycles.append)
     assert got == text
     assert [token for cycle in cycles for token in cycle.committed] == got
     for cycle in cycles:
@@ -171,7 +171,7 @@ def test_max_kv_size_limits_models_without_a_cache_of_their_own() -> None:
     # qwen2 leaves the choice of cache to mlx-lm, llama makes its own.
     model = tiny_model("qwen2")
     expected = plain(model, PROMPT, 40, max_kv_size=24)
-    assert generated(model, Oracle(expected, wrong=0.2), 40, max_kv_size=24) == expected
+    assert generated(model, Reference(expected, wrong=0.2), 40, max_kv_size=24) == expected
 
 
 def test_logits_processors_change_drafted_and_plain_text_alike(model: Any) -> None:
@@ -183,7 +183,7 @@ def test_logits_processors_change_drafted_and_plain_text_alike(model: Any) -> No
             steps = generate_step(
                 mx.array(prompt),
                 model,
-                drafter=Oracle(expected, wrong=wrong),
+                drafter=Reference(expected, wrong=wrong),
                 num_draft_tokens=8,
                 max_tokens=30,
                 logits_processors=make_logits_processors(**options),
@@ -199,7 +199,7 @@ def test_logits_processors_see_the_true_history(model: Any, text: list[int]) -> 
         histories.append(tokens.tolist())
         return logits
 
-    drafter = Oracle(text, wrong=0.4)
+    drafter = Reference(text, wrong=0.4)
     assert generated(model, drafter, 30, logits_processors=[spy]) == text[:30]
     for length in range(30):
         assert PROMPT + text[:length] in histories
@@ -212,7 +212,7 @@ def test_the_same_tokens_as_from_the_whole_prompt(model: Any) -> None:
     assert expected != plain(model, prompt[9:], 20, logits_processors=processors)
     cache = make_prompt_cache(model)
     model(mx.array([prompt[:9]]), cache=cache)
-    oracle = Oracle(expected, wrong=0.3)
+    oracle = Reference(expected, wrong=0.3)
     steps = generate_step(
         mx.array(prompt[9:]),
         model,

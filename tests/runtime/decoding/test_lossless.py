@@ -17,7 +17,7 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tests.runtime.fake_drafters import Guesser, Oracle, dictionary_of
+from spectool.tests.runtime.fake_drafters import Guesser, Reference, dictionary_of
 from spectool.tests.runtime.models import KINDS, perturbed, plain, prompts, tiny_model
 
 # Relative to the largest absolute logit.
@@ -25,8 +25,8 @@ TIE = {None: 1e-5, 8: 1e-4}
 
 Make = Callable[[Any, Any, Sequence[int]], Drafter]
 DRAFTERS: dict[str, Make] = {
-    "oracle": lambda same, noisy, text: Oracle(text),
-    "spoilt oracle": lambda same, noisy, text: Oracle(text, wrong=0.3, seed=sum(text)),
+    "oracle": lambda same, noisy, text: Reference(text),
+    "spoilt oracle": lambda same, noisy, text: Reference(text, wrong=0.3, seed=sum(text)),
     "guesser": lambda same, noisy, text: Guesser(),
     "prompt lookup": lambda same, noisy, text: LookupDrafter(history=True),
     "dictionary": lambda same, noisy, text: dictionary_of(text),
@@ -34,7 +34,7 @@ DRAFTERS: dict[str, Make] = {
     "noisy model": lambda same, noisy, text: ModelDrafter(noisy),
     "hesitant model": lambda same, noisy, text: ModelDrafter(noisy, min_probability=0.03),
     "hybrid": lambda same, noisy, text: HybridDrafter(
-        [dictionary_of(text), LookupDrafter(history=True), Oracle(text, wrong=0.6), ModelDrafter(noisy)]
+        [dictionary_of(text), LookupDrafter(history=True), Reference(text, wrong=0.6), ModelDrafter(noisy)]
     ),
 }
 
@@ -141,7 +141,7 @@ def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
     for length, options in ((3, {}), (23, {}), (47, {}), (80, {"prefill_step_size": 7})):
         prompt = [(7 * number) % 256 for number in range(3, 3 + length)]
         expected = plain(model, prompt, 60, **options)
-        for drafter in (Oracle(expected), Oracle(expected, wrong=0.3), Guesser(), ModelDrafter(noisy)):
+        for drafter in (Reference(expected), Reference(expected, wrong=0.3), Guesser(), ModelDrafter(noisy)):
             total = DraftStatistics()
             steps = generate_step(
                 mx.array(prompt),
@@ -166,7 +166,7 @@ def test_windows_that_keep_their_first_tokens(window: int) -> None:
     for prompt in ([5, 6, 7], prompts(4)[3]):
         expected = plain(model, prompt, 50, max_kv_size=window)
         assert expected != plain(model, prompt, 50)
-        for drafter in (Oracle(expected), Oracle(expected, wrong=0.3), Guesser()):
+        for drafter in (Reference(expected), Reference(expected, wrong=0.3), Guesser()):
             steps = generate_step(
                 mx.array(prompt), model, drafter=drafter, num_draft_tokens=8, max_tokens=50, max_kv_size=window
             )

@@ -15,7 +15,7 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
-from spectool.tests.runtime.fake_drafters import Fixed, Guesser, Oracle
+from spectool.tests.runtime.fake_drafters import Fixed, Guesser, Reference
 from spectool.tests.runtime.models import KINDS, perturbed, tiny_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -74,7 +74,7 @@ def test_greedy_text_is_that_of_plain_decoding(kind: str) -> None:
     for drafter in (
         Fixed([5, 5, 5]),
         Guesser(vocabulary=3),
-        Oracle(expected, wrong=0.3),
+        Reference(expected, wrong=0.3),
         ModelDrafter(perturbed(model, kind=kind)),
     ):
         total = DraftStatistics()
@@ -130,7 +130,7 @@ def test_a_committed_text_that_is_refused_ends_the_generation(drafted: bool, dra
     from mlx_lm.models.cache import make_prompt_cache
 
     cache, got = make_prompt_cache(model), []
-    drafter = Oracle(free) if drafted else None
+    drafter = Reference(free) if drafted else None
     steps = generate_step(
         PROMPT, model, drafter=drafter, max_tokens=12, logits_processors=[refuse], prompt_cache=cache, **options
     )
@@ -151,6 +151,6 @@ def test_nothing_is_asked_after_the_end_of_a_text() -> None:
         assert end not in tokens.tolist()[len(PROMPT) :], "a text that has ended goes on"
         return grammar(tokens, logits)
 
-    for drafter in (None, Oracle(text), Oracle(text, wrong=0.5)):
+    for drafter in (None, Reference(text), Reference(text, wrong=0.5)):
         steps = generate_step(PROMPT, model, drafter=drafter, stop_tokens={end}, logits_processors=[refuse])
         assert [token for token, _, _ in steps] == text[: text.index(end) + 1]

@@ -17,7 +17,7 @@ from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tests.runtime.fake_drafters import Oracle
+from spectool.tests.runtime.fake_drafters import Reference
 from spectool.tests.runtime.models import plain, tiny_model
 
 TEXT = "Zażółć gęślą jaźń"
@@ -55,7 +55,7 @@ def comparable(response: Any) -> tuple[Any, ...]:
 
 def test_the_same_responses_as_mlx_lm(model: Any, tokenizer: TokenizerWrapper) -> None:
     expected = list(host_stream_generate(model, tokenizer, TEXT, max_tokens=40))
-    oracle = Oracle([response.token for response in expected], wrong=0.3)
+    oracle = Reference([response.token for response in expected], wrong=0.3)
     for drafter in (None, oracle, LookupDrafter(history=True)):
         got = list(stream_generate(model, tokenizer, TEXT, max_tokens=40, drafter=drafter, num_draft_tokens=8))
         assert [comparable(r) for r in got] == [comparable(r) for r in expected]
@@ -81,7 +81,7 @@ def test_an_end_of_text_inside_an_accepted_draft(model: Any, tokenizer: Tokenize
             prompt,
             max_tokens=40,
             num_draft_tokens=39,
-            drafter=Oracle(text),
+            drafter=Reference(text),
             on_cycle=cycles.append,
             prompt_cache=cache,
         )
@@ -97,7 +97,7 @@ def test_statistics_are_live_and_final(model: Any, tokenizer: TokenizerWrapper) 
     mine = DraftStatistics()
     responses = list(
         stream_generate(
-            model, tokenizer, TEXT, drafter=Oracle(text), num_draft_tokens=8, max_tokens=20, statistics=mine
+            model, tokenizer, TEXT, drafter=Reference(text), num_draft_tokens=8, max_tokens=20, statistics=mine
         )
     )
     assert all(response.drafting is mine for response in responses)
@@ -113,7 +113,7 @@ def test_statistics_count_what_was_yielded(model: Any, tokenizer: TokenizerWrapp
     if end == "stop string":
         options["stop_strings"] = [whole[4:6]]
     responses = []
-    for response in stream_generate(model, tokenizer, TEXT, drafter=Oracle(text), num_draft_tokens=16, **options):
+    for response in stream_generate(model, tokenizer, TEXT, drafter=Reference(text), num_draft_tokens=16, **options):
         responses.append(response)
         counts = response.drafting
         assert counts.tokens == response.generation_tokens == len(responses)
@@ -131,7 +131,7 @@ def test_closing_the_stream_closes_the_loop(model: Any, tokenizer: TokenizerWrap
         model,
         tokenizer,
         mx.array(prompt),
-        drafter=Oracle(plain(model, prompt, 20)),
+        drafter=Reference(plain(model, prompt, 20)),
         num_draft_tokens=8,
         prompt_cache=cache,
     )
@@ -153,6 +153,6 @@ def test_a_real_tokenizer(shared: Path) -> None:
     )
     model = tiny_model(vocabulary=len(tokenizer))
     expected = list(host_stream_generate(model, tokenizer, TEXT, max_tokens=16))
-    oracle = Oracle([response.token for response in expected], wrong=0.3)
+    oracle = Reference([response.token for response in expected], wrong=0.3)
     got = list(stream_generate(model, tokenizer, TEXT, max_tokens=16, drafter=oracle, num_draft_tokens=8))
     assert [comparable(r) for r in got] == [comparable(r) for r in expected]

@@ -16,7 +16,7 @@ from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS, Controller
 from spectool.tests.runtime.decoding.test_lossless import TIE, compare
-from spectool.tests.runtime.fake_drafters import Guesser, Oracle
+from spectool.tests.runtime.fake_drafters import Guesser, Reference
 from spectool.tests.runtime.models import plain, prompts, tiny_model
 
 # Seconds of a pass by its tokens; one token takes 1.
@@ -329,7 +329,7 @@ def test_tokens_fed_again_are_the_price_of_drafting() -> None:
 
 
 def test_a_drafter_that_is_not_asked_hears_everything_before_it_is_asked_again() -> None:
-    drafter = Oracle([])
+    drafter = Reference([])
     guarded = GuardedDrafter(drafter, Controller(), [], None, vocabulary=100, statistics=DraftStatistics())
     guarded.start([1])
     asked = []
@@ -350,8 +350,8 @@ def test_the_output_is_that_of_plain_decoding(name: str) -> None:
     for seed, prompt in enumerate(prompts(4)):
         expected = plain(model, prompt, 60)
         makers: dict[str, Callable[[], Drafter]] = {
-            "perfect": lambda text=expected: Oracle(text),
-            "partly right": lambda text=expected, seed=seed: Oracle(text, wrong=0.4, seed=seed),
+            "perfect": lambda text=expected: Reference(text),
+            "partly right": lambda text=expected, seed=seed: Reference(text, wrong=0.4, seed=seed),
             "useless": lambda seed=seed: Guesser(seed=seed),
         }
         total = DraftStatistics()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts import Dictionary, Manifest
-from spectool.artifacts.atomic import writing
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
 from spectool.artifacts.manifest import seal
 from spectool.build.counting.options import CountOptions
@@ -34,7 +34,7 @@ CHAIN = [
 
 
 def opened(path: Path, entries: Sequence[Entry], chained: bool) -> Dictionary:
-    with writing(path) as directory:
+    with atomic_directory(path) as directory:
         shape = write_dictionary(directory, entries, chained)
         tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": 100}}
         seal(directory, Manifest(FORMAT, VERSION, {}, tokenizers, {}, shape))

@@ -213,7 +213,7 @@ class Traced(Counted):
 COUNTERPARTS = np.arange(VOCABULARY, dtype=np.int32)
 
 
-@pytest.mark.parametrize("strategy", ["intersection", "anchored"])
+@pytest.mark.parametrize("strategy", ["intersection", "byte-aligned"])
 def test_the_first_evaluation_comes_after_the_last_pass(llama: Any, strategy: str) -> None:
     """A chain of 8 drafts stays on the device; only a boundary check must see the first token."""
     traced = Traced(llama)
@@ -228,7 +228,7 @@ def test_the_first_evaluation_comes_after_the_last_pass(llama: Any, strategy: st
 
     with pytest.raises(ValueError, match="eval an array during function transformations"):
         mx.compile(propose)(mx.zeros(1))
-    assert len(traced.passes) == (1 if strategy == "anchored" else 8)
+    assert len(traced.passes) == (1 if strategy == "byte-aligned" else 8)
 
 
 def test_a_refused_healed_token_leaves_the_cache(llama: Any) -> None:

@@ -10,7 +10,7 @@ from spectool.runtime.translation.token_rows import CHECKED
 from spectool.tests.runtime.translation.toy_pairs import ToyPair
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, text_bytes, whole
 from spectool.tokenization import Tokenizer
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols
 
 
 @dataclass
@@ -74,17 +74,17 @@ class DrawingTwin:
         found: list[Said] = []
         own = 1.0
         if len(view) > 1:
-            repeated = draft.surfaces[view[-1]] + pending
+            repeated = draft.token_bytes[view[-1]] + pending
             scores = self._scores(view[:-1])
-            longer = [t for t, surface in enumerate(draft.surfaces) if surface.startswith(repeated)]
-            longer = [t for t in longer if draft.surfaces[t] != repeated]
+            longer = [t for t, raw in enumerate(draft.token_bytes) if raw.startswith(repeated)]
+            longer = [t for t in longer if draft.token_bytes[t] != repeated]
             weights = dict(zip([*longer, view[-1]], _weights(scores[[*longer, view[-1]]]), strict=True))
             least, own = CHECKED * sum(weights.values()), weights.pop(view[-1])
             own = own or float(not any(weights.values()))
             found += self._said(weights, least, view[:-1], committed, repeated, b"", checked=not pending)
         plain = self._softmax(view)
-        begins = {t: w for t, w in plain.items() if draft.surfaces[t] != pending or not pending}
-        begins = {t: w for t, w in begins.items() if draft.surfaces[t].startswith(pending)}
+        begins = {t: w for t, w in plain.items() if draft.token_bytes[t] != pending or not pending}
+        begins = {t: w for t, w in begins.items() if draft.token_bytes[t].startswith(pending)}
         for said in self._said(begins, CHECKED, view, committed, pending, b"", checked=not pending):
             said.weight *= own
             found += [said] if said.weight > 0 else []
@@ -128,14 +128,14 @@ class DrawingTwin:
         draft, target = self._pair.draft, self._pair.target
         found: list[tuple[bool, Said]] = []
         for token, weight in weights.items():
-            surface = draft.surfaces[token]
-            if not surface:
+            raw = draft.token_bytes[token]
+            if not raw:
                 ended = [(False, Said(weight, [], [*held, target.roles.eos[0]], ended=True))]
                 found += ended if token in draft.roles.eos and weight > 0 else []
                 continue
-            data = carried + surface[len(repeated) :]
+            data = carried + raw[len(repeated) :]
             ready = data[: len(data) - len(_unfinished(data))]
-            simple = not repeated and not carried and _is_text(surface)
+            simple = not repeated and not carried and _is_text(raw)
             if weight <= 0 or (not simple and weight < least):
                 continue
             likely = weight >= least
@@ -161,7 +161,7 @@ class DrawingTwin:
                 said.ids.insert(0, held)
             elif likely:
                 self.merged += 1
-                data = b"".join(target.surfaces[token] for token in (held, *said.ids)) + said.carried
+                data = b"".join(target.token_bytes[token] for token in (held, *said.ids)) + said.carried
                 ready = data[: len(data) - len(_unfinished(data))]
                 said.ids, said.carried = encode_bytes(target, ready), data[len(ready) :]
             else:
@@ -202,11 +202,11 @@ def boundary_holds(target: Tokenizer, before: Sequence[int], token: int) -> bool
 
     Nothing is cut before the merges here, so that two neighbours decide (docs/design.md, merge-site lemma).
     """
-    if not before or not target.surfaces[before[-1]]:
+    if not before or not target.token_bytes[before[-1]]:
         return True
-    left = target.surfaces[before[-1]]
-    ids = encode_bytes(target, left + target.surfaces[token])
-    return len(left) in np.cumsum([len(target.surfaces[other]) for other in ids]).tolist()
+    left = target.token_bytes[before[-1]]
+    ids = encode_bytes(target, left + target.token_bytes[token])
+    return len(left) in np.cumsum([len(target.token_bytes[other]) for other in ids]).tolist()
 
 
 def _is_text(data: bytes) -> bool:

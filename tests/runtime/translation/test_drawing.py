@@ -26,7 +26,7 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.verification import Draw, accept_or_resample
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.drawing import NextTokens, draw_tokens
 from spectool.runtime.translation.protocol import Constraint
 from spectool.runtime.translation.token_rows import END, LONGEST, UNKNOWN, TokenRows, spelling_table
@@ -35,7 +35,7 @@ from spectool.tests.runtime.models import tiny_model
 from spectool.tests.runtime.translation.drawing_twin import DrawingTwin
 from spectool.tests.runtime.translation.toy_pairs import PAIRS, TableScorer, ToyPair
 from spectool.tokenization import Tokenizer
-from spectool.tokenization.surfaces import Surfaces
+from spectool.tokenization.token_bytes import TokenBytes
 
 SAMPLING = Sampling(temp=0.9)
 QUICK, MANY = 5_000, 100_000  # draws for a pair, over all its prompts
@@ -50,12 +50,12 @@ def first(every: Iterable[Any], *quick: object) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], AnchoredTranslator]:
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ByteAlignedTranslator]:
     return cache(lambda name: PAIRS[name].translator(tmp_path_factory.mktemp("pair")))
 
 
 def following(
-    pair: ToyPair, translator: AnchoredTranslator, kind: type[NextTokens] = NextTokens, sampling: Sampling = SAMPLING
+    pair: ToyPair, translator: ByteAlignedTranslator, kind: type[NextTokens] = NextTokens, sampling: Sampling = SAMPLING
 ) -> NextTokens:
     """Return what the draft says at the translator's frontier."""
     rows = translator.token_rows()
@@ -72,17 +72,19 @@ def p_of(pair: ToyPair, ids: Sequence[int]) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("name", first(PAIRS, "byte-level to SentencePiece", "byte fallback"))
-def test_what_is_stated_is_what_whole_strings_say(name: str, translator: Callable[[str], AnchoredTranslator]) -> None:
-    pair, anchored = PAIRS[name], translator(name)
+def test_what_is_stated_is_what_whole_strings_say(
+    name: str, translator: Callable[[str], ByteAlignedTranslator]
+) -> None:
+    pair, byte_aligned = PAIRS[name], translator(name)
     compared = merged = 0
     for heat, prompt in itertools.product((0.4, 0.9), pair.prompt_ids):
         twin = DrawingTwin(pair, heat)
-        anchored.start()
-        anchored.commit(prompt)
+        byte_aligned.start()
+        byte_aligned.commit(prompt)
         reached: list[tuple[int, ...]] = [()]
         while reached:
             drawn = reached.pop()
-            ahead = following(pair, anchored, sampling=Sampling(temp=heat))
+            ahead = following(pair, byte_aligned, sampling=Sampling(temp=heat))
             for token in drawn:
                 ahead.stated()
                 ahead.follow(token)
@@ -116,19 +118,19 @@ def test_the_table_has_what_is_written_token_by_token() -> None:
     values = rng.integers(1000, size=lengths.sum()).astype(np.int32)
     inside = IdLists(values, np.append(0, np.cumsum(lengths)).astype(np.int32))
     counterparts = rng.integers(NONE, 1000, size=2000).astype(np.int32)
-    surfaces = Surfaces.of([bytes(size) for size in rng.integers(3, size=2000)])
-    rows = spelling_table(inside, counterparts, surfaces)
-    for token, (ids, surface) in enumerate(zip(inside, surfaces, strict=True)):
+    token_bytes = TokenBytes.of([bytes(size) for size in rng.integers(3, size=2000)])
+    rows = spelling_table(inside, counterparts, token_bytes)
+    for token, (ids, raw) in enumerate(zip(inside, token_bytes, strict=True)):
         row = [*ids, *(END,) * (LONGEST + 1)][: LONGEST + 1]
         row[LONGEST] = END if len(ids) <= LONGEST else UNKNOWN
         if not ids:
             row[0] = UNKNOWN
-        if not surface:
+        if not raw:
             row[:2] = [UNKNOWN if counterparts[token] == NONE else int(counterparts[token]), UNKNOWN]
         assert rows[token].tolist() == row, (seed, token)
 
 
-Propose = Callable[[ToyPair, AnchoredTranslator, int], tuple[list[int], mx.array | None]]
+Propose = Callable[[ToyPair, ByteAlignedTranslator, int], tuple[list[int], mx.array | None]]
 
 
 class _Remembered(NextTokens):
@@ -136,7 +138,7 @@ class _Remembered(NextTokens):
 
     _known: ClassVar[dict[tuple[Any, ...], tuple[NDArray[np.int32], NDArray[np.float64]] | None]] = {}
 
-    def __init__(self, pair: ToyPair, translator: AnchoredTranslator) -> None:
+    def __init__(self, pair: ToyPair, translator: ByteAlignedTranslator) -> None:
         self._pair, self._translator, self._drawn = pair, translator, (id(pair), *translator._committed, None)
 
     def stated(self) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
@@ -152,7 +154,7 @@ class _Remembered(NextTokens):
         self._drawn += (token,)
 
 
-def right(pair: ToyPair, translator: AnchoredTranslator, limit: int) -> tuple[list[int], mx.array | None]:
+def right(pair: ToyPair, translator: ByteAlignedTranslator, limit: int) -> tuple[list[int], mx.array | None]:
     return draw_tokens(_Remembered(pair, translator), limit, pair.target.size)
 
 
@@ -172,11 +174,13 @@ class _NotRenormalised(NextTokens):
         super().follow(token)
 
 
-def not_renormalised(pair: ToyPair, translator: AnchoredTranslator, limit: int) -> tuple[list[int], mx.array | None]:
+def not_renormalised(pair: ToyPair, translator: ByteAlignedTranslator, limit: int) -> tuple[list[int], mx.array | None]:
     return draw_tokens(following(pair, translator, _NotRenormalised), limit, pair.target.size)
 
 
-def only_if_it_pleases(pair: ToyPair, translator: AnchoredTranslator, limit: int) -> tuple[list[int], mx.array | None]:
+def only_if_it_pleases(
+    pair: ToyPair, translator: ByteAlignedTranslator, limit: int
+) -> tuple[list[int], mx.array | None]:
     """Use a proposal only if the target would take its first token rather than not."""
     tokens, distribution = right(pair, translator, limit)
     pleases = tokens and p_of(pair, translator._committed)[tokens[0]] > 1 / len(pair.target_model.known)
@@ -184,7 +188,7 @@ def only_if_it_pleases(pair: ToyPair, translator: AnchoredTranslator, limit: int
 
 
 def healed_after_the_draw(
-    pair: ToyPair, translator: AnchoredTranslator, limit: int
+    pair: ToyPair, translator: ByteAlignedTranslator, limit: int
 ) -> tuple[list[int], mx.array | None]:
     """Draw from plain tokens, then put the best healed one in place of an unlikely one."""
     rows, context, constraint = translator.token_rows(), translator.draft_context(), translator.constraint()
@@ -201,7 +205,7 @@ def healed_after_the_draw(
 
 
 def outputs(
-    pair: ToyPair, translator: AnchoredTranslator, prompt: list[int], draws: int, propose: Propose
+    pair: ToyPair, translator: ByteAlignedTranslator, prompt: list[int], draws: int, propose: Propose
 ) -> tuple[NDArray[np.int64], float]:
     """Generate three tokens after a prompt, ``draws`` times, those with the same tokens so far together.
 
@@ -249,12 +253,12 @@ def exact(pair: ToyPair, prompt: list[int]) -> tuple[list[int], NDArray[np.float
     return known, joint
 
 
-def least_p_value(name: str, anchored: AnchoredTranslator, draws: int, propose: Propose, seed: int) -> float:
+def least_p_value(name: str, byte_aligned: ByteAlignedTranslator, draws: int, propose: Propose, seed: int) -> float:
     """Draw after every prompt of a pair; return the least p-value, corrected for their number."""
     pair, least = PAIRS[name], 1.0
     mx.random.seed(seed)
     for prompt in pair.prompt_ids:
-        tokens, share = outputs(pair, anchored, prompt, draws // len(pair.prompts), propose)
+        tokens, share = outputs(pair, byte_aligned, prompt, draws // len(pair.prompts), propose)
         known, joint = exact(pair, prompt)
         counts = np.zeros_like(joint, dtype=np.int64)
         np.add.at(counts, tuple(np.searchsorted(known, tokens).T), 1)
@@ -267,13 +271,13 @@ def least_p_value(name: str, anchored: AnchoredTranslator, draws: int, propose: 
 
 
 @pytest.mark.parametrize("name", ["byte-level to SentencePiece", "pending bytes"])
-def test_the_output_is_the_targets(name: str, translator: Callable[[str], AnchoredTranslator]) -> None:
+def test_the_output_is_the_targets(name: str, translator: Callable[[str], ByteAlignedTranslator]) -> None:
     assert least_p_value(name, translator(name), QUICK, right, seed=41) > LEVEL
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(PAIRS))
-def test_the_output_is_the_targets_at_length(name: str, translator: Callable[[str], AnchoredTranslator]) -> None:
+def test_the_output_is_the_targets_at_length(name: str, translator: Callable[[str], ByteAlignedTranslator]) -> None:
     assert least_p_value(name, translator(name), MANY, right, seed=43) > LEVEL
 
 
@@ -285,12 +289,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("propose", first(WRONG, only_if_it_pleases))
-def test_what_is_almost_right_is_found(propose: Propose, translator: Callable[[str], AnchoredTranslator]) -> None:
+def test_what_is_almost_right_is_found(propose: Propose, translator: Callable[[str], ByteAlignedTranslator]) -> None:
     assert least_p_value(WRONG[propose], translator(WRONG[propose]), QUICK, propose, seed=41) < LEVEL
 
 
 @pytest.mark.system
-def test_the_loop_keeps_the_distribution_with_models(translator: Callable[[str], AnchoredTranslator]) -> None:
+def test_the_loop_keeps_the_distribution_with_models(translator: Callable[[str], ByteAlignedTranslator]) -> None:
     """Two small models, a cache on either side, and processors: all that a generation is made of."""
     name, runs, seed = "SentencePiece to byte-level", 400, 47
     pair, known = PAIRS[name], np.array(sorted(PAIRS[name].target_model.known))
@@ -334,7 +338,7 @@ def test_the_loop_keeps_the_distribution_with_models(translator: Callable[[str],
 
 
 def test_nothing_is_stated_where_no_draft_token_begins_with_what_is_pending(
-    translator: Callable[[str], AnchoredTranslator],
+    translator: Callable[[str], ByteAlignedTranslator],
 ) -> None:
     pair = PAIRS[name := "pending bytes"]
     frontier = translator(name)
@@ -349,7 +353,7 @@ def test_nothing_is_stated_where_no_draft_token_begins_with_what_is_pending(
 
 @pytest.mark.parametrize("drawn_right", [True, False])
 def test_the_way_that_has_more_accepted_is_asked(
-    drawn_right: bool, translator: Callable[[str], AnchoredTranslator]
+    drawn_right: bool, translator: Callable[[str], ByteAlignedTranslator]
 ) -> None:
     """Drawn or guessed: a text that agrees with one of the two alone, and then with the other."""
     pair = PAIRS[name := "SentencePiece to byte-level"]
@@ -381,4 +385,4 @@ def test_a_target_without_the_lemma_is_drafted_for_by_guesses(real: Callable[[st
     draft, target = real("gpt2"), real("t5-small")
     (tmp_path / "text.txt").write_text("a word\n")
     build_alignment(draft, target, open_corpus(str(tmp_path / "text.txt")), tmp_path / "a", lambda step: None)
-    assert AnchoredTranslator(Alignment(tmp_path / "a"), draft, target).token_rows() is None
+    assert ByteAlignedTranslator(Alignment(tmp_path / "a"), draft, target).token_rows() is None

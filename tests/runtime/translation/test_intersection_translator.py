@@ -61,10 +61,12 @@ def test_a_draft_outside_the_intersection_is_refused() -> None:
 @pytest.mark.parametrize(("draft", "target"), [("qwen2.5", "bielik-11b-v2.5"), ("bielik-11b-v2.5", "llama-3.2")])
 def test_bytes_are_kept_on_real_tokenizers(draft: str, target: str, real: Callable[[str], Tokenizer]) -> None:
     mine, theirs = real(draft), real(target)
-    byte_ids = {surface: index for index, surface in enumerate(mine.surfaces) if len(surface) == 1}
+    byte_ids = {raw: index for index, raw in enumerate(mine.token_bytes) if len(raw) == 1}
 
     def spell(token: int) -> list[int]:
-        return [byte_ids[theirs.surfaces[token][place : place + 1]] for place in range(len(theirs.surfaces[token]))]
+        return [
+            byte_ids[theirs.token_bytes[token][place : place + 1]] for place in range(len(theirs.token_bytes[token]))
+        ]
 
     translator = IntersectionTranslator(intersect(mine, theirs), intersect(theirs, mine), spell)
     within = translator.constraint().within
@@ -76,8 +78,8 @@ def test_bytes_are_kept_on_real_tokenizers(draft: str, target: str, real: Callab
         for start in range(0, len(committed), 3):
             translator.commit(committed[start : start + 3])
         context = translator.draft_context().ids
-        assert b"".join(mine.surfaces[i] for i in context) == b"".join(theirs.surfaces[i] for i in committed)
+        assert b"".join(mine.token_bytes[i] for i in context) == b"".join(theirs.token_bytes[i] for i in committed)
         drafts = [token for token in mine.encode(text) if within[token]]
         assert drafts
         translated = translator.translate(drafts)
-        assert [theirs.surfaces[i] for i in translated] == [mine.surfaces[i] for i in drafts]
+        assert [theirs.token_bytes[i] for i in translated] == [mine.token_bytes[i] for i in drafts]

@@ -11,7 +11,7 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
-from spectool.lab.ngrams import anchored_steps
+from spectool.lab.ngrams import byte_aligned_steps
 from spectool.measure.emulate import StrategyRun, compare_strategies, replay
 from spectool.runtime import (
     STRATEGIES,
@@ -62,7 +62,7 @@ def _first(sample: str, count: int) -> list[Any]:
     return [document for document, _ in zip(open_corpus(f"sample:{sample}"), range(count), strict=False)]
 
 
-class Oracle(DraftSource):
+class Reference(DraftSource):
     """A draft that knows the text: it says what lies between the frontier and the end of its k-th token.
 
     ``none`` gets the text's own draft ids, ``intersection`` those of the text restarted at the frontier,
@@ -94,7 +94,7 @@ class Oracle(DraftSource):
             return self._restarted(frontier, constraint, limit), False
         if end <= frontier:
             return [], False
-        begin = whole(self._text, frontier) if self._strategy == "anchored" else frontier
+        begin = whole(self._text, frontier) if self._strategy == "byte-aligned" else frontier
         piece = self._text[begin:end].decode(errors="replace")
         return (encode_inside(self._draft, [piece])[0] if begin else self._draft.encode(piece)), False
 
@@ -110,7 +110,7 @@ class Oracle(DraftSource):
 class Watched:
     """A translator that tells an oracle how far the target has come."""
 
-    def __init__(self, translator: Any, oracle: Oracle) -> None:
+    def __init__(self, translator: Any, oracle: Reference) -> None:
         self._translator, self._oracle = translator, oracle
 
     def __getattr__(self, name: str) -> Any:
@@ -123,9 +123,9 @@ class Watched:
 
 def ends_in_text(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
     """Where each token ends, in bytes of the text."""
-    surfaces = [tokenizer.surfaces[token] for token in ids]
-    artificial = tokenizer.edges.leading_space and surfaces[0].startswith(b" ")
-    return [end - artificial for end in accumulate(map(len, surfaces))]
+    token_bytes = [tokenizer.token_bytes[token] for token in ids]
+    artificial = tokenizer.edges.leading_space and token_bytes[0].startswith(b" ")
+    return [end - artificial for end in accumulate(map(len, token_bytes))]
 
 
 def whole(text: bytes, end: int) -> int:
@@ -136,7 +136,7 @@ def whole(text: bytes, end: int) -> int:
 
 
 def reached(pair: Pair, strategy: str, length: int) -> float:
-    oracle = Oracle(pair, strategy)
+    oracle = Reference(pair, strategy)
     translator: Any = Watched(make_translator(strategy, pair.alignment, pair.draft, pair.target), oracle)
     drafter = TranslatedDrafter(oracle, translator, length)
     return replay(pair.documents, drafter, 16 * length).tokens_per_pass
@@ -160,7 +160,7 @@ def test_a_perfect_draft_reaches_the_ceiling(pairs: dict[str, Pair], strategy: s
 def test_the_ceiling_tells_strategies_apart(pairs: dict[str, Pair]) -> None:
     for pair in pairs.values():
         at_4 = {name: lengths[4] for name, lengths in pair.ceiling.tokens_per_pass.items()}
-        assert 1 <= at_4["none"] < at_4["naive"] <= at_4["context"] <= at_4["anchored"] > at_4["intersection"] > 1
+        assert 1 <= at_4["none"] < at_4["naive"] <= at_4["context"] <= at_4["byte-aligned"] > at_4["intersection"] > 1
 
 
 def test_each_strategy_gives_its_name(pairs: dict[str, Pair]) -> None:
@@ -171,7 +171,9 @@ def test_each_strategy_gives_its_name(pairs: dict[str, Pair]) -> None:
 
 def test_an_unknown_strategy_is_named(pairs: dict[str, Pair]) -> None:
     pair = pairs["other:target"]
-    with pytest.raises(ValueError, match="expected one of none, naive, context, intersection, anchored, got 'magic'"):
+    with pytest.raises(
+        ValueError, match="expected one of none, naive, context, intersection, byte-aligned, got 'magic'"
+    ):
         make_translator("magic", pair.alignment, pair.draft, pair.target)
 
 
@@ -207,7 +209,8 @@ def test_runs_come_by_length_and_then_in_the_order_given(pairs: dict[str, Pair])
     pair = pairs["other:target"]
     source = LastShared(pair)
     named = {
-        f"my {name}": make_translator(name, pair.alignment, pair.draft, pair.target) for name in ("naive", "anchored")
+        f"my {name}": make_translator(name, pair.alignment, pair.draft, pair.target)
+        for name in ("naive", "byte-aligned")
     }
     documents = pair.documents[:3]
     told: list[int] = []
@@ -218,21 +221,23 @@ def test_runs_come_by_length_and_then_in_the_order_given(pairs: dict[str, Pair])
         source.limits.clear()
     assert [(run.num_draft_tokens, run.strategy) for run in runs] == [
         (4, "my naive"),
-        (4, "my anchored"),
+        (4, "my byte-aligned"),
         (1, "my naive"),
-        (1, "my anchored"),
+        (1, "my byte-aligned"),
     ]
     assert source.texts == 4 * len(documents)
     assert sum(told) == 4 * sum(map(len, documents))
     for run in runs:
         assert run.statistics.tokens == sum(map(len, documents))
-    assert named["my naive"].string_calls > 0 == named["my anchored"].string_calls
+    assert named["my naive"].string_calls > 0 == named["my byte-aligned"].string_calls
 
 
 def test_runs_are_made_one_at_a_time(pairs: dict[str, Pair]) -> None:
     pair = pairs["other:target"]
     source = LastShared(pair)
-    runs = compare_strategies(pair.documents[:1], anchored_steps(pair.alignment, pair.draft, pair.target), source, (2,))
+    runs = compare_strategies(
+        pair.documents[:1], byte_aligned_steps(pair.alignment, pair.draft, pair.target), source, (2,)
+    )
     assert source.texts == 0
     assert [next(runs).strategy for _ in range(2)] == ["forward only", "+ resync"]
     assert source.texts == 2
@@ -241,7 +246,7 @@ def test_runs_are_made_one_at_a_time(pairs: dict[str, Pair]) -> None:
 
 def test_steps_differ_by_what_they_allow(pairs: dict[str, Pair]) -> None:
     pair = pairs["other:target"]
-    steps = anchored_steps(pair.alignment, pair.draft, pair.target)
+    steps = byte_aligned_steps(pair.alignment, pair.draft, pair.target)
     healing, filtering = {}, {}
     for name, translator in steps.items():
         constraints = []

@@ -13,7 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from spectool.runtime.translation.protocol import Translator
 from spectool.runtime.translation.strings import ContextTranslator, NaiveTranslator, PassThrough
 from spectool.tokenization import Tokenizer, open_tokenizer
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols
 
 
 def byte_level(*merges: tuple[str, str]) -> Tokenizer:

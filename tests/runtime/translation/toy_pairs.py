@@ -14,9 +14,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
-from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization import Tokenizer, open_tokenizer
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols
 
 TEXT = "kot kota kotek ko ta tak oto żeto ża żo taż kto tko akta\n" * 4
 _SHARPNESS = 1.3  # standard deviation of the logits
@@ -90,9 +90,9 @@ class ToyPair:
     """Two tokenizers, a draft and a target, and prompts after which they are tried.
 
     Attributes:
-        draft_tokens: What the draft knows, by surface.
+        draft_tokens: What the draft knows, by raw.
         target_tokens: What the target knows.
-        prompts: Target tokens by surface.
+        prompts: Target tokens by raw.
     """
 
     draft: Tokenizer
@@ -101,11 +101,11 @@ class ToyPair:
     target_tokens: tuple[bytes, ...]
     prompts: tuple[tuple[bytes, ...], ...]
 
-    def translator(self, folder: Path) -> AnchoredTranslator:
+    def translator(self, folder: Path) -> ByteAlignedTranslator:
         """Align the two in ``folder``."""
         (folder / "text.txt").write_text(TEXT, encoding="utf-8")
         build_alignment(self.draft, self.target, open_corpus(str(folder / "text.txt")), folder / "a", lambda step: None)
-        return AnchoredTranslator(Alignment(folder / "a"), self.draft, self.target)
+        return ByteAlignedTranslator(Alignment(folder / "a"), self.draft, self.target)
 
     @cached_property
     def draft_model(self) -> Table:
@@ -120,12 +120,12 @@ class ToyPair:
         return [ids_of(self.target, prompt) for prompt in self.prompts]
 
 
-def ids_of(tokenizer: Tokenizer, surfaces: Sequence[bytes]) -> list[int]:
+def ids_of(tokenizer: Tokenizer, token_bytes: Sequence[bytes]) -> list[int]:
     """Return the first id with each of some bytes; where there are two, the one that is no byte token."""
     found = []
-    for surface in surfaces:
-        ids = [token for token, other in enumerate(tokenizer.surfaces) if other == surface]
-        assert ids, surface
+    for raw in token_bytes:
+        ids = [token for token, other in enumerate(tokenizer.token_bytes) if other == raw]
+        assert ids, raw
         found.append(max(ids))
     return found
 

@@ -1,4 +1,4 @@
-"""The slow, readable twin of anchored translation: whole strings, encoded and compared by bytes.
+"""The slow, readable twin of byte-aligned translation: whole strings, encoded and compared by bytes.
 
     committed   B P     B: whole characters, P: the bytes of an unfinished one
     drafted     B P S   S: from the frontier to the last whole character
@@ -61,9 +61,9 @@ class TranslationTwin:
         ids = self.target.encode(text.decode())
         if text_bytes(self.target, ids) != text:
             raise ValueError(f"{self.target.name} does not give this text back: {text!r}")
-        cuts = list(accumulate((len(self.target.surfaces[i]) for i in ids), initial=0))
+        cuts = list(accumulate((len(self.target.token_bytes[i]) for i in ids), initial=0))
         # At the very start nothing is committed, not even the space before the text.
-        begun = any(self.target.surfaces[i] for i in committed)
+        begun = any(self.target.token_bytes[i] for i in committed)
         frontier = cuts[-1] - len(spelled) if begun else 0
         if frontier in cuts:
             return Translated(ids[cuts.index(frontier) :], True, spelled)
@@ -74,7 +74,7 @@ class TranslationTwin:
 
 def text_bytes(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
     """Return the bytes of a text that goes on: as `Tokenizer.bytes_of`, with any space at its end."""
-    joined = b"".join(tokenizer.surfaces[i] for i in ids)
+    joined = b"".join(tokenizer.token_bytes[i] for i in ids)
     return joined.removeprefix(b" ") if tokenizer.edges.leading_space else joined
 
 

@@ -14,7 +14,7 @@ from spectool.artifacts import Alignment
 from spectool.artifacts.alignment import NONE
 from spectool.build.alignment.merge_table import has_lemma
 from spectool.corpora import open_corpus
-from spectool.runtime.translation.anchored import AnchoredTranslator, whole_characters
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, whole_characters
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, text_bytes, whole
 from spectool.tokenization import Tokenizer
 
@@ -58,10 +58,10 @@ class World:
     @cached_property
     def draft_bytes(self) -> list[int]:
         """Draft ids of single bytes."""
-        return [i for i, surface in enumerate(self.draft.surfaces) if len(surface) == 1]
+        return [i for i, raw in enumerate(self.draft.token_bytes) if len(raw) == 1]
 
-    def translator(self, **switches: Any) -> AnchoredTranslator:
-        return AnchoredTranslator(self.alignment, self.draft, self.target, **switches)
+    def translator(self, **switches: Any) -> ByteAlignedTranslator:
+        return ByteAlignedTranslator(self.alignment, self.draft, self.target, **switches)
 
     def committed(self, text: str) -> list[int]:
         """Return the target's ids of a text that it gives back, or of what it makes of it; empty if unstable."""
@@ -92,11 +92,11 @@ class World:
 
 
 def is_special(tokenizer: Tokenizer, token: int) -> bool:
-    return token >= tokenizer.size or not tokenizer.surfaces[token]
+    return token >= tokenizer.size or not tokenizer.token_bytes[token]
 
 
 def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
-    return b"".join(map(tokenizer.surfaces.__getitem__, ids))
+    return b"".join(map(tokenizer.token_bytes.__getitem__, ids))
 
 
 def sample(rng: random.Random, count: int, length: int = 90) -> list[str]:
@@ -115,7 +115,9 @@ def sample(rng: random.Random, count: int, length: int = 90) -> list[str]:
     return found[:count]
 
 
-def judge(world: World, translator: AnchoredTranslator, committed: Sequence[int], drafts: Sequence[int]) -> list[str]:
+def judge(
+    world: World, translator: ByteAlignedTranslator, committed: Sequence[int], drafts: Sequence[int]
+) -> list[str]:
     """Compare one plain and one healed proposal with the twin; return what is wrong, none where there is no oracle."""
     wrong = []
     constraint = translator.constraint()
@@ -128,9 +130,9 @@ def judge(world: World, translator: AnchoredTranslator, committed: Sequence[int]
         found = translator.translate(drafts, healed)
         complaint = compare(world, committed, view, drafts, healed, found)
         if complaint:
-            names = [world.draft.surfaces[i] for i in drafts if i < world.draft.size]
-            said = [world.target.surfaces[i] for i in found]
-            last = [world.target.surfaces[i] for i in committed[-4:]]
+            names = [world.draft.token_bytes[i] for i in drafts if i < world.draft.size]
+            said = [world.target.token_bytes[i] for i in found]
+            last = [world.target.token_bytes[i] for i in committed[-4:]]
             wrong.append(f"after {last} draft {names} healed={healed}: got {said}, {complaint}")
     return wrong
 
@@ -152,7 +154,7 @@ def compare(
     if cut < len(drafts) and drafts[cut] < world.draft.size and whole(raw) == raw:
         counterpart = int(world.alignment.draft.counterpart[drafts[cut]])
         ending = [] if counterpart == NONE else [counterpart]
-    begun = any(world.target.surfaces[i] for i in committed if i < world.target.size)
+    begun = any(world.target.token_bytes[i] for i in committed if i < world.target.size)
     said = text_bytes(world.target, found) if not begun else spelled(world.target, found)
     slow_path = not has_lemma(world.target)
     if whole_characters(raw) != len(whole(raw)) or len(whole(raw)) <= len(before):
@@ -169,11 +171,11 @@ def compare(
 
 
 def raw_begins_with_space(draft: Tokenizer, drafts: Sequence[int]) -> bool:
-    return draft.surfaces[drafts[0]].startswith(b" ")
+    return draft.token_bytes[drafts[0]].startswith(b" ")
 
 
 def proposals(
-    world: World, translator: AnchoredTranslator, committed: list[int], text: str, rng: random.Random
+    world: World, translator: ByteAlignedTranslator, committed: list[int], text: str, rng: random.Random
 ) -> Iterator[list[int]]:
     """Yield right and wrong drafts for the present frontier."""
     draft = world.draft
@@ -206,7 +208,7 @@ def endings(tokenizer: Tokenizer) -> list[int]:
     return [*tokenizer.roles.eos, *specials[:3], *specials[-3:], tokenizer.size + 7]
 
 
-def state(world: World, translator: AnchoredTranslator) -> tuple[Any, ...]:
+def state(world: World, translator: ByteAlignedTranslator) -> tuple[Any, ...]:
     """Return all that can be seen of a translator."""
     constraint = translator.constraint()
     view = list(translator.draft_context().ids)

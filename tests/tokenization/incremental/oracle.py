@@ -18,12 +18,12 @@ SLOW = (
 )
 
 
-class Oracle:
+class Reference:
     """The tokenizer itself, on strings."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._backend = tokenizer.text_backend
-        self._surfaces = tokenizer.surfaces
+        self._token_bytes = tokenizer.token_bytes
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
@@ -33,8 +33,8 @@ class Oracle:
         """Return the byte at which each id begins, and the end."""
         found = [0]
         for token in ids:
-            found.append(found[-1] + len(self._surfaces[token]))
+            found.append(found[-1] + len(self._token_bytes[token]))
         return found
 
     def bytes_of(self, ids: Sequence[int]) -> bytes:
-        return b"".join(map(self._surfaces.__getitem__, ids))
+        return b"".join(map(self._token_bytes.__getitem__, ids))

@@ -58,7 +58,7 @@ class Asked:
     """The pre-tokenizer itself, and what stands for it."""
 
     def __init__(self, tokenizer: Tokenizer, table: BoundaryTable) -> None:
-        self.boundaries = Boundaries(tokenizer, tokenizer.surfaces, table)
+        self.boundaries = Boundaries(tokenizer, tokenizer.token_bytes, table)
         self.classes = CharacterClasses(tokenizer, table.characters).of
         self._splits, self._space = tokenizer.text_splits, tokenizer.normalized_space
 
@@ -138,7 +138,7 @@ def test_a_backend_that_spells_what_it_is_given(real: Callable[[str], Tokenizer]
     for name, text in (("bielik-11b-v2.5", "kot </s>  ﬁ"), (QUICK, "<|bos|> kot")):
         tokenizer = real(name)
         ids = tokenizer.text_backend.encode(text, add_special_tokens=False).ids
-        assert b"".join(tokenizer.surfaces[token] for token in ids) == text.encode()
+        assert b"".join(tokenizer.token_bytes[token] for token in ids) == text.encode()
         assert not tokenizer.specials & set(ids)
 
 
@@ -151,7 +151,7 @@ def test_nothing_is_put_before_a_text_inside_another(sentence_piece: Backend) ->
     assert tokenizer.edges.leading_space and tokenizer.space_sign == "▁"
     for text in ("kot", " kot", "<t> kot"):
         ids = tokenizer.text_backend.encode(text, add_special_tokens=False).ids
-        assert b"".join(tokenizer.surfaces[token] for token in ids) == text.encode()
+        assert b"".join(tokenizer.token_bytes[token] for token in ids) == text.encode()
 
 
 def test_a_space_that_nobody_writes_is_not_taken_away(sentence_piece: Backend) -> None:

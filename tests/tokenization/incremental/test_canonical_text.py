@@ -16,7 +16,7 @@ from spectool.build.alignment.translation_table import spellings
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization import Tokenizer
-from spectool.tokenization.incremental.by_text import CanonicalText, recent
+from spectool.tokenization.incremental.by_text import TailReencoder, recent
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.roles import Roles
 
@@ -25,13 +25,13 @@ SLOW = ("herbert-base-cased", "xlm-roberta-base")
 
 
 def whole(tokenizer: Tokenizer, text: str) -> list[int]:
-    return CanonicalText(tokenizer).encode(text.encode())
+    return TailReencoder(tokenizer).encode(text.encode())
 
 
 @pytest.mark.parametrize("name", [*NAMES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_a_growing_text(name: str, real: Callable[[str], Tokenizer], lines: list[str], rng: random.Random) -> None:
     tokenizer = real(name)
-    engine, texts = CanonicalText(tokenizer), 0
+    engine, texts = TailReencoder(tokenizer), 0
     for line in lines[:25]:
         text = " ".join(line.split())[:200]
         words = text.split(" ")
@@ -52,7 +52,7 @@ def test_a_growing_text(name: str, real: Callable[[str], Tokenizer], lines: list
 @pytest.mark.parametrize("name", NAMES)
 def test_what_follows_a_boundary(name: str, real: Callable[[str], Tokenizer]) -> None:
     tokenizer = real(name)
-    engine = CanonicalText(tokenizer)
+    engine = TailReencoder(tokenizer)
     ids, holds = engine.following(whole(tokenizer, "the small house"), b"the small house", b" is old")
     assert holds
     assert whole(tokenizer, "the small house") + ids == whole(tokenizer, "the small house is old")
@@ -63,11 +63,11 @@ def test_what_follows_a_boundary(name: str, real: Callable[[str], Tokenizer]) ->
 def test_special_tokens_are_not_read_out_of_text(real: Callable[[str], Tokenizer]) -> None:
     tokenizer = real("bert-base-uncased")
     assert tokenizer.encode("[SEP]") == [tokenizer.vocabulary["[SEP]"]]
-    assert tokenizer.vocabulary["[SEP]"] not in CanonicalText(tokenizer).encode(b"[SEP]")
+    assert tokenizer.vocabulary["[SEP]"] not in TailReencoder(tokenizer).encode(b"[SEP]")
 
 
 def test_half_a_character_is_left_out(real: Callable[[str], Tokenizer]) -> None:
-    engine = CanonicalText(real("t5-small"))
+    engine = TailReencoder(real("t5-small"))
     assert engine.encode("kot ż".encode()[:-1]) == engine.encode(b"kot ")
     assert engine.string_calls == 2
 
@@ -75,7 +75,7 @@ def test_half_a_character_is_left_out(real: Callable[[str], Tokenizer]) -> None:
 def test_what_is_cut_off_leaves_no_space_behind(real: Callable[[str], Tokenizer]) -> None:
     """A tokenizer that puts a space before everything it encodes, joined through text a few words back."""
     tokenizer = real("mistral-7b-v0.1")
-    engine = CanonicalText(tokenizer)
+    engine = TailReencoder(tokenizer)
     ids: list[int] = []
     text = b""
     for word in ["", "", "To", "jest.\n", "Długi", "tekst:", "", "pięć", "albo", "sześć", "słów,", "§", "&", "znaki"]:
@@ -128,10 +128,10 @@ def test_tokens_that_go_on_behind_spaces(kind: str, sample: list[str], other_bun
     """Nothing is taken for granted of where a tokenizer begins again: the tokenizer itself says whether a cut holds."""
     tokenizer = crossing_spaces(kind, sample)
     if kind != "UnicodeScripts":
-        assert any(b" " in surface.strip() for surface in tokenizer.surfaces)
+        assert any(b" " in raw.strip() for raw in tokenizer.token_bytes)
     texts = ["".join(sample[begin : begin + 4]) for begin in range(0, 80, 4)]
     found = check_joins(
-        "target", other_bundled, tokenizer, CanonicalText(tokenizer), spellings(other_bundled, tokenizer), texts
+        "target", other_bundled, tokenizer, TailReencoder(tokenizer), spellings(other_bundled, tokenizer), texts
     )
     assert found.places > 1000
     assert not found.different, str(found)
@@ -140,7 +140,7 @@ def test_tokens_that_go_on_behind_spaces(kind: str, sample: list[str], other_bun
 @pytest.mark.parametrize("kind", ["BPE", "Unigram with an artificial space"])
 def test_a_long_text_is_cut_where_the_tokenizer_agrees(kind: str, sample: list[str]) -> None:
     tokenizer = crossing_spaces(kind, sample)
-    engine, text = CanonicalText(tokenizer), "".join(sample[:60])
+    engine, text = TailReencoder(tokenizer), "".join(sample[:60])
     ids: list[int] = []
     for begin in range(0, len(text), 7):
         start, tail = engine.join(ids, recent(text[:begin].encode()), text[begin : begin + 7].encode())
@@ -151,11 +151,11 @@ def test_a_long_text_is_cut_where_the_tokenizer_agrees(kind: str, sample: list[s
 
 def test_inside_a_word_no_space_is_written(real: Callable[[str], Tokenizer], sample: list[str]) -> None:
     for tokenizer in (real("t5-small"), crossing_spaces("Unigram with an artificial space", sample)):
-        engine = CanonicalText(tokenizer)
+        engine = TailReencoder(tokenizer)
         assert tokenizer.edges.leading_space
         for before, data in ((b"organiz", b"at"), (b"the gro", b"und is"), (b"po", b"le")):
             ids, _ = engine.following(whole(tokenizer, before.decode()), before, data)
-            assert b"".join(map(tokenizer.surfaces.__getitem__, ids)) == data, (before, data)
+            assert b"".join(map(tokenizer.token_bytes.__getitem__, ids)) == data, (before, data)
 
 
 PRE_TOKENIZERS = {
@@ -193,7 +193,7 @@ def test_any_text_in_any_pieces(model: str, splits: str, three_languages: list[s
     tokenizer = Tokenizer("trained", backend, Roles())
     if prefix or "Scripts" in splits:
         assert reasons_for_text(tokenizer)
-    engine = CanonicalText(tokenizer)
+    engine = TailReencoder(tokenizer)
     texts = [*rng.sample(three_languages, 6), *ODD, *(f" {text[:60]}" for text in rng.sample(three_languages, 2))]
     texts += ["".join(rng.choices(ODD, k=3)) for _ in range(4)]
     for text in texts:

@@ -15,11 +15,11 @@ from spectool.build.alignment.merge_table import merge_table
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.boundaries import boundary_table
-from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.ids_or_text import _KINDS, _REFUSED, reasons_for_text
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.round_trips import limits
-from spectool.tokenization.surfaces import DECODERS, byte_symbols
+from spectool.tokenization.token_bytes import DECODERS, byte_symbols
 
 BASES = {"normalizer": "Normalizer", "pre_tokenizer": "PreTokenizer", "model": "Model", "decoder": "Decoder"}
 
@@ -105,14 +105,14 @@ def test_signs_for_spaces(
 
 def check_joins(tokenizer: Tokenizer, rng: Any, count: int, characters: str | None = None) -> None:
     """Join adversarial texts in pieces; what comes out is what the tokenizer writes for the whole."""
-    engine = CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
+    engine = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
     prefix, kept = b" " * tokenizer.edges.leading_space, 0
     twin = Backend.from_str(tokenizer.backend.to_str())
     twin.encode_special_tokens = True
     for text in islice(adversarial_texts(tokenizer, rng, ["kot kota ko! tok 1234567", "Ala ma kota"]), count):
         text = text if characters is None else "".join(rng.choices(characters, k=rng.randint(1, 12)))
         whole = twin.encode(text, add_special_tokens=False).ids
-        if b"".join(map(tokenizer.surfaces.__getitem__, whole)) != prefix + text.encode():
+        if b"".join(map(tokenizer.token_bytes.__getitem__, whole)) != prefix + text.encode():
             continue  # it does not keep this text
         kept += 1
         at = rng.randrange(len(text) + 1)
@@ -239,6 +239,6 @@ def test_bytes_without_a_symbol_are_left_out(missing: int, byte_level: Backend, 
     symbols = {number: sign for sign, number in byte_symbols().items()}
     del spec["model"]["vocab"][symbols[missing]]
     tokenizer = made(Backend.from_str(json.dumps(spec)), pre_tokenizer=JOINED["ByteLevel"][0])
-    engine = CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
+    engine = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
     assert engine.spell("kot\x1dą kot".encode()) == tuple(tokenizer.encode("kot\x1dą kot"))
     check_joins(tokenizer, rng, 100)

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 
 from spectool.tests.tokenization.incremental.oracle import QUICK, SLOW
 from spectool.tokenization import Tokenizer
-from spectool.tokenization.incremental.by_ids import CanonicalIds
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.merges import SYMBOL, Merges, MergeTable
 
 Pair = tuple[int, int]
@@ -99,7 +99,7 @@ class StringBPE:
 
 def by_category(tokenizer: Tokenizer, usable: list[int]) -> Iterator[tuple[list[int], list[int]]]:
     """Left and right sides that meet where tokenizers are wont to go wrong."""
-    texts = [(token, tokenizer.surfaces[token]) for token in usable]
+    texts = [(token, tokenizer.token_bytes[token]) for token in usable]
     apostrophes = ("'", "’", "ʼ")
     ends: list[tuple[Callable[[bytes], bool], Callable[[bytes], bool]]] = [
         (lambda s: s[-1:].isdigit(), lambda s: s[:1].isdigit()),
@@ -138,7 +138,7 @@ def check_lemma(
     oracle = StringBPE(tokenizer)
     vocabulary = tokenizer.model["vocab"].values()
     usable = [token for token in vocabulary if merges.reachable(token) and not merges.is_byte(token)]
-    usable = [token for token in usable if tokenizer.surfaces[token]]
+    usable = [token for token in usable if tokenizer.token_bytes[token]]
     known = frozenset(usable)
     pairs: set[Pair] = set()
     for left, right in by_category(tokenizer, usable):
@@ -148,7 +148,7 @@ def check_lemma(
     sites = 0
     for pair in sorted(pairs):
         expected = oracle.would_merge(*pair)
-        assert merges.would_merge(*pair) == expected, (pair, [tokenizer.surfaces[token] for token in pair])
+        assert merges.would_merge(*pair) == expected, (pair, [tokenizer.token_bytes[token] for token in pair])
         assert (merges.merge(merges.symbols(pair)) != list(pair)) == expected, pair
         sites += expected
     return len(pairs), sites
@@ -158,7 +158,7 @@ def check_lemma(
 def test_the_lemma_agrees_with_the_tokenizer(
     name: str,
     real: Callable[[str], Tokenizer],
-    engine: Callable[[str], CanonicalIds],
+    engine: Callable[[str], IncrementalBPE],
     lines: list[str],
     rng: random.Random,
 ) -> None:
@@ -172,7 +172,7 @@ def test_the_lemma_agrees_with_the_tokenizer(
 def test_the_lemma_agrees_with_every_tokenizer(
     name: str,
     real: Callable[[str], Tokenizer],
-    engine: Callable[[str], CanonicalIds],
+    engine: Callable[[str], IncrementalBPE],
     lines: list[str],
     rng: random.Random,
 ) -> None:
@@ -183,7 +183,7 @@ def test_the_lemma_agrees_with_every_tokenizer(
 
 @pytest.mark.parametrize("name", QUICK[:1])
 def test_long_runs_are_merged_alike_by_a_heap(
-    name: str, engine: Callable[[str], CanonicalIds], lines: list[str], rng: random.Random
+    name: str, engine: Callable[[str], IncrementalBPE], lines: list[str], rng: random.Random
 ) -> None:
     merges = engine(name).merges
     texts = [*(line[:60] for line in lines[:100]), "!" * 60, "aaab" * 15, "".join(rng.choices("ab -", k=60))]
@@ -192,7 +192,7 @@ def test_long_runs_are_merged_alike_by_a_heap(
         assert merges._merge_long(list(symbols)) == merges.merge(symbols), text
 
 
-def test_one_word_of_many_letters(real: Callable[[str], Tokenizer], engine: Callable[[str], CanonicalIds]) -> None:
+def test_one_word_of_many_letters(real: Callable[[str], Tokenizer], engine: Callable[[str], IncrementalBPE]) -> None:
     text = "zażółcićgęśląjaźń" * 1000
     expected = real("bielik-11b-v2.5").text_backend.encode(text, add_special_tokens=False).ids
     merges = engine("bielik-11b-v2.5").merges

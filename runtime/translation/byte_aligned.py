@@ -1,4 +1,4 @@
-"""The anchored translator: both tokenizers stay on the same bytes, on ids, by table and repair.
+"""The byte-aligned translator: both tokenizers stay on the same bytes, on ids, by table and repair.
 
     committed text   | t1 | t2 | t3 |                 target ids: never changed, never encoded again
     draft's view     |  d1  | d2 | d3               canonical draft ids of the same bytes
@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from spectool.artifacts.alignment import NONE, Alignment, IdLists
 from spectool.runtime.translation.draft_view import DraftView
 from spectool.runtime.translation.protocol import NO_IDS, Constraint, DraftContext, allow_any
-from spectool.tokenization.incremental.by_ids import CanonicalIds, TokenRun
-from spectool.tokenization.incremental.by_text import CanonicalText, whole_characters
-from spectool.tokenization.surfaces import Surfaces
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, TokenRun
+from spectool.tokenization.incremental.by_text import TailReencoder, whole_characters
+from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ _MANY = 64  # tokens from which on a prompt is encoded instead of joined
 _AT_ONCE = 4096  # tokens of a prompt that are encoded at once: another thread waits for that long
 
 
-class AnchoredTranslator:
+class ByteAlignedTranslator:
     """Translates between two vocabularies without losing the target's boundaries.
 
     A text is what stands between two special tokens; these are mapped by role and left out where the other side has
     no such token.
     """
 
-    name = "anchored"
+    name = "byte-aligned"
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class AnchoredTranslator:
                 continue
             for first in range(0, len(run), _AT_ONCE):
                 part = run[first : first + _AT_ONCE]
-                self._view.append_bytes(self._as_said(b"".join(map(self._target.surfaces.__getitem__, part))))
+                self._view.append_bytes(self._as_said(b"".join(map(self._target.token_bytes.__getitem__, part))))
                 self._committed += part
 
     def _commit_each(self, tokens: Iterable[int]) -> None:
@@ -145,22 +145,22 @@ class AnchoredTranslator:
         if self._heal and (last := self._last()):
             healed = self._beginning_with(last + pending)
         first = self._beginning_with(self._overlap(False)) if pending else None
-        checked = self._head and not pending and isinstance(self._target_engine, CanonicalIds)
+        checked = self._head and not pending and isinstance(self._target_engine, IncrementalBPE)
         return Constraint(healed, first, None, self._respects_boundary if checked else allow_any)
 
     def token_rows(self) -> "TokenRows | None":
         """What single draft tokens say at the present frontier; None for a target without the merge-site lemma."""
         from spectool.runtime.translation.token_rows import TokenRows, spelling_table
 
-        if isinstance(self._target_engine, CanonicalText):
+        if isinstance(self._target_engine, TailReencoder):
             return None
-        inside, surfaces = self._proposed.inside, self._draft.surfaces
+        inside, token_bytes = self._proposed.inside, self._draft.token_bytes
         if self._row_table is None:
-            assert isinstance(inside, IdLists) and isinstance(surfaces, Surfaces)  # mapped
-            self._row_table = spelling_table(inside, self._to_target, surfaces)
+            assert isinstance(inside, IdLists) and isinstance(token_bytes, TokenBytes)  # mapped
+            self._row_table = spelling_table(inside, self._to_target, token_bytes)
         return TokenRows(
             table=self._row_table,
-            surfaces=surfaces,
+            token_bytes=token_bytes,
             engine=self._target_engine,
             known=self._spelled_rows,
             committed=self._committed,
@@ -181,7 +181,7 @@ class AnchoredTranslator:
         if runs is not None:
             return self._joined(runs)
         end = next((place for place, token in enumerate(drafts) if not self._bytes(self._draft, token)), len(drafts))
-        said = b"".join(map(self._draft.surfaces.__getitem__, drafts[:end]))
+        said = b"".join(map(self._draft.token_bytes.__getitem__, drafts[:end]))
         overlap = self._overlap(healed, said)
         if not said.startswith(overlap):
             return []
@@ -191,7 +191,7 @@ class AnchoredTranslator:
     def _token_runs(self, drafts: Sequence[int], healed: bool) -> list[TokenRun] | None:
         """The spellings of drafts one after the other; None where bytes have to be looked at."""
         engine = self._target_engine
-        if isinstance(engine, CanonicalText) or not self._view.begun or self._view.pending:
+        if isinstance(engine, TailReencoder) or not self._view.begun or self._view.pending:
             return None
         runs: list[TokenRun] = []
         if healed and drafts:
@@ -209,14 +209,14 @@ class AnchoredTranslator:
         """The spelling of a draft token; None for one that splits a character, and for special ones."""
         found = self._runs.get(token)
         if found is None and token not in self._runs:
-            assert isinstance(self._target_engine, CanonicalIds)
+            assert isinstance(self._target_engine, IncrementalBPE)
             spelling = self._proposed.inside[token] if self._bytes(self._draft, token) else ()
             found = self._runs[token] = self._target_engine.token_run(spelling) if spelling else None
         return found
 
     def _joined(self, runs: list[TokenRun]) -> list[int]:
         """The canonical ids of several spellings after the committed ids."""
-        assert isinstance(self._target_engine, CanonicalIds)
+        assert isinstance(self._target_engine, IncrementalBPE)
         # They are appended to the committed ids themselves, and taken off again even if that fails.
         ids, floor = self._committed, len(self._committed)
         try:
@@ -232,7 +232,7 @@ class AnchoredTranslator:
             return [], True
         if self._at_start and self._draft.edges.leading_space:
             data = data.removeprefix(b" ")
-        if isinstance(engine, CanonicalText):
+        if isinstance(engine, TailReencoder):
             from spectool.runtime.translation.through_text import CONTEXT, ids_after
 
             recent = self._committed[max(self._begin, len(self._committed) - CONTEXT - 1) :]
@@ -245,7 +245,7 @@ class AnchoredTranslator:
 
     def _bytes(self, tokenizer: Tokenizer, token: int) -> bytes:
         """The bytes of a token; none of special tokens and of ids that the tokenizer does not have."""
-        return tokenizer.surfaces[token] if token < tokenizer.size else b""
+        return tokenizer.token_bytes[token] if token < tokenizer.size else b""
 
     def _counterpart(self, table: NDArray[np.int32], token: int) -> list[int]:
         """The other side's counterpart of a special token, if it has one."""
@@ -255,7 +255,7 @@ class AnchoredTranslator:
     def _last(self) -> bytes:
         """The bytes of the last draft token of the present text."""
         view = self._view
-        return self._draft.surfaces[view.ids[-1]] if len(view.ids) > view.begin else b""
+        return self._draft.token_bytes[view.ids[-1]] if len(view.ids) > view.begin else b""
 
     def _overlap(self, healed: bool, said: bytes = b" ") -> bytes:
         """The committed bytes that a draft, whose bytes are ``said``, begins with.
@@ -269,7 +269,7 @@ class AnchoredTranslator:
 
     def _respects_boundary(self, token: int, healed: bool) -> bool:
         """Whether a first draft token leaves the last committed target token as it is."""
-        assert isinstance(self._target_engine, CanonicalIds)
+        assert isinstance(self._target_engine, IncrementalBPE)
         said = self._bytes(self._draft, token)
         if not said:
             return True
@@ -279,10 +279,10 @@ class AnchoredTranslator:
 
     def _ids_after_overlap(self, token: int, overlap: int) -> tuple[int, ...]:
         """The target ids of a draft token's bytes after its first ``overlap``; none for a part of a character."""
-        assert isinstance(self._target_engine, CanonicalIds)
+        assert isinstance(self._target_engine, IncrementalBPE)
         found = self._after_overlap.get((token, overlap))
         if found is None:
-            data = self._draft.surfaces[token][overlap:]
+            data = self._draft.token_bytes[token][overlap:]
             found = self._target_engine.spell(data) if len(data) == whole_characters(data) else ()
             self._after_overlap[token, overlap] = found
         return found
@@ -291,8 +291,8 @@ class AnchoredTranslator:
         """The draft ids whose bytes begin with ``prefix`` and go on: one range of the prefix index."""
         found = self._by_prefix.get(prefix)
         if found is None:
-            index, surface = self._prefix_index.data, self._draft.surfaces.__getitem__
-            low = bisect_right(index, prefix, key=surface)
-            high = bisect_left(index, prefix + b"\xff" * 8, low, key=surface)
+            index, raw = self._prefix_index.data, self._draft.token_bytes.__getitem__
+            low = bisect_right(index, prefix, key=raw)
+            high = bisect_left(index, prefix + b"\xff" * 8, low, key=raw)
             found = self._by_prefix[prefix] = np.array(self._prefix_index[low:high])
         return found

@@ -1,4 +1,4 @@
-"""The anchored translator's state: in steps and at once, text after text, roles, broken characters, switches."""
+"""The byte-aligned translator's state: in steps and at once, text after text, roles, broken characters, switches."""
 
 import random
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
-from spectool.runtime.translation.anchored import AnchoredTranslator
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.protocol import Translator, allow_any
 from spectool.tests.runtime.translation.translation_twin import text_bytes
 from spectool.tests.runtime.translation.worlds import BUNDLED, QUICK, SENTENCES, World, endings, sample, state
@@ -25,7 +25,7 @@ from spectool.tokenization import Tokenizer
 
 def streams(target: Tokenizer) -> st.SearchStrategy[list[int]]:
     """Committed ids of all kinds: text, ids from anywhere, single bytes, special ones, and beyond the tokenizer."""
-    byte_tokens = [i for i, surface in enumerate(target.surfaces) if len(surface) == 1]
+    byte_tokens = [i for i, raw in enumerate(target.token_bytes) if len(raw) == 1]
     texts = [target.encode(text) for text in SENTENCES]
     pieces = st.builds(
         lambda ids, start, length: ids[start % len(ids) :][:length],
@@ -94,8 +94,8 @@ def test_broken_characters_neither_crash_nor_stall(
 ) -> None:
     here = world(pair)
     translator = here.translator()
-    byte_tokens = [i for i, surface in enumerate(here.target.surfaces) if len(surface) == 1]
-    high = [i for i in byte_tokens if here.target.surfaces[i] >= b"\x80"]
+    byte_tokens = [i for i, raw in enumerate(here.target.token_bytes) if len(raw) == 1]
+    high = [i for i in byte_tokens if here.target.token_bytes[i] >= b"\x80"]
     for _ in range(8):
         translator.start()
         broken = rng.choices(high, k=rng.randint(1, 12))
@@ -140,11 +140,11 @@ def test_for_other_tokenizers(world: Callable[[str], World]) -> None:
     here = world("other:target")
     command = rf"spectool align --draft {here.target.name} --target {here.draft.name}"
     with pytest.raises(FingerprintMismatch, match=r"other direction.*" + command) as caught:
-        AnchoredTranslator(here.alignment, here.target, here.draft)
+        ByteAlignedTranslator(here.alignment, here.target, here.draft)
     assert here.draft.name in str(caught.value)
     assert here.target.name in str(caught.value)
     with pytest.raises(FingerprintMismatch, match="spectool align"):
-        AnchoredTranslator(here.alignment, here.draft, here.draft)
+        ByteAlignedTranslator(here.alignment, here.draft, here.draft)
 
 
 @pytest.mark.parametrize("pair", QUICK)
@@ -196,7 +196,7 @@ def test_byte_tokens_side_by_side_are_no_merge_site(world: Callable[[str], World
     here = world("qwen2.5:bielik-11b-v2.5")
     translator = here.translator()
     translator.commit(here.target.encode("Tak.\n"))
-    assert here.target.surfaces[here.target.encode("Tak.\n")[-1]] == b"\n"
+    assert here.target.token_bytes[here.target.encode("Tak.\n")[-1]] == b"\n"
     (line,) = here.draft.encode("\n")
     assert here.twin.translate(here.target.encode("Tak.\n"), [line]).boundary
     assert translator.constraint().allows(line, False)
@@ -241,11 +241,11 @@ def test_a_draft_that_begins_without_the_artificial_space(
     backend.add_tokens([AddedToken("<think>", normalized=False)])
     draft = Tokenizer("with an added token", backend, bundled.roles)
     build_alignment(draft, bundled, open_corpus("sample:pl"), tmp_path / "pair", lambda step: None, sample=0)
-    translator = AnchoredTranslator(Alignment(tmp_path / "pair"), draft, bundled)
+    translator = ByteAlignedTranslator(Alignment(tmp_path / "pair"), draft, bundled)
     ids = bundled.encode("<think>")
-    assert bundled.surfaces[ids[0]] == b" ", "the artificial space is a token of its own"
+    assert bundled.token_bytes[ids[0]] == b" ", "the artificial space is a token of its own"
     for committed in (0, 1):
         translator.start()
         translator.commit(ids[:committed])
         proposed = translator.translate([draft.vocabulary["<think>"]])
-        assert b"".join(map(bundled.surfaces.__getitem__, proposed)).lstrip() == b"<think>"
+        assert b"".join(map(bundled.token_bytes.__getitem__, proposed)).lstrip() == b"<think>"

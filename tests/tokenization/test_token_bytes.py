@@ -1,4 +1,4 @@
-"""Surfaces against the backend's own decoding, on small and on real tokenizers."""
+"""TokenBytes against the backend's own decoding, on small and on real tokenizers."""
 
 import random
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from spectool import TokenizerError
 from spectool.tokenization import Tokenizer, open_tokenizer
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols
 
 LOSSLESS_BYTE_LEVEL = ("gpt2", "gpt4o-o200k", "llama-3.2")
 SENTENCE_PIECE = ("bielik-11b-v2.5", "mistral-7b-v0.1", "gemma-3", "phi-3-mini")
@@ -29,15 +29,15 @@ def test_byte_symbols_name_every_byte_once() -> None:
 
 def test_the_same_bytes_from_both_families(byte_level: Backend, sentence_piece: Backend) -> None:
     left, right = open_tokenizer(byte_level), open_tokenizer(sentence_piece)
-    assert left.surfaces[left.vocabulary["Ġkot"]] == right.surfaces[right.vocabulary["▁kot"]] == b" kot"
-    assert left.surfaces[left.vocabulary["Ċ"]] == right.surfaces[right.vocabulary["<0x0A>"]] == b"\n"
-    assert left.surfaces[left.vocabulary["Ã"]] == right.surfaces[right.vocabulary["<0xC3>"]] == b"\xc3"
+    assert left.token_bytes[left.vocabulary["Ġkot"]] == right.token_bytes[right.vocabulary["▁kot"]] == b" kot"
+    assert left.token_bytes[left.vocabulary["Ċ"]] == right.token_bytes[right.vocabulary["<0x0A>"]] == b"\n"
+    assert left.token_bytes[left.vocabulary["Ã"]] == right.token_bytes[right.vocabulary["<0xC3>"]] == b"\xc3"
 
 
 def test_specials_have_no_surface_and_other_added_tokens_have_one(byte_level: Backend) -> None:
     tokenizer = open_tokenizer(byte_level)
-    assert tokenizer.surfaces[tokenizer.vocabulary["<|endoftext|>"]] == b""
-    assert tokenizer.surfaces[tokenizer.vocabulary["<think>"]] == b"<think>"
+    assert tokenizer.token_bytes[tokenizer.vocabulary["<|endoftext|>"]] == b""
+    assert tokenizer.token_bytes[tokenizer.vocabulary["<think>"]] == b"<think>"
     assert tokenizer.kind == "byte-level BPE"
 
 
@@ -56,7 +56,7 @@ def test_word_end_marks_become_spaces() -> None:
     backend = Backend(models.BPE({"k": 0, "kot</w>": 1, "ot</w>": 2}, [("k", "ot</w>")]))
     backend.decoder = decoders.BPEDecoder("</w>")
     tokenizer = open_tokenizer(backend)
-    assert tokenizer.surfaces == [b"k", b"kot ", b"ot "]
+    assert tokenizer.token_bytes == [b"k", b"kot ", b"ot "]
     assert tokenizer.bytes_of([1, 1]) == b"kot kot"
     assert backend.decode([1, 1]) == "kot kot"
 
@@ -65,7 +65,7 @@ def test_word_pieces() -> None:
     backend = Backend(models.WordPiece({"[UNK]": 0, "kot": 1, "##ek": 2}, unk_token="[UNK]"))
     backend.decoder = decoders.WordPiece("##", cleanup=False)
     tokenizer = open_tokenizer(backend)
-    assert tokenizer.surfaces == [b"", b" kot", b"ek"]
+    assert tokenizer.token_bytes == [b"", b" kot", b"ek"]
     assert tokenizer.bytes_of([1, 2, 1]) == backend.decode([1, 2, 1]).encode() == b"kotek kot"
 
 
@@ -76,7 +76,7 @@ def test_an_unknown_decoder_is_named() -> None:
         TokenizerError,
         match=r"^\(loaded tokenizer\): decoder step 'CTC' is not supported; expected .*ByteLevel, .*give another",
     ):
-        _ = open_tokenizer(backend).surfaces
+        _ = open_tokenizer(backend).token_bytes
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60))
@@ -102,9 +102,9 @@ def test_random_ids_spell_what_the_backend_decodes(name: str, real: Callable[[st
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    usable = [i for i in range(tokenizer.size) if tokenizer.surfaces[i]]
+    usable = [i for i in range(tokenizer.size) if tokenizer.token_bytes[i]]
     # A whole character first: the backend's byte fallback shows broken bytes one mark each, Python one a run.
-    plain = [i for i in usable if _is_utf8(tokenizer.surfaces[i])]
+    plain = [i for i in usable if _is_utf8(tokenizer.token_bytes[i])]
     for _ in range(300):
         ids = rng.choices(plain, k=rng.randint(1, 8))
         assert tokenizer.bytes_of(ids).decode() == tokenizer.backend.decode(ids, skip_special_tokens=False), ids
@@ -117,7 +117,7 @@ def test_random_ids_spell_what_the_backend_decodes(name: str, real: Callable[[st
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*LOSSLESS_BYTE_LEVEL, *SENTENCE_PIECE, "qwen2.5", "mistral-nemo", "t5-small"])
 def test_surface_is_what_a_token_adds_in_context(name: str, real: Callable[[str], Tokenizer]) -> None:
-    """decode([a, t]) begins with decode([a]), and the rest is the surface of t."""
+    """decode([a, t]) begins with decode([a]), and the rest is the bytes of t."""
     tokenizer = real(name)
     seed = random.randrange(10**6)
     print(f"seed {seed}")
@@ -127,12 +127,12 @@ def test_surface_is_what_a_token_adds_in_context(name: str, real: Callable[[str]
     sample = rng.sample(range(tokenizer.size), 20_000)
     checked = 0
     for token in sample:
-        surface = tokenizer.surfaces[token]
-        if not surface or not _is_utf8(surface):
+        raw = tokenizer.token_bytes[token]
+        if not raw or not _is_utf8(raw):
             continue
         both = tokenizer.backend.decode([before, token], skip_special_tokens=False)
         assert both.startswith(start)
-        assert both[len(start) :].encode() == surface, token
+        assert both[len(start) :].encode() == raw, token
         checked += 1
     assert checked > 10_000
 

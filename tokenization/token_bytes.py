@@ -1,4 +1,4 @@
-"""Surfaces: the exact bytes that each token contributes to the text.
+"""Token bytes: the exact bytes that each token contributes to the text.
 
 They follow the tokenizer's own decoder step by step:
 
@@ -7,8 +7,8 @@ They follow the tokenizer's own decoder step by step:
     WordPiece           "caf"  "##é"      -> b" caf" b"\\xc3\\xa9"
     BPE, word-end mark  "caf"  "é</w>"    -> b"caf"  b"\\xc3\\xa9 "
 
-so joined surfaces are what ``decode`` gives inside a running text. At the two ends of a text, some decoders remove one
-space that is not part of it (`Edges`).
+so joined token bytes are what ``decode`` gives inside a running text. At the two ends of a text, some decoders remove
+one space that is not part of it (`Edges`).
 """
 
 import re
@@ -38,21 +38,21 @@ class Edges:
     trailing_space: bool  # the last token's trailing space is an artificial one
 
 
-class Surfaces(Sequence[bytes]):
-    """The surfaces of all ids in one run of bytes, which may be a mapped file."""
+class TokenBytes(Sequence[bytes]):
+    """The bytes of all ids in one run, which may be a mapped file."""
 
     def __init__(self, blob: NDArray[np.uint8], offsets: NDArray[np.uint32]) -> None:
-        """All bytes, and where the surface of each id begins, ``[ids + 1]``; nothing is copied."""
+        """All bytes, and where those of each id begin, ``[ids + 1]``; nothing is copied."""
         self.blob, self.offsets = blob, offsets
         self._bytes, self._offsets = blob.data, offsets.data
 
     @classmethod
-    def of(cls, surfaces: Sequence[bytes]) -> "Surfaces":
-        """Surfaces laid out one after the other."""
-        if isinstance(surfaces, Surfaces):
-            return surfaces
-        offsets = np.append(0, np.cumsum(list(map(len, surfaces)))).astype(np.uint32)
-        return cls(np.frombuffer(b"".join(surfaces), np.uint8), offsets)
+    def of(cls, token_bytes: Sequence[bytes]) -> "TokenBytes":
+        """TokenBytes laid out one after the other."""
+        if isinstance(token_bytes, TokenBytes):
+            return token_bytes
+        offsets = np.append(0, np.cumsum(list(map(len, token_bytes)))).astype(np.uint32)
+        return cls(np.frombuffer(b"".join(token_bytes), np.uint8), offsets)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -60,11 +60,11 @@ class Surfaces(Sequence[bytes]):
     def __getitem__(self, token: Any) -> Any:
         return self._bytes[self._offsets[token] : self._offsets[token + 1]].tobytes()
 
-    def first(self, surface: bytes) -> int:
-        """The lowest id with a surface, -1 where there is none."""
+    def first(self, raw: bytes) -> int:
+        """The lowest id with a raw, -1 where there is none."""
         lengths = np.diff(self.offsets)
-        ids = np.flatnonzero(lengths == len(surface)).tolist() if surface else []
-        return next((token for token in ids if self[token] == surface), -1)
+        ids = np.flatnonzero(lengths == len(raw)).tolist() if raw else []
+        return next((token for token in ids if self[token] == raw), -1)
 
 
 def byte_symbols() -> dict[str, int]:
@@ -81,8 +81,8 @@ def byte_symbols() -> dict[str, int]:
     return {chr(b): b for b in printable} | {chr(0x100 + i): b for i, b in enumerate(others)}
 
 
-def token_surfaces(spec: Mapping[str, Any], names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
-    """The surface of every id up to the highest in ``names``; empty for ``specials`` and ids without a name.
+def token_bytes(spec: Mapping[str, Any], names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
+    """The bytes of every id up to the highest in ``names``; empty for ``specials`` and ids without a name.
 
     Args:
         spec: Parsed ``tokenizer.json`` as the backend writes it.
@@ -93,11 +93,11 @@ def token_surfaces(spec: Mapping[str, Any], names: Mapping[int, str], specials: 
         TokenizerError: The decoder has a step that this version does not know.
     """
     steps = _decoder_steps(spec)
-    surfaces = [b""] * (max(names, default=-1) + 1)
+    token_bytes = [b""] * (max(names, default=-1) + 1)
     for index, name in names.items():
         if index not in specials:
-            surfaces[index] = _surface(name, steps)
-    return surfaces
+            token_bytes[index] = _raw(name, steps)
+    return token_bytes
 
 
 def edges(spec: Mapping[str, Any]) -> Edges:
@@ -119,15 +119,15 @@ def edges(spec: Mapping[str, Any]) -> Edges:
     return Edges(leading, trailing)
 
 
-def text_of(surface: bytes) -> str:
+def text_of(raw: bytes) -> str:
     """Bytes as text; empty if they are not whole characters."""
     try:
-        return surface.decode()
+        return raw.decode()
     except UnicodeDecodeError:
         return ""
 
 
-def _surface(token: str, steps: list[_DecoderStep]) -> bytes:
+def _raw(token: str, steps: list[_DecoderStep]) -> bytes:
     piece: str | bytes = token
     for step in steps:
         if isinstance(piece, bytes):

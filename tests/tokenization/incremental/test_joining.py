@@ -10,13 +10,13 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool.build.alignment.merge_table import merge_table
-from spectool.tests.tokenization.incremental.oracle import QUICK, SLOW, Oracle
+from spectool.tests.tokenization.incremental.oracle import QUICK, SLOW, Reference
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
-from spectool.tokenization.incremental.by_ids import CanonicalIds
-from spectool.tokenization.incremental.by_text import CanonicalText
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.roles import Roles
-from spectool.tokenization.surfaces import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols
 
 PIECES = (
     *("a", "A", "s", "S", "t", "re", "ve", "ll", "m", "d", "'s", "'re", "'LL", "'", "’", "ʼ", "`", "ſ", "'ſ", "don't"),
@@ -132,7 +132,7 @@ def joined(change: tuple[int, Sequence[int]], ids: Sequence[int]) -> list[int]:
     return [*ids[: change[0]], *change[1]]
 
 
-def check_text(engine: CanonicalIds, oracle: Oracle, text: str, rng: random.Random) -> bool:
+def check_text(engine: IncrementalBPE, oracle: Reference, text: str, rng: random.Random) -> bool:
     """Take one text apart in many ways; False where the tokenizer does not keep its bytes."""
     whole, data = oracle.encode(text), text.encode()
     if oracle.bytes_of(whole) != data:
@@ -175,7 +175,7 @@ def check_text(engine: CanonicalIds, oracle: Oracle, text: str, rng: random.Rand
     return True
 
 
-def loosened(engine: CanonicalIds, ids: list[int], rng: random.Random) -> list[int]:
+def loosened(engine: IncrementalBPE, ids: list[int], rng: random.Random) -> list[int]:
     """Return ids of the same bytes with one of them taken apart."""
     if not ids:
         return ids
@@ -184,8 +184,8 @@ def loosened(engine: CanonicalIds, ids: list[int], rng: random.Random) -> list[i
 
 
 def check_floor(
-    engine: CanonicalIds,
-    oracle: Oracle,
+    engine: IncrementalBPE,
+    oracle: Reference,
     whole: list[int],
     data: bytes,
     left: list[int],
@@ -204,9 +204,9 @@ def check_floor(
 
 
 def check_texts(
-    tokenizer: Tokenizer, engine: CanonicalIds, lines: list[str], rng: random.Random, count: int
+    tokenizer: Tokenizer, engine: IncrementalBPE, lines: list[str], rng: random.Random, count: int
 ) -> tuple[int, int]:
-    oracle, added = Oracle(tokenizer), list(tokenizer.in_text.values())
+    oracle, added = Reference(tokenizer), list(tokenizer.in_text.values())
     kept = sum(check_text(engine, oracle, draw(rng, lines, added), rng) for _ in range(count))
     return kept, count - kept
 
@@ -215,7 +215,7 @@ def check_texts(
 def test_joined_pieces_are_the_whole_text(
     name: str,
     real: Callable[[str], Tokenizer],
-    engine: Callable[[str], CanonicalIds],
+    engine: Callable[[str], IncrementalBPE],
     lines: list[str],
     rng: random.Random,
 ) -> None:
@@ -228,7 +228,7 @@ def test_joined_pieces_are_the_whole_text(
 def test_joined_pieces_are_the_whole_text_everywhere(
     name: str,
     real: Callable[[str], Tokenizer],
-    engine: Callable[[str], CanonicalIds],
+    engine: Callable[[str], IncrementalBPE],
     lines: list[str],
     rng: random.Random,
 ) -> None:
@@ -239,10 +239,10 @@ def test_joined_pieces_are_the_whole_text_everywhere(
 
 @pytest.mark.parametrize("name", QUICK)
 def test_corpus_pairs_that_split_elsewhere(
-    name: str, engine: Callable[[str], CanonicalIds], real: Callable[[str], Tokenizer], lines: list[str]
+    name: str, engine: Callable[[str], IncrementalBPE], real: Callable[[str], Tokenizer], lines: list[str]
 ) -> None:
     """Real text cut at every character of a word: whether the boundary holds, with no strings encoded."""
-    oracle, prepared = Oracle(real(name)), engine(name)
+    oracle, prepared = Reference(real(name)), engine(name)
     before, merged, asked = prepared.string_calls, 0, 0
     for line in lines[:40]:
         text = line[:60]
@@ -280,9 +280,9 @@ def test_what_once_went_wrong(
     name: str,
     pieces: tuple[str, ...],
     real: Callable[[str], Tokenizer],
-    engine: Callable[[str], CanonicalIds],
+    engine: Callable[[str], IncrementalBPE],
 ) -> None:
-    oracle, whole = Oracle(real(name)), "".join(pieces)
+    oracle, whole = Reference(real(name)), "".join(pieces)
     ids: list[int] = []
     by_bytes: list[int] = []
     for piece in pieces:
@@ -291,16 +291,16 @@ def test_what_once_went_wrong(
     assert ids == by_bytes == list(engine(name).spell(whole.encode())) == oracle.encode(whole)
 
 
-def test_bytes_that_stay_bytes(engine: Callable[[str], CanonicalIds], real: Callable[[str], Tokenizer]) -> None:
+def test_bytes_that_stay_bytes(engine: Callable[[str], IncrementalBPE], real: Callable[[str], Tokenizer]) -> None:
     """Two tabs are two byte tokens; the halves of a character with a symbol become one."""
-    oracle, prepared = Oracle(real("bielik-11b-v2.5")), engine("bielik-11b-v2.5")
+    oracle, prepared = Reference(real("bielik-11b-v2.5")), engine("bielik-11b-v2.5")
     assert prepared.boundary_holds(oracle.encode("٣\t"), oracle.encode("\t"))
     first, second = prepared.merges.spell("Ж".encode()[:1]), prepared.merges.spell("Ж".encode()[1:])
     assert not prepared.boundary_holds(first, second)
 
 
 def test_committed_halves_of_a_character_stay(
-    engine: Callable[[str], CanonicalIds], real: Callable[[str], Tokenizer]
+    engine: Callable[[str], IncrementalBPE], real: Callable[[str], Tokenizer]
 ) -> None:
     """The rest of the character follows as bytes, and never as U+FFFD."""
     for name in QUICK:
@@ -308,7 +308,7 @@ def test_committed_halves_of_a_character_stay(
         committed = prepared.merges.merge(prepared.merges.spell(data[:1]))
         found = joined(prepared.join_bytes(committed, data[1:], floor=len(committed)), committed)
         assert found[: len(committed)] == committed
-        assert Oracle(real(name)).bytes_of(found) == data
+        assert Reference(real(name)).bytes_of(found) == data
 
 
 def byte_level(names: Sequence[str], merges: Sequence[tuple[str, str]], pattern: str = "") -> Tokenizer:
@@ -323,12 +323,12 @@ def byte_level(names: Sequence[str], merges: Sequence[tuple[str, str]], pattern:
     return Tokenizer("made", backend, Roles())
 
 
-def prepared(tokenizer: Tokenizer) -> tuple[CanonicalIds, Oracle]:
-    return CanonicalIds(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), Oracle(tokenizer)
+def prepared(tokenizer: Tokenizer) -> tuple[IncrementalBPE, Reference]:
+    return IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), Reference(tokenizer)
 
 
 @pytest.fixture(scope="module")
-def made() -> tuple[CanonicalIds, Oracle]:
+def made() -> tuple[IncrementalBPE, Reference]:
     names = ["ko", "kot", "Ġkot", "ĠĠ", "'s", "kk"]
     merges = [("k", "o"), ("ko", "t"), ("Ġ", "kot"), ("Ġ", "Ġ"), ("'", "s"), ("k", "k")]
     return prepared(byte_level(names, merges))
@@ -369,7 +369,7 @@ def test_a_run_of_digits_of_any_length(rng: random.Random) -> None:
 
 def test_a_cut_holds_where_the_end_is_encoded_alike() -> None:
     tokenizer = byte_level(["11"], [("1", "1")], r"\p{N}{1,3}|[^\p{N}]+")
-    oracle, text = Oracle(tokenizer), CanonicalText(tokenizer, inside=True)
+    oracle, text = Reference(tokenizer), TailReencoder(tokenizer, inside=True)
     ids = oracle.encode("1" * 300)
     held = [text.holds(ids, oracle.bytes_of(ids[cut:])) for cut in range(10)]
     assert held == [True, False] * 5, "each group of three digits is two tokens"
@@ -378,7 +378,7 @@ def test_a_cut_holds_where_the_end_is_encoded_alike() -> None:
 @pytest.mark.parametrize(
     "text", ["kot kot", "  kot  ", "kot's kots", "kkkkk", "a<think>kot", "<th<think>ink>", "\n \n kot"]
 )
-def test_every_cut_of_short_texts(made: tuple[CanonicalIds, Oracle], text: str) -> None:
+def test_every_cut_of_short_texts(made: tuple[IncrementalBPE, Reference], text: str) -> None:
     engine, oracle = made
     whole = oracle.encode(text)
     for at in range(len(text) + 1):
@@ -387,7 +387,7 @@ def test_every_cut_of_short_texts(made: tuple[CanonicalIds, Oracle], text: str) 
         assert engine.boundary_holds(left, right) == (not left or not right or at in oracle.ends(whole)), at
 
 
-def test_strings_are_counted(made: tuple[CanonicalIds, Oracle]) -> None:
+def test_strings_are_counted(made: tuple[IncrementalBPE, Reference]) -> None:
     engine, oracle = made
     before = engine.string_calls
     engine.join(oracle.encode("kot ko"), tuple(oracle.encode("t kot")))
@@ -396,7 +396,7 @@ def test_strings_are_counted(made: tuple[CanonicalIds, Oracle]) -> None:
     assert engine.string_calls > before
 
 
-def test_nothing_is_joined_to_nothing(made: tuple[CanonicalIds, Oracle]) -> None:
+def test_nothing_is_joined_to_nothing(made: tuple[IncrementalBPE, Reference]) -> None:
     engine, oracle = made
     assert joined(engine.join([], ()), []) == []
     assert engine.boundary_holds([], oracle.encode("kot"))

@@ -1,4 +1,4 @@
-"""The anchored translator against its slow twin: right, wrong and broken drafts at every frontier.
+"""The byte-aligned translator against its slow twin: right, wrong and broken drafts at every frontier.
 
 Where the frontier is a boundary of the whole text, ids must be the twin's; elsewhere the bytes
 must agree. Texts with special tokens are cut there: the twin sees what stands after the last one.
@@ -89,15 +89,15 @@ def test_tokens_split_at_random_stay_as_they_are(pair: str, world: Callable[[str
     """What the target committed in another way than it would encode is kept; the view is canonical all the same."""
     here = world(pair)
     translator = here.translator()
-    by_surface = {surface: i for i, surface in reversed(list(enumerate(here.target.surfaces))) if surface}
+    by_bytes = {raw: i for i, raw in reversed(list(enumerate(here.target.token_bytes))) if raw}
     checked = 0
     for text in sample(rng, 10, 60):
         ids = here.committed(text)
         split: list[int] = []
         for token in ids:
-            surface = here.target.surfaces[token]
-            cut = rng.randrange(1, len(surface)) if len(surface) > 1 and rng.random() < 0.4 else 0
-            halves = [by_surface.get(surface[:cut], -1), by_surface.get(surface[cut:], -1)] if cut else [token]
+            raw = here.target.token_bytes[token]
+            cut = rng.randrange(1, len(raw)) if len(raw) > 1 and rng.random() < 0.4 else 0
+            halves = [by_bytes.get(raw[:cut], -1), by_bytes.get(raw[cut:], -1)] if cut else [token]
             split += [token] if -1 in halves else halves
         translator.start()
         for place in range(len(split)):
@@ -113,7 +113,7 @@ def test_tokens_split_at_random_stay_as_they_are(pair: str, world: Callable[[str
             if known != text_bytes(here.target, split[: place + 1]) or not has_lemma(here.target):
                 continue
             said = here.twin.draft.encode(rng.choice(SENTENCES))[:4]
-            drafts = list(takewhile(here.draft.surfaces.__getitem__, said))  # up to what it cannot spell
+            drafts = list(takewhile(here.draft.token_bytes.__getitem__, said))  # up to what it cannot spell
             raw = text_bytes(here.draft, [*view, *drafts])
             if raw.startswith(known) and whole(raw) == raw:
                 found = translator.translate(drafts)
@@ -125,7 +125,7 @@ def test_tokens_split_at_random_stay_as_they_are(pair: str, world: Callable[[str
 def test_the_constraint_is_what_a_scan_finds(pair: str, world: Callable[[str], World], rng: random.Random) -> None:
     here = world(pair)
     translator = here.translator()
-    surfaces = here.draft.surfaces
+    token_bytes = here.draft.token_bytes
     refused = asked = 0
     for text in sample(rng, 8, 50):
         committed = here.committed(text)
@@ -136,12 +136,12 @@ def test_the_constraint_is_what_a_scan_finds(pair: str, world: Callable[[str], W
             data = text_bytes(here.target, committed[: place + 1])
             pending = data[len(whole(data)) :]
             if rng.random() < 0.2 and ids:
-                prefix = surfaces[ids[-1]] + pending
-                scan = [i for i, surface in enumerate(surfaces) if surface.startswith(prefix) and surface != prefix]
+                prefix = token_bytes[ids[-1]] + pending
+                scan = [i for i, raw in enumerate(token_bytes) if raw.startswith(prefix) and raw != prefix]
                 # What stands for characters without a token has no bytes, and no other token goes on from it.
-                assert sorted(constraint.extensions.tolist()) == (scan if surfaces[ids[-1]] else [])
+                assert sorted(constraint.extensions.tolist()) == (scan if token_bytes[ids[-1]] else [])
                 if pending:
-                    scan = [i for i, s in enumerate(surfaces) if s.startswith(pending) and s != pending]
+                    scan = [i for i, s in enumerate(token_bytes) if s.startswith(pending) and s != pending]
                     assert constraint.first is not None
                     assert sorted(constraint.first.tolist()) == scan
             if not pending:
@@ -152,7 +152,7 @@ def test_the_constraint_is_what_a_scan_finds(pair: str, world: Callable[[str], W
             extensions = constraint.extensions.tolist()
             for token, healed in [(t, False) for t in plain] + [(t, True) for t in extensions[:2] + extensions[-2:]]:
                 expected = here.twin.translate(committed[: place + 1], [token], healed)
-                if expected.spelled and whole(surfaces[token]) == surfaces[token]:
+                if expected.spelled and whole(token_bytes[token]) == token_bytes[token]:
                     asked += 1
                     refused += not expected.boundary
                     assert constraint.allows(token, healed) == expected.boundary, (text, place, token, healed)
