@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from spectool.serve.handler import Server
 from spectool.serve.requests import RULES, RequestRefused, parse_body, parse_length
+from spectool.serve.server import Server
 from spectool.tests.serve.servers import connect, exchange, get, post, serving, without_drafter
 
 MAX_BODY = 20_000

@@ -9,7 +9,7 @@ import pytest
 
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
-from spectool.serve.handler import Server
+from spectool.serve.server import Server
 from spectool.tests.runtime.renumbered import renumbered_target
 from spectool.tests.serve.servers import TARGET, client, serving, without_drafter
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from spectool.runtime.loading import load_drafter
-from spectool.serve.handler import Server
+from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.runtime.wider import copied
 from spectool.tests.serve.questions import PROMPTS, alone, complete, series
 from spectool.tests.serve.servers import client, exchange, post, serving
-from spectool.tests.serve.test_server_refusals import refusal
+from spectool.tests.serve.test_refusals import refusal
 
 pytestmark = pytest.mark.system
 
@@ -93,7 +93,7 @@ def test_every_drafter_that_fails_is_counted(caplog: pytest.LogCaptureFixture) -
             with pytest.warns(RuntimeWarning, match="'failing' is switched off") as caught:
                 assert complete(running, prompt).choices[0].text == alone(prompt)
             assert len(caught) == 1
-            running.generator.model_provider.drafter.calls = 0
+            running.engine.model.drafter.calls = 0
         assert series(running)['spectool_drafter_failures_total{source="failing"}'] == 3
 
 
