@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from spectool.serve import messages, responses
 from spectool.serve.completions import ChatWriter, CompletionWriter
 from spectool.serve.engine import Engine, Job
 from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, json_response, read_body, refusal_of
@@ -54,11 +55,15 @@ class Service:
         self._created = now()
         # A long text does not keep short ones waiting; tokenizers let other threads run meanwhile.
         self._short, self._long = ThreadPoolExecutor(1, "short-texts"), ThreadPoolExecutor(1, "long-texts")
+        chat = partial(checked, ChatRequest)
         post, get = partial(Route, methods=["POST"]), partial(Route, methods=["GET"])
         routes = [
-            post("/v1/chat/completions", self._answering(ChatRequest, ChatWriter)),
-            post("/chat/completions", self._answering(ChatRequest, ChatWriter)),
-            post("/v1/completions", self._answering(CompletionRequest, CompletionWriter)),
+            post("/v1/chat/completions", self._answering(chat, ChatWriter)),
+            post("/chat/completions", self._answering(chat, ChatWriter)),
+            post("/v1/completions", self._answering(partial(checked, CompletionRequest), CompletionWriter)),
+            post("/v1/responses", self._answering(responses.chat_of, responses.ResponseWriter)),
+            post(messages.ADDRESS, self._answering(messages.chat_of, messages.MessageWriter)),
+            post(f"{messages.ADDRESS}/count_tokens", self._count),
             get("/v1/models", self._models),
             get("/v1/models/{name:path}", self._models),
             get("/health", self._health),
@@ -86,19 +91,29 @@ class Service:
         )
 
     def _answering(
-        self, kind: type[Asked], writer: Callable[[Any], Writer]
+        self, read: Callable[[dict[str, Any]], Asked], writer: Callable[[Any], Writer]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """The function that answers requests of a kind."""
+        """The function that answers requests that ``read`` understands, in the form of ``writer``."""
 
         async def answer(request: Request) -> Response:
-            raw = await read_body(request, self._options.max_body)
-            logging.debug("body: %r", raw)
-            asked = checked(kind, parse_json(raw))
-            if asked.model == DEFAULT_MODEL:
-                asked.model = next(iter(self._options.names))
-            return _Reply(self, request, asked, writer(asked), long=len(raw) > _LONG_TEXT)
+            asked, long = await self._read(request, read)
+            return _Reply(self, request, asked, writer(asked), long)
 
         return answer
+
+    async def _read(self, request: Request, read: Callable[[dict[str, Any]], Asked]) -> tuple[Asked, bool]:
+        """What is asked, and whether it may take long to tokenize."""
+        raw = await read_body(request, self._options.max_body)
+        logging.debug("body: %r", raw)
+        asked = read(parse_json(raw))
+        if asked.model == DEFAULT_MODEL:
+            asked.model = next(iter(self._options.names))
+        return asked, len(raw) > _LONG_TEXT
+
+    async def _count(self, request: Request) -> Response:
+        """The tokens of a prompt, which Claude Code asks for to know when a conversation becomes too long."""
+        _, (prompt,) = await self.prepared(*await self._read(request, messages.chat_of))
+        return json_response({"input_tokens": len(prompt.tokens)})
 
     async def prepared(self, asked: Asked, long: bool) -> tuple[str, list[Prompt]]:
         """The model that a request means, and its prompts."""
@@ -143,7 +158,7 @@ class Service:
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path = request.url.path
+        path = request.url.path[:200]
         if error.status_code == 405:
             problem = f"{path}: expected {self._methods.get(path, 'GET')}, got {request.method}"
         else:

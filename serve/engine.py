@@ -191,19 +191,16 @@ class Engine:
             self._metrics.add("generations_total", end="disconnected")
             return
         self._running = 1
+        failure: Exception | None = None
         try:
             self._answer(job)
         except Exception as error:
-            job.deliver(error)
-        else:
-            job.deliver(None)
-        finally:
-            self._running = 0
-            self._log_failures(job)
-            self._cache_gauges = {
-                "prompt_cache_sequences": len(self._caches),
-                "prompt_cache_bytes": self._caches.nbytes,
-            }
+            failure = error
+        self._running = 0
+        self._log_failures(job)
+        caches = self._caches
+        self._cache_gauges = {"prompt_cache_sequences": len(caches), "prompt_cache_bytes": caches.nbytes}
+        job.deliver(failure)
 
     def _load(self, name: str) -> LoadedModel:
         """Load a model in the place of the one that is loaded."""

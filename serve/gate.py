@@ -23,6 +23,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _BODY_SECONDS = 60  # that a client may take to send a body
 _SEND_SECONDS = 60  # that it may take to read a part of an answer
 _GONE = 499  # the status, in log and metrics, of requests whose clients went away
+_LONGEST_PATH = 200  # characters of it that are logged
 _DRAIN_SECONDS = 2
 _DRAIN_BYTES = 64 << 20  # of a refused body, read so that the client gets to see the refusal
 
@@ -77,7 +78,7 @@ class Gate:
                     await _drain(request)
                 await json_response(error_document(request.url.path, refusal), refusal.status)(scope, receive, sending)
         finally:
-            path = request.url.path
+            path = request.url.path[:_LONGEST_PATH]
             known = path if path in self._paths else "other"
             self._metrics.add("requests_total", path=known, status=str(status))
             client = scope["client"][0] if scope.get("client") else "somebody"

@@ -63,16 +63,16 @@ class Server(uvicorn.Server):
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # the log has what matters of it already
 
     def wait_until_loaded(self) -> None:
-        """Wait for the model.
+        """Wait for the model; then listen.
 
         Raises:
             SpectoolError: It cannot be loaded, or its drafter cannot.
         """
         self.engine.loaded.result()
+        self._socket.listen(_BACKLOG)
 
     def answer(self) -> None:
-        """Listen and answer until a signal comes, or `handle_exit` is called."""
-        self._socket.listen(_BACKLOG)
+        """Answer until a signal comes, or `handle_exit` is called."""
         asyncio.run(self.serve([self._socket]))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

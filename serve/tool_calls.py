@@ -47,7 +47,7 @@ class Splitter:
         self._think = (tokenizer.think_start or "", tokenizer.think_end or "") if reasoning else ("", "")
         self._thinks = thinks and reasoning
         self._began = self._thinks  # whether anything but white space has been written
-        self._called = False
+        self._called = self._after_marker = False
         self._held = ""
 
     def add(self, text: str, last: bool = False) -> Parts:
@@ -63,17 +63,20 @@ class Splitter:
 
     def _step(self, parts: Parts, last: bool) -> bool:
         """Take the next part off what is held; return whether there may be another one."""
+        if self._after_marker:  # of reasoning, where models put line ends
+            self._held = self._held.lstrip("\n")
+            self._after_marker = not self._held
         if self._thinks:
             before, found = self._up_to(self._think[1], last)
             parts.reasoning += before
             self._thinks = not found
-            if found:
-                self._held = self._held.lstrip("\n")
+            self._after_marker = found
             return found
         if self._think[0] and not self._began:
             bare = self._held.lstrip()
             if bare.startswith(self._think[0]):
-                self._held, self._thinks, self._began = bare[len(self._think[0]) :].lstrip("\n"), True, True
+                self._held = bare[len(self._think[0]) :]
+                self._thinks = self._began = self._after_marker = True
                 return True
             if self._think[0].startswith(bare) and not last:
                 return False

@@ -89,9 +89,8 @@ def test_a_client_that_goes_away_while_its_text_is_tokenized_is_not_waited_for()
 def test_a_silent_stream_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spectool.serve.app._QUIET_SECONDS", 0.05)
     with serving(prefill_step_size=1, max_prompt_tokens=10_000) as running:
-        _, headers, body = exchange(
-            running, post("/v1/completions", {"prompt": LONG * 4, "max_tokens": 5, "stream": True})
-        )
+        asked = {"prompt": LONG * 4, "max_tokens": 5, "stream": True}
+        _, headers, body = exchange(running, post("/v1/completions", asked))
         assert headers["content-type"].startswith("text/event-stream")
         assert body.count(b": waiting") and body.rstrip(b"\r\n0").endswith(b"data: [DONE]")
 
@@ -133,6 +132,7 @@ def test_stopping_gives_every_client_its_answer_so_far_or_an_error() -> None:
             for streamed in (False, True)
         ]
         eventually(running, "spectool_requests_waiting", 2)
+        time.sleep(0.5)  # some tokens
         began = time.monotonic()
         running.handle_exit(signal.SIGTERM, None)
         (status, _, first), *others = (answer.result(timeout=10) for answer in answers)
