@@ -173,11 +173,11 @@ class _Reply(Response):
         self._service, self._asked, self._writer, self._long = service, asked, writer, long
         self._client = request.scope["spectool.client"]
         self._events: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()
-        self._headers: dict[str, str] = {}
+        self._extra: dict[str, str] = {}
         if ignored := without_effect(asked):
             logging.warning("these fields have no effect: %s", quoted(ignored))
             shown = (name if name.isidentifier() and name.isascii() else "?" for name in ignored)
-            self._headers[IGNORED_HEADER] = ", ".join(shown)
+            self._extra[IGNORED_HEADER] = ", ".join(shown)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, and stop generating as soon as the client has gone."""
@@ -216,11 +216,12 @@ class _Reply(Response):
                 raise event
             for _ in self._writer.add(event):
                 pass
-        await json_response(self._writer.whole(job), headers=self._headers)(scope, receive, send)
+        await json_response(self._writer.whole(job), headers=self._extra)(scope, receive, send)
 
     async def _send_stream(self, job: Job, send: Send) -> None:
         """Send events as they come. Until the first one, an error is an answer of its own."""
         started = False
+        head = b"".join(event.encoded() for event in self._writer.begin(job))
 
         async def write(data: bytes) -> None:
             nonlocal started
@@ -228,12 +229,12 @@ class _Reply(Response):
                 headers = {
                     "content-type": "text/event-stream; charset=utf-8",
                     "cache-control": "no-cache",
-                    **self._headers,
+                    **self._extra,
                 }
                 raw = [(name.encode(), value.encode()) for name, value in headers.items()]
                 await send({"type": "http.response.start", "status": 200, "headers": raw})
                 started = True
-                data = b"".join(event.encoded() for event in self._writer.begin(job)) + data
+                data = head + data
             await send({"type": "http.response.body", "body": data, "more_body": True})
 
         while True:

@@ -94,7 +94,7 @@ class ResponseWriter(BlockWriter):
     def whole(self, job: Job) -> dict[str, Any]:
         """The whole response."""
         prompt, written, cached = counts(job)
-        usage = {"input_tokens": prompt, "output_tokens": written, "total_tokens": prompt + written}
+        usage: dict[str, Any] = {"input_tokens": prompt, "output_tokens": written, "total_tokens": prompt + written}
         usage["input_tokens_details"] = {"cached_tokens": cached or 0}
         usage["output_tokens_details"] = {"reasoning_tokens": 0}
         status = "completed" if self.end in ("stop", "tool_calls") else "incomplete"

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import mlx.core as mx
 
 from spectool.serve.server import Server
-from spectool.tests.commands.chatting import chat_model
+from spectool.tests.commands.chatting import TEMPLATE, chat_model
 from spectool.tests.serve.servers import TARGET, client, exchange, get
 
 PROMPTS = [
@@ -51,7 +51,7 @@ def alone(prompt: str, max_tokens: int = TOKENS) -> str:
 
 def chatting_model(folder: Path) -> str:
     """A copy of the demo target that converses and calls tools, as far as its template and tokenizer are concerned."""
-    path = Path(chat_model(folder))
+    path = Path(chat_model(folder, "{{ bos_token }}" + TEMPLATE))
     config = path / "tokenizer_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "tool_parser_type": "json_tools"}))
     return str(path)

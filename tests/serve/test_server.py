@@ -289,4 +289,4 @@ def test_the_example_of_the_documentation_runs(chatting: Server) -> None:
     assert here != code
     done = subprocess.run([sys.executable, "-c", here], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    assert done.stdout
