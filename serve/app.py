@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -40,6 +40,7 @@ from spectool.serve.texts import Piece, Prompt
 
 _QUIET_SECONDS = 15  # after which a stream without news gets a comment, so that nobody takes it for dead
 _LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own
+_Result = TypeVar("_Result")
 
 
 class Service:
@@ -53,7 +54,6 @@ class Service:
         """Answer for ``engine`` on ``host``."""
         self.engine, self._options, self._metrics = engine, options, metrics
         self._created = now()
-        # A long text does not keep short ones waiting; tokenizers let other threads run meanwhile.
         self._short, self._long = ThreadPoolExecutor(1, "short-texts"), ThreadPoolExecutor(1, "long-texts")
         chat = partial(checked, ChatRequest)
         post, get = partial(Route, methods=["POST"]), partial(Route, methods=["GET"])
@@ -105,10 +105,15 @@ class Service:
         """What is asked, and whether it may take long to tokenize."""
         raw = await read_body(request, self._options.max_body)
         logging.debug("body: %r", raw)
-        asked = read(parse_json(raw))
+        long = len(raw) > _LONG_TEXT
+        asked = await self._apart(long, lambda: read(parse_json(raw)))
         if asked.model == DEFAULT_MODEL:
             asked.model = next(iter(self._options.names))
-        return asked, len(raw) > _LONG_TEXT
+        return asked, long
+
+    def _apart(self, long: bool, act: Callable[[], _Result]) -> Awaitable[_Result]:
+        """The result of what takes a thread's time; a text that is long does not keep a short one waiting."""
+        return asyncio.get_running_loop().run_in_executor(self._long if long else self._short, act)
 
     async def _count(self, request: Request) -> Response:
         """The tokens of a prompt, which Claude Code asks for to know when a conversation becomes too long."""
@@ -128,9 +133,7 @@ class Service:
             raise
         except Exception as error:
             raise wrong_field("model", str(error), status=404, code="model_not_found") from error
-        threads = self._long if long else self._short
-        loop = asyncio.get_running_loop()
-        return name, await loop.run_in_executor(threads, read_prompts, asked, model, self._options)
+        return name, await self._apart(long, lambda: read_prompts(asked, model, self._options))
 
     async def _models(self, request: Request) -> Response:
         entries = {

@@ -2,13 +2,33 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from spectool.serve.engine import Job
-from spectool.serve.protocol import Answer, Event, counts, drafting_figures, new_id, now
+from spectool.serve.protocol import Event, counts, drafting_figures, new_id, now
 from spectool.serve.requests import Asked, ChatRequest, RequestRefused
 from spectool.serve.texts import Choice, Piece, Place
 from spectool.serve.tool_calls import Call
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer, put together from its pieces."""
+
+    text: str = ""
+    reasoning: str = ""
+    calls: list[Call] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    end: str = "abort"
+
+    def add(self, piece: Piece) -> None:
+        """Add a piece."""
+        self.text += piece.text
+        self.reasoning += piece.reasoning
+        self.calls += piece.calls
+        self.places += piece.places
+        self.end = piece.end or self.end
 
 
 class CompletionWriter:

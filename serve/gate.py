@@ -5,6 +5,7 @@ import hmac
 import logging
 import time
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,6 @@ from spectool.serve.protocol import as_json
 from spectool.serve.requests import RequestRefused, wrong_field
 
 IGNORED_HEADER = "x-spectool-ignored-fields"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _BODY_SECONDS = 60  # that a client may take to send a body
 _SEND_SECONDS = 60  # that it may take to read a part of an answer
 _GONE = 499  # the status, in log and metrics, of requests whose clients went away
@@ -40,7 +40,7 @@ class Gate:
     ) -> None:
         """Guard ``app``, which listens on ``host`` and has ``paths``."""
         self._app, self._options, self._metrics, self._paths = app, options, metrics, paths
-        self._only_loopback = host in LOOPBACK
+        self._only_loopback = _is_loopback(host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -91,9 +91,9 @@ class Gate:
             RequestRefused: It comes through a foreign name, from a foreign page, or without a key.
         """
         headers = request.headers
-        if self._only_loopback and _name(headers.get("host", "")) not in LOOPBACK:
+        if self._only_loopback and not _is_loopback(_name(headers.get("host", ""))):
             # A page can make its own name mean this machine, and would pass for one of ours.
-            raise RequestRefused(403, f"Host: expected {', '.join(LOOPBACK)}, got {headers.get('host')!r}")
+            raise RequestRefused(403, f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}")
         origin = headers.get("origin")
         if origin is not None and not {"*", origin} & set(self._options.allowed_origins):
             raise RequestRefused(403, f"Origin: {origin!r} may not ask. The server's --allowed-origin permits it")
@@ -176,9 +176,16 @@ def _too_large(most: int, got: int) -> RequestRefused:
     return RequestRefused(413, f"body: expected at most {most:,} bytes, got {got:,}. The server's --max-body sets it")
 
 
-def _name(host: str) -> str | None:
+def _name(host: str) -> str:
     """The name in a Host header."""
     try:
-        return urlsplit(f"//{host}").hostname
+        return urlsplit(f"//{host}").hostname or ""
     except ValueError:
-        return None
+        return ""
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -3,34 +3,12 @@
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import uuid4
 
 from spectool.serve.engine import Job
 from spectool.serve.requests import RequestRefused
-from spectool.serve.texts import Piece, Place
-from spectool.serve.tool_calls import Call
-
-
-@dataclass(slots=True)
-class Answer:
-    """One answer, put together from its pieces."""
-
-    text: str = ""
-    reasoning: str = ""
-    calls: list[Call] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
-    end: str = "abort"
-    stopped_by: str | None = None
-
-    def add(self, piece: Piece) -> None:
-        """Add a piece."""
-        self.text += piece.text
-        self.reasoning += piece.reasoning
-        self.calls += piece.calls
-        self.places += piece.places
-        self.end, self.stopped_by = piece.end or self.end, piece.stopped_by
+from spectool.serve.texts import Piece
 
 
 class Event(dict[str, Any]):
