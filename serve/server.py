@@ -56,7 +56,7 @@ class Server(uvicorn.Server):
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=options.max_connections,
+            limit_concurrency=options.max_connections + 1,  # uvicorn counts the one that it refuses
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
         super().__init__(config)
