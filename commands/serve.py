@@ -26,7 +26,7 @@ _COUNT, _SHARE = click.IntRange(1), Finite(0, 1)
 _model, _access = under("Model"), under("Who may ask")
 _rarely = partial(click.option, **section("Model", rare=True))
 _limit = partial(click.option, **section("Limits", rare=True))
-_default = partial(click.option, **section("Defaults of requests that do not say", rare=True))
+_default = partial(click.option, **section("Defaults for requests that leave them out", rare=True))
 _cache = partial(click.option, **section("Cache", rare=True))
 _log = partial(click.option, **section("Log", rare=True))
 
@@ -62,7 +62,7 @@ _log = partial(click.option, **section("Log", rare=True))
     "--top-k", type=click.IntRange(0), default=0, show_default=True, help="Sample from this many tokens; 0 for all."
 )
 @_default("--min-p", type=_SHARE, default=0.0, show_default=True, help="Least share of the best token's probability.")
-@template_variables_option(**section("Defaults of requests that do not say", rare=True))
+@template_variables_option(**section("Defaults for requests that leave them out", rare=True))
 @_rarely(
     "--allow-model",
     "other_models",

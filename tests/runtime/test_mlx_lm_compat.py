@@ -28,7 +28,8 @@ PARAMETERS = {
     "models.cache.load_prompt_cache": "file_name return_metadata",
 }
 ATTRIBUTES = {
-    "tokenizer_utils.TokenizerWrapper": "has_tool_calling tool_call_start tool_call_end tool_parser think_start think_end",
+    "tokenizer_utils.TokenizerWrapper": "has_tool_calling tool_call_start tool_call_end tool_parser "
+    "has_thinking think_start think_end",
     "models.cache.RotatingKVCache": "make_mask is_trimmable trim",
 }
 

@@ -144,3 +144,11 @@ def test_whatever_a_field_holds_the_answer_is_clean(server: Server) -> None:
             data = f'{{"prompt": "a", "max_tokens": 1, "{name}": {constant}}}'.encode()
             assert refusal(server, post(TEXT, data))[0] == 400
     assert answer(good)[1]["choices"] == before
+
+
+def test_quantised_caches_are_kept_and_continued() -> None:
+    with serving(kv_bits=8, quantized_kv_start=8) as running:
+        first = complete(running, PROMPTS[0]).choices[0].text
+        assert first == complete(running, PROMPTS[0]).choices[0].text
+        assert complete(running, PROMPTS[0] + first).choices[0].text
+        assert series(running)["spectool_cached_prompt_tokens_total"] > 0

@@ -180,7 +180,7 @@ def test_wrong_addresses_methods_and_lengths(server: Server, data: bytes, status
     "data",
     [
         b"nonsense\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nA: " + b"a" * 30_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: 127.0.0.1\r\n\r\n",
         post(TEXT, b"", Content_Length="-5"),
         post(TEXT, b"", Content_Length="1_000"),
         post(TEXT, b"", Content_Length="9" * 5000),
